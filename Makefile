@@ -1,0 +1,83 @@
+# Every verb that a developer or CI uses. `make` prints them.
+# PYTEST_ARGS goes to pytest, e.g. make test PYTEST_ARGS="-k watermark -x"
+
+SHELL := bash
+PYTHON := .venv/bin/python
+PYTEST := $(PYTHON) -m pytest $(PYTEST_ARGS)
+READY := .venv/requirements.lock
+NO_JVM := not (spark or kafka or registry or s3 or recovery or slow or soak)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-unit test-integration services check lint types imports generated fmt \
+        bench bench-quick schemas lock clean
+
+##@ Start
+
+help: ## Print this list
+	@awk 'BEGIN { FS = ":.*## " } /^##@/ { printf "\n%s\n", substr($$0, 5) } \
+	  /^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## Install Python packages, Java and jars, all pinned; quick when done before
+	@deploy/setup.sh
+
+$(READY): requirements.lock
+	@deploy/setup.sh
+
+demo: $(READY) ## Apply a recorded changefeed to Iceberg tables on this machine and show them
+	@examples/quickstart/run.sh
+
+##@ Tests
+
+test: $(READY) services ## All tests, those without a JVM first
+	@$(PYTEST)
+
+test-unit: $(READY) ## Tests that need no JVM
+	@$(PYTEST) -m "$(NO_JVM)"
+
+test-integration: $(READY) services ## Against a Kafka broker, a schema registry and S3, all started here
+	@$(PYTEST) -m "(kafka or registry or s3) and not soak"
+
+services: $(READY)
+	@$(PYTHON) -m applier.jars s3 >/dev/null
+	@$(PYTHON) -m applier.jars --lock tests/services kafka registry >/dev/null
+
+##@ Quality
+
+check: lint types imports generated ## What CI runs before the tests; changes nothing
+
+lint: $(READY) ## Style, names, docstrings, likely bugs
+	@$(PYTHON) -m ruff check
+	@$(PYTHON) -m ruff format --check --quiet
+
+types: $(READY) ## Types, strictly
+	@$(PYTHON) -m mypy
+
+imports: $(READY) ## Imports run one way, stages never import each other
+	@.venv/bin/lint-imports --no-logo
+
+generated: $(READY) ## Generated files are up to date
+	@$(PYTHON) -m applier.schemas --check
+
+fmt: $(READY) ## Format, and mend what can be mended mechanically
+	@$(PYTHON) -m ruff check --fix-only --quiet
+	@$(PYTHON) -m ruff format
+
+##@ Measure
+
+bench: $(READY) services ## Every scenario of the benchmark
+	@$(PYTHON) -m bench.run
+
+bench-quick: $(READY) services ## The same on little data, in minutes
+	@$(PYTHON) -m bench.run --quick
+
+##@ Maintain
+
+schemas: $(READY) ## Write schemas/ and the generated parts of the documentation anew
+	@$(PYTHON) -m applier.schemas
+
+lock: ## Pin all packages anew after a change of the dependencies in pyproject.toml (needs uv)
+	@deploy/lock.sh
+
+clean: ## Remove what tests and tools leave behind; .venv and the jar cache stay
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist spark-warehouse
+	find applier tests -name __pycache__ -type d -prune -exec rm -rf {} +
