@@ -1,0 +1,37 @@
+"""What is left of a table's row changes once they are ordered and reduced: the input of one Iceberg commit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeBatch:
+    """Row changes of one table with a key, all at or below one resolved ts, at most one row per key.
+
+    Attributes:
+        upserts: New images. Columns by their upstream names, each of the Arrow type that `changefeed/types.py` gives
+            its TiDB type; columns that no image holds are left out.
+        fresh: One boolean per row of `upserts`: the key was not in the upstream table before the batch, because its
+            first event is an INSERT.
+        deletes: Key columns of the rows to remove, in key order. No key is in both `upserts` and `deletes`.
+    """
+
+    upserts: pa.Table
+    fresh: pa.BooleanArray
+    deletes: pa.Table
+
+
+@dataclass(frozen=True, slots=True)
+class BagBatch:
+    """Row changes of one table without a key: the table is a bag of rows.
+
+    Attributes:
+        inserts: Full images to add, one row each, equal ones repeated.
+        deletes: Full images to remove; each removes exactly one equal row.
+    """
+
+    inserts: pa.Table
+    deletes: pa.Table

@@ -1,0 +1,92 @@
+"""TiCDC's table filter: which tables of a changefeed are meant."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+
+from applier.changefeed.table import TableName
+
+
+class TableFilter:
+    """Rules such as `shop.*`, `!shop.tmp_?`, `/^s.*/./[0-9]$/` and `` `a.b`.* ``; the last rule that fits decides.
+
+    Names are compared without regard to case, as TiCDC does by default.
+
+    Args:
+        rules: The rules in order.
+
+    Raises:
+        ValueError: A rule is not of the form `database.table`.
+    """
+
+    def __init__(self, rules: Sequence[str]) -> None:
+        self._rules = [_rule(text) for text in rules]
+        self.admits = lru_cache(maxsize=65536)(self._admits)
+
+    def _admits(self, name: TableName) -> bool:
+        for positive, database, table in reversed(self._rules):
+            if database.fullmatch(name.database) and table.fullmatch(name.table):
+                return positive
+        return False
+
+    def admits_database(self, database: str) -> bool:
+        """True where some rule may admit a table of the database."""
+        return any(positive and pattern.fullmatch(database) for positive, pattern, _ in self._rules)
+
+
+def _rule(text: str) -> tuple[bool, re.Pattern[str], re.Pattern[str]]:
+    positive = not text.startswith("!")
+    rest = text.removeprefix("!")
+    database, rest = _part(rest, text)
+    if not rest.startswith("."):
+        raise ValueError(_malformed(text))
+    table, rest = _part(rest[1:], text)
+    if rest:
+        raise ValueError(_malformed(text))
+    return positive, database, table
+
+
+def _malformed(text: str) -> str:
+    return f"the filter rule {text!r} is not of the form database.table"
+
+
+def _part(text: str, whole: str) -> tuple[re.Pattern[str], str]:
+    for quote in '`"/':
+        if not text.startswith(quote):
+            continue
+        end = text.find(quote, 1)
+        if end < 0:
+            raise ValueError(_malformed(whole))
+        body, rest = text[1:end], text[end + 1 :]
+        # A regular expression is searched for in the name, everything else must be the whole name.
+        return _compile(f"(?s:.*?(?:{body}).*)" if quote == "/" else re.escape(body), whole), rest
+    end = text.find(".")
+    body, rest = (text, "") if end < 0 else (text[:end], text[end:])
+    if not body:
+        raise ValueError(_malformed(whole))
+    return _compile(_wildcards(body), whole), rest
+
+
+def _wildcards(body: str) -> str:
+    pieces = re.findall(r"\*|\?|\[!?[^\]]+\]|.", body)
+    return "".join(_wildcard(piece) for piece in pieces)
+
+
+def _wildcard(piece: str) -> str:
+    if piece == "*":
+        return ".*"
+    if piece == "?":
+        return "."
+    if piece.startswith("[") and len(piece) > 1:
+        return "[^" + piece[2:] if piece.startswith("[!") else piece
+    return re.escape(piece)
+
+
+def _compile(pattern: str, whole: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern, re.IGNORECASE | re.DOTALL)
+    except re.error as error:
+        msg = f"the filter rule {whole!r} holds a bad pattern: {error}"
+        raise ValueError(msg) from error

@@ -1,0 +1,44 @@
+"""Messages: Kafka records as they were read, undecoded, and their positions."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import pyarrow as pa
+
+MESSAGE_SCHEMA: pa.Schema = pa.schema(
+    [
+        pa.field("topic", pa.string(), nullable=False),
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("timestamp", pa.timestamp("us", tz="UTC")),
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+    ]  # type: ignore[arg-type]  # the stubs know no list of fields of several types
+)
+"""Columns of a frame of messages, the same from Kafka and from an archive."""
+
+MESSAGE_ORDER: list[tuple[str, Literal["ascending", "descending"]]] = [
+    ("topic", "ascending"),
+    ("partition", "ascending"),
+    ("offset", "ascending"),
+]
+"""Order of collected messages."""
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one topic."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.partition}"
+
+
+class Position(NamedTuple):
+    """Position of one event: partition, offset in it, place within the message. Ordered."""
+
+    partition: int
+    offset: int
+    place: int

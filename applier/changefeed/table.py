@@ -1,0 +1,202 @@
+"""Tables as TiDB describes them: names, columns, keys, and the version they are valid in."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+
+class TableName(NamedTuple):
+    """Name of an upstream table."""
+
+    database: str
+    table: str
+
+    def __str__(self) -> str:
+        return f"{self.database}.{self.table}"
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnType:
+    """Type of a column.
+
+    Attributes:
+        name: TiDB's type name in lower case without attributes: `bigint`, `varchar`, `decimal`, `bit`, `vector`, ….
+        unsigned: True for unsigned numbers.
+        length: Digits of a decimal, bits of a bit, characters or bytes of a string; None where the feed does not say.
+        scale: Digits after the point of a decimal, of the seconds of a time type; None where the feed does not say.
+        elements: Members of an enum or set, in order.
+    """
+
+    name: str
+    unsigned: bool = False
+    length: int | None = None
+    scale: int | None = None
+    elements: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column.
+
+    Attributes:
+        name: As upstream, case kept.
+        type: Its type.
+        nullable: False for NOT NULL.
+        default: Text of the default as TiDB gives it; None for no default or NULL. A TIMESTAMP literal is in UTC.
+        generated: `virtual` or `stored` where the feed says so, else None.
+        comment: Column comment, where the feed carries it.
+    """
+
+    name: str
+    type: ColumnType
+    nullable: bool = True
+    default: str | None = None
+    generated: str | None = None
+    comment: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """One index; only unique ones matter to the identity of a row."""
+
+    name: str
+    columns: tuple[str, ...]
+    unique: bool = False
+    primary: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TableVersion:
+    """Columns and keys of a table, as valid for the rows that carry `version`.
+
+    Attributes:
+        name: Upstream name at that time.
+        version: What rows refer to: TiDB's schema version (Simple), the writer's schema id (Avro), a hash of the
+            description (protocols whose rows describe themselves). Equal numbers of one table mean equal columns.
+        columns: In the table's own order.
+        indexes: As far as the feed tells.
+        handle_key: Key columns where the feed marks them on rows instead of listing indexes.
+        table_id: TiDB's logical table id, where the feed carries it.
+        keys_only: The columns are the key columns alone, because deletes of this protocol (Avro) carry no others. It
+            gives deletes their types; what the table looks like it does not say.
+    """
+
+    name: TableName
+    version: int
+    columns: tuple[Column, ...]
+    indexes: tuple[Index, ...] = ()
+    handle_key: tuple[str, ...] = ()
+    table_id: int | None = None
+    keys_only: bool = False
+    _by_name: dict[str, Column] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        self._by_name.update((column.name, column) for column in self.columns)
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Columns that identify a row: primary key, else the narrowest not-null unique index, else ()."""
+        if self.handle_key:
+            return self.handle_key
+        candidates = [index for index in self.indexes if index.primary]
+        candidates = candidates or [index for index in self.indexes if index.unique and self._not_null(index)]
+        return min(candidates, key=lambda index: len(index.columns)).columns if candidates else ()
+
+    def _not_null(self, index: Index) -> bool:
+        columns = [self._by_name.get(name) for name in index.columns]
+        return all(column is not None and not column.nullable for column in columns)
+
+    def column(self, name: str) -> Column | None:
+        """The column of that name, or None."""
+        return self._by_name.get(name)
+
+    def renamed(self, name: TableName) -> TableVersion:
+        """The same version under another table name."""
+        return replace(self, name=name)
+
+    def refined(self, known: TableVersion) -> TableVersion:
+        """The same columns with the types and the key of `known`, where rows alone tell less than the DDL did."""
+        columns = tuple(known.column(column.name) or column for column in self.columns)
+        key = known.key if all(name in self._by_name for name in known.key) else ()
+        return replace(
+            self, columns=columns, indexes=known.indexes if key else self.indexes, handle_key=key or self.key
+        )
+
+    def to_json(self) -> str:
+        """Text form, as kept in the control table `table_versions`."""
+        return json.dumps(_encode(self), ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+
+    @staticmethod
+    def from_json(text: str) -> TableVersion:
+        """Read what `to_json` wrote."""
+        return _decode(json.loads(text))
+
+
+def fingerprint(description: bytes) -> int:
+    """A 63-bit number for a description of columns: the `version` of rows that describe themselves."""
+    return int.from_bytes(hashlib.blake2b(description, digest_size=8).digest(), "big") >> 1
+
+
+def _encode(version: TableVersion) -> dict[str, Any]:
+    return {
+        "database": version.name.database,
+        "table": version.name.table,
+        "version": version.version,
+        "table_id": version.table_id,
+        "handle_key": version.handle_key,
+        "keys_only": version.keys_only,
+        "columns": [
+            {
+                "name": column.name,
+                "type": column.type.name,
+                "unsigned": column.type.unsigned,
+                "length": column.type.length,
+                "scale": column.type.scale,
+                "elements": column.type.elements,
+                "nullable": column.nullable,
+                "default": column.default,
+                "generated": column.generated,
+                "comment": column.comment,
+            }
+            for column in version.columns
+        ],
+        "indexes": [
+            {"name": index.name, "columns": index.columns, "unique": index.unique, "primary": index.primary}
+            for index in version.indexes
+        ],
+    }
+
+
+def _decode(value: dict[str, Any]) -> TableVersion:
+    columns = tuple(
+        Column(
+            name=column["name"],
+            type=ColumnType(
+                name=column["type"],
+                unsigned=column["unsigned"],
+                length=column["length"],
+                scale=column["scale"],
+                elements=tuple(column["elements"]),
+            ),
+            nullable=column["nullable"],
+            default=column["default"],
+            generated=column["generated"],
+            comment=column["comment"],
+        )
+        for column in value["columns"]
+    )
+    indexes = tuple(
+        Index(index["name"], tuple(index["columns"]), index["unique"], index["primary"]) for index in value["indexes"]
+    )
+    return TableVersion(
+        name=TableName(value["database"], value["table"]),
+        version=value["version"],
+        columns=columns,
+        indexes=indexes,
+        handle_key=tuple(value["handle_key"]),
+        table_id=value["table_id"],
+        keys_only=value.get("keys_only", False),
+    )

@@ -1,0 +1,22 @@
+"""TSO timestamps of TiDB: 46 bits of Unix milliseconds, 18 bits of logical counter."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+LOGICAL_BITS = 18
+
+
+def unix_ms(tso: int) -> int:
+    """Unix time in milliseconds of a commit ts or resolved ts."""
+    return tso >> LOGICAL_BITS
+
+
+def from_unix_ms(milliseconds: int) -> int:
+    """The smallest TSO of a millisecond."""
+    return milliseconds << LOGICAL_BITS
+
+
+def wall_clock(tso: int) -> datetime:
+    """Wall clock of a TSO, in UTC."""
+    return datetime.fromtimestamp(unix_ms(tso) / 1000, tz=UTC)

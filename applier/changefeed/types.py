@@ -1,0 +1,115 @@
+"""THE mapping table: TiDB column type -> Arrow type, and so the type of the Iceberg column.
+
+Decoders build arrays of these types and the sink creates columns of them, so a row has one form in all protocols.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import pyarrow as pa
+
+from applier.changefeed.table import Column, ColumnType
+
+UINT64 = pa.decimal128(20, 0)
+"""Unsigned 64-bit numbers: no Iceberg integer holds them, and none of them may wrap."""
+
+MAX_DECIMAL_DIGITS = 38
+"""Digits of Iceberg's widest decimal; TiDB allows 65."""
+
+_FIXED: dict[str, pa.DataType] = {
+    "tinyint": pa.int32(),
+    "smallint": pa.int32(),
+    "mediumint": pa.int32(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "year": pa.int32(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "date": pa.date32(),
+    "datetime": pa.timestamp("us"),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "time": pa.string(),
+    "json": pa.string(),
+    "enum": pa.string(),
+    "set": pa.string(),
+    "char": pa.string(),
+    "varchar": pa.string(),
+    "tinytext": pa.string(),
+    "text": pa.string(),
+    "mediumtext": pa.string(),
+    "longtext": pa.string(),
+    "binary": pa.binary(),
+    "varbinary": pa.binary(),
+    "tinyblob": pa.binary(),
+    "blob": pa.binary(),
+    "mediumblob": pa.binary(),
+    "longblob": pa.binary(),
+    "vector": pa.list_(pa.float32()),
+}
+
+DATE_TYPES = frozenset({"date", "datetime", "timestamp"})
+"""Types whose zero and partial dates (`0000-00-00`, `2020-00-00`) have no Iceberg value."""
+
+
+@dataclass(frozen=True, slots=True)
+class TypeRules:
+    """How the configuration bends the mapping.
+
+    Attributes:
+        tinyint1: `boolean` maps tinyint(1) to boolean; `int` keeps the number.
+        zero_dates: Zero and partial dates become NULL and are counted (`null`), stop the feed (`stop`), or make every
+            date, datetime and timestamp column a `string`.
+        zero_dates_of: The same for single columns, by `database.table.column`.
+    """
+
+    tinyint1: Literal["int", "boolean"] = "int"
+    zero_dates: Literal["null", "stop", "string"] = "null"
+    zero_dates_of: Mapping[str, Literal["null", "stop", "string"]] = field(default_factory=dict)
+
+    def zero_date_policy(self, path: str) -> Literal["null", "stop", "string"]:
+        """What zero dates become in the column `database.table.column`."""
+        return self.zero_dates_of.get(path, self.zero_dates)
+
+
+def arrow_type(column: ColumnType, rules: TypeRules = TypeRules(), path: str = "") -> pa.DataType:
+    """Arrow type of a column.
+
+    Args:
+        column: The column's TiDB type.
+        rules: What the configuration changes.
+        path: `database.table.column`, for rules of single columns.
+
+    Raises:
+        ValueError: TiDB has no type of that name.
+    """
+    if column.name == "decimal":
+        return _decimal(column)
+    if column.name == "bit":
+        return UINT64 if (column.length or 64) == 64 else pa.int64()
+    if column.unsigned and column.name == "bigint":
+        return UINT64
+    if column.unsigned and column.name == "int":
+        return pa.int64()
+    if column.name == "tinyint" and column.length == 1 and rules.tinyint1 == "boolean":
+        return pa.bool_()
+    if column.name in DATE_TYPES and rules.zero_date_policy(path) == "string":
+        return pa.string()
+    if column.name not in _FIXED:
+        msg = f"TiDB has no column type {column.name!r}"
+        raise ValueError(msg)
+    return _FIXED[column.name]
+
+
+def column_arrow_type(database: str, table: str, column: Column, rules: TypeRules) -> pa.DataType:
+    """Arrow type of a column of a table, with the rules for that very column."""
+    return arrow_type(column.type, rules, f"{database}.{table}.{column.name}")
+
+
+def _decimal(column: ColumnType) -> pa.DataType:
+    precision = column.length or MAX_DECIMAL_DIGITS
+    if precision > MAX_DECIMAL_DIGITS:
+        return pa.string()
+    return pa.decimal128(precision, column.scale or 0)

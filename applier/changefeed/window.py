@@ -1,0 +1,45 @@
+"""Windows: the half-open offset ranges that one step reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from applier.changefeed.message import TopicPartition
+
+
+class OffsetRange(NamedTuple):
+    """Offsets from `start` up to but not including `end`."""
+
+    start: int
+    end: int
+
+    def __len__(self) -> int:
+        return max(0, self.end - self.start)
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Offset ranges per partition; partitions with nothing to read are not in it."""
+
+    ranges: Mapping[TopicPartition, OffsetRange]
+
+    @property
+    def messages(self) -> int:
+        """Offsets in it: the messages, and the gaps that transactions and compaction leave."""
+        return sum(len(span) for span in self.ranges.values())
+
+    def until(self, partition: TopicPartition, end: int) -> Window:
+        """The window with one partition ending at `end`; nothing of it where that is its start."""
+        ranges = dict(self.ranges)
+        span = ranges.pop(partition)
+        if end > span.start:
+            ranges[partition] = OffsetRange(span.start, end)
+        return Window(ranges)
+
+    def tail(self, messages: int) -> Window:
+        """The last `messages` offsets of each partition."""
+        return Window(
+            {p: OffsetRange(max(span.start, span.end - messages), span.end) for p, span in self.ranges.items()}
+        )

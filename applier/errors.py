@@ -1,0 +1,109 @@
+"""Every error that applier raises on purpose, and what it means for the process.
+
+ApplierError
+  ConfigError                 exit 2: the configuration is wrong; lists every problem
+  TransientError              retried with backoff, then exit 3: Kafka, registry, catalog or storage unreachable
+  TerminalError               exit 3: stops with the checkpoint kept
+    DecodeError               one message cannot be read: topic, partition, offset, protocol, hint
+      IncompleteRow           the message does not hold the row (handle-key-only, a delete without a key)
+      RegistryError           the registry does not give the schema of a message
+    ValueRefused              one value does not fit its column
+    SchemaChangeRefused       a DDL that cannot be applied exactly: table, statement, why, what to do
+    WatermarkStalled          partitions without a resolved ts, or rows whose schema never came
+    SourceLost                offsets that the source no longer has, or a topic made anew
+    TableMismatch             an Iceberg table that does not fit its upstream table
+    CheckpointConflict        another applier holds or moved the changefeed
+  IncompatibleSchema          exit 1: found by `applier check`
+
+A message has up to three parts: what happened, the detail, and after "Hint:" the way out.
+"""
+
+from __future__ import annotations
+
+
+class ApplierError(Exception):
+    """Base of all errors raised on purpose.
+
+    Args:
+        what: One sentence that says what happened and where.
+        hint: One sentence that says what to do about it; empty where nothing can be done.
+    """
+
+    def __init__(self, what: str, hint: str = "") -> None:
+        super().__init__(what, hint)
+        self.what = what
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.what} Hint: {self.hint}" if self.hint else self.what
+
+
+class ConfigError(ApplierError):
+    """The configuration is wrong.
+
+    Args:
+        problems: Every problem found, each one sentence.
+    """
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+    def __reduce__(self) -> tuple[type[ConfigError], tuple[list[str]]]:
+        return type(self), (self.problems,)
+
+
+class TransientError(ApplierError):
+    """An outside system did not answer; the same call may succeed later."""
+
+
+class TerminalError(ApplierError):
+    """The job stops here; its checkpoint is kept and a restart continues from it."""
+
+
+class DecodeError(TerminalError):
+    """One message cannot be decoded.
+
+    The decoder raises it without a position; the row pass adds topic, partition, offset and protocol by `at`.
+    """
+
+    def at(self, topic: str, partition: int, offset: int, protocol: str) -> DecodeError:
+        """Return the same error with the position of its message in front."""
+        what = f"Cannot decode {protocol} message at {topic}/{partition} offset {offset}: {self.what}"
+        return type(self)(what, self.hint)
+
+
+class IncompleteRow(DecodeError):
+    """The message names a row but does not hold it, so nothing may be written."""
+
+
+class RegistryError(DecodeError):
+    """The schema registry answered, but not with the schema of a message."""
+
+
+class ValueRefused(DecodeError):
+    """A value does not fit the type of its column."""
+
+
+class SchemaChangeRefused(TerminalError):
+    """A DDL that cannot be applied so that the table stays equal to its upstream."""
+
+
+class WatermarkStalled(TerminalError):
+    """The resolved ts cannot advance: partitions without watermark, or rows that wait for a schema."""
+
+
+class SourceLost(TerminalError):
+    """The source no longer has the offsets that the checkpoint needs."""
+
+
+class TableMismatch(TerminalError):
+    """An Iceberg table cannot take the rows of its upstream table."""
+
+
+class CheckpointConflict(TerminalError):
+    """Another applier holds the changefeed, or has moved a table under this one."""
+
+
+class IncompatibleSchema(ApplierError):
+    """`applier check` found something that does not fit."""
