@@ -1,0 +1,1 @@
+"""Kafka or an archive -> messages."""

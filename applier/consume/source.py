@@ -1,0 +1,48 @@
+"""The contract of a source of messages, the same for Kafka and for archives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol, TypeAlias
+
+import pyarrow as pa
+
+from applier.changefeed.message import TopicPartition
+from applier.changefeed.window import OffsetRange, Window
+
+Job: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
+"""What runs in a task."""
+
+
+class Source(Protocol):
+    """Where messages are read. Reading has no effect on the source and may be repeated."""
+
+    def bounds(self) -> Mapping[TopicPartition, OffsetRange]:
+        """First offset kept and end offset (exclusive) of every partition, now.
+
+        Raises:
+            TransientError: The source does not answer.
+            SourceLost: A topic that was asked for does not exist.
+        """
+
+    def collect(self, window: Window) -> pa.Table:
+        """The messages of a small window in the driver: `MESSAGE_SCHEMA`, by topic, partition and offset.
+
+        Raises:
+            TransientError: The source does not answer.
+            SourceLost: The source no longer has the offsets.
+        """
+
+    def map(self, window: Window, job: Job, schema: str) -> pa.Table:
+        """Run a function over the messages of a window in Spark's tasks and collect what it yields.
+
+        Args:
+            window: The window.
+            job: Called in each task with an iterator of record batches of `MESSAGE_SCHEMA`; each partition comes in
+                offset order. It is sent to the tasks, so it must be picklable.
+            schema: Columns that it yields, as Spark's DDL.
+
+        Raises:
+            TransientError: The source does not answer, or tasks failed for a reason that may pass.
+            SourceLost: The source no longer has the offsets.
+        """

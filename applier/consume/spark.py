@@ -1,0 +1,195 @@
+"""Windows -> Spark frames of messages: Kafka's batch source with explicit offsets, or a staged archive."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from applier.changefeed.message import MESSAGE_ORDER, MESSAGE_SCHEMA, TopicPartition
+from applier.changefeed.window import OffsetRange, Window
+from applier.consume.archive import Archive
+from applier.consume.source import Job
+from applier.errors import SourceLost, TransientError
+
+_ADMIN_TIMEOUT_MS = 30_000
+
+
+class ArchiveSource:
+    """An archive as a `Source`."""
+
+    def __init__(self, spark: SparkSession, archive: Archive) -> None:
+        self._spark = spark
+        self._archive = archive
+
+    def bounds(self) -> Mapping[TopicPartition, OffsetRange]:
+        """See `Source`."""
+        return self._archive.bounds()
+
+    def collect(self, window: Window) -> pa.Table:
+        """See `Source`."""
+        return self._archive.collect(window)
+
+    def map(self, window: Window, job: Job, schema: str) -> pa.Table:
+        """See `Source`."""
+        return mapped(self._frame(window), job, schema)
+
+    def _frame(self, window: Window) -> DataFrame:
+        frame = self._spark.read.parquet(*self._archive.files).select(*MESSAGE_SCHEMA.names)
+        inside = F.lit(False)
+        for place, span in window.ranges.items():
+            inside = inside | (
+                (F.col("topic") == place.topic)
+                & (F.col("partition") == place.partition)
+                & (F.col("offset") >= span.start)
+                & (F.col("offset") < span.end)
+            )
+        return frame.where(inside)
+
+
+class KafkaSource:
+    """A Kafka cluster as a `Source`, read by Spark's batch source.
+
+    Args:
+        spark: The session.
+        options: `kafka.*` options of Spark's source; the admin client gets the same without the prefix.
+        topics: Topics to read, or
+        pattern: a Java regular expression for them.
+        group: Consumer group name; a fixed one lets executors reuse their consumers between steps.
+    """
+
+    def __init__(
+        self, spark: SparkSession, options: Mapping[str, str], topics: tuple[str, ...], pattern: str | None, group: str
+    ) -> None:
+        self._spark = spark
+        self._options = {"kafka.group.id": group, **options}
+        self._topics = topics
+        self._pattern = pattern
+        self._admin: Any = None
+
+    def bounds(self) -> Mapping[TopicPartition, OffsetRange]:
+        """See `Source`."""
+        try:
+            partitions = self._partitions()
+            starts = self._offsets(partitions, earliest=True)
+            ends = self._offsets(partitions, earliest=False)
+        except Py4JJavaError as error:
+            raise self._refusal(error) from error
+        return {place: OffsetRange(starts[place], ends[place]) for place in partitions}
+
+    def collect(self, window: Window) -> pa.Table:
+        """See `Source`."""
+        if not window.ranges:
+            return MESSAGE_SCHEMA.empty_table()
+        try:
+            return self._frame(window).toArrow().cast(MESSAGE_SCHEMA).sort_by(MESSAGE_ORDER)
+        except (Py4JJavaError, PySparkException) as error:
+            raise read_refusal(error) from error
+
+    def map(self, window: Window, job: Job, schema: str) -> pa.Table:
+        """See `Source`."""
+        return mapped(self._frame(window), job, schema)
+
+    def _frame(self, window: Window) -> DataFrame:
+        assigned: dict[str, list[int]] = {}
+        starts: dict[str, dict[str, int]] = {}
+        ends: dict[str, dict[str, int]] = {}
+        for place, span in sorted(window.ranges.items()):
+            assigned.setdefault(place.topic, []).append(place.partition)
+            starts.setdefault(place.topic, {})[str(place.partition)] = span.start
+            ends.setdefault(place.topic, {})[str(place.partition)] = span.end
+        reader = self._spark.read.format("kafka").options(**self._options)
+        reader = reader.option("assign", json.dumps(assigned))
+        reader = reader.option("startingOffsets", json.dumps(starts)).option("endingOffsets", json.dumps(ends))
+        return reader.load().select(*MESSAGE_SCHEMA.names)
+
+    def close(self) -> None:
+        """End the connection that asks for offsets."""
+        if self._admin is not None:
+            self._admin.close()
+            self._admin = None
+
+    def _java(self) -> Any:
+        jvm: Any = self._spark._jvm  # noqa: SLF001 - the one way to Kafka's admin client in Spark's JVM
+        return jvm
+
+    def _client(self) -> Any:
+        if self._admin is None:
+            properties = self._java().java.util.Properties()
+            for key, value in self._options.items():
+                if key != "kafka.group.id":
+                    properties.setProperty(key.removeprefix("kafka."), value)
+            properties.setProperty("default.api.timeout.ms", str(_ADMIN_TIMEOUT_MS))
+            properties.setProperty("request.timeout.ms", str(_ADMIN_TIMEOUT_MS // 2))
+            self._admin = self._java().org.apache.kafka.clients.admin.AdminClient.create(properties)
+        return self._admin
+
+    def _partitions(self) -> list[TopicPartition]:
+        topics = self._java_list(self._matching() if self._pattern else self._topics)
+        described = self._client().describeTopics(topics).allTopicNames().get()
+        return sorted(
+            TopicPartition(entry.getKey(), info.partition())
+            for entry in described.entrySet()
+            for info in entry.getValue().partitions()
+        )
+
+    def _matching(self) -> list[str]:
+        pattern = self._java().java.util.regex.Pattern.compile(self._pattern)
+        names = self._client().listTopics().names().get()
+        return sorted(name for name in names if pattern.matcher(name).matches())
+
+    def _offsets(self, partitions: Iterable[TopicPartition], *, earliest: bool) -> dict[TopicPartition, int]:
+        java = self._java()
+        spec = java.org.apache.kafka.clients.admin.OffsetSpec
+        wanted = java.java.util.HashMap()
+        for place in partitions:
+            key = java.org.apache.kafka.common.TopicPartition(place.topic, place.partition)
+            wanted.put(key, spec.earliest() if earliest else spec.latest())
+        found = self._client().listOffsets(wanted).all().get()
+        return {
+            TopicPartition(entry.getKey().topic(), entry.getKey().partition()): entry.getValue().offset()
+            for entry in found.entrySet()
+        }
+
+    def _java_list(self, items: Iterable[str]) -> Any:
+        names = self._java().java.util.ArrayList()
+        for item in items:
+            names.add(item)
+        return names
+
+    def _refusal(self, error: Py4JJavaError) -> TransientError | SourceLost:
+        servers = self._options.get("kafka.bootstrap.servers", "")
+        text = str(error.java_exception)
+        if "UnknownTopicOrPartition" in text:
+            hint = "check source.kafka.topics; TiCDC makes the topic when the changefeed starts."
+            return SourceLost(f"Kafka at {servers} has no topic {', '.join(self._topics)}.", hint)
+        hint = "check the address, the network and the kafka.security.* options."
+        return TransientError(f"Kafka at {servers} does not answer: {_first_line(text)}", hint)
+
+
+def mapped(frame: DataFrame, job: Job, schema: str) -> pa.Table:
+    """Run a job over a frame of messages in Spark's tasks; see `Source.map` for errors."""
+    try:
+        return frame.mapInArrow(job, schema).toArrow()
+    except (Py4JJavaError, PySparkException) as error:
+        raise read_refusal(error) from error
+
+
+def read_refusal(error: Exception) -> TransientError | SourceLost:
+    """What a failed read of Kafka means: offsets that are gone, or a broker that does not answer."""
+    text = str(error)
+    if "OffsetOutOfRange" in text or "data may have been lost" in text.lower() or "KAFKA_DATA_LOSS" in text:
+        return SourceLost(f"Kafka no longer has the offsets to read: {_first_line(text)}", "see docs/what-if.md.")
+    return TransientError(
+        f"Reading from Kafka failed: {_first_line(text)}", "the read is tried again; check the brokers."
+    )
+
+
+def _first_line(text: str) -> str:
+    return text.strip().splitlines()[0][:300] if text.strip() else "no reason given"
