@@ -1,0 +1,1 @@
+"""Message -> events, by one decoder per protocol."""

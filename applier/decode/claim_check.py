@@ -1,0 +1,103 @@
+"""Location named by a message in, the large message that TiCDC left in the claim-check storage out."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from typing import Any, NamedTuple
+
+import fsspec
+import msgspec
+
+from applier.decode.compression import MAX_BYTES
+from applier.errors import DecodeError, TransientError
+
+_MAX_FILE_BYTES = MAX_BYTES // 3 * 4 + 1024
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_WRAPPED = re.compile(rb'\s*\{\s*"(?:key|value)"\s*:')
+
+
+class ClaimedMessage(NamedTuple):
+    """The large message: still compressed, if the changefeed compresses. No key where the file holds a bare value."""
+
+    key: bytes | None
+    value: bytes
+
+
+class _Wrapper(msgspec.Struct):
+    value: str
+    key: str | None = None
+
+
+class ClaimCheck:
+    """The configured claim-check storage. Keeps a connection; belongs to one thread.
+
+    Args:
+        location: Folder or fsspec address, as `claim-check-storage-uri` is seen from here.
+    """
+
+    def __init__(self, location: str) -> None:
+        self._location = location
+        self._storage: tuple[Any, str] | None = None
+
+    def fetch(self, location: str) -> ClaimedMessage:
+        """Read the file that a message names; only its base name counts, as in TiCDC's own consumer.
+
+        Raises:
+            DecodeError: The file is missing, too large or no claim check, or the storage's kind is not known here.
+            TransientError: The storage cannot be reached, or does not let us in.
+        """
+        name = location.rsplit("/", 1)[-1]
+        if not _NAME.fullmatch(name):
+            raise DecodeError("The message names a claim-check file whose name is not one that TiCDC gives.")
+        return _unwrap(self._read(name), name)
+
+    def _read(self, name: str) -> bytes:
+        files, folder = self._open_storage()
+        try:
+            with files.open(f"{folder.rstrip('/')}/{name}", "rb") as file:
+                content: bytes = file.read(_MAX_FILE_BYTES + 1)
+        except FileNotFoundError as error:
+            raise DecodeError(
+                f"The claim-check file {name} is not in the configured storage.",
+                "Check changefeed.claim_check, and that nothing removes files before they are applied.",
+            ) from error
+        except Exception as error:  # Every fsspec backend raises errors of its own.
+            raise _unreachable(f"read {name} from", error) from error
+        if len(content) > _MAX_FILE_BYTES:
+            raise DecodeError(f"The claim-check file {name} is larger than {MAX_BYTES >> 20} MiB.")
+        return content
+
+    def _open_storage(self) -> tuple[Any, str]:
+        if self._storage is None:
+            try:
+                self._storage = fsspec.core.url_to_fs(self._location)
+            except (ImportError, ValueError) as error:
+                what = f"Python cannot read the claim-check storage: {type(error).__name__}."
+                raise DecodeError(what, "Install the fsspec package for this kind of address, such as s3fs.") from error
+            except Exception as error:  # As above.
+                raise _unreachable("open", error) from error
+        return self._storage
+
+
+def _unreachable(verb: str, error: Exception) -> TransientError:
+    # The error's own text may hold the address with its credentials.
+    hint = "Check that changefeed.claim_check can be reached and read."
+    return TransientError(f"Cannot {verb} the claim-check storage: {type(error).__name__}.", hint)
+
+
+def _unwrap(content: bytes, name: str) -> ClaimedMessage:
+    if not _WRAPPED.match(content):
+        return ClaimedMessage(None, content)
+    try:
+        wrapper = msgspec.json.decode(content, type=_Wrapper)
+        key = None if wrapper.key is None else base64.b64decode(wrapper.key, validate=True)
+        return ClaimedMessage(key, base64.b64decode(wrapper.value, validate=True))
+    except (msgspec.MsgspecError, UnicodeError, binascii.Error, ValueError, RecursionError) as error:
+        raise DecodeError(f"The claim-check file {name} is broken.") from error
+
+
+def optional(location: str | None) -> ClaimCheck | None:
+    """The storage at a location, or None where none is configured."""
+    return None if location is None else ClaimCheck(location)

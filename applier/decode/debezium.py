@@ -1,0 +1,252 @@
+"""TiCDC's Debezium messages in JSON in, events out.
+
+A value is `{"payload": …, "schema": …}`, or the payload alone in the same wrapper with `debezium-disable-schema`. A
+payload with `ddl` is a DDL, with op `m` a watermark, else a row. Rows with a schema describe themselves. Rows without
+one are read with what the DDL before them said of their table: only that tells milliseconds from microseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import msgspec
+
+from applier.changefeed.event import Event, Image, Op, Resolved, RowChange
+from applier.changefeed.table import TableName, TableVersion
+from applier.decode.compression import Compression, decompress
+from applier.decode.debezium_ddl import Described, TableChange, schema_change
+from applier.decode.debezium_fields import Field, Reader, little_endian, microseconds
+from applier.decode.debezium_rows import (
+    UNKNOWN_VERSION,
+    Announcer,
+    Layout,
+    declared_layout,
+    held_image,
+    operation,
+    own_version,
+    row_change,
+)
+from applier.decode.decoder import Capabilities, WireForm
+from applier.decode.options import DecoderOptions
+from applier.errors import DecodeError
+
+CAPABILITIES = Capabilities(
+    resolved_ts="enable-tidb-extension, since TiCDC v8.5.4 (new architecture) and v9.0",
+    commit_ts="always",
+    ddl="always, since TiCDC v8.5.4 (new architecture) and v9.0",
+    old_values="output-old-value of [sink.debezium], on by default",
+    schema="rows",
+    exact_decimals=False,
+    losses=(
+        "Decimals pass through a double: beyond 15 digits they are not exact.",
+        "NULL in a column with a DEFAULT arrives as the default (since TiCDC v8.5.1).",
+        "Zero and partial dates arrive as NULL, or as 1970-01-01 where the column is NOT NULL.",
+        "Years below 100 arrive moved to 1970 to 2069 (since TiCDC v8.5.1).",
+        "Without enable-tidb-extension, unsigned numbers and binary strings are told by DDL messages alone.",
+        "With debezium-disable-schema, rows wait for the DDL message that describes their table.",
+    ),
+)
+
+_SCHEMA = b',"schema":{'
+_MAX_LAYOUTS = 10_000
+
+
+class _Source(msgspec.Struct, gc=False):
+    db: str
+    table: str
+    commit_ts: Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+
+
+class _Payload(msgspec.Struct, rename={"database": "databaseName", "changes": "tableChanges"}, gc=False):
+    source: _Source
+    op: str | None = None
+    before: dict[str, Any] | None = None
+    after: dict[str, Any] | None = None
+    ddl: str | None = None
+    database: str | None = None
+    changes: list[TableChange] | None = None
+
+
+class _Message(msgspec.Struct, gc=False):
+    payload: _Payload
+    schema: msgspec.Raw = msgspec.Raw()
+
+
+class _Key(msgspec.Struct, gc=False):
+    payload: dict[str, Any]
+
+
+class _Declared(msgspec.Struct):
+    """A node of a Connect schema."""
+
+    type: str
+    field: str = ""
+    name: str = ""
+    optional: bool = True
+    default: Any = None
+    parameters: dict[str, Any] = {}
+    tidb_type: str = ""
+    fields: list[_Declared] = []
+
+
+_MESSAGE = msgspec.json.Decoder(_Message)
+_KEY = msgspec.json.Decoder(_Key)
+_DECLARED = msgspec.json.Decoder(_Declared)
+
+
+def build(options: DecoderOptions) -> DebeziumDecoder:
+    """A decoder from the changefeed's options."""
+    return DebeziumDecoder(options.compression)
+
+
+class DebeziumDecoder:
+    """Decoder of protocol `debezium`.
+
+    Args:
+        compression: `large-message-handle-compression` of keys and values; None tells it from the bytes.
+    """
+
+    capabilities = CAPABILITIES
+    wire = WireForm(binary="base64", members="label")
+
+    def __init__(self, compression: Compression | None = None) -> None:
+        self._compression = compression
+        self._announcer = Announcer()
+        self._described = Described()
+        self._declared: dict[bytes, tuple[Field, ...]] = {}
+        self._layouts: dict[tuple[TableName, tuple[str, ...]], tuple[bytes, Layout]] = {}
+        self._untyped: dict[tuple[TableName, int, tuple[str, ...]], Layout] = {}
+
+    def learn(self, version: TableVersion) -> None:
+        """Know a version that this decoder emitted, in a `Bootstrap` or as what a DDL left."""
+        self._announcer.learn(version)
+        self._described.learn(version)
+
+    def decode(self, key: bytes | None, value: bytes | None) -> Sequence[Event]:
+        """Decode one message; see `Decoder.decode`. A null value says nothing: deletes are messages of op `d`."""
+        if value is None:
+            return ()
+        payload, schema = _split(self._plain(value))
+        source = payload.source
+        if payload.ddl is not None:
+            name, database = TableName(source.db, source.table), payload.database or source.db
+            return (schema_change(name, source.commit_ts, payload.ddl, database, payload.changes or []),)
+        if payload.op == "m":
+            return (Resolved(source.commit_ts),)
+        names = _key_names(self._plain(key)) if key else ()
+        return self._row(payload, schema, names)
+
+    def _plain(self, data: bytes) -> bytes:
+        return decompress(data, self._compression, _is_json)
+
+    def _row(self, payload: _Payload, schema: bytes, key: tuple[str, ...]) -> Sequence[Event]:
+        name, commit_ts = TableName(payload.source.db, payload.source.table), payload.source.commit_ts
+        op = operation(payload.op)
+        image = held_image(op, payload.before, payload.after)
+        if schema:
+            layout = self._declared_layout(name, schema, key, image)
+        else:
+            described = self._described.in_force(name, commit_ts)
+            if described is None or any(described.column(column) is None for column in image):
+                return (_waiting(name, payload, op),)
+            layout = self._described_layout(described, key)
+        return self._announcer.events(layout, row_change(layout, op, commit_ts, payload.before, payload.after))
+
+    def _declared_layout(self, name: TableName, schema: bytes, key: tuple[str, ...], image: Image) -> Layout:
+        # Comparing the schema with the last one of the table is ten times cheaper than hashing its kilobytes.
+        known = self._layouts.get((name, key))
+        if known is not None and known[0] == schema and known[1].names == image.keys():
+            return known[1]
+        fields = self._declared.get(schema)
+        if fields is None:
+            if len(self._declared) >= _MAX_LAYOUTS:
+                self._declared.clear()
+            fields = self._declared[schema] = _fields(schema)
+        layout = declared_layout(name, fields, key, image.keys())
+        self._layouts[name, key] = (schema, layout)
+        return layout
+
+    def _described_layout(self, described: TableVersion, key: tuple[str, ...]) -> Layout:
+        place = (described.name, described.version, key)
+        layout = self._untyped.get(place)
+        if layout is None:
+            layout = self._untyped[place] = described_layout(described, key)
+        return layout
+
+
+def described_layout(described: TableVersion, key: tuple[str, ...]) -> Layout:
+    """Layout of rows without a schema, from what a DDL said of their table.
+
+    Args:
+        described: The table as the rows were written.
+        key: Key columns, from the Kafka key.
+    """
+    version = described
+    if key and set(key) != set(described.key):
+        version = own_version(TableVersion(described.name, 0, described.columns, handle_key=key))
+    readers = {column.name: _untyped_reader(column.type.name, column.type.scale) for column in described.columns}
+    names = frozenset(column.name for column in described.columns)
+    return Layout(version, names, {column: reader for column, reader in readers.items() if reader is not None})
+
+
+def _untyped_reader(name: str, scale: int | None) -> Reader | None:
+    if name == "datetime" and (scale or 0) <= 3:
+        return microseconds
+    return little_endian if name == "bit" else None
+
+
+def _waiting(name: TableName, payload: _Payload, op: Op) -> RowChange:
+    after = None if op is Op.DELETE else payload.after
+    return RowChange(name, UNKNOWN_VERSION, payload.source.commit_ts, op, payload.before, after)
+
+
+def _is_json(data: bytes) -> bool:
+    return data[:1] == b"{"
+
+
+def _split(value: bytes) -> tuple[_Payload, bytes]:
+    """Payload and schema of a value; b"" for no schema.
+
+    The payload comes first and is a tenth of the message. A quote inside a JSON string is always escaped, so what looks
+    like the start of the schema is the start of the schema, and its kilobytes need not be parsed again for each row.
+    """
+    at = value.find(_SCHEMA)
+    try:
+        if at < 0 or not value.endswith(b"}"):
+            message = _MESSAGE.decode(value)
+            return message.payload, bytes(message.schema)
+        return _MESSAGE.decode(value[:at] + b"}").payload, value[at + len(_SCHEMA) - 1 : -1]
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        msg = f"It is not a Debezium message of TiCDC in JSON ({_reason(error)})."
+        raise DecodeError(msg, "are protocol and compression right?") from error
+
+
+def _key_names(key: bytes) -> tuple[str, ...]:
+    at = key.find(_SCHEMA)
+    try:
+        return tuple(_KEY.decode(key if at < 0 else key[:at] + b"}").payload)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        msg = f"Its key is not a Debezium key of TiCDC in JSON ({_reason(error)})."
+        raise DecodeError(msg) from error
+
+
+def _fields(schema: bytes) -> tuple[Field, ...]:
+    """Declared fields of a row, from the schema of its message."""
+    try:
+        envelope = _DECLARED.decode(schema)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        msg = f"Its schema is none of Kafka Connect ({_reason(error)})."
+        raise DecodeError(msg) from error
+    row = next((node for node in envelope.fields if node.field in ("after", "before")), None)
+    if row is None:
+        msg = "Its schema declares neither before nor after."
+        raise DecodeError(msg)
+    return tuple(
+        Field(node.field, node.type, node.name, node.tidb_type, node.optional, node.default, node.parameters)
+        for node in row.fields
+    )
+
+
+def _reason(error: Exception) -> str:
+    return str(error) if isinstance(error, msgspec.MsgspecError) else type(error).__name__

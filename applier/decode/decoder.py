@@ -1,0 +1,73 @@
+"""The contract of a decoder, and what each protocol carries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+from applier.changefeed.event import Event
+from applier.changefeed.table import TableVersion
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a protocol carries; printed in `docs/protocols.md` and reported by `applier check`.
+
+    Attributes:
+        resolved_ts: `always`, `never`, or the TiCDC option that turns it on.
+        commit_ts: Likewise, for the commit ts of rows.
+        ddl: Likewise, for DDL messages.
+        old_values: Likewise, for the images before an update or delete.
+        schema: Where columns come from: `messages` of their own, the `registry`, or the `rows` themselves.
+        exact_decimals: False where decimals pass through a double on the wire.
+        losses: What else of a row does not arrive, or not as it was; each one sentence.
+    """
+
+    resolved_ts: str
+    commit_ts: str
+    ddl: str
+    old_values: str
+    schema: Literal["messages", "registry", "rows"]
+    exact_decimals: bool
+    losses: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WireForm:
+    """How a protocol writes the values whose text alone does not tell; read by `decode/values.py`.
+
+    Attributes:
+        binary: Strings in columns of binary and blob types hold `base64`, `latin1` (one character a byte), or are
+            `bytes` objects already.
+        members: Enum and set values are the `index` (enum: 1-based, set: bit mask) or the `label`.
+        zone: IANA name of the zone of TIMESTAMP text that carries none itself.
+    """
+
+    binary: Literal["base64", "latin1", "bytes"]
+    members: Literal["index", "label"]
+    zone: str = "UTC"
+
+
+class Decoder(Protocol):
+    """Turns messages of one protocol into events.
+
+    One instance belongs to one thread and may keep what it has learnt of table versions between messages. The result
+    must not depend on which messages it saw before, save that `Bootstrap` events of self-describing protocols come
+    once per version and instance.
+    """
+
+    capabilities: Capabilities
+    wire: WireForm
+
+    def learn(self, version: TableVersion) -> None:
+        """Make a table version known, so that no `Bootstrap` for it is needed. May be called again with the same."""
+
+    def decode(self, key: bytes | None, value: bytes | None) -> Sequence[Event]:
+        """Decode one message; () for one that says nothing, such as a tombstone after a delete.
+
+        Raises:
+            DecodeError: The message is not of this protocol, is broken, or does not hold the row. Nothing else is
+                raised, whatever the bytes are.
+            TransientError: A claim-check file or a registry could not be reached.
+        """

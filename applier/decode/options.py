@@ -1,0 +1,26 @@
+"""Settings of a changefeed in, as one frozen value that every decoder is built from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderOptions:
+    """What a decoder must be told because the messages do not say it. Picklable: executors get it by value.
+
+    Attributes:
+        timezone: IANA zone of TIMESTAMP text in protocols that do not name it.
+        compression: TiCDC's `large-message-handle-compression`; None tells it from the bytes.
+        claim_check: TiCDC's `claim-check-storage-uri`: a folder or any fsspec address. None: claim checks are refused.
+        registry: Settings of the schema registry, as `[registry]` of the configuration names them. Never printed.
+        by_offset: The feed is applied in offset order, so a time too coarse for a commit ts may stand in for one.
+    """
+
+    timezone: str = "UTC"
+    compression: Literal["none", "lz4", "snappy"] | None = None
+    claim_check: str | None = None
+    registry: Mapping[str, str] = field(default_factory=dict, repr=False)
+    by_offset: bool = False

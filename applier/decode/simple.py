@@ -1,0 +1,175 @@
+"""One message of TiCDC's Simple protocol in, JSON or Avro, compressed or not; its event out.
+
+Every message is one event. Rows refer to the schema of their table by (name, version), which DDL and BOOTSTRAP messages
+carry; a RENAME or TRUNCATE keeps the version. Columns that a message leaves out (virtual generated ones, and what
+`column-selectors` remove) are absent from the images: nothing is known of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from applier.changefeed.event import Bootstrap, Event, Op, Resolved, RowChange, SchemaChange
+from applier.changefeed.table import TableName, TableVersion
+from applier.decode import simple_avro, simple_json
+from applier.decode.checksum import RowChecksums
+from applier.decode.claim_check import ClaimCheck, optional
+from applier.decode.compression import Compression, decompress
+from applier.decode.decoder import Capabilities, WireForm
+from applier.decode.options import DecoderOptions
+from applier.decode.simple_json import Envelope
+from applier.decode.simple_schema import TableSchema
+from applier.errors import DecodeError, IncompleteRow
+
+CAPABILITIES = Capabilities(
+    resolved_ts="always",
+    commit_ts="always",
+    ddl="always",
+    old_values="always",
+    schema="messages",
+    exact_decimals=True,
+)
+
+_OPS = {"INSERT": Op.INSERT, "UPDATE": Op.UPDATE, "DELETE": Op.DELETE}
+_DDL = frozenset({"CREATE", "RENAME", "CINDEX", "DINDEX", "ERASE", "TRUNCATE", "ALTER", "QUERY"})
+_JSON_START = b'{"'
+_WHOLE_ROWS = (
+    "Set large-message-handle-option to claim-check in the changefeed and changefeed.claim_check here, "
+    "or raise max-message-bytes, so that messages hold whole rows."
+)
+
+
+def build(options: DecoderOptions) -> SimpleDecoder:
+    """The decoder for a changefeed with these options."""
+    return SimpleDecoder(options.timezone, options.compression, optional(options.claim_check))
+
+
+class SimpleDecoder:
+    """Decoder of the Simple protocol; JSON and Avro are told apart by their first bytes.
+
+    Args:
+        timezone: Unused by Simple's own values, which name their zone.
+        compression: What the changefeed uses; None tells it from the bytes.
+        claim_check: Where large messages lie.
+    """
+
+    capabilities = CAPABILITIES
+
+    def __init__(
+        self, timezone: str = "UTC", compression: Compression | None = None, claim_check: ClaimCheck | None = None
+    ) -> None:
+        self.wire = WireForm(binary="base64", members="index", zone=timezone)
+        self._compression = compression
+        self._claim_check = claim_check
+        self._checksums = RowChecksums()
+        self._names: dict[tuple[str, str], TableName] = {}
+
+    def learn(self, version: TableVersion) -> None:
+        """Make a table version known. Rows are decoded without; only their checksums need it."""
+        self._checksums.learn(version)
+
+    def decode(self, key: bytes | None, value: bytes | None) -> Sequence[Event]:
+        """Decode one message; the key says nothing in this protocol."""
+        if not value:
+            raise DecodeError(
+                "The message has no value.", "Check that changefeed.protocol names the protocol of the sink."
+            )
+        envelope = self._read(value)
+        op = _OPS.get(envelope.type)
+        return (self._row(envelope, op),) if op is not None else self._other(envelope)
+
+    def _read(self, value: bytes) -> Envelope:
+        if value[:2] != _JSON_START:
+            value = decompress(value, self._compression, _is_plain)
+        envelope = simple_json.read(value) if value[:2] == _JSON_START else simple_avro.read(value)
+        if envelope.version != 1:
+            hint = "This applier reads version 1; upgrade it."
+            raise DecodeError(f"The message is of version {envelope.version} of the Simple protocol.", hint)
+        return envelope
+
+    def _row(self, envelope: Envelope, op: Op) -> RowChange:
+        if envelope.claim_check_location is not None:
+            # Before handle_key_only: such a message holds the key columns, too, and is marked as if there was no more.
+            envelope = self._claimed(envelope, envelope.claim_check_location)
+        before = None if op is Op.INSERT else envelope.old
+        after = None if op is Op.DELETE else envelope.data
+        if envelope.handle_key_only and op is not Op.DELETE:
+            raise _handle_key_only(envelope)
+        if (before if op is Op.DELETE else after) is None:
+            raise IncompleteRow(f"The {envelope.type} of a row of {_table(envelope)} holds no row.")
+        change = RowChange(self._name(envelope), envelope.schema_version, envelope.commit_ts, op, before, after)
+        if envelope.checksum is not None:
+            self._checksums.verify(change, envelope.checksum)
+        return change
+
+    def _name(self, envelope: Envelope) -> TableName:
+        pair = (envelope.database, envelope.table)
+        name = self._names.get(pair)
+        if name is None:
+            if not envelope.database or not envelope.table:
+                raise DecodeError("The message holds a row but does not name its table.")
+            name = self._names[pair] = TableName(*pair)
+        return name
+
+    def _claimed(self, envelope: Envelope, location: str) -> Envelope:
+        """The large message in place of the one that stands for it."""
+        if self._claim_check is None:
+            what = f"A row of {_table(envelope)} lies in the claim-check storage, which is not configured."
+            raise IncompleteRow(what, "Set changefeed.claim_check to the changefeed's claim-check-storage-uri.")
+        large = self._read(self._claim_check.fetch(location).value)
+        if _identity(large) != _identity(envelope) or large.claim_check_location is not None:
+            name = location.rsplit("/", 1)[-1]
+            what = f"The claim-check file {name} does not hold the row of {_table(envelope)} that names it."
+            raise DecodeError(what, "Check that changefeed.claim_check is the storage of this very changefeed.")
+        return large
+
+    def _other(self, envelope: Envelope) -> Sequence[Event]:
+        if envelope.type == "WATERMARK":
+            return (Resolved(envelope.commit_ts),)
+        if envelope.type == "BOOTSTRAP":
+            if envelope.table_schema is None:
+                raise DecodeError("The BOOTSTRAP message holds no table.")
+            version = self._version(envelope.table_schema)
+            return () if version is None else (Bootstrap(version),)
+        if envelope.type in _DDL:
+            return (self._schema_change(envelope),)
+        hint = "Check that changefeed.protocol names the protocol of the sink, or upgrade the applier."
+        raise DecodeError("The message is of a type that the Simple protocol does not have.", hint)
+
+    def _schema_change(self, envelope: Envelope) -> SchemaChange:
+        schema, previous = envelope.table_schema, envelope.pre_table_schema
+        return SchemaChange(
+            commit_ts=envelope.commit_ts,
+            sql=envelope.sql,
+            database="" if schema is None else schema.name.database,
+            after=None if schema is None else self._version(schema),
+            before=None if previous is None else self._version(previous),
+        )
+
+    def _version(self, schema: TableSchema) -> TableVersion | None:
+        version = schema.to_version(avro=bool(schema.database))
+        if version is not None:
+            self._checksums.learn(version)
+        return version
+
+
+def _is_plain(value: bytes) -> bool:
+    # Neither can be the start of a snappy block: `"` as its first tag would copy from before the block, and no message
+    # is as short as 0x16 bytes.
+    return value[:2] == _JSON_START or value[:3] in simple_avro.KINDS
+
+
+def _identity(envelope: Envelope) -> tuple[str, str, str, int]:
+    return envelope.database, envelope.table, envelope.type, envelope.commit_ts
+
+
+def _table(envelope: Envelope) -> str:
+    return f"{envelope.database}.{envelope.table}"
+
+
+def _handle_key_only(envelope: Envelope) -> IncompleteRow:
+    return IncompleteRow(
+        f"The {envelope.type} of a row of {_table(envelope)} holds key columns only, "
+        "because large-message-handle-option is handle-key-only.",
+        _WHOLE_ROWS,
+    )

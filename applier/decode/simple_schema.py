@@ -1,0 +1,103 @@
+"""A `tableSchema` of the Simple protocol in, a `TableVersion` out; JSON and Avro lead to the same one."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from applier.changefeed.table import Column, ColumnType, Index, TableName, TableVersion
+
+Version = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+
+_UNSIGNED_TYPES = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "float", "double", "decimal"})
+_SECOND_TYPES = {"time": 10, "datetime": 19, "timestamp": 19}
+"""Types with fractional seconds, and the display width of one without them: `-838:59:59`, `2020-02-20 02:20:20`."""
+_HIDDEN = "_V$_"
+"""Columns that TiDB makes for expression indexes begin so; no row has them."""
+
+
+class DataType(msgspec.Struct, rename="camel"):
+    """Type of a column as TiCDC writes it; JSON leaves out what is zero, false or empty."""
+
+    mysql_type: str
+    length: int = 0
+    decimal: int | None = None
+    elements: list[str] | None = None
+    unsigned: bool | None = False
+
+    def to_type(self, *, avro: bool) -> ColumnType:
+        """The type in our terms. `year` and `bit` are flagged unsigned on the wire, which says nothing."""
+        return ColumnType(
+            name=self.mysql_type,
+            unsigned=bool(self.unsigned) and self.mysql_type in _UNSIGNED_TYPES,
+            length=self.length or None,
+            scale=self._scale(avro=avro),
+            elements=tuple(self.elements or ()),
+        )
+
+    def _scale(self, *, avro: bool) -> int | None:
+        if self.mysql_type == "decimal":
+            return self.decimal or 0
+        if self.mysql_type not in _SECOND_TYPES:
+            return None
+        # Avro leaves the digits of seconds out; the point and they show in the display width.
+        return max(self.length - _SECOND_TYPES[self.mysql_type] - 1, 0) if avro else self.decimal or 0
+
+
+class ColumnSchema(msgspec.Struct, rename="camel"):
+    """One column as TiCDC writes it. The default of a bit is a number, of all else text."""
+
+    name: str
+    data_type: DataType
+    nullable: bool
+    default: str | int | None = None
+
+    def to_column(self, *, avro: bool) -> Column:
+        """The column in our terms."""
+        default = None if self.default is None else str(self.default)
+        return Column(self.name, self.data_type.to_type(avro=avro), self.nullable, default)
+
+
+class IndexSchema(msgspec.Struct):
+    """One index as TiCDC writes it."""
+
+    name: str
+    unique: bool
+    primary: bool
+    columns: list[str]
+
+    def to_index(self) -> Index:
+        """The index in our terms."""
+        return Index(self.name, tuple(self.columns), self.unique, self.primary)
+
+
+class TableSchema(msgspec.Struct, rename={"table_id": "tableID"}):
+    """A table as TiCDC writes it; the name of its database is called `schema` in JSON and `database` in Avro."""
+
+    table: str
+    table_id: int
+    version: Version
+    columns: list[ColumnSchema]
+    indexes: list[IndexSchema] = []
+    schema: str = ""
+    database: str = ""
+
+    @property
+    def name(self) -> TableName:
+        """The table's name."""
+        return TableName(self.schema or self.database, self.table)
+
+    def to_version(self, *, avro: bool = False) -> TableVersion | None:
+        """The table version; None for a view, whose columns have the type `unspecified`."""
+        if any(column.data_type.mysql_type == "unspecified" for column in self.columns):
+            return None
+        shown = [column for column in self.columns if not column.name.startswith(_HIDDEN)]
+        names = {column.name for column in shown}
+        return TableVersion(
+            name=self.name,
+            version=self.version,
+            columns=tuple(column.to_column(avro=avro) for column in shown),
+            indexes=tuple(index.to_index() for index in self.indexes if names.issuperset(index.columns)),
+            table_id=self.table_id,
+        )
