@@ -1,0 +1,1 @@
+"""Events -> at most one change per key, at or below the watermark."""

@@ -1,0 +1,74 @@
+"""DDL: copies dropped, put in order, and the segments they cut the rows of a table into."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from applier.changefeed.event import SchemaChange
+from applier.changefeed.message import Position
+from applier.changefeed.table import TableName
+
+
+@dataclass(frozen=True, slots=True)
+class DdlId:
+    """What makes a DDL the same as another: TiCDC sends it to every partition, and again after a restart.
+
+    The commit ts alone does not tell: the parts of `RENAME TABLE a TO t, b TO a` share one.
+    """
+
+    commit_ts: int
+    sql: str
+    table: str
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """One DDL at its place: after all rows at or below its commit ts, before all rows above it."""
+
+    change: SchemaChange
+    topic: str
+    position: Position
+
+    @property
+    def id(self) -> DdlId:
+        """Its identity."""
+        after = self.change.after
+        return DdlId(self.change.commit_ts, self.change.sql, str(after.name) if after else self.change.database)
+
+
+def in_order(barriers: Iterable[Barrier], applied_ts: int, applied: Iterable[DdlId] = ()) -> list[Barrier]:
+    """The DDL that are still to do, each once, by commit ts and then by place in the partition.
+
+    Args:
+        barriers: All DDL messages met, copies included.
+        applied_ts: Resolved ts that is applied. A DDL below it was applied with it.
+        applied: DDL at exactly `applied_ts` that were applied; others of that ts may still follow their watermark.
+    """
+    done = set(applied)
+    seen: dict[DdlId, Barrier] = {}
+    for barrier in sorted(barriers, key=lambda item: (item.topic, item.position)):
+        if barrier.change.commit_ts >= applied_ts and barrier.id not in done:
+            seen.setdefault(barrier.id, barrier)
+    # Copies of one partition are in order of sending; the first partition's are taken, so the parts of a swap stay so.
+    return sorted(seen.values(), key=lambda item: (item.change.commit_ts, item.position.offset, item.position.place))
+
+
+Cuts = Mapping[TableName, Sequence[int]]
+"""Per table the sorted commit ts of the DDL that concern it."""
+
+
+def cut(touched: Iterable[tuple[int, Sequence[TableName]]]) -> dict[TableName, list[int]]:
+    """Cuts from pairs of a DDL's commit ts and the tables it concerns."""
+    cuts: dict[TableName, set[int]] = {}
+    for commit_ts, names in touched:
+        for name in names:
+            cuts.setdefault(name, set()).add(commit_ts)
+    return {name: sorted(points) for name, points in cuts.items()}
+
+
+def segment(cuts: Cuts, name: TableName, commit_ts: int) -> int:
+    """Number of the segment that a row belongs to; a row at the commit ts of a DDL comes before it."""
+    points = cuts.get(name)
+    return bisect_left(points, commit_ts) if points else 0

@@ -1,0 +1,172 @@
+"""Row changes -> per key the last change and whether the key is new. Runs inside the tasks of the row pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import Any, ClassVar
+
+from applier.changefeed.event import Image, Op, RowChange
+from applier.changefeed.table import TableVersion
+from applier.errors import IncompleteRow
+
+
+@dataclass(slots=True)
+class Survivor:
+    """What is left of the changes of one key.
+
+    Attributes:
+        first_ts: Commit ts of its first event.
+        fresh: That first event is an INSERT, so the key was not there before.
+        ts: Commit ts of its last event.
+        present: The last event is an upsert; False for a delete.
+        position: Where the last event was read, to choose between events of one commit ts.
+        image: The new image after an upsert, an image with the key columns after a delete.
+    """
+
+    first_ts: int
+    fresh: bool
+    ts: int
+    present: bool
+    position: tuple[int, int, int]
+    image: Image
+
+
+@dataclass(frozen=True, slots=True)
+class BagEvent:
+    """One row added to or taken from a table without a key.
+
+    Attributes:
+        replay: Its partition had already resolved its commit ts, so it was sent before.
+    """
+
+    ts: int
+    present: bool
+    position: tuple[int, int, int]
+    replay: bool
+    image: Image
+
+
+@dataclass(slots=True)
+class KeyedGroup:
+    """Changes of one table version with a key, reduced as they come.
+
+    The order of events is commit ts, delete before upsert, partition, offset, place. Equal events are duplicates.
+
+    Attributes:
+        by_place: Of events of one commit ts the one read later counts, as the feed has no exact commit ts.
+    """
+
+    is_bag: ClassVar[bool] = False
+    version: TableVersion
+    by_place: bool = False
+    survivors: dict[Any, Survivor] = field(default_factory=dict)
+    _key: Callable[[Image], Any] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._key = itemgetter(*self.version.key)
+
+    def add(self, change: RowChange, position: tuple[int, int, int], *, replay: bool = False) -> None:
+        """Take one row change. `replay` does not matter here: an equal event changes nothing."""
+        del replay
+        after, before = change.after, change.before
+        try:
+            if after is None:
+                if before is None:
+                    raise IncompleteRow(_no_image(change), _OLD_VALUE_HINT)
+                self._put(self._key(before), change.commit_ts, position, before, present=False, fresh=False)
+                return
+            key = self._key(after)
+            fresh = change.op is Op.INSERT
+            if before is not None and not fresh:
+                # Raw change events keep key-changing updates whole: the row under the old key would stay for ever.
+                old_key = self._key({**after, **before})
+                if old_key != key:
+                    self._put(old_key, change.commit_ts, position, {**after, **before}, present=False, fresh=False)
+            self._put(key, change.commit_ts, position, after, present=True, fresh=fresh)
+        except KeyError as missing:
+            raise IncompleteRow(_no_key(change, missing), _KEY_HINT) from missing
+
+    def _put(
+        self, key: Any, ts: int, position: tuple[int, int, int], image: Image, *, present: bool, fresh: bool
+    ) -> None:
+        survivor = self.survivors.get(key)
+        if survivor is None:
+            self.survivors[key] = Survivor(ts, fresh, ts, present, position, image)
+            return
+        later = ts > survivor.ts
+        if ts == survivor.ts:
+            tie = self.by_place or present == survivor.present
+            later = position >= survivor.position if tie else present
+        if later:
+            survivor.ts, survivor.present, survivor.position, survivor.image = ts, present, position, image
+        if ts < survivor.first_ts or (ts == survivor.first_ts and not fresh):
+            survivor.first_ts, survivor.fresh = ts, fresh
+
+
+@dataclass(slots=True)
+class BagGroup:
+    """Changes of one table version without a key: every event counts, none is reduced."""
+
+    is_bag: ClassVar[bool] = True
+    version: TableVersion
+    events: list[BagEvent] = field(default_factory=list)
+
+    def add(self, change: RowChange, position: tuple[int, int, int], *, replay: bool = False) -> None:
+        """Take one row change; an update takes the old image away and adds the new one."""
+        if change.op is not Op.INSERT:
+            if change.before is None:
+                raise IncompleteRow(_no_image(change), _OLD_VALUE_HINT)
+            self.events.append(BagEvent(change.commit_ts, False, position, replay, change.before))
+        if change.after is not None:
+            self.events.append(BagEvent(change.commit_ts, True, position, replay, change.after))
+
+
+def group(version: TableVersion, *, by_place: bool = False) -> KeyedGroup | BagGroup:
+    """An empty group for a table version; see `KeyedGroup` for `by_place`."""
+    return KeyedGroup(version, by_place) if version.key else BagGroup(version)
+
+
+def count_runs(events: list[BagEvent]) -> Iterator[BagEvent]:
+    """The events of a bag without those that TiCDC sent again.
+
+    Two equal rows of one transaction cannot be told from one row sent twice by their content. They can by their
+    place: TiCDC sends the rows of a table in runs of one commit ts, and a restart sends a whole run again. So of the
+    runs of one commit ts in all partitions only the fullest counts; what its partition had resolved is left out.
+    """
+    runs: dict[int, list[list[BagEvent]]] = {}
+    last: tuple[int, int] | None = None
+    for event in sorted(events, key=lambda item: item.position):
+        if event.replay:
+            last = None
+            continue
+        here = (event.position[0], event.ts)
+        if here != last:
+            runs.setdefault(event.ts, []).append([])
+        runs[event.ts][-1].append(event)
+        last = here
+    for ts in sorted(runs):
+        yield from _fullest(runs[ts])
+
+
+def _fullest(runs: list[list[BagEvent]]) -> list[BagEvent]:
+    """Rows of one transaction may lie in several partitions: the fullest run of each partition counts."""
+    best: dict[int, list[BagEvent]] = {}
+    for run in runs:
+        partition = run[0].position[0]
+        if len(run) > len(best.get(partition, [])):
+            best[partition] = run
+    return [event for partition in sorted(best) for event in best[partition]]
+
+
+_OLD_VALUE_HINT = "turn on the old values of the protocol (`output-old-value`), or give the table a primary key."
+_KEY_HINT = "the key columns must not be left out by `column-selectors` or `delete-only-output-handle-key-columns`."
+
+
+def _no_image(change: RowChange) -> str:
+    return f"A {change.op.name.lower()} of table {change.name} does not hold the old row."
+
+
+def _no_key(change: RowChange, missing: KeyError) -> str:
+    return f"A {change.op.name.lower()} of table {change.name} lacks the key column {missing.args[0]!r}."
