@@ -1,0 +1,1 @@
+"""Changes -> one fenced Iceberg commit per table."""

@@ -1,0 +1,139 @@
+"""A column that ADD COLUMN made in, the value that TiDB gives it in the rows that were there before out."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from applier.changefeed.table import Column
+from applier.changefeed.types import DATE_TYPES, TypeRules
+from applier.sink.casts import FAMILIES
+from applier.sink.casts_dates import time_text
+
+_ZERO_DATES = {"date": "0000-00-00", "datetime": "0000-00-00 00:00:00", "timestamp": "0000-00-00 00:00:00"}
+_CLOCKS = re.compile(r"CURRENT_(TIMESTAMP|DATE)|NOW\(|LOCALTIME|CURDATE|CURTIME", re.IGNORECASE)
+_DATE = re.compile(r"\d{4}-\d\d-\d\d( \d\d:\d\d:\d\d(\.\d{1,6})?)?", re.ASCII)
+_REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+
+
+class DefaultUnknown(Exception):
+    """What rows from before have cannot be told; the text says why."""
+
+
+def existing_value(column: Column, arrow: pa.DataType, rules: TypeRules, path: str) -> pa.Scalar[Any]:
+    """The value of a new column in rows that were there before.
+
+    TiDB keeps it as the column's origin default (`generateOriginDefaultValue` in `pkg/ddl`): the default; for NOT NULL
+    without one the zero value of the type, of an enum the first member.
+
+    Args:
+        column: The column as ADD COLUMN left it.
+        arrow: Its Arrow type.
+        rules: What zero dates become.
+        path: `database.table.column`, for rules of single columns.
+
+    Raises:
+        DefaultUnknown: The default is the time at which the statement ran, or an expression.
+    """
+    if column.generated == "stored":
+        raise DefaultUnknown("the expression of a stored generated column is not computed here")
+    if column.generated or (column.default is None and column.nullable):
+        return pa.scalar(None, arrow)
+    text = zero_text(column) if column.default is None else column.default
+    try:
+        if column.type.name in DATE_TYPES:
+            return _dated(text, column, arrow, rules.zero_date_policy(path))
+        return _scalar(text, column, arrow)
+    except (pa.ArrowException, ValueError, ArithmeticError, msgspec.MsgspecError):
+        reason = f"its default is an expression, or no {column.type.name} that can be read"
+        raise DefaultUnknown(reason) from None
+
+
+def zero_text(column: Column) -> str:
+    """The zero value of a type, as text of a default (`table.GetZeroValue`)."""
+    kind = column.type
+    if kind.name in _ZERO_DATES:
+        digits = kind.scale or 0
+        return _ZERO_DATES[kind.name] + ("." + "0" * digits if digits and kind.name != "date" else "")
+    if kind.name == "enum":
+        return kind.elements[0] if kind.elements else ""
+    if kind.name in ("time", "json", "vector"):
+        return {"time": "00:00:00", "json": "null", "vector": "[]"}[kind.name]
+    return "" if kind.name == "set" or FAMILIES.get(kind.name) in ("text", "bytes") else "0"
+
+
+def _dated(text: str, column: Column, arrow: pa.DataType, policy: str) -> pa.Scalar[Any]:
+    if _CLOCKS.match(text):
+        raise DefaultUnknown("its default is the time at which the statement ran, which the changefeed does not tell")
+    if not _DATE.fullmatch(text):
+        raise ValueError
+    text = _with_digits(text, column)
+    if pa.types.is_string(arrow):
+        return pa.scalar(text, arrow)
+    if text.startswith("0000"):
+        return _zero(arrow, policy)  # Arrow takes year 0 for a year, but nobody who reads the table does.
+    try:
+        # A TIMESTAMP literal is in UTC, and Arrow wants to be told so.
+        return pa.scalar(text + "Z" if getattr(arrow, "tz", None) else text).cast(arrow)
+    except pa.ArrowInvalid:
+        return _zero(arrow, policy)
+
+
+def _zero(arrow: pa.DataType, policy: str) -> pa.Scalar[Any]:
+    if policy == "stop":
+        raise DefaultUnknown("its default is a zero or partial date, and tables.zero_dates is stop") from None
+    return pa.scalar(None, arrow)
+
+
+def _with_digits(text: str, column: Column) -> str:
+    """The text with as many fractional digits as the column has; DATE drops the clock."""
+    if column.type.name == "date":
+        return text[:10]
+    day, _, clock = text.partition(" ")
+    seconds, _, fraction = (clock or "00:00:00").partition(".")
+    digits = column.type.scale or 0
+    if fraction[digits:].strip("0"):
+        raise ValueError
+    return f"{day} {seconds}" + ("." + fraction[:digits].ljust(digits, "0") if digits else "")
+
+
+def _scalar(text: str, column: Column, arrow: pa.DataType) -> pa.Scalar[Any]:
+    kind = column.type
+    family = FAMILIES.get(kind.name, kind.name)
+    if _REPLACEMENT in text and family == "bytes":
+        raise ValueError  # Bytes that are no UTF-8 were lost on the way.
+    match family:
+        case "bytes":
+            raw = text.encode()
+            return pa.scalar(raw.ljust(kind.length or 0, b"\0") if kind.name == "binary" else raw, arrow)
+        case "time":
+            return pa.scalar(time_text(text, kind.scale or 0), arrow)
+        case "set":
+            return pa.scalar(_ordered(text, kind.elements), arrow)
+        case "enum":
+            return pa.scalar(_member(text, kind.elements), arrow)
+        case "vector":
+            return pa.scalar(msgspec.json.decode(text, type=list[float]), arrow)
+        case "decimal" if pa.types.is_string(arrow):
+            return pa.scalar(f"{pa.scalar(text).cast(pa.decimal256(76, kind.scale or 0)).as_py():f}", arrow)
+    if pa.types.is_boolean(arrow):
+        return pa.scalar({"0": False, "1": True}.get(text), arrow)
+    if pa.types.is_decimal(arrow):
+        return pa.scalar(text).cast(pa.decimal256(76, arrow.scale)).cast(arrow)
+    return pa.scalar(text).cast(arrow)
+
+
+def _member(text: str, elements: tuple[str, ...]) -> str:
+    if text and text not in elements:
+        raise ValueError
+    return text
+
+
+def _ordered(text: str, elements: tuple[str, ...]) -> str:
+    members = set(text.split(",")) if text else set()
+    if members - set(elements):
+        raise ValueError
+    return ",".join(label for label in elements if label in members)

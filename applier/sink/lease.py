@@ -1,0 +1,140 @@
+"""The newest checkpoint in, the right to take its changefeed out, or a refusal that says who holds it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import uuid
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from applier.changefeed.checkpoint import Checkpoint, Holder
+from applier.errors import CheckpointConflict
+
+StartOf = Callable[[int], int | None]
+"""Process id -> clock ticks between boot and its start, 0 where the system does not tell; None if there is none."""
+
+_UNKNOWN = ""
+
+
+def may_take(
+    last: Checkpoint | None, me: Holder, now: int, lease_seconds: float, start_of: StartOf, *, take_over: bool = False
+) -> str:
+    """Decide whether this process may take the changefeed.
+
+    A wrong yes costs no rows: every commit is fenced, so the process that lost the changefeed stops. A wrong no costs
+    an operator's night. So what is certain is decided at once, and the rest by the clock.
+
+    Args:
+        last: Newest checkpoint; None for a new changefeed.
+        me: This process.
+        now: Unix time in milliseconds.
+        lease_seconds: A holder that has been silent for longer has lost the changefeed to whoever asks.
+        start_of: Looks processes of this machine up.
+        take_over: Whoever started this process says that the holder is gone.
+
+    Returns:
+        Why, as words for the log.
+
+    Raises:
+        CheckpointConflict: Another process holds the changefeed, or may still hold it.
+    """
+    if last is None:
+        return "the changefeed is new"
+    holder = last.holder
+    if last.released:
+        return f"{holder} released it"
+    if holder.token == me.token:
+        return "this process holds it"
+    if _is_dead(holder, me, start_of):
+        return f"{holder} is gone"
+    silent = (now - last.written_at) / 1000
+    if silent > lease_seconds:
+        return f"{holder} has been silent for {silent:.0f} seconds"
+    if take_over:
+        return f"it is taken over from {holder} by request"
+    raise _held(last, silent, lease_seconds)
+
+
+def this_process(now: int) -> Holder:
+    """This process as a holder, with a token of its own.
+
+    Args:
+        now: Unix time in milliseconds.
+    """
+    return Holder(
+        token=uuid.uuid4().hex,
+        host=socket.gethostname(),
+        machine=_text("/etc/machine-id"),
+        boot_id=_text("/proc/sys/kernel/random/boot_id"),
+        pid_namespace=_pid_namespace(),
+        pid=os.getpid(),
+        process_start=process_start(os.getpid()) or 0,
+        since=now,
+    )
+
+
+def process_start(pid: int) -> int | None:
+    """See `StartOf`."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return _signalled(pid)
+    # The name in parentheses may hold spaces and parentheses itself; the start is field 22, and the state field 3.
+    fields = stat.rpartition(")")[2].split()
+    return None if fields[0] in ("Z", "X") else int(fields[19])
+
+
+def _is_dead(holder: Holder, me: Holder, start_of: StartOf) -> bool:
+    """Whether the holder ran on this machine and does so no longer; False also where nobody can tell."""
+    if (holder.host, holder.machine) != (me.host, me.machine):
+        return False
+    if _UNKNOWN not in (holder.boot_id, me.boot_id) and holder.boot_id != me.boot_id:
+        return True
+    if holder.pid_namespace != me.pid_namespace:
+        return False
+    start = start_of(holder.pid)
+    return start is None or (0 not in (start, holder.process_start) and start != holder.process_start)
+
+
+def _held(last: Checkpoint, silent: float, lease_seconds: float) -> CheckpointConflict:
+    what = (
+        f"The changefeed is held by {last.holder} (epoch {last.epoch}) since {_clock(last.holder.since)}, "
+        f"last seen {_clock(last.written_at)}."
+    )
+    left = max(1, round(lease_seconds - silent))
+    way_out = (
+        f"Stop that process; or wait, its hold ends {left} seconds from now unless it shows up again; "
+        "or, if you know that it is gone, start with --take-over."
+    )
+    return CheckpointConflict(what, way_out)
+
+
+def _clock(milliseconds: int) -> str:
+    return datetime.fromtimestamp(milliseconds / 1000, tz=UTC).isoformat(sep=" ", timespec="seconds")
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except OSError:
+        return _UNKNOWN
+
+
+def _pid_namespace() -> str:
+    try:
+        return str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        return _UNKNOWN
+
+
+def _signalled(pid: int) -> int | None:
+    """Whether the process is there, asked the portable way."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return None
+    except OSError:
+        return 0
+    return 0

@@ -1,0 +1,240 @@
+"""Arrow types in, Iceberg types out, and back: a schema as Iceberg's JSON and as Arrow fields that carry field ids."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from applier.errors import TableMismatch
+
+TypeJson: TypeAlias = str | dict[str, Any]
+"""A type in Iceberg's own JSON: a name, or an object for struct, list and map."""
+
+Array: TypeAlias = "pa.Array[Any]"
+Chunks: TypeAlias = "pa.ChunkedArray[Any]"
+"""Values of one column, whatever their type."""
+
+FIELD_ID = b"PARQUET:field_id"
+"""Where Arrow keeps the number by which Iceberg knows a column, whatever its name is."""
+
+DOC = b"doc"
+"""Where a field's comment travels in Arrow metadata."""
+
+_NAMES: dict[str, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "date": pa.date32(),
+    "time": pa.time64("us"),
+    "timestamp": pa.timestamp("us"),
+    "timestamptz": pa.timestamp("us", tz="UTC"),
+    "timestamp_ns": pa.timestamp("ns"),
+    "timestamptz_ns": pa.timestamp("ns", tz="UTC"),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "uuid": pa.binary(16),
+    "unknown": pa.null(),
+}
+_TYPES = {arrow: name for name, arrow in _NAMES.items() if name != "uuid"}
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
+_FIXED = re.compile(r"fixed\[(\d+)\]")
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One top-level column of an Iceberg table.
+
+    Attributes:
+        id: Its field id, which outlives renames.
+        name: Its name.
+        type: Its type as Iceberg's JSON.
+        arrow: The same as Arrow.
+        required: True where Iceberg allows no NULL.
+        initial_default: Single-value JSON that rows written before the column existed read; None for NULL.
+    """
+
+    id: int
+    name: str
+    type: TypeJson
+    arrow: pa.DataType
+    required: bool
+    initial_default: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class TableSchema:
+    """The columns of an Iceberg table as of one schema id.
+
+    Attributes:
+        id: Iceberg's schema id.
+        fields: Columns in order.
+        identifier: Names of the identifier fields, in column order.
+        arrow: The same columns as Arrow, field ids in the metadata.
+    """
+
+    id: int
+    fields: tuple[Field, ...]
+    identifier: tuple[str, ...]
+    arrow: pa.Schema
+
+    @staticmethod
+    def parse(text: str) -> TableSchema:
+        """Read Iceberg's schema JSON."""
+        value = json.loads(text)
+        fields = tuple(_field(column) for column in value["fields"])
+        keys = set(value.get("identifier-field-ids", ()))
+        return TableSchema(
+            id=value.get("schema-id", 0),
+            fields=fields,
+            identifier=tuple(field.name for field in fields if field.id in keys),
+            arrow=pa.schema([_arrow_field(column) for column in value["fields"]]),
+        )
+
+    def field(self, name: str) -> Field | None:
+        """The column of that name, or None."""
+        return next((field for field in self.fields if field.name == name), None)
+
+
+def schema_json(columns: pa.Schema, key: Sequence[str] = ()) -> str:
+    """Iceberg's schema JSON for new columns.
+
+    Args:
+        columns: Nullability gives `required`; metadata `doc` becomes the comment. Field ids are given anew.
+        key: Names of the identifier fields; they become required, as Iceberg demands.
+
+    Raises:
+        TableMismatch: A column's type has no Iceberg type.
+    """
+    ids = count(1)
+    numbered = [(next(ids), field) for field in columns]
+    return json.dumps(
+        {
+            "type": "struct",
+            "schema-id": 0,
+            "fields": [_field_json(number, field, ids, required=field.name in key) for number, field in numbered],
+            "identifier-field-ids": [number for number, field in numbered if field.name in key],
+        }
+    )
+
+
+def iceberg_type(arrow: pa.DataType, ids: Any = None) -> TypeJson:
+    """Iceberg's JSON of an Arrow type.
+
+    Args:
+        arrow: The type.
+        ids: Iterator of field ids for nested fields; counts from 1 when absent.
+
+    Raises:
+        TableMismatch: Iceberg has no such type.
+    """
+    ids = ids or count(1)
+    if arrow in _TYPES:
+        return _TYPES[arrow]
+    if pa.types.is_decimal(arrow):
+        return f"decimal({arrow.precision}, {arrow.scale})"
+    if pa.types.is_fixed_size_binary(arrow):
+        return f"fixed[{arrow.byte_width}]"
+    if pa.types.is_large_string(arrow) or pa.types.is_large_binary(arrow):
+        return "string" if pa.types.is_large_string(arrow) else "binary"
+    if pa.types.is_int8(arrow) or pa.types.is_int16(arrow):
+        return "int"
+    if pa.types.is_list(arrow) or pa.types.is_large_list(arrow):
+        number = next(ids)
+        element = {"element": iceberg_type(arrow.value_type, ids), "element-required": not arrow.value_field.nullable}
+        return {"type": "list", "element-id": number, **element}
+    if pa.types.is_struct(arrow):
+        members = [(next(ids), arrow.field(index)) for index in range(arrow.num_fields)]
+        return {"type": "struct", "fields": [_field_json(number, field, ids) for number, field in members]}
+    raise TableMismatch(f"Iceberg has no type for a column of Arrow type {arrow}")
+
+
+def arrow_type(kind: TypeJson) -> pa.DataType:
+    """Arrow type of an Iceberg type, nested field ids included.
+
+    Raises:
+        TableMismatch: A type that this writer cannot fill, such as variant or geometry.
+    """
+    if isinstance(kind, dict):
+        return _nested(kind)
+    if kind in _NAMES:
+        return _NAMES[kind]
+    if match := _DECIMAL.fullmatch(kind):
+        return pa.decimal128(int(match[1]), int(match[2]))
+    if match := _FIXED.fullmatch(kind):
+        return pa.binary(int(match[1]))
+    raise TableMismatch(f"Columns of Iceberg type {kind} cannot be written")
+
+
+def default_of(field: Field) -> pa.Scalar[Any]:
+    """What rows read that were written before the column existed: its initial default, or NULL."""
+    return scalar_of(field.arrow, field.initial_default)
+
+
+def scalar_of(kind: pa.DataType, value: Any) -> pa.Scalar[Any]:
+    """An Arrow scalar from Iceberg's single-value JSON."""
+    if value is None or pa.types.is_nested(kind):
+        return pa.scalar(value, kind)
+    if pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind):
+        return pa.scalar(bytes.fromhex(value.replace("-", "")), kind)
+    return pa.scalar(value).cast(kind) if isinstance(value, str) else pa.scalar(value, kind)
+
+
+def repeated(value: Any, rows: int) -> Chunks:
+    """A column that holds one value in each row."""
+    return pa.chunked_array([pa.repeat(value, rows)])
+
+
+def leaves(kind: pa.DataType) -> int:
+    """Number of Parquet columns that a column of this type takes."""
+    if pa.types.is_nested(kind):
+        return sum(leaves(kind.field(index).type) for index in range(kind.num_fields))
+    return 1
+
+
+def _nested(kind: dict[str, Any]) -> pa.DataType:
+    if kind["type"] == "struct":
+        return pa.struct([_arrow_field(field) for field in kind["fields"]])
+    if kind["type"] == "list":
+        return pa.list_(_member("element", kind["element"], kind["element-id"], required=kind["element-required"]))
+    key: Any = _member("key", kind["key"], kind["key-id"], required=True)
+    value: Any = _member("value", kind["value"], kind["value-id"], required=kind["value-required"])
+    result: pa.DataType = pa.map_(key, value)
+    return result
+
+
+def _member(name: str, kind: TypeJson, number: int, *, required: bool) -> pa.Field[Any]:
+    return pa.field(name, arrow_type(kind), not required, {FIELD_ID: str(number).encode()})
+
+
+def _arrow_field(value: dict[str, Any]) -> pa.Field[Any]:
+    return _member(value["name"], value["type"], value["id"], required=value["required"])
+
+
+def _field(value: dict[str, Any]) -> Field:
+    return Field(
+        id=value["id"],
+        name=value["name"],
+        type=value["type"],
+        arrow=arrow_type(value["type"]),
+        required=value["required"],
+        initial_default=value.get("initial-default"),
+    )
+
+
+def _field_json(number: int, field: pa.Field[Any], ids: Any, *, required: bool = False) -> dict[str, Any]:
+    result = {
+        "id": number,
+        "name": field.name,
+        "required": required or not field.nullable,
+        "type": iceberg_type(field.type, ids),
+    }
+    doc = (field.metadata or {}).get(DOC, b"").decode()
+    return result | ({"doc": doc} if doc else {})
