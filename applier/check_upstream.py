@@ -1,0 +1,90 @@
+"""Control tables and Iceberg columns in, the upstream tables that they tell of out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from applier.changefeed.checkpoint import Checkpoint, Tracked
+from applier.changefeed.table import Column, ColumnType, TableName, TableVersion
+from applier.changefeed.tracker import Tables
+from applier.errors import TerminalError
+from applier.lake import Lake
+from applier.sink.types import Field, TableSchema
+
+STEP = "applier.step"
+"""Property of the control table `checkpoints`: the newest step, so that a reader looks for that one alone."""
+
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
+_TYPES = {
+    "boolean": ColumnType("tinyint", length=1),
+    "int": ColumnType("int"),
+    "long": ColumnType("bigint"),
+    "float": ColumnType("float"),
+    "double": ColumnType("double"),
+    "date": ColumnType("date"),
+    "timestamp": ColumnType("datetime", scale=6),
+    "timestamptz": ColumnType("timestamp", scale=6),
+    "string": ColumnType("longtext"),
+    "binary": ColumnType("longblob"),
+}
+"""The widest upstream type that maps onto an Iceberg type."""
+
+
+def tracked(lake: Lake, changefeed: str) -> Tables:
+    """The upstream tables of a changefeed as its newest checkpoint left them; none for one that never ran.
+
+    Raises:
+        TransientError: The catalog does not answer.
+        TerminalError: The control tables hold something that this applier does not read.
+    """
+    namespace = f"applier_{changefeed}"
+    versions = _versions(lake, namespace)
+    current = _current(lake, namespace)
+    if not current:
+        return Tables(version for version in versions.values() if not version.keys_only)
+    tables = Tables()
+    for name, item in current.items():
+        if (version := versions.get((name, item.version))) is not None:
+            tables.put(version, item.partitioning)
+    return tables
+
+
+def upstream_of(name: TableName, schema: TableSchema) -> TableVersion:
+    """What an upstream table with these Iceberg columns may look like; lengths and exact types are not told."""
+    columns = tuple(_column(field, is_key=field.name in schema.identifier) for field in schema.fields)
+    return TableVersion(name, 0, columns, handle_key=schema.identifier)
+
+
+def _versions(lake: Lake, namespace: str) -> Mapping[tuple[TableName, int], TableVersion]:
+    """All versions, those seen last at the end."""
+    rows = lake.rows((namespace, "table_versions"), ("seen_at", "description"))
+    rows.sort(key=lambda row: row["seen_at"])
+    try:
+        versions = [TableVersion.from_json(row["description"]) for row in rows]
+    except (ValueError, KeyError, TypeError) as error:
+        msg = f"Table {namespace}.table_versions holds a description that cannot be read."
+        raise TerminalError(msg, "Check with the version of applier that wrote it, or a newer one.") from error
+    return {(version.name, version.version): version for version in versions}
+
+
+def _current(lake: Lake, namespace: str) -> Mapping[TableName, Tracked]:
+    """Each table that the newest checkpoint knows."""
+    table = lake.table((namespace, "checkpoints"))
+    if table is None or not table.rows:
+        return {}
+    newest = table.properties.get(STEP, "")
+    only = f"step = {int(newest)}" if newest.isdecimal() else "true"
+    rows = lake.rows(table.identifier, ("epoch", "step", "checkpoint"), only)
+    if not rows:
+        return {}
+    row = max(rows, key=lambda row: (row["epoch"], row["step"]))
+    return Checkpoint.from_json(row["checkpoint"]).tables
+
+
+def _column(field: Field, *, is_key: bool) -> Column:
+    kind = field.type if isinstance(field.type, str) else "list"
+    if match := _DECIMAL.fullmatch(kind):
+        digits = ColumnType("decimal", length=int(match[1]), scale=int(match[2]))
+        return Column(field.name, digits, nullable=not is_key)
+    return Column(field.name, _TYPES.get(kind, ColumnType("vector")), nullable=not is_key)
