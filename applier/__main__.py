@@ -1,0 +1,5 @@
+"""`python -m applier`."""
+
+from applier.cli import main
+
+main()

@@ -1,0 +1,152 @@
+"""A configuration in, a pipeline that holds its changefeed out."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from applier import config as settings
+from applier.changefeed.types import TypeRules
+from applier.config import Config
+from applier.consume.archive import Archive
+from applier.consume.source import Source
+from applier.consume.spark import ArchiveSource, KafkaSource
+from applier.decode.options import DecoderOptions
+from applier.decode.protocols import build
+from applier.errors import ConfigError
+from applier.migration import Migration
+from applier.pipeline import Pipeline
+from applier.replica import Replica
+from applier.rowpass import RowPass
+from applier.session import build_session
+from applier.sink.control import Control, unix_ms
+from applier.sink.iceberg import Catalog
+from applier.sink.lease import this_process
+from applier.sink.spark import SparkEngine
+from applier.state import State
+from applier.survey import Surveyor
+from applier.telemetry import logger
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@contextmanager
+def assembled(config: Config, *, take_over: bool = False, spark: SparkSession | None = None) -> Iterator[Pipeline]:
+    """Start Spark, take the changefeed, and hold it until the block ends.
+
+    Args:
+        config: The configuration.
+        take_over: Take the changefeed even if another applier seems to hold it.
+        spark: A running session to use instead of a new one; it is left running.
+
+    Raises:
+        ConfigError: The protocol carries no watermark and no order is configured, or Spark cannot start.
+        CheckpointConflict: Another applier holds the changefeed.
+        TransientError: Catalog or source do not answer.
+    """
+    refuse_without_order(config)
+    catalog_section = config.catalog
+    session = spark or build_session(
+        f"applier {config.changefeed.name}", config.spark, catalog_section.name, catalog_section.properties
+    )
+    staging = Path(tempfile.mkdtemp(prefix="applier-"))
+    try:
+        catalog = Catalog(session, catalog_section.name)
+        source = open_source(config, session, staging)
+        control = Control.open(catalog, config.changefeed.name)
+        checkpoint, why = control.take(this_process(unix_ms()), config.run.lease_seconds, take_over=take_over)
+        logger().info("changefeed taken", changefeed=config.changefeed.name, epoch=checkpoint.epoch, because=why)
+        state = State.load(control, checkpoint)
+        try:
+            yield assemble(config, source, catalog, state)
+        finally:
+            state.release()
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+        if spark is None:
+            session.stop()
+
+
+def assemble(config: Config, source: Source, catalog: Catalog, state: State) -> Pipeline:
+    """Put the stages together."""
+    rules = type_rules(config)
+    ordered = config.changefeed.order == "resolved"
+    options = decoder_options(config)
+    replica = Replica(
+        catalog,
+        config.changefeed.name,
+        state.checkpoint.epoch,
+        config.tables,
+        config.sink,
+        rules,
+        ordered,
+        spark_engine=lambda table: SparkEngine(catalog.java.session, catalog.name, table),
+    )
+    surveyor = Surveyor(
+        source,
+        RowPass(
+            protocol=config.changefeed.protocol,
+            options=options,
+            rules=rules,
+            include=config.tables.include,
+            versions=(),
+            applied=0,
+            applied_of={},
+            upto=0,
+            ordered=ordered,
+        ),
+        ordered=ordered,
+        rows_describe=build(config.changefeed.protocol, options).capabilities.schema != "messages",
+        keep_bad=config.changefeed.on_bad_message == "dead_letter",
+    )
+    migration = Migration(replica, state, config.ddl, config.tables, rules)
+    pipeline = Pipeline(config, source, surveyor, replica, migration, state)
+    pipeline.restore()
+    return pipeline
+
+
+def open_source(config: Config, session: SparkSession, staging: Path) -> Source:
+    """The source that the configuration names."""
+    section = config.source
+    if section.archive is not None:
+        return ArchiveSource(session, Archive(Path(section.archive), staging))
+    kafka = cast("settings.KafkaSource", section.kafka)
+    return KafkaSource(session, kafka.options, kafka.topics, kafka.topic_pattern, f"applier-{config.changefeed.name}")
+
+
+def type_rules(config: Config) -> TypeRules:
+    """How the configuration bends the mapping of types."""
+    tables = config.tables
+    return TypeRules(tables.tinyint1, tables.zero_dates, tables.zero_dates_of)
+
+
+def decoder_options(config: Config) -> DecoderOptions:
+    """What the decoder is told."""
+    section = config.changefeed
+    registry = config.registry.model_dump(exclude_none=True) if config.registry else {}
+    return DecoderOptions(
+        section.timezone, section.compression, section.claim_check, registry, section.order == "offset"
+    )
+
+
+def refuse_without_order(config: Config) -> None:
+    """Refuse a feed that can carry no watermark, unless its order is said to be by offset.
+
+    Raises:
+        ConfigError: With both ways out.
+    """
+    carries = build(config.changefeed.protocol, decoder_options(config)).capabilities.resolved_ts
+    if carries == "never" and config.changefeed.order == "resolved":
+        raise ConfigError(
+            [
+                (
+                    f"Protocol {config.changefeed.protocol} carries no watermark: "
+                    'set changefeed.order = "offset", or let TiCDC write a protocol that carries one.'
+                )
+            ]
+        )

@@ -1,0 +1,101 @@
+"""The command line: thin, and the only file that prints or exits."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from applier.errors import ApplierError, ConfigError, IncompatibleSchema
+
+app = typer.Typer(
+    name="applier",
+    help="Keeps Apache Iceberg tables equal to a TiDB database, from its TiCDC changefeed.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+ConfigFile = Annotated[Path, typer.Option("--config", "-c", help="Configuration file (TOML).", show_default=False)]
+LogLevel = Annotated[str, typer.Option(help="debug, info, warning or error.")]
+
+
+@app.command()
+def run(
+    config: ConfigFile,
+    *,
+    once: Annotated[bool, typer.Option("--once", help="Stop at the ends that the source has now.")] = False,
+    take_over: Annotated[
+        bool, typer.Option("--take-over", help="Take the changefeed even if another applier seems to hold it.")
+    ] = False,
+    log_level: LogLevel = "info",
+) -> None:
+    """Follow the changefeed and keep its tables up to date."""
+    from applier import config as settings  # noqa: PLC0415 - `applier --help` must not load Spark
+    from applier.progress import progress_bar  # noqa: PLC0415
+    from applier.run import run as follow  # noqa: PLC0415
+    from applier.telemetry import set_up_logging  # noqa: PLC0415
+
+    set_up_logging(log_level)
+    loaded = settings.load(config)
+    with progress_bar() as report:
+        follow(loaded, once=once, take_over=take_over, report=report)
+
+
+@app.command()
+def check(
+    config: ConfigFile,
+    *,
+    subject: Annotated[str | None, typer.Option(help="Report this subject and its table alone.")] = None,
+    schema: Annotated[
+        Path | None, typer.Option(help="An Avro schema that is to become a subject's next version.")
+    ] = None,
+    ddl: Annotated[str | None, typer.Option(help="A DDL that is to be run upstream.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+) -> None:
+    """Tell whether registry, decoder and tables fit together, now and after a change. Changes nothing."""
+    from rich.console import Console  # noqa: PLC0415
+
+    from applier import config as settings  # noqa: PLC0415
+    from applier.check import check as examine  # noqa: PLC0415
+    from applier.check_render import render  # noqa: PLC0415
+
+    report = examine(settings.load(config), subject=subject, schema=schema, ddl=ddl)
+    if as_json:
+        print(report.to_json())
+    else:
+        render(report, Console())
+    raise typer.Exit(report.exit_code)
+
+
+@app.callback()
+def _commands() -> None:
+    """Keep `applier run` a subcommand."""
+
+
+def main() -> None:
+    """Run a command; an error becomes one sentence on standard error and an exit code."""
+    try:
+        app(standalone_mode=False)
+    except typer.Exit as request:
+        sys.exit(request.exit_code)
+    except typer.Abort:
+        sys.exit(130)
+    except ConfigError as error:
+        _fail("\n".join(error.problems), 2)
+    except IncompatibleSchema as error:
+        _fail(str(error), 1)
+    except ApplierError as error:
+        _fail(str(error), 3)
+    except Exception as error:
+        if type(error).__module__.startswith(("click", "typer")) and hasattr(error, "format_message"):
+            _fail(error.format_message(), 2)
+        raise
+
+
+def _fail(sentence: str, code: int) -> None:
+    print(sentence, file=sys.stderr)
+    sys.exit(code)

@@ -1,0 +1,325 @@
+"""The configuration file: TOML in, one frozen `Config` out, or every problem at once."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from applier.changefeed.ddl import KINDS
+from applier.changefeed.filter import TableFilter
+from applier.errors import ConfigError
+
+Protocol = Literal["simple", "open", "canal-json", "avro", "debezium", "debezium-avro"]
+ZeroDates = Literal["null", "stop", "string"]
+Policy = Literal["apply", "ignore", "stop"]
+
+
+class Section(BaseModel):
+    """A table of the file; unknown keys are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ChangefeedSection(Section):
+    """Which changefeed, and how TiCDC writes it."""
+
+    name: Annotated[
+        str,
+        Field(
+            pattern=r"^[A-Za-z0-9_-]+$", description="Names the changefeed and the control namespace applier_<name>."
+        ),
+    ]
+    protocol: Annotated[Protocol, Field(description="TiCDC's `protocol` of the sink.")]
+    order: Annotated[
+        Literal["resolved", "offset"],
+        Field(description="`offset` for feeds that carry no watermark: the last offset of a key wins."),
+    ] = "resolved"
+    start: Annotated[
+        Literal["beginning", "midstream"],
+        Field(
+            description="Simple: the feed starts with CREATE TABLE, or in the middle, where tables that a BOOTSTRAP "
+            "message alone describes are created as well."
+        ),
+    ] = "beginning"
+    partitions: Annotated[
+        int | None, Field(ge=1, description="Partitions that TiCDC uses, where the topic has more. Default: all.")
+    ] = None
+    compression: Annotated[
+        Literal["none", "lz4", "snappy"] | None,
+        Field(description="`large-message-handle-compression`; told from the bytes when absent."),
+    ] = None
+    claim_check: Annotated[
+        str | None, Field(description="`claim-check-storage-uri`: a folder or any fsspec address.")
+    ] = None
+    timezone: Annotated[str, Field(description="IANA zone of the changefeed, for protocols that do not say it.")] = (
+        "UTC"
+    )
+    on_bad_message: Annotated[
+        Literal["stop", "dead_letter"],
+        Field(description="A message that cannot be decoded stops the job, or is kept in `dead_letters` and passed."),
+    ] = "stop"
+
+
+class KafkaSource(BaseModel):
+    """Kafka, read through Spark's batch source; every `kafka.*` key goes to the clients as it is."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    topics: Annotated[tuple[str, ...], Field(description="Topics of the changefeed.")] = ()
+    topic_pattern: Annotated[
+        str | None, Field(description="Java regular expression for the topics, instead of `topics`.")
+    ] = None
+
+    @model_validator(mode="after")
+    def _check(self) -> KafkaSource:
+        problems = [f"unknown key {key!r}" for key in self.options if not key.startswith("kafka.")]
+        if bool(self.topics) == bool(self.topic_pattern):
+            problems.append("exactly one of topics and topic_pattern is needed")
+        if "kafka.bootstrap.servers" not in self.options:
+            problems.append('"kafka.bootstrap.servers" is missing')
+        if problems:
+            raise ValueError("; ".join(problems))
+        return self
+
+    @property
+    def options(self) -> dict[str, str]:
+        """Options for Spark's Kafka source."""
+        return {key: str(value) for key, value in (self.__pydantic_extra__ or {}).items()}
+
+
+class SourceSection(Section):
+    """Where the messages are; exactly one of `archive` and `kafka`."""
+
+    archive: Annotated[str | None, Field(description="Folder of *.jsonl, *.jsonl.gz or *.parquet.")] = None
+    kafka: Annotated[KafkaSource | None, Field(description="A Kafka cluster.")] = None
+    messages_per_step: Annotated[int, Field(ge=1, description="Messages that one step reads at the most.")] = 1_000_000
+
+    @model_validator(mode="after")
+    def _check(self) -> SourceSection:
+        if (self.archive is None) == (self.kafka is None):
+            msg = "exactly one of archive and [source.kafka] is needed"
+            raise ValueError(msg)
+        return self
+
+
+class RegistrySection(Section):
+    """The Confluent schema registry of Avro feeds."""
+
+    url: Annotated[str, Field(description="One address, or several separated by commas.")]
+    username: Annotated[str | None, Field(description="For basic authentication.")] = None
+    password: Annotated[str | None, Field(description="Its password.")] = None
+    bearer_token: Annotated[str | None, Field(description="Token instead of user and password.")] = None
+    ca: Annotated[str | None, Field(description="PEM file of a private certificate authority.")] = None
+    client_cert: Annotated[str | None, Field(description="PEM file of the client certificate.")] = None
+    client_key: Annotated[str | None, Field(description="PEM file of its key.")] = None
+
+
+class CatalogSection(BaseModel):
+    """The Iceberg catalog; keys beyond these go to it as they are."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="Name of the catalog in Spark.")]
+    type: Annotated[str, Field(description="`jdbc`, `rest`, `hive`, `glue`, ….")]
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """All keys but the name, as text."""
+        extra = self.__pydantic_extra__ or {}
+        return {"type": self.type} | {key: _text(value) for key, value in extra.items()}
+
+
+class TablesSection(Section):
+    """Which tables, where they go, and how their types map."""
+
+    include: Annotated[
+        tuple[str, ...],
+        Field(description="TiCDC's filter rules, e.g. `shop.*`, `!shop.tmp_*`; the last that fits wins."),
+    ] = ("*.*",)
+    route: Annotated[str, Field(description="Iceberg namespace and table of an upstream table.")] = "{database}.{table}"
+    on_drop: Annotated[
+        Literal["keep", "drop"], Field(description="What DROP TABLE does to the Iceberg table; kept ones are stamped.")
+    ] = "keep"
+    format_version: Annotated[Literal[2, 3], Field(description="Iceberg format of new tables.")] = 3
+    properties: Annotated[dict[str, str], Field(description="Iceberg properties of new tables.")] = {}
+    tinyint1: Annotated[Literal["int", "boolean"], Field(description="Type of tinyint(1).")] = "int"
+    zero_dates: Annotated[
+        ZeroDates, Field(description="What zero and partial dates become: NULL (counted), a stop, or text columns.")
+    ] = "null"
+    zero_dates_of: Annotated[
+        dict[str, ZeroDates], Field(description="The same for single columns, by `database.table.column`.")
+    ] = {}
+
+    @model_validator(mode="after")
+    def _check(self) -> TablesSection:
+        TableFilter(self.include)
+        if "{table}" not in self.route or "." not in self.route:
+            msg = "route needs a namespace and {table}, such as {database}.{table}"
+            raise ValueError(msg)
+        unknown = set(re.findall(r"\{(.*?)\}", self.route)) - {"database", "table"}
+        if unknown:
+            msg = f"route knows {{database}} and {{table}}, not {sorted(unknown)}"
+            raise ValueError(msg)
+        return self
+
+
+class SinkSection(Section):
+    """How commits are made."""
+
+    engine: Annotated[
+        Literal["auto", "arrow", "spark"],
+        Field(description="Arrow in the driver for ordinary steps, Spark for large ones; `auto` chooses by size."),
+    ] = "auto"
+    threads: Annotated[int, Field(ge=1, le=64, description="Tables that are committed at the same time.")] = 4
+
+
+class RunSection(Section):
+    """The loop."""
+
+    interval_seconds: Annotated[float, Field(gt=0, description="Pause when nothing is new.")] = 1.0
+    heartbeat_seconds: Annotated[
+        float, Field(gt=0, description="An idle job renews its hold on the changefeed this often.")
+    ] = 20.0
+    lease_seconds: Annotated[
+        float, Field(gt=0, description="A holder silent for this long has lost the changefeed to whoever asks.")
+    ] = 60.0
+    stall_seconds: Annotated[
+        float, Field(gt=0, description="A watermark that stands still for this long is named in the status line.")
+    ] = 60.0
+
+
+class Config(Section):
+    """The whole file."""
+
+    changefeed: ChangefeedSection
+    source: SourceSection
+    registry: RegistrySection | None = None
+    catalog: CatalogSection
+    tables: TablesSection = TablesSection()
+    ddl: Annotated[dict[str, Policy], Field(description="Policy per kind of DDL, as `docs/ddl.md` names them.")] = {}
+    sink: SinkSection = SinkSection()
+    run: RunSection = RunSection()
+    spark: Annotated[
+        dict[str, str], Field(description="Any Spark configuration; `spark.master` defaults to local[*].")
+    ] = {}
+
+    @model_validator(mode="after")
+    def _check(self) -> Config:
+        unknown = sorted(self.ddl.keys() - KINDS)
+        if unknown:
+            close = difflib.get_close_matches(unknown[0], KINDS, n=1)
+            msg = f"[ddl] knows no kind {unknown[0]!r}" + (f", did you mean {close[0]!r}?" if close else "")
+            raise ValueError(msg)
+        if self.changefeed.protocol in {"avro", "debezium-avro"} and self.registry is None:
+            msg = f"[registry] is needed for protocol {self.changefeed.protocol}"
+            raise ValueError(msg)
+        return self
+
+
+def load(path: str | Path) -> Config:
+    """Read and check a configuration file.
+
+    Raises:
+        ConfigError: With every problem found: unreadable file, bad TOML, unknown or missing keys, wrong values,
+            environment variables that are not set.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError([f"Cannot read the configuration {path}: {_reason(error)}."]) from error
+    try:
+        raw = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError([f"{path} is not valid TOML: {error}."]) from error
+    return parse(raw)
+
+
+def parse(raw: dict[str, Any]) -> Config:
+    """Check a configuration that is already a dictionary. Raises ConfigError with every problem found."""
+    problems: list[str] = []
+    expanded = _expand(raw, (), problems)
+    try:
+        config = Config.model_validate(_flatten(expanded))
+    except ValidationError as error:
+        problems.extend(_sentence(detail) for detail in error.errors())
+    if problems:
+        raise ConfigError(problems)
+    return config
+
+
+def _reason(error: Exception) -> str:
+    return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _expand(value: Any, path: tuple[str, ...], problems: list[str]) -> Any:
+    """Replace ${NAME} in every string by the environment variable."""
+    if isinstance(value, dict):
+        return {key: _expand(item, (*path, key), problems) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_expand(item, path, problems) for item in value]
+    if not isinstance(value, str):
+        return value
+
+    def variable(match: re.Match[str]) -> str:
+        if match[1] not in os.environ:
+            problems.append(f"{'.'.join(path)}: the environment variable {match[1]} is not set.")
+        return os.environ.get(match[1], "")
+
+    return re.sub(r"\$\{(\w+)\}", variable, value)
+
+
+def _flatten(raw: dict[str, Any]) -> dict[str, Any]:
+    """Undo TOML's nesting of unquoted dotted keys where keys are passed on: `kafka.bootstrap.servers = …`."""
+    flat = dict(raw)
+    for section in ("catalog", "spark"):
+        if isinstance(flat.get(section), dict):
+            flat[section] = _dotted(flat[section])
+    source = flat.get("source")
+    if isinstance(source, dict) and isinstance(source.get("kafka"), dict):
+        flat["source"] = source | {"kafka": _dotted(source["kafka"])}
+    if isinstance(flat.get("spark"), dict):
+        prefixed = {key if key.startswith("spark.") else f"spark.{key}": value for key, value in flat["spark"].items()}
+        flat["spark"] = {key: _text(value) for key, value in prefixed.items()}
+    return flat
+
+
+def _dotted(nested: dict[str, Any]) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in nested.items():
+        if isinstance(value, dict):
+            flat.update({f"{key}.{inner}": item for inner, item in _dotted(value).items()})
+        else:
+            flat[key] = value
+    return flat
+
+
+def _sentence(detail: Any) -> str:
+    path = ".".join(str(part) for part in detail["loc"])
+    if detail["type"] == "extra_forbidden":
+        return f"{path}: unknown key{_nearest(detail['loc'])}."
+    if detail["type"] == "missing":
+        return f"{path}: missing."
+    message = detail["msg"].removeprefix("Value error, ")
+    return f"{path or 'the file'}: {message}."
+
+
+def _nearest(location: tuple[int | str, ...]) -> str:
+    model: Any = Config
+    for part in location[:-1]:
+        annotation = model.model_fields[part].annotation
+        options = getattr(annotation, "__args__", (annotation,))
+        model = next(
+            (option for option in options if isinstance(option, type) and issubclass(option, BaseModel)), Config
+        )
+    close = difflib.get_close_matches(str(location[-1]), model.model_fields, n=1, cutoff=0.6)
+    return f", did you mean {close[0]}?" if close else f"; known keys are {', '.join(model.model_fields)}"

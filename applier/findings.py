@@ -1,0 +1,215 @@
+"""What a row pass found: as rows that travel from Spark's tasks to the driver, and as one object there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pyarrow as pa
+
+from applier import errors
+from applier.changefeed.event import SchemaChange
+from applier.changefeed.message import Position, TopicPartition
+from applier.changefeed.table import TableName, TableVersion
+from applier.order.barrier import Barrier
+
+FINDING_DDL = (
+    "kind string, database string, `table` string, version bigint, segment int, "
+    "topic string, `partition` int, offset bigint, ts bigint, count bigint, payload binary"
+)
+"""`FINDING_SCHEMA` as Spark reads it."""
+
+FINDING_SCHEMA = pa.schema(
+    [
+        ("kind", pa.string()),
+        ("database", pa.string()),
+        ("table", pa.string()),
+        ("version", pa.int64()),
+        ("segment", pa.int32()),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("ts", pa.int64()),
+        ("count", pa.int64()),
+        ("payload", pa.binary()),
+    ]  # type: ignore[arg-type]  # the stubs know no list of fields of several types
+)
+"""What tasks hand back: one row per finding; `kind` says which, and columns that it has no use for are null."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Reduced rows of one table version and segment, from one task.
+
+    Attributes:
+        version: The version they are written in, with the types that count.
+        rows: Columns of `KEYED_SCHEMA` or `BAG_SCHEMA`, and `c.<column>` for the table's own.
+    """
+
+    version: TableVersion
+    rows: pa.Table
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Rows whose table version is not known yet; nothing at or above `commit_ts` may be applied."""
+
+    name: TableName
+    version: int
+    commit_ts: int
+    rows: int
+    partition: TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class BadMessage:
+    """A message that cannot be decoded, or whose row does not fit its table."""
+
+    partition: TopicPartition
+    offset: int
+    error: errors.DecodeError
+
+
+@dataclass(slots=True)
+class Findings:
+    """What one row pass found, over all its tasks.
+
+    Attributes:
+        parts: Reduced rows by table and segment.
+        barriers: DDL messages, copies and those above the watermark included.
+        versions: Table versions that messages brought.
+        topics: The topic of each table, as its rows and BOOTSTRAP messages tell.
+        resolved: Highest resolved ts per partition.
+        held: Lowest offset per partition that is not applied at the watermark and must be read again.
+        waiting: Rows without a known version.
+        bad: Messages that could not be used.
+        counts: `messages`, `rows` (to apply), `replayed`, `left` (above the watermark), `excluded`, `zero_dates`.
+    """
+
+    parts: dict[tuple[TableName, int], list[Part]] = field(default_factory=dict)
+    barriers: list[Barrier] = field(default_factory=list)
+    versions: dict[tuple[TableName, int], TableVersion] = field(default_factory=dict)
+    topics: dict[TableName, str] = field(default_factory=dict)
+    resolved: dict[TopicPartition, int] = field(default_factory=dict)
+    held: dict[TopicPartition, int] = field(default_factory=dict)
+    waiting: list[Waiting] = field(default_factory=list)
+    bad: list[BadMessage] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """Take one row of `FINDING_SCHEMA`.
+
+        Raises:
+            TransientError: The task that found it could not go on; the pass must be run again.
+        """
+        place = TopicPartition(row["topic"], row["partition"])
+        name = TableName(row["database"], row["table"])
+        match row["kind"]:
+            case "rows":
+                version, rows = _split(row["payload"])
+                self.parts.setdefault((name, row["segment"]), []).append(Part(version, rows))
+                self.topics[name] = place.topic
+            case "version":
+                self._add_version(name, row)
+            case "ddl":
+                self.barriers.append(_barrier(row))
+            case "resolved":
+                self.resolved[place] = max(row["ts"], self.resolved.get(place, 0))
+            case "held":
+                self.held[place] = min(row["offset"], self.held.get(place, row["offset"]))
+            case "waiting":
+                self.waiting.append(Waiting(name, row["version"], row["ts"], row["count"], place))
+            case "bad":
+                error = cast("errors.DecodeError", _error(row["payload"]))
+                self.bad.append(BadMessage(place, row["offset"], error))
+            case "transient":
+                raise _error(row["payload"])
+            case "count":
+                self.counts[row["table"]] = self.counts.get(row["table"], 0) + row["count"]
+            case unknown:
+                msg = f"no finding is of kind {unknown!r}"
+                raise ValueError(msg)
+
+    def _add_version(self, name: TableName, row: Mapping[str, Any]) -> None:
+        self.versions[name, row["version"]] = TableVersion.from_json(row["payload"].decode())
+        # A RENAME carries the table under its new name, but goes to the topic of the old one.
+        if row["count"]:
+            self.topics[name] = row["topic"]
+
+
+def collect(rows: pa.Table) -> Findings:
+    """Findings of all tasks of one pass, from rows of `FINDING_SCHEMA`."""
+    findings = Findings()
+    for row in rows.to_pylist():
+        findings.add(row)
+    return findings
+
+
+def finding(
+    kind: str, *, name: TableName | None = None, place: TopicPartition | None = None, **more: Any
+) -> dict[str, Any]:
+    """One row of `FINDING_SCHEMA`."""
+    row: dict[str, Any] = {"kind": kind, **more}
+    if name is not None:
+        row |= {"database": name.database, "table": name.table}
+    if place is not None:
+        row |= {"topic": place.topic, "partition": place.partition}
+    return row
+
+
+def rows_payload(version: TableVersion, rows: pa.Table) -> bytes:
+    """Payload of a `rows` finding: an Arrow IPC stream whose schema carries the table version."""
+    rows = rows.replace_schema_metadata({_VERSION: version.to_json().encode()})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write_table(rows)
+    return sink.getvalue().to_pybytes()
+
+
+def ddl_payload(change: SchemaChange, index: int) -> bytes:
+    """Payload of a `ddl` finding."""
+    return json.dumps(
+        {
+            "sql": change.sql,
+            "database": change.database,
+            "after": change.after.to_json() if change.after else None,
+            "before": change.before.to_json() if change.before else None,
+            "index": index,
+        }
+    ).encode()
+
+
+def error_payload(error: errors.ApplierError) -> bytes:
+    """Payload of a `bad` or `transient` finding."""
+    named = next(kind for kind in type(error).__mro__ if kind.__module__ == errors.__name__)
+    return json.dumps({"type": named.__name__, "what": error.what, "hint": error.hint}).encode()
+
+
+_VERSION = b"applier.table-version"
+
+
+def _split(payload: bytes) -> tuple[TableVersion, pa.Table]:
+    with pa.ipc.open_stream(payload) as reader:
+        rows = reader.read_all()
+    version = TableVersion.from_json(rows.schema.metadata[_VERSION].decode())
+    return version, rows.replace_schema_metadata(None)
+
+
+def _barrier(row: Mapping[str, Any]) -> Barrier:
+    payload = json.loads(row["payload"])
+    change = SchemaChange(
+        commit_ts=row["ts"],
+        sql=payload["sql"],
+        database=payload["database"],
+        after=TableVersion.from_json(payload["after"]) if payload["after"] else None,
+        before=TableVersion.from_json(payload["before"]) if payload["before"] else None,
+    )
+    return Barrier(change, row["topic"], Position(row["partition"], row["offset"], payload["index"]))
+
+
+def _error(payload: bytes) -> errors.ApplierError:
+    value = json.loads(payload)
+    kind: type[errors.ApplierError] = getattr(errors, value["type"])
+    return kind(value["what"], value["hint"])

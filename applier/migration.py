@@ -1,0 +1,268 @@
+"""DDL applied to the Iceberg tables, each in its place, with an audit row for each decision."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import cast
+
+from applier import faults
+from applier.changefeed import ddl as say
+from applier.changefeed.ddl import kind, touches
+from applier.changefeed.event import SchemaChange
+from applier.changefeed.filter import TableFilter
+from applier.changefeed.table import TableName, TableVersion
+from applier.changefeed.types import TypeRules
+from applier.config import Policy, TablesSection
+from applier.ddl_stamp import DDL, DROPPED_AT, RESYNC, TRUNCATED_AT, is_in, mark, shown
+from applier.errors import SchemaChangeRefused
+from applier.replica import Replica
+from applier.row_migration import RowMigration, dropped, make_way
+from applier.sink.control import SchemaDecision
+from applier.sink.control_row import Decision
+from applier.sink.evolution import plan
+from applier.sink.evolve import apply_evolution
+from applier.sink.progress import Stamp
+from applier.sink.table import TableWriter
+from applier.state import State
+from applier.survey import Ddl
+
+
+@dataclass(slots=True)
+class Migration:
+    """Applies DDL to the tables of a changefeed.
+
+    All rows at or below the DDL's commit ts must be in the tables before. A crash at any point leaves in each table
+    either the whole effect of a DDL or none of it, and `apply` may be called again.
+
+    Args:
+        replica: The tables.
+        state: What is known of them, and where decisions are kept.
+        policies: Policy per kind of DDL, where it is not `apply`.
+        settings: Which tables are meant, and what becomes of dropped ones.
+        rules: How types map.
+    """
+
+    replica: Replica
+    state: State
+    policies: Mapping[str, Policy]
+    settings: TablesSection
+    rules: TypeRules
+
+    def apply(self, ddl: Ddl) -> None:
+        """Apply one DDL, and keep what became of it.
+
+        Raises:
+            SchemaChangeRefused: It cannot be applied exactly, or the configuration says to stop.
+        """
+        change = ddl.barrier.change
+        for group in _by_table(ddl.actions):
+            done = self.state.is_done(_decision(change, group, "applied"))
+            if not done:
+                faults.reach("ddl-due")
+            try:
+                decision = self._decide(change, group, done=done)
+            except SchemaChangeRefused as refusal:
+                self.state.record([_decision(change, group, "refused", refusal.what)])
+                raise
+            if not done:
+                faults.reach("ddl-applied")
+                self.state.record([decision])
+                faults.reach("ddl-recorded")
+
+    def is_begun(self, ddl: Ddl) -> bool:
+        """True if a step that did not reach its checkpoint came as far as the DDL: the rows below it are in the tables.
+
+        After a rename they are under another name, where nobody would look for them.
+        """
+        renames = [action for action in ddl.actions if isinstance(action, say.RenameTable)]
+        change = ddl.barrier.change
+        return self.state.is_begun(ddl.barrier.id) or any(self._is_renamed(change, action) for action in renames)
+
+    def _decide(self, change: SchemaChange, group: Sequence[say.Action], *, done: bool) -> SchemaDecision:
+        if not self._is_ours(group):
+            return _decision(change, group, "ignored", "left out by tables.include")
+        kinds = list(dict.fromkeys(kind(action) for action in group))
+        policies = {self.policies.get(name, "apply") for name in kinds}
+        if "stop" in policies:
+            what = f"A DDL of kind {', '.join(kinds)} stops the feed, as configured: {shown(change.sql)}."
+            raise SchemaChangeRefused(what, "set its policy under [ddl] to apply or ignore, and start again.")
+        decision: Decision = "ignored" if "ignore" in policies else "applied"
+        if decision == "applied" and not done:
+            decision = self._do(change, group)
+        self._follow(change, group)
+        return _decision(change, group, decision, "configured under [ddl]" if decision == "ignored" else "")
+
+    def _is_ours(self, group: Sequence[say.Action]) -> bool:
+        admits = TableFilter(self.settings.include)
+        names = [name for action in group for name in touches(action)]
+        if names:
+            return any(admits.admits(name) for name in names)
+        return any(admits.admits_database(getattr(action, "database", "")) for action in group)
+
+    def _do(self, change: SchemaChange, group: Sequence[say.Action]) -> Decision:
+        match group[0]:
+            case say.CreateTable() as create:
+                self._create(change, create)
+            case say.DropTable(table):
+                self._drop(table, change.commit_ts)
+            case say.DropDatabase(database):
+                for name in self.state.tables.of_database(database):
+                    self._drop(name, change.commit_ts)
+            case say.TruncateTable(table):
+                self._truncate(change, table)
+            case say.RenameTable() as rename:
+                self._rename(change, rename)
+            case say.RecoverTable() | say.DropPartitions() | say.TruncatePartitions() | say.ExchangePartition():
+                return RowMigration(self.replica, self.state, self.settings).apply(change, group[0])
+        if any(isinstance(action, say.ColumnAction | say.IndexAction | say.SetComment) for action in group):
+            return self._evolve(change, group)
+        return "applied"
+
+    # ---- tables as a whole
+
+    def _create(self, change: SchemaChange, create: say.CreateTable) -> None:
+        version = self._after(change, create.table) or create.version
+        if version is None and create.like is not None:
+            like = self.state.tables.get(create.like)
+            version = like.renamed(create.table) if like else None
+        if version is None:
+            what = f"The columns of table {create.table} are not known: {shown(change.sql)}."
+            raise SchemaChangeRefused(what, RESYNC)
+        make_way(self.replica, create.table)
+        self.replica.ensure(version, self._stamp(change))
+
+    def _drop(self, name: TableName, commit_ts: int) -> None:
+        writer = self.replica.writer(name)
+        if writer is None:
+            return
+        if self.settings.on_drop == "drop":
+            self.replica.catalog.drop(writer.table.identifier, purge=True)
+        else:
+            writer.stamp(self.replica.stamp(commit_ts, dropped(commit_ts, self.state.tables.get(name))))
+        self.replica.forget(name)
+
+    def _truncate(self, change: SchemaChange, name: TableName) -> None:
+        writer = self.replica.writer(name)
+        if writer is None or is_in(writer.known, change):
+            return
+        marks = {DDL: mark(change), TRUNCATED_AT: str(change.commit_ts)}
+        stamp = self.replica.stamp(change.commit_ts, marks, writer)
+        self.replica.committed(writer, writer.truncate(stamp).snapshot_id)
+
+    def _rename(self, change: SchemaChange, rename: say.RenameTable) -> None:
+        admits = TableFilter(self.settings.include).admits
+        if not admits(rename.table):
+            what = f"Table {rename.table} becomes {rename.to}, which is replicated, but its rows so far are not here."
+            raise SchemaChangeRefused(what, RESYNC)
+        if not admits(rename.to):
+            self._drop(rename.table, change.commit_ts)
+            return
+        writer = self.replica.writer(rename.table)
+        if self._is_renamed(change, rename) or writer is None:
+            return
+        if not is_in(writer.known, change):
+            # The mark is there before the name: found under the new one it says that the rename was made.
+            writer.stamp(self._stamp(change, writer))
+        make_way(self.replica, rename.to)
+        self.replica.catalog.rename(writer.table.identifier, self.replica.identifier(rename.to))
+        self.replica.forget(rename.table, rename.to)
+        renamed = self.replica.writer(rename.to)
+        if renamed is not None:
+            self.replica.committed(renamed, renamed.table.snapshot_id)
+
+    def _is_renamed(self, change: SchemaChange, rename: say.RenameTable) -> bool:
+        target = self.replica.writer(rename.to)
+        return target is not None and is_in(target.known, change)
+
+    def follow(self, version: TableVersion) -> None:
+        """Bring a table to the columns that its rows have, in a feed whose DDL do not come.
+
+        Raises:
+            SchemaChangeRefused: The difference is one that could also be a rename, or cannot be applied exactly.
+        """
+        before = self.state.tables.get(version.name)
+        writer = self.replica.writer(version.name)
+        if before is None or writer is None or version.keys_only or before.columns == version.columns:
+            return
+        stamp = self.replica.stamp(writer.known.resolved_ts if writer.known else 0)
+        evolution = plan(before, version, (), self.rules)
+        if evolution.steps or evolution.refused:
+            apply_evolution(writer.table, evolution, stamp)
+            writer.reload()
+        self.state.track(version)
+
+    # ---- columns and keys
+
+    def _evolve(self, change: SchemaChange, group: Sequence[say.Action]) -> Decision:
+        name = touches(group[0])[0]
+        after = self._after(change, name)
+        writer = self.replica.writer(name)
+        if writer is not None and is_in(writer.known, change):
+            return "applied"
+        before = self.state.tables.get(name)
+        if before is None and writer is not None and writer.known is None:
+            before = self._described(name, after)
+        if before is None and after is not None and (writer is None or writer.table.setting(DROPPED_AT)):
+            # The table became eligible only now, for instance by its first key: there is nothing to change yet.
+            make_way(self.replica, name)
+            self.replica.ensure(after, self._stamp(change))
+            return "applied"
+        if before is None or writer is None:
+            what = f"What table {name} was before is not known: {shown(change.sql)}."
+            raise SchemaChangeRefused(what, RESYNC)
+        self.replica.adopt(writer, before)
+        wanted = after or self._derived(change, name, group)
+        done = apply_evolution(writer.table, plan(before, wanted, group, self.rules), self._stamp(change, writer))
+        writer.reload()
+        self.replica.committed(writer, done.snapshot_id)
+        return "rewritten" if done.rewritten else "applied"
+
+    def _described(self, name: TableName, after: TableVersion | None) -> TableVersion | None:
+        """What a loaded table of which no row has come was before: its newest version that messages described."""
+        versions = [version for version in self.state.versions.values() if version.name == name]
+        older = [version for version in versions if after is not None and version.version < after.version]
+        return max(older, key=lambda version: version.version, default=None)
+
+    def _derived(self, change: SchemaChange, name: TableName, group: Sequence[say.Action]) -> TableVersion:
+        tables = self.state.tables.copy()
+        for action in group:
+            tables.apply(action, change.commit_ts)
+        return cast("TableVersion", tables.get(name))
+
+    def _after(self, change: SchemaChange, name: TableName) -> TableVersion | None:
+        return change.after if change.after is not None and change.after.name == name else None
+
+    def _follow(self, change: SchemaChange, group: Sequence[say.Action]) -> None:
+        """Take note of what the tables are from here on."""
+        for action in group:
+            self.state.tables.apply(action, change.commit_ts)
+        for name in dict.fromkeys(name for action in group for name in touches(action)):
+            after = self._after(change, name)
+            returns = any(isinstance(action, say.RecoverTable) for action in group)
+            if after is not None and (name in self.state.tables or returns):
+                self.state.tables.put(after)
+        self.state.keep_versions()
+
+    def _stamp(self, change: SchemaChange, writer: TableWriter | None = None) -> Stamp:
+        return self.replica.stamp(change.commit_ts, {DDL: mark(change)}, writer)
+
+
+def _by_table(actions: Sequence[say.Action]) -> list[list[say.Action]]:
+    """Runs of actions that must be applied together: the specifications of one ALTER TABLE."""
+    return [list(run) for _, run in groupby(actions, key=_together)]
+
+
+def _together(action: say.Action) -> tuple[object, ...]:
+    evolves = say.ColumnAction | say.IndexAction | say.SetComment | say.NoRows
+    return ("alter", touches(action)) if isinstance(action, evolves) else ("own", id(action))
+
+
+def _decision(
+    change: SchemaChange, group: Sequence[say.Action], decision: Decision, reason: str = ""
+) -> SchemaDecision:
+    names = [name for action in group for name in touches(action)]
+    table = names[0] if names else TableName(change.database, "")
+    kinds = ", ".join(dict.fromkeys(kind(action) for action in group))
+    return SchemaDecision(change.commit_ts, table, change.sql, kinds, decision, reason)

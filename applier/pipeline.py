@@ -1,0 +1,275 @@
+"""One step: checkpoint in, next checkpoint out. The only file that composes all stages."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import cast
+
+from applier import faults
+from applier.changefeed.checkpoint import Reading
+from applier.changefeed.message import TopicPartition
+from applier.changefeed.table import TableName
+from applier.changefeed.window import OffsetRange, Window
+from applier.config import Config
+from applier.consume.offsets import next_window
+from applier.consume.source import Source
+from applier.errors import DecodeError
+from applier.findings import Waiting
+from applier.migration import Migration
+from applier.order.watermark import in_use, silent
+from applier.replica import Batch, Replica
+from applier.state import State
+from applier.survey import Known, Survey, Surveyor
+from applier.telemetry import StatusLine, Stopwatch
+
+_LOCAL_BYTES = 64 * 2**20
+"""Windows that are likely smaller than this are decoded in the driver: a Spark job with Python workers costs more."""
+
+_MAX_STRETCH = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Outcome of one step.
+
+    Attributes:
+        moved: True if the checkpoint advanced.
+        complete: True if everything up to the ends that were asked for has been read.
+        status: The status line.
+        waiting: Rows whose schema has not come.
+        silent: Partitions that never sent a resolved ts.
+        error: The bad message that the next step would begin with.
+    """
+
+    moved: bool
+    complete: bool
+    status: StatusLine
+    waiting: Sequence[Waiting] = ()
+    silent: Sequence[TopicPartition] = ()
+    error: DecodeError | None = None
+
+
+@dataclass(slots=True)
+class Pipeline:
+    """Follows one changefeed, step by step.
+
+    Args:
+        config: The configuration.
+        source: Where the messages are.
+        surveyor: Finds out what a window holds.
+        replica: The Iceberg tables.
+        migration: Applies DDL to them.
+        state: Progress, in memory and in the control tables.
+    """
+
+    config: Config
+    source: Source
+    surveyor: Surveyor
+    replica: Replica
+    migration: Migration
+    state: State
+    _message_bytes: float = field(default=4096.0, init=False)
+    _stretch: int = field(default=1, init=False)
+    _is_torn: bool = field(default=False, init=False)
+
+    def ends(self) -> dict[TopicPartition, int]:
+        """Ends of the source now."""
+        return {place: span.end for place, span in self.source.bounds().items()}
+
+    def restore(self) -> None:
+        """Begin at the checkpoint, with the tables as they are: some may be ahead of it, after a step that failed."""
+        self.state.restore()
+        names = dict.fromkeys([*self.state.tables, *(name for name, _ in self.state.versions)])
+        ahead = self.replica.restore(names, self.state.checkpoint)
+        self.state.ahead = ahead if self.surveyor.ordered else {}
+        self._is_torn = False
+
+    def heartbeat(self) -> None:
+        """Show that this applier is alive, so that nobody takes the changefeed over."""
+        self.state.heartbeat()
+
+    def step(self, ends: Mapping[TopicPartition, int] | None = None) -> Step:
+        """Read the next window, apply what its watermark allows, and write the checkpoint.
+
+        Args:
+            ends: Offsets (exclusive) that the step must not pass; None for the ends of the source.
+
+        Raises:
+            TransientError: Something outside did not answer; the same step may be tried again.
+            TerminalError: The feed cannot be applied any further; what came before it is.
+        """
+        if self._is_torn:
+            self.restore()
+        watch = Stopwatch()
+        with watch.stage("plan"):
+            bounds = _capped(self.source.bounds(), ends)
+            limit = self.config.source.messages_per_step * self._stretch
+            window = next_window(self.state.next_offsets, bounds, limit)
+            several = len({place.topic for place in bounds}) > 1
+            known = self._known(_capped(self.source.bounds(), ends) if several else bounds)
+        survey = self.surveyor.survey(window, known, watch, local=self._is_small(window))
+        ahead = self._unknown_ahead(survey)
+        if ahead:
+            self.state.ahead |= ahead
+            known = replace(known, applied_of=self.state.ahead)
+            survey = self.surveyor.survey(window, known, watch, local=self._is_small(window))
+        faults.reach("decoded")
+        moved = self._has_news(survey)
+        if moved:
+            self._is_torn = True
+            tables = self._apply(survey, watch)
+            with watch.stage("checkpoint"):
+                self._checkpoint(survey, bounds, tables)
+            self._is_torn = False
+        # A watermark that stands still in a full window wants a longer one, not the same one again.
+        self._stretch = 1 if moved or survey.error else min(self._stretch * 2, _MAX_STRETCH)
+        return self._outcome(survey, known, bounds, watch, moved=moved)
+
+    def _unknown_ahead(self, survey: Survey) -> dict[TableName, int]:
+        """Tables that a crash left behind in the catalog, with rows, before any checkpoint knew of them."""
+        if not self.surveyor.ordered:
+            return {}
+        names = {name for name, _ in survey.findings.parts if name not in self.state.tables}
+        applied = {name: self.replica.applied_ts(name) or 0 for name in names - self.state.ahead.keys()}
+        return {name: ts for name, ts in applied.items() if ts > self.state.resolved_ts}
+
+    def _known(self, later: Mapping[TopicPartition, OffsetRange]) -> Known:
+        state = self.state
+        return Known(
+            resolved=state.resolved,
+            ends={place: later[place].end for place in in_use(list(later), self.config.changefeed.partitions)},
+            topics=state.topics,
+            applied=state.resolved_ts,
+            applied_of=state.ahead,
+            applied_ddl=frozenset(state.applied_ddl),
+            versions=state.versions,
+            tables=state.tables,
+        )
+
+    def _is_small(self, window: Window) -> bool:
+        return window.messages * self._message_bytes <= _LOCAL_BYTES
+
+    def _has_news(self, survey: Survey) -> bool:
+        """True if the checkpoint can advance: by a higher watermark, or in a feed without one by any message."""
+        if survey.upto is None or not survey.window.ranges:
+            return False
+        if not self.surveyor.ordered:
+            return True
+        # A step that failed may have left tables ahead; a checkpoint below them would not be one cut through all.
+        is_whole = survey.upto >= self.state.reached or survey.error is not None or self._stretch >= _MAX_STRETCH
+        return survey.upto > self.state.resolved_ts and is_whole
+
+    def _apply(self, survey: Survey, watch: Stopwatch) -> int:
+        """Apply DDL in order, each after the rows below it and before the rows above it; then all other rows."""
+        upto = cast("int", survey.upto)
+        self.state.learn(survey.versions, survey.topics)
+        self.state.set_aside(survey.bad, self.source)
+        if self.config.changefeed.start == "midstream":
+            self._begin_with(survey)
+        due = dict(survey.findings.parts)
+        commits = 0
+        with watch.stage("apply"):
+            for ddl in survey.ddl:
+                batches = [
+                    Batch(name, due.pop((name, number)), ddl.commit_ts)
+                    for name in ddl.names
+                    for number in _segments(due, name, survey.cuts[name].index(ddl.commit_ts))
+                ]
+                if not self.migration.is_begun(ddl):
+                    commits += self._commit(batches)
+                self.migration.apply(ddl)
+            batches = [Batch(name, parts, upto) for (name, _), parts in sorted(due.items(), key=_by_name)]
+            commits += self._commit(batches)
+        return commits
+
+    def _commit(self, batches: Sequence[Batch]) -> int:
+        for batch in batches:
+            if batch.name not in self.state.tables:
+                self.state.track(batch.newest)
+            elif not self.surveyor.ordered:
+                self.migration.follow(batch.newest)
+        return len(self.replica.apply(batches, self.state.tables))
+
+    def _begin_with(self, survey: Survey) -> None:
+        """Create tables that the feed only describes: those made before its start have no CREATE TABLE in it."""
+        for version in survey.versions.values():
+            # A version is the TSO of the DDL that made it: a later one belongs to a DDL that is still to come.
+            if version.name not in self.state.tables and version.version <= cast("int", survey.upto):
+                self.state.track(version)
+                self.replica.ensure(version, self.replica.stamp(self.state.resolved_ts))
+
+    def _checkpoint(self, survey: Survey, bounds: Mapping[TopicPartition, OffsetRange], tables: int) -> None:
+        faults.reach("applied")
+        readings = {}
+        for place in bounds:
+            next_offset = self.state.next_offsets.get(place, bounds[place].start)
+            if place in survey.window.ranges:
+                next_offset = survey.findings.held.get(place, survey.window.ranges[place].end)
+            readings[place] = Reading(next_offset, survey.resolved.get(place))
+        counts = {**survey.findings.counts, "tables": tables}
+        upto = survey.upto if self.surveyor.ordered and survey.upto is not None else 0
+        self.state.advance(upto, readings, self.replica.snapshots, counts, [ddl.barrier.id for ddl in survey.ddl])
+
+    def _outcome(
+        self,
+        survey: Survey,
+        known: Known,
+        bounds: Mapping[TopicPartition, OffsetRange],
+        watch: Stopwatch,
+        *,
+        moved: bool,
+    ) -> Step:
+        read = {place: span.end for place, span in survey.window.ranges.items()}
+        complete = all(
+            read.get(p, self.state.next_offsets.get(p, span.start)) >= span.end for p, span in bounds.items()
+        )
+        ordered = self.surveyor.ordered
+        return Step(
+            moved=moved,
+            complete=complete,
+            status=self._status(survey, bounds, watch, moved=moved),
+            waiting=survey.waiting,
+            silent=silent(survey.resolved, known.ends) if ordered and survey.upto is None else (),
+            error=survey.error,
+        )
+
+    def _status(
+        self, survey: Survey, bounds: Mapping[TopicPartition, OffsetRange], watch: Stopwatch, *, moved: bool
+    ) -> StatusLine:
+        counts = survey.findings.counts
+        backlog = sum(
+            max(0, span.end - self.state.next_offsets.get(place, span.start)) for place, span in bounds.items()
+        )
+        return StatusLine(
+            step=self.state.step,
+            resolved_ts=self.state.resolved_ts if self.surveyor.ordered else None,
+            now_ms=time.time_ns() // 1_000_000,
+            messages=counts.get("messages", 0),
+            rows=counts.get("rows", 0) if moved else 0,
+            waiting=counts.get("left", 0) + sum(row.rows for row in survey.waiting),
+            tables=self.state.counts.get("tables", 0) if moved else 0,
+            backlog=backlog,
+            seconds=watch.seconds,
+            notes={key: counts.get(key, 0) for key in ("replayed", "excluded", "zero_dates")}
+            | {"dead_letters": len(survey.bad)},
+        )
+
+
+def _capped(
+    bounds: Mapping[TopicPartition, OffsetRange], ends: Mapping[TopicPartition, int] | None
+) -> dict[TopicPartition, OffsetRange]:
+    """Bounds up to the ends that were asked for; partitions that are not among them are not there yet."""
+    if ends is None:
+        return dict(bounds)
+    return {p: OffsetRange(span.start, min(span.end, ends[p])) for p, span in bounds.items() if p in ends}
+
+
+def _segments(due: Mapping[tuple[TableName, int], object], name: TableName, upto: int) -> list[int]:
+    """Segments of a table that are due before a DDL: one at the most, as earlier DDL took theirs."""
+    return sorted(number for owner, number in due if owner == name and number <= upto)
+
+
+def _by_name(item: tuple[tuple[TableName, int], object]) -> TableName:
+    return item[0][0]

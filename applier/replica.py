@@ -1,0 +1,252 @@
+"""The Iceberg tables of a changefeed: reduced rows in, one fenced commit per table and segment out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from applier import faults
+from applier.changefeed.batch import BagBatch, ChangeBatch
+from applier.changefeed.checkpoint import Checkpoint
+from applier.changefeed.route import Route
+from applier.changefeed.table import Column, TableName, TableVersion
+from applier.changefeed.tracker import Tables
+from applier.changefeed.types import TypeRules, column_arrow_type
+from applier.config import SinkSection, TablesSection
+from applier.ddl_stamp import DROPPED_AT
+from applier.errors import TableMismatch
+from applier.findings import Part
+from applier.order.merge import merge_bag, merge_keyed
+from applier.sink.engine import Engine
+from applier.sink.iceberg import Catalog, JavaError
+from applier.sink.iceberg_table import Table
+from applier.sink.progress import Stamp
+from applier.sink.table import Applied, TableWriter
+
+ADOPTED = "applier.adopted"
+"""Table property: rows were there before the first commit of ours, so no key may be taken for new."""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Rows of one table that one commit takes.
+
+    Attributes:
+        name: Upstream name.
+        parts: Reduced rows from all tasks.
+        upto: Resolved ts that the commit is stamped with: all rows at or below it are in the table afterwards.
+    """
+
+    name: TableName
+    parts: Sequence[Part]
+    upto: int
+
+    @property
+    def newest(self) -> TableVersion:
+        """The newest version that its rows are written in; one that has only the key if there are deletes alone."""
+        return max((part.version for part in self.parts), key=lambda version: (not version.keys_only, version.version))
+
+
+@dataclass(slots=True)
+class Replica:
+    """The tables of one changefeed, as they are in the catalog.
+
+    Args:
+        catalog: The catalog.
+        changefeed: Name of the changefeed.
+        epoch: Epoch of this applier.
+        settings: Routing and properties of new tables.
+        sink: Engine and threads.
+        rules: How types map.
+        spark_engine: Makes the engine for commits too large for the driver; None leaves all to the driver.
+        ordered: False for a feed in offset order: replays cannot be told, so no key may be taken for new.
+    """
+
+    catalog: Catalog
+    changefeed: str
+    epoch: int
+    settings: TablesSection
+    sink: SinkSection
+    rules: TypeRules
+    ordered: bool
+    spark_engine: Callable[[Table], Engine] | None = None
+    snapshots: dict[tuple[str, ...], int] = field(default_factory=dict)
+    _writers: dict[tuple[str, ...], TableWriter] = field(default_factory=dict)
+
+    def identifier(self, name: TableName) -> tuple[str, ...]:
+        """Where an upstream table goes."""
+        return Route(self.settings.route).identifier(name)
+
+    def restore(self, names: Iterable[TableName], checkpoint: Checkpoint) -> dict[TableName, int]:
+        """Look at the tables anew, after a start or a step that failed on its way.
+
+        Args:
+            names: All tables that there may be; those that such a step made are not in the checkpoint.
+            checkpoint: What is certain.
+
+        Returns:
+            Resolved ts of the tables that are ahead of the checkpoint.
+        """
+        self._writers.clear()
+        self.snapshots.clear()
+        self.snapshots.update(checkpoint.snapshots)
+        ahead = {}
+        for name in names:
+            writer = self.writer(name)
+            known = writer.known if writer else None
+            if writer is None or known is None or known.resolved_ts > checkpoint.resolved_ts:
+                self.snapshots.pop(self.identifier(name), None)
+            if writer is not None and known is not None and known.resolved_ts > checkpoint.resolved_ts:
+                ahead[name] = known.resolved_ts
+                if writer.table.setting(DROPPED_AT) is None:
+                    self.committed(writer, writer.table.snapshot_id)
+        return ahead
+
+    def applied_ts(self, name: TableName) -> int | None:
+        """Resolved ts of the table's last commit; None for a table that no applier has written."""
+        writer = self.writer(name)
+        known = writer.known if writer else None
+        return None if known is None else known.resolved_ts
+
+    def writer(self, name: TableName) -> TableWriter | None:
+        """The writer of a table; None if the catalog has no such table."""
+        identifier = self.identifier(name)
+        if identifier not in self._writers:
+            table = self.catalog.load(identifier)
+            if table is None:
+                return None
+            self._writers[identifier] = self._open(table)
+        return self._writers[identifier]
+
+    def forget(self, *names: TableName) -> None:
+        """Let go of writers whose tables were renamed, dropped or made anew."""
+        for name in names:
+            self._writers.pop(self.identifier(name), None)
+            self.snapshots.pop(self.identifier(name), None)
+
+    def ensure(self, version: TableVersion, stamp: Stamp) -> TableWriter:
+        """The writer of a table, which is created, or adopted if it exists and fits.
+
+        Raises:
+            TableMismatch: A table of that name exists, but its columns do not fit.
+        """
+        found = self.writer(version.name)
+        if found is None:
+            return self._create(version, stamp)
+        self.adopt(found, version)
+        return found
+
+    def adopt(self, writer: TableWriter, version: TableVersion) -> None:
+        """Check that a table which no applier has written yet fits; its first commit says that it was adopted.
+
+        Raises:
+            TableMismatch: A column is missing or has another type.
+        """
+        if writer.known is not None:
+            return
+        for column in version.columns:
+            found = writer.table.schema.field(column.name)
+            wanted = column_arrow_type(*version.name, column, self.rules)
+            if column.generated != "virtual" and (found is None or found.arrow != wanted):
+                has = "is missing" if found is None else f"is {found.type}"
+                what = (
+                    f"Table {writer.table} cannot be adopted: column {column.name} {has}, upstream it needs {wanted}."
+                )
+                raise TableMismatch(what, "Load it with the types of docs/types.md, or route the table elsewhere.")
+
+    def apply(self, batches: Sequence[Batch], tables: Tables) -> list[Applied]:
+        """Commit batches of different tables, several at a time.
+
+        Args:
+            batches: At most one per table.
+            tables: Each table as its DDL left it.
+        """
+        if len(batches) == 1:
+            done = [self._apply(batches[0], tables)]
+        else:
+            with ThreadPoolExecutor(self.sink.threads) as pool:
+                done = list(pool.map(lambda batch: self._apply(batch, tables), batches))
+        return [applied for applied in done if applied is not None]
+
+    def stamp(self, upto: int, extra: Mapping[str, str] | None = None, writer: TableWriter | None = None) -> Stamp:
+        """What a commit of this applier says about itself; the first one to a table of others says that, too."""
+        is_foreign = writer is not None and writer.known is None
+        # A feed in offset order is true as of no resolved ts.
+        upto = upto if self.ordered else 0
+        return Stamp(self.changefeed, self.epoch, upto, {**(extra or {}), **({ADOPTED: "true"} if is_foreign else {})})
+
+    def committed(self, writer: TableWriter, snapshot_id: int | None) -> None:
+        """Remember the head of a table for the checkpoint."""
+        if snapshot_id is not None:
+            self.snapshots[writer.table.identifier] = snapshot_id
+
+    def _apply(self, batch: Batch, tables: Tables) -> Applied | None:
+        # The table that is made here holds nothing yet: a crash before its first commit must not pass for that commit.
+        writer = self.ensure(tables.get(batch.name) or batch.newest, self.stamp(0))
+        faults.reach("table-ensured")
+        stamp = self.stamp(batch.upto, writer=writer)
+        exact = self._is_exact(writer, stamp) and _is_above(batch.parts, writer.known)
+        merged = _merged(batch.parts, batch.newest.key, by_place=not self.ordered, exact=exact)
+        if _is_empty(merged):
+            return None
+        try:
+            done = writer.apply(merged, stamp, exact=exact)
+        except JavaError:
+            # What the writer believes of its table may be wrong now; the next attempt reads it again.
+            self._writers.pop(self.identifier(batch.name), None)
+            raise
+        self.committed(writer, done.snapshot_id)
+        return done
+
+    def _is_exact(self, writer: TableWriter, stamp: Stamp) -> bool:
+        return self.ordered and ADOPTED not in stamp.extra and writer.table.setting(ADOPTED) is None
+
+    def _open(self, table: Table) -> TableWriter:
+        spark = None if self.spark_engine is None else self.spark_engine(table)
+        return TableWriter(table, self.changefeed, self.epoch, self.sink.engine, spark)
+
+    def _create(self, version: TableVersion, stamp: Stamp) -> TableWriter:
+        key = version.key
+        columns = pa.schema([self._column(version, column) for column in version.columns])
+        table = self.catalog.create(
+            self.identifier(version.name),
+            columns,
+            key=key,
+            sort=key,
+            properties={**self.settings.properties, **stamp.entries()},
+            format_version=self.settings.format_version,
+        )
+        writer = self._open(table)
+        self._writers[self.identifier(version.name)] = writer
+        return writer
+
+    def _column(self, version: TableVersion, column: Column) -> pa.Field[pa.DataType]:
+        kind = column_arrow_type(*version.name, column, self.rules)
+        # Other columns stay optional: a column that TiDB fills for old rows without a message may hold NULL meanwhile.
+        return pa.field(
+            column.name,
+            kind,
+            nullable=column.name not in version.key,
+            metadata={"doc": column.comment} if column.comment else None,
+        )
+
+
+def _merged(parts: Sequence[Part], key: tuple[str, ...], *, by_place: bool, exact: bool) -> ChangeBatch | BagBatch:
+    rows = [part.rows for part in parts]
+    return merge_keyed(rows, key, by_place=by_place, exact=exact) if key else merge_bag(rows)
+
+
+def _is_above(parts: Sequence[Part], known: Stamp | None) -> bool:
+    """True if all rows came after those that the table had; else none of them can be told to be new."""
+    columns = [part.rows["m.first_ts" if part.version.key else "m.ts"] for part in parts if part.rows]
+    return known is None or all(pc.min(column).as_py() > known.resolved_ts for column in columns)
+
+
+def _is_empty(batch: ChangeBatch | BagBatch) -> bool:
+    if isinstance(batch, ChangeBatch):
+        return batch.upserts.num_rows == 0 and batch.deletes.num_rows == 0
+    return batch.inserts.num_rows == 0 and batch.deletes.num_rows == 0

@@ -1,0 +1,289 @@
+"""The row pass: messages in, and per table one typed, reduced Arrow table out, beside every control message met.
+
+The same code runs in Spark's tasks (`frame.mapInArrow(row_pass, FINDING_DDL)`) and, for small windows, in the driver.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from applier.changefeed.event import Bootstrap, Event, Image, Resolved, RowChange, SchemaChange
+from applier.changefeed.filter import TableFilter
+from applier.changefeed.message import Position, TopicPartition
+from applier.changefeed.table import TableName, TableVersion
+from applier.changefeed.types import TypeRules
+from applier.decode.decoder import Decoder, WireForm
+from applier.decode.options import DecoderOptions
+from applier.decode.protocols import build
+from applier.decode.values import to_array
+from applier.errors import DecodeError, TransientError, ValueRefused
+from applier.findings import FINDING_SCHEMA, ddl_payload, error_payload, finding, rows_payload
+from applier.order.barrier import segment
+from applier.order.merge import BAG_SCHEMA, DATA, KEYED_SCHEMA
+from applier.order.reduce import BagGroup, KeyedGroup, group
+
+
+@dataclass(frozen=True, slots=True)
+class RowPass:
+    """What the tasks need to know; picklable, and callable on an iterator of message batches.
+
+    Attributes:
+        protocol: TiCDC's name of the protocol.
+        options: Options of its decoder.
+        rules: How the configuration bends the type mapping.
+        include: Filter rules; rows of other tables are counted and passed.
+        versions: Table versions known so far.
+        applied: Resolved ts that all tables have applied; rows at or below it were sent again.
+        applied_of: The same for tables that are ahead of it.
+        upto: The watermark: rows above it are left for a later step.
+        cuts: DDL that cut the rows of a table into segments.
+        typed: Per table and segment the version whose column types and key count, where the feed's DDL tell more
+            than its rows.
+        ordered: False for a feed in offset order: of two events of a key the one read later counts.
+        skip: Offsets of messages that were set aside as dead letters.
+    """
+
+    protocol: str
+    options: DecoderOptions
+    rules: TypeRules
+    include: tuple[str, ...]
+    versions: tuple[TableVersion, ...]
+    applied: int
+    applied_of: Mapping[TableName, int]
+    upto: int
+    ordered: bool = True
+    cuts: Mapping[TableName, Sequence[int]] = field(default_factory=dict)
+    typed: Mapping[TableName, Sequence[TableVersion | None]] = field(default_factory=dict)
+    skip: Mapping[TopicPartition, frozenset[int]] = field(default_factory=dict)
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Read all batches of one task, then yield its findings as one batch of `FINDING_SCHEMA`."""
+        try:
+            task = _Task(self, build(self.protocol, self.options))
+            with _without_collector():
+                for batch in batches:
+                    task.read(batch)
+                found = list(task.findings())
+        except TransientError as error:
+            # Spark would wrap it in a traceback; as a finding it reaches the driver as the sentence that it is.
+            found = [finding("transient", payload=error_payload(error))]
+        yield pa.RecordBatch.from_pylist(found, schema=FINDING_SCHEMA)
+
+
+@contextmanager
+def _without_collector() -> Iterator[None]:
+    """Decoded rows hold no cycles, but the garbage collector walks them all again and again: a third of the time."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+class _Task:
+    """State of one task."""
+
+    def __init__(self, job: RowPass, decoder: Decoder) -> None:
+        self._job = job
+        self._decoder = decoder
+        self._admits = TableFilter(job.include).admits
+        self._versions: dict[tuple[TableName, int], TableVersion] = {}
+        self._groups: dict[tuple[TableName, int, int, str], KeyedGroup | BagGroup] = {}
+        self._resolved: dict[TopicPartition, int] = {}
+        self._held: dict[TopicPartition, int] = {}
+        self._waiting: dict[tuple[TableName, int, TopicPartition], list[int]] = {}
+        self._control: list[dict[str, Any]] = []
+        self._topics: dict[TableName, str] = {}
+        self._counts = dict.fromkeys(("messages", "rows", "replayed", "left", "excluded", "zero_dates"), 0)
+        for version in job.versions:
+            self._learn(version)
+        for versions in job.typed.values():
+            for known in versions:
+                if known is not None:
+                    decoder.learn(known)
+
+    def read(self, batch: pa.RecordBatch) -> None:
+        """Decode and reduce one batch of messages."""
+        columns = [batch.column(name).to_pylist() for name in ("topic", "partition", "offset", "key", "value")]
+        places: dict[tuple[str, int], TopicPartition] = {}
+        decode, skip = self._decoder.decode, self._job.skip
+        self._counts["messages"] += batch.num_rows
+        for topic, partition, offset, key, value in zip(*columns, strict=True):
+            place = places.get((topic, partition))
+            if place is None:
+                place = places[topic, partition] = TopicPartition(topic, partition)
+            if skip and offset in skip.get(place, ()):
+                continue
+            try:
+                for index, event in enumerate(decode(key, value)):
+                    if type(event) is RowChange:
+                        self._take_row(event, place, offset, index)
+                    else:
+                        self._take_control(event, place, offset, index)
+            except DecodeError as error:
+                self._reject(place, offset, error)
+
+    def findings(self) -> Iterator[dict[str, Any]]:
+        """What this task found, one dictionary per row of `FINDING_SCHEMA`."""
+        for (name, _, number, topic), rows in self._groups.items():
+            yield from self._rows(name, number, topic, rows)
+        yield from self._control
+        for place, ts in self._resolved.items():
+            yield finding("resolved", place=place, ts=ts)
+        for place, offset in self._held.items():
+            yield finding("held", place=place, offset=offset)
+        for (name, version, place), (ts, count) in self._waiting.items():
+            yield finding("waiting", name=name, version=version, place=place, ts=ts, count=count)
+        for what, count in self._counts.items():
+            yield finding("count", name=TableName("", what), count=count)
+
+    def _learn(self, version: TableVersion) -> None:
+        self._versions[version.name, version.version] = version
+        self._decoder.learn(version)
+
+    def _take_row(self, row: RowChange, place: TopicPartition, offset: int, index: int) -> None:
+        job, name, ts = self._job, row.name, row.commit_ts
+        if ts > job.upto:
+            self._counts["left"] += 1
+            self._hold(place, offset)
+            return
+        if not self._admits(name):
+            self._counts["excluded"] += 1
+            return
+        if 0 < ts <= job.applied_of.get(name, job.applied):
+            self._counts["replayed"] += 1
+            return
+        number = segment(job.cuts, name, ts) if job.cuts else 0
+        rows = self._groups.get((name, row.version, number, place.topic))
+        if rows is None:
+            version = self._versions.get((name, row.version))
+            if version is None:
+                self._wait(name, row.version, ts, place)
+                return
+            rows = group(self._typed(version, number), by_place=not job.ordered)
+            self._groups[name, row.version, number, place.topic] = rows
+        # Only what this very pass read counts: rows above the watermark are read again, before the resolved ts that
+        # their partition had sent by then.
+        replay = rows.is_bag and ts <= self._resolved.get(place, 0)
+        rows.add(row, (place.partition, offset, index), replay=replay)
+        self._counts["rows"] += 1
+
+    def _typed(self, version: TableVersion, number: int) -> TableVersion:
+        tracked = self._job.typed.get(version.name, ())
+        known = tracked[min(number, len(tracked) - 1)] if tracked else None
+        return version if known is None else version.refined(known)
+
+    def _wait(self, name: TableName, version: int, ts: int, place: TopicPartition) -> None:
+        entry = self._waiting.setdefault((name, version, place), [ts, 0])
+        entry[0] = min(entry[0], ts)
+        entry[1] += 1
+
+    def _hold(self, place: TopicPartition, offset: int) -> None:
+        self._held[place] = min(offset, self._held.get(place, offset))
+
+    def _take_control(self, event: Event, place: TopicPartition, offset: int, index: int) -> None:
+        if isinstance(event, Resolved):
+            self._resolved[place] = max(event.resolved_ts, self._resolved.get(place, 0))
+        elif isinstance(event, Bootstrap):
+            self._take_version(event.version, place, announced=True)
+        elif isinstance(event, SchemaChange):
+            self._take_ddl(event, place, offset, index)
+
+    def _take_version(self, version: TableVersion, place: TopicPartition, *, announced: bool) -> None:
+        """Take note of a version; `announced` if its message came to the topic of the table, as a BOOTSTRAP does."""
+        name = version.name
+        is_new = self._versions.get((name, version.version)) != version
+        if not self._admits(name) or not (is_new or (announced and self._topics.get(name) != place.topic)):
+            return
+        if is_new:
+            self._learn(version)
+        if announced:
+            self._topics[name] = place.topic
+        payload = version.to_json().encode()
+        self._control.append(
+            finding("version", name=name, version=version.version, place=place, count=int(announced), payload=payload)
+        )
+
+    def _take_ddl(self, change: SchemaChange, place: TopicPartition, offset: int, index: int) -> None:
+        if change.after is not None:
+            self._take_version(change.after, place, announced=False)
+        if change.commit_ts > self._job.upto:
+            # It is reported all the same: a DDL may be the last that its topic ever says.
+            self._hold(place, offset)
+        payload = ddl_payload(change, index)
+        self._control.append(finding("ddl", place=place, offset=offset, ts=change.commit_ts, payload=payload))
+
+    def _reject(self, place: TopicPartition, offset: int, error: DecodeError) -> None:
+        located = error.at(place.topic, place.partition, offset, self._job.protocol)
+        self._control.append(finding("bad", place=place, offset=offset, payload=error_payload(located)))
+
+    def _rows(self, name: TableName, number: int, topic: str, rows: KeyedGroup | BagGroup) -> Iterator[dict[str, Any]]:
+        version, wire, rules = rows.version, self._decoder.wire, self._job.rules
+        meta, images = _meta(rows)
+        if not images:
+            return
+        try:
+            table, zero_dates = _with_data(meta, version, images, wire, rules)
+        except ValueRefused as error:
+            position = _first_bad(rows, wire, rules)
+            place = TopicPartition(topic, position.partition)
+            self._reject(place, position.offset, error)
+            return
+        self._counts["zero_dates"] += zero_dates
+        payload = rows_payload(version, table)
+        yield finding(
+            "rows", name=name, place=TopicPartition(topic, 0), segment=number, count=table.num_rows, payload=payload
+        )
+
+
+def _meta(rows: KeyedGroup | BagGroup) -> tuple[pa.Table, list[Image]]:
+    """The columns beside the data, and the images to take the data from."""
+    if isinstance(rows, BagGroup):
+        events = rows.events
+        bag = ((event.ts, event.present, *event.position, event.replay) for event in events)
+        return _columns(bag, BAG_SCHEMA), [event.image for event in events]
+    survivors = rows.survivors.values()
+    meta = ((s.first_ts, s.fresh, s.ts, s.present, *s.position) for s in survivors)
+    key = rows.version.key
+    images = [s.image if s.present else {name: s.image[name] for name in key} for s in survivors]
+    return _columns(meta, KEYED_SCHEMA), images
+
+
+def _columns(rows: Iterable[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
+    columns = list(zip(*rows, strict=True)) or [()] * len(schema)
+    arrays = [pa.array(values, kind) for values, kind in zip(columns, schema.types, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _with_data(
+    meta: pa.Table, version: TableVersion, images: Sequence[Image], wire: WireForm, rules: TypeRules
+) -> tuple[pa.Table, int]:
+    """Append the table's own columns; one that no image holds is left out, for absent is not NULL."""
+    zero_dates = 0
+    for column in version.columns:
+        if not any(column.name in image for image in images):
+            continue
+        values = [image.get(column.name) for image in images]
+        array, zeros = to_array(values, column, wire, rules, f"{version.name}.{column.name}")
+        meta = meta.append_column(DATA + column.name, array)
+        zero_dates += zeros
+    return meta, zero_dates
+
+
+def _first_bad(rows: KeyedGroup | BagGroup, wire: WireForm, rules: TypeRules) -> Position:
+    """Place of the first row whose values do not fit: one row at a time, only ever on the way to an error."""
+    items = rows.events if isinstance(rows, BagGroup) else list(rows.survivors.values())
+    for item in items:
+        try:
+            _with_data(pa.table({"row": [0]}), rows.version, [item.image], wire, rules)
+        except ValueRefused:
+            return Position(*item.position)
+    return Position(*items[0].position)

@@ -1,0 +1,161 @@
+"""Command `run`: follow the changefeed until told to stop, or once to the ends seen at the start."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import TypeVar
+
+import tenacity
+
+from applier.assembly import assembled
+from applier.changefeed.ts import wall_clock
+from applier.config import Config
+from applier.errors import TransientError, WatermarkStalled
+from applier.pipeline import Pipeline, Step
+from applier.telemetry import StatusLine, logger
+
+Report = Callable[[StatusLine], None]
+"""Told of every step that moved, and of those that wait."""
+
+_OUTAGE_SECONDS = 300.0
+
+T = TypeVar("T")
+
+
+def run(config: Config, *, once: bool, take_over: bool, report: Report) -> None:
+    """Follow the changefeed of a configuration.
+
+    Args:
+        config: The configuration.
+        once: Stop at the ends of the source as they are at the start.
+        take_over: Take the changefeed even if another applier seems to hold it.
+        report: Called with the status line of each step.
+
+    Raises:
+        TransientError: Something outside did not answer for five minutes.
+        TerminalError: The feed cannot be followed any further; what came before it is applied.
+    """
+    with stop_signals() as stop, assembled(config, take_over=take_over) as pipeline:
+        if once:
+            run_once(pipeline, stop, report)
+        else:
+            follow(pipeline, stop, report)
+
+
+def run_once(pipeline: Pipeline, stop: threading.Event, report: Report) -> None:
+    """Step until the ends that the source has now.
+
+    Raises:
+        WatermarkStalled: The ends are reached, but rows wait for their schema or partitions never sent a resolved ts.
+    """
+    ends = patiently(pipeline.ends)
+    while not stop.is_set():
+        step = patiently(lambda: pipeline.step(ends))
+        if step.moved or step.waiting:
+            report(step.status)
+        if step.error is not None and not step.moved:
+            raise step.error
+        if step.complete and not step.moved:
+            refuse_stall(step)
+            return
+
+
+def follow(pipeline: Pipeline, stop: threading.Event, report: Report) -> None:
+    """Step until told to stop; sleep when nothing is new, and keep hold of the changefeed meanwhile."""
+    settings = pipeline.config.run
+    progress = beat = time.monotonic()
+    warned = False
+    while not stop.is_set():
+        step = patiently(pipeline.step)
+        now = time.monotonic()
+        if step.error is not None and not step.moved:
+            raise step.error
+        if step.moved:
+            report(step.status)
+            progress, beat, warned = now, now, False
+            continue
+        if now - progress > settings.stall_seconds and not warned and stall(step):
+            report(step.status)
+            logger().warning("watermark stands still", reason=stall(step))
+            warned = True
+        if now - beat > settings.heartbeat_seconds:
+            patiently(pipeline.heartbeat)
+            beat = now
+        if step.complete:
+            stop.wait(settings.interval_seconds)
+
+
+def stall(step: Step) -> str:
+    """Why the watermark does not move, in one sentence; "" if nothing holds it back."""
+    if step.waiting:
+        rows = "; ".join(
+            f"{row.rows} of table {row.name} from {row.partition}, first at commit ts {row.commit_ts} "
+            f"({wall_clock(row.commit_ts).isoformat(timespec='seconds')}), schema version {row.version}"
+            for row in step.waiting[:10]
+        )
+        return f"Rows wait for a schema that has not come: {rows}."
+    if step.silent:
+        names = ", ".join(str(place) for place in step.silent[:10])
+        return f"No watermark has ever come from {names}."
+    return ""
+
+
+def refuse_stall(step: Step) -> None:
+    """Raise WatermarkStalled if rows or partitions are waited for."""
+    reason = stall(step)
+    if step.waiting:
+        hint = (
+            "TiCDC sends a BOOTSTRAP message every 120 seconds or 10000 rows of a table "
+            "(`send-bootstrap-interval-in-sec`); run again when it has, nothing is lost."
+        )
+        raise WatermarkStalled(reason, hint)
+    if step.silent:
+        hint = (
+            "if TiCDC uses fewer partitions than the topic has (`partition-num`), say how many in "
+            "changefeed.partitions; if the protocol carries no watermark, turn on `enable-tidb-extension` "
+            '(Avro: `avro-enable-watermark`, too) in TiCDC, or set changefeed.order = "offset".'
+        )
+        raise WatermarkStalled(reason, hint)
+
+
+def patiently(call: Callable[[], T]) -> T:
+    """Call, and call again after transient errors, with growing pauses; one log line per outage."""
+    quiet = False
+
+    def once_per_outage(state: tenacity.RetryCallState) -> None:
+        nonlocal quiet
+        if not quiet and state.outcome is not None:
+            logger().warning("waiting for an outside system", error=str(state.outcome.exception()))
+        quiet = True
+
+    retrying = tenacity.Retrying(
+        retry=tenacity.retry_if_exception_type(TransientError),
+        wait=tenacity.wait_exponential_jitter(initial=0.5, max=30),
+        stop=tenacity.stop_after_delay(_OUTAGE_SECONDS),
+        before_sleep=once_per_outage,
+        reraise=True,
+    )
+    return retrying(call)
+
+
+@contextmanager
+def stop_signals() -> Iterator[threading.Event]:
+    """An event that SIGTERM and SIGINT set; a second signal ends the process as usual."""
+    stop = threading.Event()
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        del frame
+        stop.set()
+        signal.signal(number, signal.SIG_DFL)
+
+    previous = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield stop
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)

@@ -1,0 +1,293 @@
+"""Models, capabilities and type rules in; the files of `schemas/` and the generated parts of `docs/` and README out.
+
+`python -m applier.schemas` writes them; with `--check` it names those that are stale and exits with 1.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+from applier.changefeed.checkpoint import json_schema
+from applier.changefeed.ddl import Action, kind
+from applier.changefeed.table import ColumnType
+from applier.changefeed.types import TypeRules, arrow_type
+from applier.config import Config
+from applier.decode import simple_avro
+from applier.decode.decoder import Capabilities
+from applier.decode.options import DecoderOptions
+from applier.decode.protocols import BUILDERS
+from applier.sink.types import iceberg_type
+
+ROOT = Path(__file__).resolve().parents[1]
+"""The checkout; an installed package has no documentation to generate."""
+
+CAPABILITIES: Mapping[str, Capabilities] = {
+    name: build(DecoderOptions(registry={"url": "http://localhost"})).capabilities for name, build in BUILDERS.items()
+}
+"""What each protocol carries, by its name in the configuration; building a decoder asks no registry."""
+
+TYPES: Mapping[str, ColumnType] = {
+    "tinyint, smallint, mediumint, int": ColumnType("int"),
+    "tinyint, smallint, mediumint, unsigned": ColumnType("mediumint", unsigned=True),
+    "tinyint(1)": ColumnType("tinyint", length=1),
+    "int unsigned": ColumnType("int", unsigned=True),
+    "bigint": ColumnType("bigint"),
+    "bigint unsigned": ColumnType("bigint", unsigned=True),
+    "year": ColumnType("year"),
+    "float": ColumnType("float"),
+    "double": ColumnType("double"),
+    "decimal(10,2)": ColumnType("decimal", length=10, scale=2),
+    "decimal(38,30)": ColumnType("decimal", length=38, scale=30),
+    "decimal(39,0) to decimal(65,30)": ColumnType("decimal", length=39, scale=0),
+    "date": ColumnType("date"),
+    "datetime(0) to datetime(6)": ColumnType("datetime", scale=6),
+    "timestamp(0) to timestamp(6)": ColumnType("timestamp", scale=6),
+    "time(0) to time(6)": ColumnType("time", scale=6),
+    "char, varchar, tinytext, text, mediumtext, longtext": ColumnType("varchar", length=20),
+    "binary, varbinary, tinyblob, blob, mediumblob, longblob": ColumnType("varbinary", length=20),
+    "enum": ColumnType("enum", elements=("a", "b")),
+    "set": ColumnType("set", elements=("a", "b")),
+    "bit(1) to bit(63)": ColumnType("bit", length=8),
+    "bit(64)": ColumnType("bit", length=64),
+    "json": ColumnType("json"),
+    "vector": ColumnType("vector"),
+}
+"""One column type for each row of the type table; the rows together name every type that TiDB has."""
+
+_VARIANTS: Mapping[str, TypeRules] = {
+    'tinyint1 = "boolean"': TypeRules(tinyint1="boolean"),
+    'zero_dates = "string"': TypeRules(zero_dates="string"),
+}
+
+
+def generated(root: Path = ROOT) -> dict[Path, bytes]:
+    """Every generated file with its contents as they must be.
+
+    Args:
+        root: The checkout; files that are generated in part are read there.
+    """
+    documents = {
+        "README.md": {"protocols": protocol_table()},
+        "docs/protocols.md": {"capabilities": capability_table(), "losses": losses()},
+        "docs/types.md": {"types": type_table()},
+    }
+    files = {
+        "schemas/config.schema.json": config_schema(),
+        "schemas/checkpoint/v1.json": json_schema(),
+        "schemas/simple/message.avsc": Path(simple_avro.__file__).with_name("simple_message.avsc").read_bytes(),
+        "docs/configuration.md": configuration().encode(),
+    }
+    for name, parts in documents.items():
+        files[name] = _filled((root / name).read_text(encoding="utf-8"), parts).encode()
+    return {root / name: content for name, content in files.items()}
+
+
+def stale(root: Path = ROOT) -> list[Path]:
+    """Files that are not as they would be generated now."""
+    return [path for path, content in generated(root).items() if not path.is_file() or path.read_bytes() != content]
+
+
+def config_schema() -> bytes:
+    """JSON Schema of the configuration file, once it is read from TOML."""
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **Config.model_json_schema()}
+    return (json.dumps(schema, indent=2, ensure_ascii=False) + "\n").encode()
+
+
+def configuration() -> str:
+    """`docs/configuration.md`: every key with its type, default and meaning."""
+    schema = Config.model_json_schema()
+    return "\n".join([_CONFIGURATION_HEAD, *_sections(schema, schema, "")])
+
+
+def protocol_table() -> str:
+    """The protocols as README shows them."""
+    rows = [
+        (f"`{name}`", _option(has.resolved_ts), _option(has.ddl), _option(has.old_values), has.schema)
+        for name, has in CAPABILITIES.items()
+    ]
+    return _table(("protocol", "resolved ts", "DDL", "old values", "columns come from"), rows)
+
+
+def capability_table() -> str:
+    """The protocols with all that they can carry."""
+    rows = [
+        (
+            f"`{name}`",
+            _option(has.resolved_ts),
+            _option(has.commit_ts),
+            _option(has.ddl),
+            _option(has.old_values),
+            has.schema,
+            "exact" if has.exact_decimals else "pass through a double",
+        )
+        for name, has in CAPABILITIES.items()
+    ]
+    titles = ("protocol", "resolved ts", "commit ts of rows", "DDL", "old values", "columns come from", "decimals")
+    return _table(titles, rows)
+
+
+def losses() -> str:
+    """What each protocol cannot tell."""
+    lines = []
+    for name, has in CAPABILITIES.items():
+        lines += [f"### `{name}`", "", *(f"- {loss}" for loss in has.losses or ("None.",)), ""]
+    return "\n".join(lines[:-1])
+
+
+def type_table() -> str:
+    """TiDB's types, and what becomes of each."""
+    rows = [(name, f"`{_iceberg(column, TypeRules())}`", _otherwise(column)) for name, column in TYPES.items()]
+    return _table(("TiDB", "Iceberg", "otherwise"), rows)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the files, or with `--check` compare them.
+
+    Returns:
+        The exit code.
+    """
+    if "--check" not in arguments:
+        for path, content in generated().items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        return 0
+    names = [str(path.relative_to(ROOT)) for path in stale()]
+    for name in names:
+        print(f"{name} is stale: run `make schemas`.", file=sys.stderr)
+    return 1 if names else 0
+
+
+_CONFIGURATION_HEAD = """\
+# Configuration
+
+One TOML file.
+This page is generated from `applier/config.py` by `make schemas`.
+`schemas/config.schema.json` says the same to editors.
+
+Unknown keys are refused with the nearest known one, and every problem of the file is reported at once (exit 2).
+`${NAME}` in any text stands for the environment variable of that name; one that is not set is a problem.
+Paths are relative to the folder from which the command is started.
+"""
+
+
+def _sections(schema: Mapping[str, Any], model: Mapping[str, Any], path: str) -> Iterator[str]:
+    """One chapter for a table of the file and each table inside it."""
+    needed = model.get("required", ())
+    rows, inner = [], []
+    for key, given in model["properties"].items():
+        known = _resolved(schema, given)
+        if "properties" in known:
+            inner.append((f"{path}.{key}".lstrip("."), known, given))
+        elif path:
+            rows.append((f"`{key}`", _type(known), _default(given, needed=key in needed), _prose(_meaning(given))))
+        else:
+            inner.append((key, known, given))
+    if rows:
+        if model.get("additionalProperties") is True:
+            rows.append(("any other key", "text", "", "passed on as it is"))
+        yield _table(("key", "type", "default", "meaning"), rows) + "\n"
+    for name, known, given in inner:
+        about = [_prose(_meaning(known) or _meaning(given)), *_notes(name)]
+        yield f"## [{name}]\n\n" + "\n".join(about) + "\n"
+        if "properties" in known:
+            yield from _sections(schema, known, name)
+
+
+def _notes(section: str) -> list[str]:
+    """What holds for a section as a whole and stands on no key."""
+    match section:
+        case "source.kafka":
+            return ["Other keys must begin with `kafka.`, and `kafka.bootstrap.servers` is needed."]
+        case "registry":
+            return ["Needed for the protocols `avro` and `debezium-avro`."]
+        case "ddl":
+            # A kind is the name of a class, so an instance without values will do.
+            kinds = ", ".join(f"`{kind(action.__new__(action))}`" for action in get_args(Action))
+            return ["Policies: `apply`, `ignore`, `stop`; `apply` where nothing is said.", f"Kinds: {kinds}."]
+    return []
+
+
+def _resolved(schema: Mapping[str, Any], given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A property without its reference, and without the null that only says that it may be absent."""
+    options = [option for option in given.get("anyOf", [given]) if option.get("type") != "null"]
+    found = options[0] if len(options) == 1 else given
+    return schema["$defs"][found["$ref"].rpartition("/")[2]] if "$ref" in found else found
+
+
+def _type(known: Mapping[str, Any]) -> str:
+    if "enum" in known:
+        return ", ".join(f"`{_toml(value)}`" for value in known["enum"])
+    match known["type"]:
+        case "array":
+            return "list of texts"
+        case "object":
+            return "table"
+        case "string":
+            return "text"
+        case "integer":
+            return "whole number"
+        case other:
+            return str(other)
+
+
+def _default(given: Mapping[str, Any], *, needed: bool) -> str:
+    if needed:
+        return "needed"
+    value = given.get("default")
+    return "" if value in (None, {}, []) else f"`{_toml(value)}`"
+
+
+def _toml(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _meaning(given: Mapping[str, Any]) -> str:
+    return " ".join(str(given.get("description", "")).split())
+
+
+def _option(told: str) -> str:
+    """What a capability says: a plain word, or the option of TiCDC that turns it on."""
+    return re.sub(r"(\[[a-z.]+\]|(?:open\.)?[a-z]+(?:-[a-z]+)+)", r"`\1`", told)
+
+
+def _iceberg(column: ColumnType, rules: TypeRules) -> str:
+    found = iceberg_type(arrow_type(column, rules))
+    return found if isinstance(found, str) else f"list<{found['element']}>"
+
+
+def _otherwise(column: ColumnType) -> str:
+    plain = _iceberg(column, TypeRules())
+    other = {name: _iceberg(column, rules) for name, rules in _VARIANTS.items()}
+    return "; ".join(f"`{found}` with `{name}`" for name, found in other.items() if found != plain)
+
+
+def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [titles, ["---"] * len(titles), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def _prose(text: str) -> str:
+    """Text whose `*`, `<` and `|` are no Markdown; what stands in backticks is left alone."""
+    pieces = text.split("`")
+    pieces[::2] = [re.sub(r"([*<|_])", r"\\\1", piece) for piece in pieces[::2]]
+    return "`".join(pieces)
+
+
+def _filled(text: str, parts: Mapping[str, str]) -> str:
+    """A document with its generated parts between `<!-- name -->` and `<!-- end of name -->` made anew."""
+    for name, part in parts.items():
+        pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end of {name} -->)", re.DOTALL)
+        if not pattern.search(text):
+            msg = f"a document has no place for its generated part {name!r}"
+            raise LookupError(msg)
+        text = pattern.sub(lambda match: f"{match[1]}\n{part}\n\n{match[2]}", text)  # noqa: B023 - called before the loop goes on
+    return text
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,198 @@
+"""Progress of a changefeed: in memory between steps, and in the control tables after each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import astuple, dataclass, field, replace
+
+from applier.changefeed.checkpoint import AppliedDdl, Checkpoint, Reading, Tracked
+from applier.changefeed.message import TopicPartition
+from applier.changefeed.table import TableName, TableVersion
+from applier.changefeed.tracker import Tables
+from applier.changefeed.window import OffsetRange, Window
+from applier.consume.source import Source
+from applier.findings import BadMessage
+from applier.order.barrier import DdlId
+from applier.sink.control import Control, DeadLetter, SchemaDecision, unix_ms
+
+_LATEST_DDL = 1000
+"""DDL that a feed in offset order remembers."""
+
+
+@dataclass(slots=True)
+class State:
+    """What the next step starts from.
+
+    Attributes:
+        control: The control tables; this process holds the changefeed.
+        checkpoint: The newest checkpoint.
+        versions: All table versions known.
+        tables: Each upstream table as its DDL left it.
+        topics: The topic of each table.
+        ahead: Resolved ts of tables that a crash inside a step left ahead of the checkpoint.
+        done: DDL at or above the checkpoint's resolved ts that are in the tables already, by commit ts and text; of
+            each the parts, by table and kind.
+        applied_ddl: DDL at exactly the checkpoint's resolved ts.
+    """
+
+    control: Control
+    checkpoint: Checkpoint
+    versions: dict[tuple[TableName, int], TableVersion] = field(default_factory=dict)
+    tables: Tables = field(default_factory=Tables)
+    topics: dict[TableName, str] = field(default_factory=dict)
+    ahead: dict[TableName, int] = field(default_factory=dict)
+    done: dict[tuple[int, str], set[tuple[TableName, str]]] = field(default_factory=dict)
+    applied_ddl: set[DdlId] = field(default_factory=set)
+
+    @staticmethod
+    def load(control: Control, checkpoint: Checkpoint) -> State:
+        """State as of a checkpoint that this process has just taken."""
+        versions = {(version.name, version.version): version for version in control.load_versions()}
+        state = State(control, checkpoint, versions)
+        state.restore()
+        return state
+
+    def restore(self) -> None:
+        """Return to the checkpoint, after a start or a step that failed on its way; what was decided stays decided."""
+        checkpoint = self.checkpoint
+        decisions = self.control.decisions(checkpoint.resolved_ts)
+        self.tables, self.topics, self.done, self.ahead = Tables(), {}, {}, {}
+        for name, tracked in checkpoint.tables.items():
+            self.tables.put(self.versions[name, tracked.version], tracked.partitioning)
+            self.topics[name] = tracked.topic
+        self.applied_ddl = {DdlId(ddl.commit_ts, ddl.sql, ddl.table) for ddl in checkpoint.ddl}
+        self._note(decisions)
+
+    @property
+    def resolved_ts(self) -> int:
+        """Every table is at this TSO."""
+        return self.checkpoint.resolved_ts
+
+    @property
+    def step(self) -> int:
+        """Number of the newest checkpoint."""
+        return self.checkpoint.step
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Figures of the newest step."""
+        return self.checkpoint.counts
+
+    @property
+    def next_offsets(self) -> dict[TopicPartition, int]:
+        """Offset to read next per partition."""
+        return self.checkpoint.next_offsets
+
+    @property
+    def resolved(self) -> dict[TopicPartition, int]:
+        """Resolved ts per partition."""
+        return self.checkpoint.resolved
+
+    def learn(self, versions: Mapping[tuple[TableName, int], TableVersion], topics: Mapping[TableName, str]) -> None:
+        """Keep table versions before rows are applied that need them: a restart may read from beyond their message."""
+        self.control.save_versions(versions.values())
+        self.versions |= versions
+        self.topics |= topics
+
+    def track(self, version: TableVersion) -> None:
+        """Take note of a table as it is now."""
+        self.control.save_versions([version])
+        self.versions[version.name, version.version] = version
+        self.tables.put(version)
+
+    def set_aside(self, bad: Sequence[BadMessage], source: Source) -> None:
+        """Keep bad messages whole as dead letters."""
+        letters = [self._letter(item, source) for item in bad]
+        if letters:
+            self.control.bury(letters)
+
+    def _letter(self, bad: BadMessage, source: Source) -> DeadLetter:
+        window = Window({bad.partition: OffsetRange(bad.offset, bad.offset + 1)})
+        message = source.collect(window).to_pylist()[0]
+        return DeadLetter(
+            topic=bad.partition.topic,
+            partition=bad.partition.partition,
+            offset=bad.offset,
+            timestamp=message["timestamp"],
+            key=message["key"],
+            value=message["value"],
+            error=str(bad.error),
+            step=self.step + 1,
+        )
+
+    def is_begun(self, ddl: DdlId) -> bool:
+        """True if a step that did not reach its checkpoint applied the DDL, or a part: the rows below it are in."""
+        return (ddl.commit_ts, ddl.sql) in self.done
+
+    def is_done(self, decision: SchemaDecision) -> bool:
+        """True if such a step applied this part of a DDL."""
+        return (decision.table, decision.kind) in self.done.get((decision.commit_ts, decision.sql), ())
+
+    @property
+    def reached(self) -> int:
+        """The highest TSO that such a step has left in a table; a step below it would list tables that are above it."""
+        return max([*self.ahead.values(), *(commit_ts for commit_ts, _ in self.done)], default=0)
+
+    def record(self, decisions: Sequence[SchemaDecision]) -> None:
+        """Keep what became of a part of a DDL; from here on it is not done again."""
+        self.control.record_schema_changes(decisions)
+        self._note(decisions)
+
+    def _note(self, decisions: Iterable[SchemaDecision]) -> None:
+        for item in decisions:
+            if item.decision != "refused":
+                self.done.setdefault((item.commit_ts, item.sql), set()).add((item.table, item.kind))
+
+    def keep_versions(self) -> None:
+        """Keep what the tables are, so that a restart knows them."""
+        for name, version in self.tables.items():
+            self.versions[name, version.version] = version
+        self.control.save_versions(version for _, version in self.tables.items())
+
+    def advance(
+        self,
+        upto: int,
+        readings: Mapping[TopicPartition, Reading],
+        snapshots: Mapping[tuple[str, ...], int],
+        counts: Mapping[str, int],
+        ddl: Iterable[DdlId],
+    ) -> None:
+        """Write the checkpoint of a finished step: from here on a restart begins after it."""
+        # Without a watermark no DDL is known to be the last of its time: the latest are kept, as they may come again.
+        at_upto = {item for item in ddl if item.commit_ts == upto} if upto else self._latest(ddl)
+        last = self.checkpoint
+        self.checkpoint = replace(
+            last,
+            step=last.step + 1,
+            resolved_ts=upto,
+            written_at=unix_ms(),
+            partitions={**last.partitions, **readings},
+            snapshots=dict(snapshots),
+            tables={
+                name: Tracked(version.version, self.topics.get(name, ""), self.tables.partitioning(name))
+                for name, version in self.tables.items()
+            },
+            ddl=tuple(AppliedDdl(item.sql, item.table, item.commit_ts) for item in sorted(at_upto, key=astuple)),
+            counts=dict(counts),
+        )
+        try:
+            self.control.append_checkpoint(self.checkpoint)
+        except BaseException:
+            self.checkpoint = last
+            raise
+        self.applied_ddl = at_upto
+        self.ahead = {name: ts for name, ts in self.ahead.items() if ts > upto}
+        self.done = {key: tables for key, tables in self.done.items() if key[0] >= upto}
+
+    def _latest(self, ddl: Iterable[DdlId]) -> set[DdlId]:
+        return set(sorted({*self.applied_ddl, *ddl}, key=astuple)[-_LATEST_DDL:])
+
+    def heartbeat(self) -> None:
+        """Write the checkpoint again with the present time: the holder's sign of life."""
+        last = self.checkpoint
+        self.checkpoint = replace(last, step=last.step + 1, written_at=unix_ms())
+        self.control.append_checkpoint(self.checkpoint)
+
+    def release(self) -> None:
+        """Say that this process has stopped."""
+        self.control.release()

@@ -1,0 +1,364 @@
+"""What a window holds: row passes, repeated until schemas, DDL and the watermark that they need are all known.
+
+The common window takes one pass. Another one is needed only if a message brought something that changes how the rows
+of this very window must be read: a schema that rows waited for, a DDL among them, a message that cannot be used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from applier.changefeed.ddl import Action, CreateTable, DropDatabase, DropTable, RenameTable, touches
+from applier.changefeed.event import Resolved
+from applier.changefeed.message import TopicPartition
+from applier.changefeed.table import TableName, TableVersion
+from applier.changefeed.tracker import Tables
+from applier.changefeed.window import OffsetRange, Window
+from applier.consume.source import Source
+from applier.decode.ddl import parse
+from applier.decode.protocols import build
+from applier.errors import DecodeError
+from applier.findings import FINDING_DDL, FINDING_SCHEMA, BadMessage, Findings, Waiting, collect
+from applier.order.barrier import Barrier, DdlId, cut, in_order
+from applier.order.watermark import advance, watermark
+from applier.rowpass import RowPass
+from applier.telemetry import Stopwatch
+
+NO_WATERMARK = 2**63 - 1
+"""Upper bound of commit ts for a feed in offset order: all that was read may be applied."""
+
+TAIL_MESSAGES = 400
+"""Messages at the end of a partition's range that are searched first for a resolved ts; TiCDC sends one a second."""
+
+_MAX_PASSES = 100
+
+Run = Callable[[RowPass], pa.Table]
+"""Runs a row pass over the messages of a window."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ddl:
+    """A DDL to apply, with what its statement says.
+
+    Attributes:
+        barrier: The DDL.
+        actions: What it does.
+        swept: Tables of a database that it drops.
+    """
+
+    barrier: Barrier
+    actions: Sequence[Action]
+    swept: Sequence[TableName] = ()
+
+    @property
+    def commit_ts(self) -> int:
+        """Its place among the rows."""
+        return self.barrier.change.commit_ts
+
+    @property
+    def names(self) -> tuple[TableName, ...]:
+        """Tables that it concerns."""
+        named = (name for action in self.actions for name in touches(action))
+        return tuple(dict.fromkeys([*named, *self.swept]))
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known before the window: the input of a survey.
+
+    Attributes:
+        resolved: Resolved ts per partition.
+        ends: Partitions that TiCDC uses, with the offsets that the source ended at after the window was chosen.
+        topics: The topic of each table, where it is known.
+        applied: Resolved ts that all tables have applied.
+        applied_of: The same of tables that are ahead of it.
+        applied_ddl: DDL at exactly that ts that were applied.
+        versions: Table versions.
+        tables: Each table as of `applied`.
+    """
+
+    resolved: Mapping[TopicPartition, int]
+    ends: Mapping[TopicPartition, int]
+    topics: Mapping[TableName, str]
+    applied: int
+    applied_of: Mapping[TableName, int]
+    applied_ddl: frozenset[DdlId]
+    versions: Mapping[tuple[TableName, int], TableVersion]
+    tables: Tables
+
+
+@dataclass(slots=True)
+class Survey:
+    """What a window holds.
+
+    Attributes:
+        window: What was read; shorter than asked for if a bad message ends it.
+        upto: The watermark that its rows may be applied to; None while some partition has no resolved ts.
+        resolved: Resolved ts per partition after the window.
+        findings: What the last row pass found.
+        ddl: DDL to apply, in order.
+        versions: Table versions that the window brought.
+        topics: The topics that brought them.
+        waiting: Rows whose version has not come; the watermark stays below them.
+        bad: Messages set aside as dead letters.
+        error: The bad message that ends the window.
+    """
+
+    window: Window
+    resolved: dict[TopicPartition, int]
+    upto: int | None = None
+    findings: Findings = field(default_factory=Findings)
+    ddl: Sequence[Ddl] = ()
+    versions: dict[tuple[TableName, int], TableVersion] = field(default_factory=dict)
+    topics: dict[TableName, str] = field(default_factory=dict)
+    waiting: list[Waiting] = field(default_factory=list)
+    bad: list[BadMessage] = field(default_factory=list)
+    error: DecodeError | None = None
+    ceiling: int = NO_WATERMARK
+    cuts: dict[TableName, list[int]] = field(default_factory=dict)
+    typed: dict[TableName, list[TableVersion | None]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Surveyor:
+    """Surveys windows of one changefeed.
+
+    Args:
+        source: Where the messages are.
+        template: A row pass with everything that does not change between windows.
+        ordered: False for a feed in offset order.
+        rows_describe: True if rows or a registry describe the columns, so that the types their DDL gave count more.
+        keep_bad: True to set bad messages aside; False to end the window before the first.
+    """
+
+    source: Source
+    template: RowPass
+    ordered: bool
+    rows_describe: bool
+    keep_bad: bool
+
+    def survey(self, window: Window, known: Known, watch: Stopwatch, *, local: bool) -> Survey:
+        """Find out what a window holds; reads only.
+
+        Args:
+            window: The window.
+            known: What is known before it.
+            watch: Takes the time of the stages `read` and `decode`.
+            local: True to collect the messages and decode in the driver, False to decode in Spark's tasks.
+
+        Raises:
+            TransientError: The source, the registry or the claim-check storage does not answer.
+            SchemaChangeRefused: A DDL statement that cannot be understood.
+        """
+        typed = _typed((), known.tables) if self.rows_describe else {}
+        found = Survey(window, dict(known.resolved), typed=typed)
+        with watch.stage("read"):
+            run = self._reader(found, local=local)
+        for _ in range(_MAX_PASSES):
+            found.upto = self._upto(found, known)
+            with watch.stage("decode"):
+                found.findings = collect(run(self._row_pass(found, known)))
+            revised = self._revise(found, known)
+            if revised is None:
+                return found
+            if revised:
+                # What lies beyond the new end is not read: its resolved ts would claim rows that are not applied.
+                found.resolved, found.ceiling, found.waiting = dict(known.resolved), NO_WATERMARK, []
+                with watch.stage("read"):
+                    run = self._reader(found, local=local)
+        msg = f"a window of {window.messages} messages did not settle in {_MAX_PASSES} passes"
+        raise AssertionError(msg)
+
+    def _reader(self, found: Survey, *, local: bool) -> Run:
+        """Search the tails for resolved ts, and bind the messages of the window to a function that runs row passes."""
+        window = found.window
+        if local:
+            messages = self.source.collect(window)
+            found.resolved = advance(found.resolved, self._resolved(window, lambda tails: _within(messages, tails)))
+            return lambda job: pa.Table.from_batches(job(messages.to_batches()), schema=FINDING_SCHEMA)
+        found.resolved = advance(found.resolved, self._resolved(window, self.source.collect))
+        return lambda job: self.source.map(window, job, FINDING_DDL)
+
+    def _resolved(self, window: Window, read: Callable[[Window], pa.Table]) -> dict[TopicPartition, int]:
+        """Highest resolved ts near the end of each partition's range; the search widens until one is found."""
+        resolved: dict[TopicPartition, int] = {}
+        size = TAIL_MESSAGES
+        silent = dict(window.ranges)
+        while self.ordered and silent:
+            tails = Window(silent).tail(size)
+            resolved |= self._resolved_in(read(tails))
+            silent = {p: span for p, span in silent.items() if p not in resolved and tails.ranges[p] != span}
+            size *= 8
+        return resolved
+
+    def _resolved_in(self, messages: pa.Table) -> dict[TopicPartition, int]:
+        """Highest resolved ts per partition among messages; what cannot be decoded is the row pass's to report."""
+        decoder = build(self.template.protocol, self.template.options)
+        resolved: dict[TopicPartition, int] = {}
+        columns = [messages[name].to_pylist() for name in ("topic", "partition", "key", "value")]
+        for topic, partition, key, value in zip(*columns, strict=True):
+            with suppress(DecodeError):
+                for event in decoder.decode(key, value):
+                    if isinstance(event, Resolved):
+                        place = TopicPartition(topic, partition)
+                        resolved[place] = max(event.resolved_ts, resolved.get(place, 0))
+        return resolved
+
+    def _upto(self, found: Survey, known: Known) -> int | None:
+        """The watermark, or None while a partition in use has no resolved ts: then a pass only looks for schemas."""
+        if not self.ordered:
+            return found.ceiling
+        retired = _retired(found, known)
+        mark = watermark(found.resolved, [place for place in known.ends if place.topic not in retired])
+        return None if mark is None else min(mark, found.ceiling)
+
+    def _row_pass(self, found: Survey, known: Known) -> RowPass:
+        skip: dict[TopicPartition, frozenset[int]] = {}
+        for item in found.bad:
+            skip[item.partition] = skip.get(item.partition, frozenset()) | {item.offset}
+        return replace(
+            self.template,
+            versions=tuple({**known.versions, **found.versions}.values()),
+            applied=known.applied,
+            applied_of=known.applied_of,
+            upto=known.applied if found.upto is None else found.upto,
+            cuts=found.cuts,
+            typed=found.typed,
+            skip=skip,
+        )
+
+    def _revise(self, found: Survey, known: Known) -> bool | None:
+        """What the last pass teaches about how the window must be read.
+
+        Returns:
+            None if it was read right; else whether the window itself changed and its messages must be read again.
+        """
+        learnt = _learn(found)
+        # Before the bad messages: a value may fit its column once a DDL of this very window has told its type.
+        if self._cut(found, known):
+            return False
+        if found.findings.bad:
+            return self._set_aside(found)
+        if learnt and found.findings.waiting:
+            return False
+        return False if self._hold_back(found) or self._go_further(found, known) else None
+
+    def _set_aside(self, found: Survey) -> bool:
+        """Bad messages become dead letters, or the first of them ends the window: what came before it is applied."""
+        if self.keep_bad:
+            found.bad += found.findings.bad
+            return False
+        for bad in found.findings.bad:
+            if bad.partition in found.window.ranges and bad.offset < found.window.ranges[bad.partition].end:
+                found.window = found.window.until(bad.partition, bad.offset)
+                found.error = found.error or bad.error
+        return True
+
+    def _hold_back(self, found: Survey) -> bool:
+        """Rows without a schema wait, and the watermark stays below the first of them."""
+        if not found.findings.waiting:
+            return False
+        found.waiting = found.findings.waiting
+        found.ceiling = min(row.commit_ts for row in found.waiting) - 1
+        return True
+
+    def _go_further(self, found: Survey, known: Known) -> bool:
+        """The tails may have missed a resolved ts that the pass met."""
+        found.resolved = advance(found.resolved, found.findings.resolved)
+        after = self._upto(found, known)
+        return after is not None and after > (found.upto or 0)
+
+    def _cut(self, found: Survey, known: Known) -> bool:
+        """DDL among the rows cut them into segments; rows that were reduced across one must be read again."""
+        upto = found.upto or 0
+        due = [barrier for barrier in found.findings.barriers if barrier.change.commit_ts <= upto]
+        barriers = in_order(due, known.applied, known.applied_ddl)
+        names = {*known.tables, *(name for name, _ in [*known.versions, *found.versions])}
+        found.ddl = [_ddl(barrier, names) for barrier in barriers]
+        cuts = cut((ddl.commit_ts, ddl.names) for ddl in found.ddl)
+        typed = _typed(found.ddl, known.tables) if self.rows_describe else {}
+        revised = cuts != found.cuts or (typed != found.typed and self.rows_describe)
+        found.cuts, found.typed = cuts, typed
+        return revised and bool(found.findings.parts or found.findings.bad)
+
+
+def _ddl(barrier: Barrier, names: Iterable[TableName]) -> Ddl:
+    actions = parse(barrier.change.sql, barrier.change.database)
+    dropped = {action.database.lower() for action in actions if isinstance(action, DropDatabase)}
+    return Ddl(barrier, actions, sorted(name for name in names if name.database.lower() in dropped))
+
+
+def _retired(found: Survey, known: Known) -> set[str]:
+    """Topics that get no more watermarks, as no table of theirs is left; also those of views, which never get any.
+
+    Rows of such a topic cannot follow, and a table that is made there later begins with a message of its own. A topic
+    still counts while there is more of it to read, and while its watermarks run ahead, as those of the default topic
+    do. TiCDC sends a watermark only after all that it covers has arrived: what was not there when the newest of the
+    other topics' watermarks was seen is above it.
+    """
+    topics = {**known.topics, **found.topics}
+    live = set(_live(topics, found, known).values())
+    emptied: dict[str, int] = {}
+    for barrier in found.findings.barriers:
+        emptied[barrier.topic] = max(barrier.change.commit_ts, emptied.get(barrier.topic, 0))
+    counting = {
+        place.topic
+        for place, end in known.ends.items()
+        if place.topic in live
+        or found.window.ranges.get(place, OffsetRange(end, end)).end < end
+        or found.resolved.get(place, 0) > max(emptied.get(place.topic, 0), known.applied)
+    }
+    return {place.topic for place in known.ends} - counting if live else set()
+
+
+def _live(topics: Mapping[TableName, str], found: Survey, known: Known) -> dict[TableName, str]:
+    """Topic of each table that is there after all DDL read so far, those above the watermark included."""
+    live = {name: topic for name, topic in topics.items() if name in known.tables or name in found.topics}
+    for barrier in in_order(found.findings.barriers, known.applied, known.applied_ddl):
+        for action in parse(barrier.change.sql, barrier.change.database):
+            match action:
+                case DropTable(table):
+                    live.pop(table, None)
+                case RenameTable(table, to):
+                    live.pop(table, None)
+                    if live.get(to) == barrier.topic:
+                        live.pop(to)
+                case DropDatabase(database):
+                    live = {name: topic for name, topic in live.items() if name.database != database}
+                case CreateTable(table):
+                    live[table] = barrier.topic
+    return live
+
+
+def _learn(found: Survey) -> bool:
+    new = {key: version for key, version in found.findings.versions.items() if found.versions.get(key) != version}
+    found.versions |= new
+    found.topics |= found.findings.topics
+    return bool(new)
+
+
+def _typed(ddl: Sequence[Ddl], tables: Tables) -> dict[TableName, list[TableVersion | None]]:
+    """Each table as its DDL left it, one version per segment."""
+    typed: dict[TableName, list[TableVersion | None]] = {name: [version] for name, version in tables.items()}
+    after = tables.copy()
+    for change in ddl:
+        for action in change.actions:
+            after.apply(action, change.commit_ts)
+        for name in change.names:
+            typed.setdefault(name, [None]).append(after.get(name))
+    return typed
+
+
+def _within(messages: pa.Table, window: Window) -> pa.Table:
+    """The messages of a window among messages that were read already, by topic, partition and offset."""
+    parts = [messages.slice(0, 0)]
+    for place, span in window.ranges.items():
+        mine = (pc.field("topic") == place.topic) & (pc.field("partition") == place.partition)
+        near = (pc.field("offset") >= span.start) & (pc.field("offset") < span.end)
+        parts.append(messages.filter(mine & near))
+    return pa.concat_tables(parts)
