@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# Makes .venv from requirements.lock, installs applier into it, and sees to Java and the jars.
+# Run it as often as you like: what is there already is left alone.
+#   PYTHON=python3.12   use this Python instead of the first fitting one
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+as_root() {
+  if [ "$(id -u)" = 0 ]; then "$@"; elif sudo -n true 2>/dev/null; then sudo -n "$@"; else return 1; fi
+}
+
+# apt_install PACKAGE...: true if the packages are installed afterwards; says nothing unless it fails half way
+apt_install() {
+  local log
+  command -v apt-get >/dev/null && as_root true || return 1
+  echo "Installing $* ..."
+  log=$(mktemp)
+  if as_root apt-get update -q >"$log" 2>&1 &&
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get install -qy --no-install-recommends "$@" >>"$log" 2>&1; then
+    rm -f "$log"
+  else
+    tail -n 3 "$log" >&2
+    rm -f "$log"
+    return 1
+  fi
+}
+
+fits() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
+
+# make_venv: .venv from the first Python >= 3.11 that can make one
+make_venv() {
+  local python
+  for python in ${PYTHON:-python3.11 python3.12 python3.13 python3}; do
+    if fits "$python" && "$python" -m venv --clear .venv >/dev/null 2>&1; then return 0; fi
+  done
+  return 1
+}
+
+if ! fits .venv/bin/python; then
+  make_venv || { [ -z "${PYTHON:-}" ] && apt_install python3 python3-venv && make_venv; } || {
+    echo "applier needs Python 3.11 or newer with its venv module; install python3.11-venv or set PYTHON to one." >&2
+    exit 2
+  }
+fi
+
+if ! cmp -s requirements.lock .venv/requirements.lock; then
+  echo "Installing the pinned packages into .venv ..."
+  pip=(.venv/bin/python -m pip --quiet --disable-pip-version-check --no-input)
+  "${pip[@]}" install --require-hashes -r requirements.lock
+  "${pip[@]}" install --no-build-isolation --no-deps -e .
+  cp requirements.lock .venv/requirements.lock
+else
+  touch .venv/requirements.lock
+fi
+
+if ! .venv/bin/python -m applier.java >/dev/null 2>&1; then
+  apt_install openjdk-17-jre-headless || apt_install openjdk-21-jre-headless || true
+  .venv/bin/python -m applier.java >/dev/null
+fi
+.venv/bin/python -m applier.jars
+echo "Ready: .venv/bin/applier"
