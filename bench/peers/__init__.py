@@ -1,0 +1,44 @@
+"""Other ways to apply the topic, measured beside applier on the same data.
+
+Each is written as its own documentation shows it. They know one table, Canal-JSON, and no DDL, no restart, no replay.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from bench.contender import Feed, Run, as_run
+from bench.lake import Lake
+from bench.meter import measure
+from bench.peers.flink import run_flink
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """One of them.
+
+    Attributes:
+        run: Applies a topic to a lake's table, in about so many messages per commit, with a log file.
+        format_version: Iceberg format of its table.
+    """
+
+    run: Callable[[Feed, Lake, int, Path], Run]
+    format_version: int
+
+
+def _merge(feed: Feed, lake: Lake, messages_per_step: int, log: Path, *, mode: str) -> Run:
+    command = [sys.executable, "-m", "bench.peers.merge", "--lake", str(lake.folder), "--mode", mode]
+    command += ["--bootstrap", feed.bootstrap, "--topic", feed.topic, "--messages", str(messages_per_step)]
+    return as_run(measure(command, log), log, started="started", worked="step")
+
+
+PEERS: Mapping[str, Peer] = {
+    "merge": Peer(partial(_merge, mode="merge-on-read"), 3),
+    "merge-cow": Peer(partial(_merge, mode="copy-on-write"), 2),
+    "flink": Peer(run_flink, 2),
+}
+"""By the names that the report uses."""

@@ -1,0 +1,91 @@
+"""The command `python -m bench.run`: runs scenarios on this machine and prints what they cost.
+
+python -m bench.run [SCENARIO ...] [--quick] [--peers[=merge,flink]] [--events N] [--repeat N] [--save NAME] …
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+from contextlib import ExitStack
+from functools import cache
+from pathlib import Path
+
+from bench.field import Playground, tell
+from bench.machine import describe
+from bench.peers import PEERS
+from bench.report import render
+from bench.scenario import resized, scenarios
+from tests.services.kafka import broker
+from tests.services.registry import Registry, registry_server
+
+_RESULTS = Path(__file__).parent / "results"
+_ROOT = Path(__file__).parent.parent
+
+_ORDINARY = ("catch-up", "catch-up-canal", "protocols", "updates", "batches", "hot", "tables")
+_QUICK = ("catch-up", "tables")
+
+
+def main() -> None:
+    """Run what the arguments name; exit 1 if a contender failed or its table is wrong."""
+    arguments = _arguments()
+    known = scenarios(quick=arguments.quick)
+    chosen = arguments.scenario or (_QUICK if arguments.quick else _ORDINARY)
+    if unknown := [name for name in chosen if name not in known]:
+        sys.exit(f"There is no scenario {', '.join(unknown)}; there are {', '.join(known)}.")
+    peers = [name for name in arguments.peers.split(",") if name]
+    if unknown := [name for name in peers if name not in PEERS]:
+        sys.exit(f"There is no peer {', '.join(unknown)}; there are {', '.join(PEERS)}.")
+    arguments.work.mkdir(parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(prefix="run-", dir=arguments.work.absolute()))
+    (work / "kafka").mkdir()
+    parts = [describe(), ""]
+    print(parts[0], flush=True)
+    well = True
+    with ExitStack() as stack:
+        kafka = stack.enter_context(broker(work / "kafka", heap="1g"))
+
+        @cache
+        def registry() -> Registry:
+            (work / "registry").mkdir()
+            return stack.enter_context(registry_server(work / "registry"))
+
+        playground = Playground(work, kafka, registry, arguments.repeat, peers)
+        for name in chosen:
+            tables = playground.measure(resized(known[name], arguments.events))
+            well &= all(entry.verdict in {"", "exact"} for table in tables for entry in table.entries)
+            parts.append(render(f"{name}: {known[name].title}", tables))
+            print("\n" + parts[-1], flush=True)
+            if not arguments.keep:
+                shutil.rmtree(work / name, ignore_errors=True)
+    if not arguments.keep:
+        shutil.rmtree(work, ignore_errors=True)
+    if arguments.save:
+        _save(arguments.save, "\n".join(parts))
+    sys.exit(0 if well else 1)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="bench.run", description="Measure applier, and what it is compared with.")
+    parser.add_argument("scenario", nargs="*", help="scenarios to run; without any, the ordinary ones")
+    parser.add_argument("--events", type=int, help="row events of every topic, instead of the scenarios' own numbers")
+    parser.add_argument("--quick", action="store_true", help="little data, few scenarios: does everything still work")
+    others = "run other ways to apply the topic as well; alone, merge-on-read and Flink SQL"
+    parser.add_argument("--peers", nargs="?", const="merge,flink", default="", metavar="NAME,NAME", help=others)
+    parser.add_argument("--repeat", type=int, default=1, help="runs of each contender, in turns; the median is shown")
+    parser.add_argument("--save", metavar="NAME", help="keep the result as bench/results/NAME.txt")
+    parser.add_argument("--work", type=Path, default=_ROOT / "bench-work", help="folder for data")
+    parser.add_argument("--keep", action="store_true", help="leave data and logs in it")
+    return parser.parse_args()
+
+
+def _save(name: str, text: str) -> None:
+    _RESULTS.mkdir(exist_ok=True)
+    (_RESULTS / f"{name}.txt").write_text(text, encoding="utf-8")
+    tell(f"kept in {_RESULTS / f'{name}.txt'}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,129 @@
+"""The scenarios: which work is measured, and on how much data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from bench.topic.events import Workload
+
+PROTOCOLS = ("simple-json", "simple-avro", "canal-json", "open", "avro", "debezium")
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One topic that contenders apply.
+
+    Attributes:
+        label: What the report calls it.
+        workload: What happens upstream.
+        protocol: How TiCDC writes it.
+        settled: Events that have been applied before the measured run starts.
+    """
+
+    label: str
+    workload: Workload
+    protocol: str = "canal-json"
+    settled: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """Cases that are reported together.
+
+    Attributes:
+        name: As `python -m bench.run` takes it.
+        title: What the report says of it.
+        cases: The topics.
+        limits: Limits of Spark to measure beside: `read`, `append`.
+        peers: True if other ways to apply the topic can be measured beside.
+        messages_per_step: The job's setting.
+        reads: True if the cost of reading the tables afterwards is measured.
+    """
+
+    name: str
+    title: str
+    cases: tuple[Case, ...]
+    limits: tuple[str, ...] = ()
+    peers: bool = False
+    messages_per_step: int = 1_000_000
+    reads: bool = False
+
+
+def scenarios(*, quick: bool) -> dict[str, Scenario]:
+    """All scenarios by name, on a little data or on all."""
+
+    def size(full: int, small: int) -> int:
+        return small if quick else full
+
+    base = size(5_000_000, 100_000)
+    catch_up = Workload(size(1_000_000, 100_000))
+    same_rows = Workload(size(200_000, 20_000))
+    known = [
+        Scenario(
+            "catch-up",
+            "append-heavy Simple-JSON into an empty table",
+            (Case("simple-json", catch_up, "simple-json"),),
+            limits=("read", "append"),
+        ),
+        Scenario(
+            "catch-up-canal",
+            "append-heavy Canal-JSON into an empty table",
+            (Case("canal-json", catch_up),),
+            limits=("read", "append"),
+            peers=True,
+        ),
+        Scenario(
+            "protocols",
+            "the same rows in every protocol",
+            tuple(Case(protocol, same_rows, protocol) for protocol in PROTOCOLS),
+            limits=("read",),
+        ),
+        Scenario(
+            "updates",
+            f"uniform updates and deletes on {base:,} rows",
+            (Case("updates", Workload(size(300_000, 20_000), "uniform", preloaded=base)),),
+            peers=True,
+            reads=True,
+        ),
+        Scenario(
+            "batches",
+            f"small steps of uniform updates and deletes on {base:,} rows",
+            (Case("batches", Workload(size(200_000, 20_000), "uniform", preloaded=base, seed=2)),),
+            peers=True,
+            messages_per_step=size(10_000, 2_000),
+        ),
+        Scenario(
+            "hot",
+            "updates of few keys",
+            (Case("hot", Workload(size(500_000, 20_000), "hot")),),
+            limits=("read",),
+        ),
+        Scenario("tables", "many tables in one step", (_many_tables(size(100, 20)),)),
+        Scenario(
+            "recent",
+            "updates of recent keys on a small and on a large table",
+            tuple(_recent(rows) for rows in (size(1_000_000, 20_000), size(100_000_000, 200_000))),
+        ),
+    ]
+    return {scenario.name: scenario for scenario in known}
+
+
+def resized(scenario: Scenario, events: int | None) -> Scenario:
+    """The scenario with another number of events, if one is given; half of them settled where some are."""
+    if events is None:
+        return scenario
+    cases = (
+        replace(case, workload=replace(case.workload, events=events), settled=events // 2 if case.settled else 0)
+        for case in scenario.cases
+    )
+    return replace(scenario, cases=tuple(cases))
+
+
+def _many_tables(tables: int) -> Case:
+    """A hundred events per table; as many came before, so that the tables are there."""
+    events = 100 * tables
+    return Case(f"{tables} tables", Workload(2 * events, tables=tables), settled=events)
+
+
+def _recent(rows: int) -> Case:
+    return Case(f"{rows:,} rows", Workload(10_000, "recent", preloaded=rows))
