@@ -1,0 +1,72 @@
+"""What every test may ask for: one Spark session with an Iceberg catalog, and the services of tests/services."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import hypothesis
+import pytest
+
+from applier import jars, java
+from applier.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytest_plugins = ["tests.services.kafka", "tests.services.registry", "tests.services.s3"]
+
+# The same cases on every machine; `make soak` looks for new ones.
+hypothesis.settings.register_profile("applier", derandomize=True, deadline=None)
+hypothesis.settings.load_profile("applier")
+
+_HEAVY = ("spark", "kafka", "registry", "s3")
+
+
+def pytest_report_header() -> str:
+    """The versions that matter."""
+    packages = ", ".join(f"{name} {version(name)}" for name in ("pyspark", "pyarrow", "pyiceberg"))
+    try:
+        home = str(java.find())
+    except ConfigError:
+        home = "no Java"
+    iceberg = next(name for name in jars.names("spark") if name.startswith("iceberg"))
+    return f"Python {platform.python_version()}, {packages}, {iceberg}, {home}"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark tests after the heavy fixtures that they use, and run those that use none first."""
+    for item in items:
+        for name in _HEAVY:
+            if name in getattr(item, "fixturenames", ()):
+                item.add_marker(name)
+    items.sort(key=lambda item: any(item.get_closest_marker(name) for name in (*_HEAVY, "recovery", "slow")))
+
+
+@pytest.fixture(scope="session")
+def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of the catalog `lake`: its database is catalog.db, its tables are under tables."""
+    return tmp_path_factory.mktemp("lake")
+
+
+@pytest.fixture(scope="session")
+def lake(warehouse: Path) -> dict[str, str]:
+    """Properties of the catalog `lake` that the Spark session has: SQLite and a local folder."""
+    return {"type": "jdbc", "uri": f"jdbc:sqlite:{warehouse}/catalog.db", "warehouse": f"{warehouse}/tables"}
+
+
+@pytest.fixture(scope="session")
+def spark(request: pytest.FixtureRequest, lake: dict[str, str]) -> Iterator[SparkSession]:
+    """The Spark session of the run, with the catalog `lake`; use namespaces of your own."""
+    from applier.session import build_session  # noqa: PLC0415 - tests without it must not load Spark
+
+    settings = {"spark.master": "local[2]", "spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
+    if any(item.get_closest_marker("s3") for item in request.session.items):
+        settings["spark.jars"] = ",".join(map(str, jars.fetch("s3")))
+    session = build_session("applier-tests", settings, "lake", lake)
+    yield session
+    session.stop()

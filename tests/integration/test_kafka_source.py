@@ -1,0 +1,149 @@
+"""The recorded feed through a real Kafka broker gives the same tables as through the archive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from applier import pipeline as pipelines
+from applier.changefeed.message import TopicPartition
+from applier.errors import SourceLost, TransientError, WatermarkStalled
+from applier.run import refuse_stall
+from tests import recordings
+from tests.replay import Replay, differences, replay
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.services.kafka import Broker
+
+
+def produce(
+    address: str, records: Iterable[Mapping[str, Any]], *, topic_prefix: str, extra_partitions: int = 0
+) -> list[str]:
+    """Write records to topics of a broker, each to its own partition; topics get a prefix.
+
+    Returns:
+        The topics.
+    """
+    found = list(records)
+    sizes: dict[str, int] = {}
+    for record in found:
+        topic = topic_prefix + record["topic"]
+        sizes[topic] = max(sizes.get(topic, 0), record["partition"] + 1)
+    # A temporary client would be collected while its futures are waited for.
+    admin = AdminClient({"bootstrap.servers": address})
+    made = admin.create_topics([NewTopic(topic, size + extra_partitions, 1) for topic, size in sizes.items()])
+    for future in made.values():
+        future.result()
+    producer = Producer({"bootstrap.servers": address, "message.max.bytes": 10_000_000})
+    for record in found:
+        producer.produce(
+            topic_prefix + record["topic"], value=record["value"], key=record["key"], partition=record["partition"]
+        )
+        producer.poll(0)
+    producer.flush()
+    return sorted(sizes)
+
+
+def from_kafka(found: Replay, address: str, topics: list[str]) -> Replay:
+    """The same replay, read from a broker."""
+    found.raw["source"] = {"kafka": {"topics": topics, "kafka.bootstrap.servers": address}}
+    return found
+
+
+def run_to_end(found: Replay, spark: SparkSession) -> int:
+    """Apply all that is there; the resolved ts that was reached."""
+    with found.running(spark) as pipeline:
+        ends = pipeline.ends()
+        while True:
+            step = pipeline.step(ends)
+            if not step.moved and step.complete:
+                return pipeline.state.resolved_ts
+
+
+@pytest.mark.parametrize(
+    ("scenario", "variant"),
+    [
+        ("txns", "simple-json"),
+        ("ddl", "simple-json-topic-per-table"),
+        ("types", "simple-avro"),
+        ("workload", "simple-json"),
+    ],
+)
+def test_broker_gives_the_same_tables_as_the_archive(
+    scenario: str, variant: str, spark: SparkSession, kafka: Broker, lake: dict[str, str], tmp_path: Path
+) -> None:
+    """Every cell of every table is what SQL showed at the end."""
+    prefix = f"{scenario}-{variant}-"
+    topics = produce(kafka.bootstrap, recordings.records(scenario, variant), topic_prefix=prefix)
+    found = from_kafka(
+        replay(scenario, variant, lake, tmp_path, "simple", name=f"kafka-{scenario}-{variant}"), kafka.bootstrap, topics
+    )
+
+    resolved_ts = run_to_end(found, spark)
+
+    state = recordings.expected(scenario)[-1]
+    assert differences(found, state) == []
+    assert resolved_ts >= state["resolved_ts"]
+
+
+def test_tasks_of_spark_give_the_same_tables_as_the_driver(
+    spark: SparkSession, kafka: Broker, lake: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Windows too large for the driver are decoded in Spark's tasks, with the same result."""
+    monkeypatch.setattr(pipelines, "_LOCAL_BYTES", 0)
+    topics = produce(kafka.bootstrap, recordings.records("txns", "simple-json"), topic_prefix="tasks-")
+    found = from_kafka(
+        replay("txns", "simple-json", lake, tmp_path, "simple", name="kafka-tasks"), kafka.bootstrap, topics
+    )
+
+    run_to_end(found, spark)
+
+    assert differences(found, recordings.expected("txns")[-1]) == []
+
+
+def test_partitions_that_ticdc_does_not_use_are_named(
+    spark: SparkSession, kafka: Broker, lake: dict[str, str], tmp_path: Path
+) -> None:
+    """A partition above `partition-num` never gets a watermark: the stall says so, and the setting ends it."""
+    records = list(recordings.records("pk", "simple-json"))
+    topics = produce(kafka.bootstrap, records, topic_prefix="unused-", extra_partitions=1)
+    used = max(record["partition"] for record in records) + 1
+    found = from_kafka(
+        replay("pk", "simple-json", lake, tmp_path, "simple", name="kafka-unused"), kafka.bootstrap, topics
+    )
+
+    with found.running(spark) as pipeline:
+        step = pipeline.step()
+        assert step.silent == [TopicPartition(topics[0], used)]
+        with pytest.raises(WatermarkStalled, match=r"No watermark has ever come from .*changefeed.partitions"):
+            refuse_stall(step)
+    found.raw["changefeed"]["partitions"] = used
+    run_to_end(found, spark)
+
+    assert differences(found, recordings.expected("pk")[-1]) == []
+
+
+def test_missing_topic_is_named(spark: SparkSession, kafka: Broker, lake: dict[str, str], tmp_path: Path) -> None:
+    """The sentence has the topic and the address."""
+    found = from_kafka(
+        replay("pk", "simple-json", lake, tmp_path, "simple", name="kafka-none"), kafka.bootstrap, ["no-such-topic"]
+    )
+
+    with found.running(spark) as pipeline, pytest.raises(SourceLost, match="has no topic no-such-topic"):
+        pipeline.step()
+
+
+def test_broker_that_is_down_is_transient(spark: SparkSession, lake: dict[str, str], tmp_path: Path) -> None:
+    """A broker that does not answer is tried again, not given up."""
+    found = from_kafka(replay("pk", "simple-json", lake, tmp_path, "simple", name="kafka-down"), "127.0.0.1:1", ["t"])
+    found.raw["source"]["kafka"]["kafka.request.timeout.ms"] = "1000"
+
+    with found.running(spark) as pipeline, pytest.raises(TransientError, match="127.0.0.1:1 does not answer"):
+        pipeline.step()

@@ -1,0 +1,87 @@
+"""Recordings of the Simple protocol that start in the middle: tables loaded before are carried on from there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from applier.changefeed.types import TypeRules, column_arrow_type
+from applier.decode.options import DecoderOptions
+from applier.decode.protocols import build
+from applier.errors import TableMismatch, WatermarkStalled
+from applier.run import refuse_stall
+from tests import expected, recordings
+from tests.replay import Replay, differences, ends_at, replay
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+VARIANTS = recordings.variants("midstream", "simple-")
+
+
+def load(found: Replay, state: dict[str, object], without: str = "") -> None:
+    """Load tables with a recorded state, as somebody who has a dump would: the applier has no part in it."""
+    for name, version in expected.tables([state]).items():
+        types = {column.name: column_arrow_type(*name, column, TypeRules()) for column in version.columns}
+        schema = pa.schema([pa.field(column, kind) for column, kind in types.items() if column != without])
+        found.catalog.create_namespace_if_not_exists((f"{found.prefix}__{name.database}",))
+        table = found.catalog.create_table((f"{found.prefix}__{name.database}", name.table), schema)
+        rows = expected.rows(state["tables"][str(name)])  # type: ignore[index]
+        table.append(pa.Table.from_pylist(rows, schema=schema))
+
+
+@pytest.mark.parametrize("variant", [variant for variant in VARIANTS if "no-bootstrap" not in variant])
+def test_equal_at_every_recorded_resolved_ts(
+    variant: str, spark: SparkSession, lake: dict[str, str], tmp_path: Path
+) -> None:
+    """Tables loaded before the recording starts are what SQL showed at every resolved ts after it."""
+    first = recordings.expected("midstream")[0]
+    found = replay("midstream", variant, lake, tmp_path, "simple", start="midstream")
+    load(found, first)
+    before, *states = ends_at("midstream", variant, build("simple", DecoderOptions()))
+    with found.running(spark) as pipeline:
+        for state, ends in states:
+            while pipeline.step(ends).moved:
+                pass
+            assert differences(found, state) == [], f"at resolved ts {state['resolved_ts']}"
+
+    assert before[0] == first
+    assert len(states) == len(recordings.expected("midstream")) - 1
+
+
+def test_rows_without_a_schema_stop_the_watermark(spark: SparkSession, lake: dict[str, str], tmp_path: Path) -> None:
+    """Without BOOTSTRAP messages nothing is applied, and the refusal names the rows that wait."""
+    found = replay("midstream", "simple-json-no-bootstrap", lake, tmp_path, "simple", start="midstream")
+    state = recordings.expected("midstream")[0]
+    load(found, state)
+    with found.running(spark) as pipeline:
+        ends = pipeline.ends()
+        step = pipeline.step(ends)
+        while step.moved or not step.complete:
+            step = pipeline.step(ends)
+
+        with pytest.raises(WatermarkStalled) as refusal:
+            refuse_stall(step)
+
+    assert differences(found, state) == []
+    assert "Rows wait for a schema that has not come: " in refusal.value.what
+    assert "of table mid.acct from golden-midstream/0, first at commit ts 4706069147" in refusal.value.what
+    assert "BOOTSTRAP message every 120 seconds" in refusal.value.hint
+
+
+def test_table_that_does_not_fit_is_refused(spark: SparkSession, lake: dict[str, str], tmp_path: Path) -> None:
+    """A loaded table that lacks a column is named with the column, and stays as it is."""
+    name = "midstream-unfit"
+    found = replay("midstream", "simple-json", lake, tmp_path, "simple", name=name, start="midstream")
+    load(found, recordings.expected("midstream")[0], without="bal")
+    sentence = (
+        "midstream_unfit__mid.acct cannot be adopted: column bal is missing, upstream it needs decimal128(12, 2)."
+    )
+    with found.running(spark) as pipeline, pytest.raises(TableMismatch, match="cannot be adopted") as refusal:
+        pipeline.step()
+
+    assert sentence in refusal.value.what
+    assert len(found.contents(expected.name_of("mid.acct")) or ()) == 10

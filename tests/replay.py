@@ -1,0 +1,208 @@
+"""Recorded changefeeds through the whole pipeline: feed up to a recorded resolved ts in, contents of the tables out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import NoSuchTableError
+
+from applier import config as settings
+from applier.assembly import assembled
+from applier.changefeed.event import Resolved
+from applier.changefeed.message import TopicPartition
+from applier.changefeed.table import TableName
+from applier.decode.decoder import Decoder
+from applier.errors import DecodeError
+from applier.pipeline import Pipeline
+from tests import expected, recordings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(slots=True)
+class Replay:
+    """One recorded variant on its way into a catalog of its own namespaces.
+
+    Attributes:
+        scenario: The scenario.
+        variant: The variant.
+        prefix: Prefix of its namespaces, so that variants do not meet in the shared catalog.
+        catalog: The catalog as PyIceberg sees it: a reader that shares no code with the applier.
+        ends: Per recorded resolved ts the smallest prefix of the recording whose watermark reaches it.
+    """
+
+    scenario: str
+    variant: str
+    prefix: str
+    lake: Mapping[str, str]
+    raw: dict[str, Any]
+    catalog: Catalog = field(init=False)
+    _seen: dict[TableName, tuple[str, list[dict[str, Any]]]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        uri = self.lake["uri"].removeprefix("jdbc:").replace("sqlite:", "sqlite:///")
+        self.catalog = load_catalog("lake", type="sql", uri=uri, warehouse=self.lake["warehouse"])
+
+    @contextmanager
+    def running(self, spark: SparkSession) -> Iterator[Pipeline]:
+        """The pipeline of this variant."""
+        with assembled(settings.parse(self.raw), spark=spark, take_over=True) as pipeline:
+            yield pipeline
+
+    def identifier(self, name: TableName) -> tuple[str, str]:
+        """Where a table goes."""
+        return f"{self.prefix}__{name.database}", name.table
+
+    def contents(self, name: TableName) -> list[dict[str, Any]] | None:
+        """Rows of a table as Python values; None if there is no such table."""
+        try:
+            table = self.catalog.load_table(self.identifier(name))
+        except NoSuchTableError:
+            return None
+        if "applier.dropped-at" in table.properties:
+            return None
+        known = self._seen.get(name)
+        if known is None or known[0] != table.metadata_location:
+            known = self._seen[name] = (table.metadata_location, plain(table.scan().to_arrow()))
+        return known[1]
+
+    def deselected(self) -> frozenset[str]:
+        """Columns that `column-selectors` keep out of the feed."""
+        selectors = recordings.config(self.scenario, self.variant)["sink"].get("column-selectors") or []
+        return frozenset(name[1:] for rule in selectors for name in rule["columns"] if name.startswith("!"))
+
+    def not_replicated(self) -> set[TableName]:
+        """Tables that TiCDC leaves out: those its encoder refuses, and without `force-replicate` those that at some
+        time had no key.
+        """
+        told = recordings.manifest(self.scenario)["variants"][self.variant]
+        refused = {expected.name_of(name) for name in told["tables_excluded_because_the_encoder_refuses_them"]}
+        if recordings.config(self.scenario, self.variant)["sink"].get("force-replicate"):
+            return refused
+        versions = expected.tables(recordings.expected(self.scenario))
+        keyless = {name for name, version in versions.items() if not version.key}
+        return (
+            refused
+            | keyless
+            | {
+                expected.name_of(text)
+                for state in recordings.expected(self.scenario)
+                for text, table in state["tables"].items()
+                if not table["primary_key"] and not table.get("unique_keys")
+            }
+        )
+
+    def tables(self) -> set[TableName]:
+        """Tables that the catalog has of this variant and that are not marked as dropped."""
+        found = set()
+        for namespace, *_ in self.catalog.list_namespaces():
+            if namespace.startswith(f"{self.prefix}__"):
+                names = [
+                    TableName(namespace.removeprefix(f"{self.prefix}__"), i[-1])
+                    for i in self.catalog.list_tables((namespace,))
+                ]
+                found |= {name for name in names if self.contents(name) is not None}
+        return found
+
+
+def replay(
+    scenario: str, variant: str, lake: Mapping[str, str], folder: Path, protocol: str, name: str = "", **changefeed: Any
+) -> Replay:
+    """A replay of a variant.
+
+    Args:
+        scenario: The scenario.
+        variant: The variant.
+        lake: Properties of the shared catalog.
+        folder: An empty folder.
+        protocol: TiCDC's name of the protocol.
+        name: Name of the changefeed; scenario and variant when absent.
+        changefeed: More keys of the section `changefeed`.
+    """
+    name = name or f"{scenario}-{variant}"
+    prefix = name.replace("-", "_")
+    if "claimcheck" in variant:
+        changefeed["claim_check"] = str(recordings.claim_check(scenario, variant, folder))
+    raw = {
+        "changefeed": {"name": name, "protocol": protocol, **changefeed},
+        "source": {"archive": str(recordings.GOLDEN / scenario / f"{variant}.jsonl.gz")},
+        "catalog": {"name": "lake", **lake},
+        "tables": {"route": f"{prefix}__{{database}}.{{table}}"},
+    }
+    return Replay(scenario, variant, prefix, lake, raw)
+
+
+def ends_at(
+    scenario: str, variant: str, decoder: Decoder
+) -> Iterator[tuple[dict[str, Any], dict[TopicPartition, int]]]:
+    """Each recorded state with the smallest prefix of the recording whose watermark reaches it.
+
+    Only partitions that this very watermark goes to count: topics of tables that are gone or still to come get none.
+    """
+    records = [
+        (TopicPartition(record["topic"], record["partition"]), record["offset"], _resolved_in(record, decoder))
+        for record in recordings.records(scenario, variant)
+    ]
+    told: dict[TopicPartition, set[int]] = {}
+    for place, _, resolved_ts in records:
+        told.setdefault(place, set()).add(resolved_ts)
+    resolved: dict[TopicPartition, int] = {}
+    ends: dict[TopicPartition, int] = {}
+    wanted = list(recordings.expected(scenario))
+    for place, offset, resolved_ts in records:
+        ends[place] = offset + 1
+        resolved[place] = max(resolved_ts, resolved.get(place, 0))
+        while wanted and _is_reached(wanted[0]["resolved_ts"], resolved, told):
+            yield wanted.pop(0), dict(ends)
+
+
+def _is_reached(ts: int, resolved: Mapping[TopicPartition, int], told: Mapping[TopicPartition, set[int]]) -> bool:
+    """Whether every partition that a watermark goes to has it, or a later one."""
+    return max(resolved.values()) >= ts and all(resolved.get(p, 0) >= ts for p, every in told.items() if ts in every)
+
+
+def _resolved_in(record: Mapping[str, Any], decoder: Decoder) -> int:
+    try:
+        events = decoder.decode(record["key"], record["value"])
+    except DecodeError:
+        return 0
+    return max((event.resolved_ts for event in events if isinstance(event, Resolved)), default=0)
+
+
+def plain(table: pa.Table) -> list[dict[str, Any]]:
+    """Rows as the Python values that `tests/expected.py` gives."""
+    rows = table.to_pylist()
+    for row in rows:
+        for name, value in row.items():
+            if isinstance(value, list):
+                row[name] = tuple(value)
+    return rows
+
+
+def differences(found: Replay, state: Mapping[str, Any]) -> list[str]:
+    """What differs between the tables and a recorded state, one line a table; [] if every cell is equal."""
+    problems = []
+    left_out = found.not_replicated()
+    named = {expected.name_of(text): table for text, table in state["tables"].items()}
+    wanted = {name: table for name, table in named.items() if name not in left_out}
+    for name, table in wanted.items():
+        rows = found.contents(name)
+        if rows is None:
+            problems.append(f"{name} is missing")
+            continue
+        virtual = {column["name"] for column in table["columns"] if column.get("generated") == "virtual"}
+        unseen = virtual | found.deselected()
+        rows = [{key: value for key, value in row.items() if key not in unseen} for row in rows]
+        here, there = expected.bag(rows), expected.bag(expected.rows(table, without=found.deselected()))
+        if here != there:
+            extra, lost = sorted(set(here) - set(there)), sorted(set(there) - set(here))
+            problems.append(f"{name}: {len(here)} rows for {len(there)}\n  has   {extra[:3]}\n  wants {lost[:3]}")
+    problems += [f"{name} should not be there" for name in found.tables() - wanted.keys() - left_out]
+    return problems

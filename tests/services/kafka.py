@@ -1,0 +1,107 @@
+"""A folder in, one Kafka broker on 127.0.0.1 out (KRaft, broker and controller in one process)."""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from applier import jars
+from tests.services.process import JavaProcess, free_ports, run_java
+
+LOCK = Path(__file__).parent
+
+_PROPERTIES = """\
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:{controller}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}
+controller.listener.names=CONTROLLER
+inter.broker.listener.name=PLAINTEXT
+log.dirs={folder}/data
+auto.create.topics.enable=false
+offsets.topic.replication.factor=1
+offsets.topic.num.partitions=1
+transaction.state.log.replication.factor=1
+transaction.state.log.num.partitions=1
+transaction.state.log.min.isr=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+group.initial.rebalance.delay.ms=0
+log.retention.ms=-1
+message.max.bytes=10485760
+"""
+
+
+class Broker:
+    """One Kafka broker whose data outlives a stop and a start.
+
+    Args:
+        folder: Its data, configuration and log.
+        heap: Largest heap of its JVM.
+
+    Attributes:
+        bootstrap: Value for `bootstrap.servers`.
+    """
+
+    def __init__(self, folder: Path, heap: str = "512m") -> None:
+        port, controller = free_ports(2)
+        self.bootstrap = f"127.0.0.1:{port}"
+        classes = ["-cp", os.pathsep.join(map(str, jars.fetch("kafka", LOCK)))]
+        settings = folder / "server.properties"
+        settings.write_text(_PROPERTIES.format(port=port, controller=controller, folder=folder), encoding="utf-8")
+        cluster = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")
+        run_java([*classes, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(settings)])
+        quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+        arguments = [f"-Xmx{heap}", quiet, *classes, "kafka.Kafka", str(settings)]
+        self._process = JavaProcess("The Kafka broker", arguments, folder / "broker.log")
+
+    def start(self) -> None:
+        """Start it and wait until it lists its topics."""
+        self._process.start(self._answers)
+
+    def stop(self) -> None:
+        """Stop it; its topics stay in the folder."""
+        self._process.stop()
+
+    def create_topic(self, name: str, partitions: int = 1, **settings: str) -> None:
+        """Create a topic and wait for it."""
+        admin = self._admin()
+        for done in admin.create_topics([NewTopic(name, partitions, 1, config=settings)]).values():
+            done.result(30)
+
+    def _answers(self) -> bool:
+        admin = self._admin()
+        try:
+            return bool(admin.list_topics(timeout=1).brokers)
+        except KafkaException:
+            return False
+
+    def _admin(self) -> AdminClient:
+        # log_level 0: a refused connection is what a starting broker gives, and librdkafka prints each one.
+        return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0, "socket.timeout.ms": 10_000})
+
+
+@contextmanager
+def broker(folder: Path, heap: str = "512m") -> Iterator[Broker]:
+    """A running broker that is stopped at the end."""
+    running = Broker(folder, heap)
+    try:
+        running.start()
+        yield running
+    finally:
+        running.stop()
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """One broker for the whole run, started by the first test that asks for it."""
+    with broker(tmp_path_factory.mktemp("kafka")) as running:
+        yield running

@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyspark.sql import SparkSession
+
+from applier.changefeed.batch import ChangeBatch
+from applier.sink.engine import Limits
+from applier.sink.iceberg import Catalog
+from applier.sink.iceberg_io import JavaStorage
+from applier.sink.progress import Stamp
+from applier.sink.spark import SparkEngine
+from applier.sink.storage import local_path
+from applier.sink.table import TableWriter
+from tests.spark.feeds import KINDS, Feed, read, sql_name
+
+pytestmark = pytest.mark.spark
+
+Name = Callable[[], tuple[str, str]]
+
+CASES: list[Any] = [
+    *(pytest.param((kind,), 3, (), id=kind) for kind in KINDS),
+    pytest.param(("long", "string"), 3, (), id="composite"),
+    pytest.param(("long",), 2, (), id="format-2"),
+    pytest.param(("bool", "decimal"), 2, (("v", "identity"),), id="format-2-by-value"),
+    pytest.param(("long",), 3, (("k0", "bucket[3]"),), id="by-bucket-of-key"),
+    pytest.param(("date", "int"), 3, (("k0", "month"), ("text", "truncate[2]")), id="by-month-and-value"),
+    pytest.param(("timestamp",), 3, (("k0", "day"),), id="by-day"),
+]
+
+
+@pytest.mark.parametrize(("kinds", "version", "partition"), CASES)
+def test_table_equals_model_after_every_batch(
+    spark: SparkSession, lake: Catalog, fresh_name: Name, kinds: Any, version: int, partition: Any
+) -> None:
+    """Whatever the key, format and partitioning, a table holds exactly the last image of each living key."""
+    name = fresh_name()
+    feed = Feed(kinds)
+    writer = TableWriter(feed.create(lake, name, partition=partition, format_version=version), "shop", 1)
+
+    for step in range(1, 6):
+        writer.apply(feed.batch(), Stamp("shop", 1, step), exact=step % 2 == 0)
+        if step in (2, 5):
+            feed.check(read(spark, name))
+
+    assert writer.known == Stamp("shop", 1, 5)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_table_equals_merge(spark: SparkSession, lake: Catalog, fresh_name: Name, version: int) -> None:
+    """A commit leaves the same rows as Spark's MERGE of the same batch, and PyIceberg reads them too."""
+    ours, merged = fresh_name(), fresh_name()
+    feed = Feed(("int", "string"), seed=version)
+    writer = TableWriter(feed.create(lake, ours, format_version=version), "shop", 1)
+    feed.create(lake, merged, format_version=version, properties={"write.merge.mode": "merge-on-read"})
+
+    for step in range(1, 4):
+        batch = feed.batch()
+        writer.apply(batch, Stamp("shop", 1, step), exact=False)
+        _merge(spark, merged, batch)
+
+    order: Any = [("k0", "ascending"), ("k1", "ascending")]
+    assert read(spark, ours).sort_by(order).to_pylist() == read(spark, merged).sort_by(order).to_pylist()
+
+
+def test_both_engines_take_turns_on_one_table(spark: SparkSession, lake: Catalog, fresh_name: Name) -> None:
+    """Spark and Arrow find and write the same rows, so a table may go from one to the other with every batch."""
+    name = fresh_name()
+    feed = Feed(("long", "timestamptz"))
+    table = feed.create(lake, name, partition=[("v", "identity")])
+    limits = Limits(rows=15, candidate_rows=10**9)
+    writer = TableWriter(table, "shop", 1, spark=SparkEngine(spark, "lake", table), limits=limits)
+
+    for step in range(1, 6):
+        writer.apply(feed.batch(50), Stamp("shop", 1, step), exact=False)
+
+    feed.check(read(spark, name))
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_pyiceberg_reads_the_same_rows(lake: Catalog, fresh_name: Name, warehouse: Path, version: int) -> None:
+    """Deletion vectors and position deletes of ours are those that another implementation of Iceberg understands."""
+    name = fresh_name()
+    feed = Feed(("string",))
+    writer = TableWriter(feed.create(lake, name, format_version=version), "shop", 1)
+    for step in range(1, 6):
+        writer.apply(feed.batch(), Stamp("shop", 1, step), exact=False)
+
+    catalog = SqlCatalog("lake", uri=f"sqlite:///{warehouse}/catalog.db", warehouse=f"file://{warehouse}/tables")
+    rows = catalog.load_table(name).scan().to_arrow()
+    catalog.engine.dispose()
+
+    feed.check(rows)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_storage_that_only_iceberg_reaches(spark: SparkSession, lake: Catalog, fresh_name: Name, version: int) -> None:
+    """Where Python cannot reach the storage, Spark looks up and writes, and delete files go through Iceberg."""
+    name = fresh_name()
+    feed = Feed(("long",))
+    table = feed.create(lake, name, format_version=version)
+    writer = TableWriter(table, "shop", 1, spark=SparkEngine(spark, "lake", table))
+    writer._arrow.storage = JavaStorage(table.handle)
+
+    for step in range(1, 4):
+        writer._plan = None
+        writer.apply(feed.batch(), Stamp("shop", 1, step), exact=False)
+
+    feed.check(read(spark, name))
+
+
+def test_tables_are_written_by_threads_at_once(spark: SparkSession, lake: Catalog, fresh_name: Name) -> None:
+    """Four threads write eight tables through one session and one catalog without disturbing each other."""
+    names = [fresh_name() for _ in range(8)]
+    feeds = [Feed(("long",), seed=seed) for seed in range(8)]
+
+    def follow(index: int) -> None:
+        writer = TableWriter(feeds[index].create(lake, names[index]), "shop", 1)
+        for step in range(1, 5):
+            writer.apply(feeds[index].batch(), Stamp("shop", 1, step), exact=True)
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(follow, range(8)))
+
+    for name, feed in zip(names, feeds, strict=True):
+        feed.check(read(spark, name))
+
+
+def test_columns_without_image_keep_their_values(spark: SparkSession, lake: Catalog, fresh_name: Name) -> None:
+    """An upsert that says nothing about a column leaves its old value, and NULL where there was no row."""
+    name = fresh_name()
+    feed = Feed(("long",))
+    writer = TableWriter(feed.create(lake, name), "shop", 1)
+    writer.apply(feed.taken({(1,): (1, "one", [1.0]), (2,): (2, "two", None)}, set()), Stamp("shop", 1, 1), exact=True)
+    writer.apply(feed.taken({(1,): (5, "uno", [2.0])}, set()), Stamp("shop", 1, 2), exact=True)
+
+    partial = pa.table({"k0": pa.array([1, 2, 3], pa.int64()), "v": pa.array([7, None, 9], pa.int32())})
+    keys = pa.table({"k0": pa.array([], pa.int64())})
+    batch = ChangeBatch(partial, pa.array([False, False, True]), keys)
+    writer.apply(batch, Stamp("shop", 1, 3), exact=True)
+
+    feed.rows = {(1,): (7, "uno", [2.0]), (2,): (None, "two", None), (3,): (9, None, None)}
+    feed.check(read(spark, name))
+
+
+def test_new_keys_are_not_looked_up(lake: Catalog, fresh_name: Name) -> None:
+    """A batch of new keys reads no data file: it stays cheap however large the table is."""
+    feed = Feed(("long",))
+    writer = TableWriter(feed.create(lake, fresh_name()), "shop", 1)
+    writer.apply(feed.taken({(1,): (1, "", None), (9,): (1, "", None)}, set()), Stamp("shop", 1, 1), exact=True)
+    for path in writer._plan.files if writer._plan else ():
+        Path(local_path(path)).unlink()
+
+    applied = writer.apply(feed.taken({(5,): (1, "", None)}, set()), Stamp("shop", 1, 2), exact=True)
+
+    assert (applied.rows_upserted, applied.rows_deleted) == (1, 0)
+
+
+def _merge(spark: SparkSession, name: tuple[str, ...], batch: ChangeBatch) -> None:
+    upserts = spark.createDataFrame(batch.upserts).selectExpr("*", "false as gone")
+    gone = spark.createDataFrame(batch.deletes).selectExpr("*", "true as gone")
+    upserts.unionByName(gone, allowMissingColumns=True).createOrReplaceTempView("changes")
+    spark.sql(
+        f"MERGE INTO {sql_name(name)} t USING changes c ON t.k0 = c.k0 AND t.k1 = c.k1 "  # noqa: S608 - the names are the test's own
+        "WHEN MATCHED AND c.gone THEN DELETE "
+        "WHEN MATCHED THEN UPDATE SET t.v = c.v, t.text = c.text, t.vec = c.vec "
+        "WHEN NOT MATCHED AND NOT c.gone THEN INSERT (k0, k1, v, text, vec) VALUES (c.k0, c.k1, c.v, c.text, c.vec)"
+    )

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from applier.changefeed.batch import ChangeBatch
+from applier.errors import TableMismatch
+from applier.sink.iceberg import Catalog, JavaError, PartitionField
+from applier.sink.progress import Stamp
+from applier.sink.spark import SparkEngine
+from applier.sink.table import TableWriter
+from tests.spark.feeds import read
+
+pytestmark = pytest.mark.spark
+
+TABLES = [
+    ("sel ect", "TABLE"),
+    ("a.b", "c.d`e"),
+    ("UPPER", 'o\'clock "quoted"'),
+    ("ünïcode", "表😀"),
+    ("odd", "50%?#&;"),
+    ("odd", "a:b/c\\d"),
+    ("odd", ".."),
+    ("..", "up"),
+]
+
+COLUMNS = ["a.b", "select", "ta`ck", 'quo"te', "spa ce", "ünï😀", "1st", "UPPER", "_file_"]
+
+
+@pytest.mark.parametrize(
+    ("name", "engine"), [*((name, "arrow") for name in TABLES), *((name, "spark") for name in TABLES[1:4:2])], ids=str
+)
+def test_any_name_of_table_and_column_works(
+    spark: SparkSession, lake: Catalog, name: tuple[str, str], engine: str
+) -> None:
+    """Names are data: none is parsed, none leaves the warehouse, and rows come back under each of them."""
+    lake.drop(name, purge=True)
+    columns = pa.schema([pa.field(column, pa.int64()) for column in COLUMNS])
+    lake.create(name, columns, key=["a.b", "select"], partition=[PartitionField("ta`ck", "bucket[2]")], sort=["a.b"])
+    table = lake.load(name)
+    assert table is not None
+    assert name in lake.list(name[:-1])
+    writer = TableWriter(table, "shop", 1, engine=engine, spark=SparkEngine(spark, "lake", table))  # type: ignore[arg-type]
+
+    for step, values in enumerate(([1, 2, 3], [2, 3, 4]), 1):
+        rows = pa.table({column: pa.array([step * key for key in values]) for column in COLUMNS})
+        rows = rows.set_column(0, "a.b", pa.array(values)).set_column(1, "select", pa.array(values))
+        deletes = pa.table({"a.b": pa.array([1]), "select": pa.array([1])}).slice(0, step - 1)
+        writer.apply(ChangeBatch(rows, pa.array([False] * 3), deletes), Stamp("shop", 1, step), exact=False)
+
+    found = read(spark, name)
+    assert found.column_names == COLUMNS
+    assert set(found["a.b"].to_pylist()) == {2, 3, 4}
+    assert set(found["UPPER"].to_pylist()) == {4, 6, 8}
+    assert "/tables/" in table.location
+    assert ".." not in table.location
+
+
+def test_rename_and_drop(lake: Catalog) -> None:
+    """A table keeps its identity under another name, also in a namespace that has to be made."""
+    lake.create(("here", "it"), pa.schema([pa.field("id", pa.int64())]))
+    table = lake.load(("here", "it"))
+    assert table is not None
+
+    lake.rename(("here", "it"), ("there.now", "that"))
+
+    moved = lake.load(("there.now", "that"))
+    assert moved is not None
+    assert moved.uuid == table.uuid
+    assert lake.load(("here", "it")) is None
+    assert lake.drop(("there.now", "that"))
+    assert not lake.exists(("there.now", "that"))
+    assert lake.load(("nowhere", "nothing")) is None
+    assert lake.list(("nowhere",)) == []
+
+
+def test_refusals_of_iceberg_are_sentences(lake: Catalog) -> None:
+    """What Iceberg refuses at creation is told as a mismatch of the table; a name taken is an error of its own."""
+    with pytest.raises(TableMismatch, match="Cannot create table odd.spec"):
+        lake.create(
+            ("odd", "spec"), pa.schema([pa.field("f", pa.float64())]), partition=[PartitionField("f", "bucket[2]")]
+        )
+    with pytest.raises(TableMismatch, match="no column nope"):
+        lake.create(("odd", "spec"), pa.schema([pa.field("f", pa.float64())]), partition=[PartitionField("nope")])
+    lake.create(("odd", "twice"), pa.schema([pa.field("f", pa.float64())]))
+    with pytest.raises(JavaError, match="already exists"):
+        lake.create(("odd", "twice"), pa.schema([pa.field("f", pa.float64())]))

@@ -1,0 +1,56 @@
+"""The benchmark's tables say what was measured, and never hide a failure."""
+
+from __future__ import annotations
+
+from bench.contender import Run
+from bench.lake import Footprint
+from bench.meter import Line
+from bench.report import Entry, Table, render
+
+
+def run(seconds: float, cpu: float, **more: object) -> Run:
+    """A run."""
+    return Run(start_seconds=5.0, seconds=seconds, cpu_seconds=cpu, whole_cpu_seconds=cpu + 8, peak_mb=900.0, **more)  # type: ignore[arg-type]
+
+
+def table(*entries: Entry) -> Table:
+    """A table of 1000 messages."""
+    return Table("topic", events=990, messages=1000, size=500_000, row_bytes=30.0, entries=list(entries))
+
+
+def test_job_is_shown_as_share_of_the_limits() -> None:
+    """Ten seconds beside a limit of six are 60 % of its speed."""
+    job = Entry("applier", [run(10, 8)], [], Footprint(1, 20_000, 1, 0))
+    text = render("t", [table(Entry("Spark: read", [run(6, 4)]), job)])
+    assert "applier reaches 60% of the speed of 'Spark: read', 50% by CPU seconds" in text
+    assert "exact" in text
+
+
+def test_median_run_is_shown() -> None:
+    """Of three repetitions the middle one counts."""
+    assert Entry("applier", [run(9, 1), run(30, 1), run(10, 1)]).run.seconds == 10
+
+
+def test_stages_are_shares_of_the_whole() -> None:
+    """Seconds of a stage are summed over the steps."""
+    lines = [
+        Line(0.0, 0.0, {"event": "changefeed taken"}),
+        *(Line(at, at, {"event": "step", "read_seconds": 2.0, "lag_seconds": 9.0}) for at in (5.0, 10.0)),
+    ]
+    job = Entry("applier", [run(10, 8, steps=lines)], [], Footprint(2, 20_000, 1, 0))
+    assert "applier stages: read 4.00 s (40%)\n" in render("t", [table(job)])
+
+
+def test_wrong_table_is_named() -> None:
+    """A contender whose table differs is WRONG, with the reason."""
+    text = render("t", [table(Entry("merge", [run(10, 8)], ["column price differs"], Footprint()))])
+    assert "WRONG" in text
+    assert "merge is WRONG: column price differs" in text
+
+
+def test_one_failed_repetition_fails_the_entry() -> None:
+    """A contender that failed once is FAILED, though the other run is shown."""
+    text = render("t", [table(Entry("applier", [run(10, 8), run(1, 1, failure="exit code 3: no broker")]))])
+    assert "FAILED" in text
+    assert "applier FAILED: exit code 3: no broker" in text
+    assert "10.0" in text

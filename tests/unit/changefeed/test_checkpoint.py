@@ -1,0 +1,62 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from applier.changefeed.checkpoint import Checkpoint, Holder, Reading, json_schema
+from applier.changefeed.message import TopicPartition
+from applier.errors import TerminalError
+
+SCHEMA = Path(__file__).parents[3] / "schemas" / "checkpoint" / "v1.json"
+
+FULL = Checkpoint(
+    epoch=3,
+    step=17,
+    resolved_ts=470606911607668736,
+    written_at=1795250000000,
+    holder=Holder("t1", "host-a", "m", "b", "pid:[1]", 12, 345, 1795249000000),
+    released=True,
+    partitions={TopicPartition("shop", 0): Reading(41, 470606911607668736), TopicPartition("shop", 1): Reading(7)},
+    snapshots={("shop", "orders"): -5218431879254321, ("a.b", "c d"): 9},
+    counts={"rows": 12},
+)
+
+
+@pytest.mark.parametrize("checkpoint", [FULL, Checkpoint(1, 0, 0, 0, Holder("t", "h"))])
+def test_a_checkpoint_survives_its_json_form(checkpoint: Checkpoint) -> None:
+    """What is read is what was written, with dots in names, negative snapshot ids and missing resolved ts."""
+    assert Checkpoint.from_json(checkpoint.to_json()) == checkpoint
+
+
+def test_the_json_form_is_the_published_one() -> None:
+    """The JSON Schema in the repository is that of the code; another shape needs another format version."""
+    assert SCHEMA.read_bytes() == json_schema()
+
+
+def test_a_checkpoint_of_a_newer_format_is_refused() -> None:
+    """An older applier does not guess at what a newer one wrote."""
+    text = json.dumps(json.loads(FULL.to_json()) | {"format": 2})
+    with pytest.raises(TerminalError, match="has format 2, but this applier reads format 1"):
+        Checkpoint.from_json(text)
+
+
+def test_members_added_later_are_ignored() -> None:
+    """A later applier may add members within a format, and an older one still starts."""
+    assert Checkpoint.from_json(json.dumps(json.loads(FULL.to_json()) | {"new": 1})) == FULL
+
+
+@pytest.mark.parametrize(
+    "text", ["", "null", "{}", '{"format":1}', json.dumps(json.loads(FULL.to_json()) | {"epoch": 0})]
+)
+def test_a_damaged_checkpoint_is_refused(text: str) -> None:
+    """Whatever is wrong with the text, the error is one of ours and says what to do."""
+    with pytest.raises(TerminalError, match="damaged"):
+        Checkpoint.from_json(text)
+
+
+def test_offsets_and_watermarks_are_given_by_partition() -> None:
+    """Partitions that never sent a resolved ts have an offset, but no watermark."""
+    assert FULL.next_offsets == {TopicPartition("shop", 0): 41, TopicPartition("shop", 1): 7}
+    assert FULL.resolved == {TopicPartition("shop", 0): 470606911607668736}

@@ -1,0 +1,44 @@
+"""TiCDC's filter rules."""
+
+from __future__ import annotations
+
+import pytest
+
+from applier.changefeed.filter import TableFilter
+from applier.changefeed.table import TableName
+
+
+@pytest.mark.parametrize(
+    ("rules", "name", "admitted"),
+    [
+        (["shop.*"], "shop.orders", True),
+        (["shop.*"], "SHOP.Orders", True),
+        (["shop.*"], "other.orders", False),
+        (["*.*", "!shop.tmp_?"], "shop.tmp_1", False),
+        (["*.*", "!shop.tmp_?"], "shop.tmp_12", True),
+        (["!shop.a", "shop.*"], "shop.a", True),
+        (["s[a-h]op.*"], "shop.x", True),
+        (["s[!a-h]op.*"], "shop.x", False),
+        (["/^s.*p$/./[0-9]+/"], "shop.t12", True),
+        (["/^s.*p$/./[0-9]+/"], "shop.t", False),
+        (["`a`.`b*`"], "a.b*", True),
+        (["`a`.`b*`"], "a.bc", False),
+    ],
+)
+def test_last_rule_that_fits_decides(rules: list[str], name: str, admitted: bool) -> None:
+    """Wildcards, regular expressions, quoted names and exclusions."""
+    database, _, table = name.partition(".")
+
+    assert TableFilter(rules).admits(TableName(database, table)) is admitted
+
+
+def test_quoted_names_may_hold_dots() -> None:
+    """A dot inside backticks is part of the name."""
+    assert TableFilter(["`a.b`.*"]).admits(TableName("a.b", "c"))
+
+
+@pytest.mark.parametrize("rule", ["shop", "shop.", ".t", "`a.b", "/x.y", "a.b.c"])
+def test_malformed_rules_are_refused(rule: str) -> None:
+    """A rule that means nothing would silently leave tables out."""
+    with pytest.raises(ValueError, match="not of the form database.table"):
+        TableFilter([rule])

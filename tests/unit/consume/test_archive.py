@@ -1,0 +1,87 @@
+"""An archive gives the same messages, in order, from JSON lines, compressed ones and Parquet."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from applier.changefeed.message import MESSAGE_SCHEMA, TopicPartition
+from applier.changefeed.window import OffsetRange, Window
+from applier.consume.archive import Archive
+from applier.errors import SourceLost
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def line(partition: int, offset: int, value: bytes | None = b"v") -> str:
+    """One record as a line."""
+    body = None if value is None else base64.b64encode(value).decode()
+    record = {"topic": "t", "partition": partition, "offset": offset, "timestamp": 1000, "key": None, "value": body}
+    return json.dumps(record | {"headers": []}) + "\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two files, one of them compressed, records out of order."""
+    (tmp_path / "a.jsonl").write_text(line(0, 1, b"\x00\xff") + line(1, 0, None))
+    with gzip.open(tmp_path / "b.jsonl.gz", "wt") as file:
+        file.write(line(0, 0))
+    return tmp_path
+
+
+def test_bounds_over_all_files(folder: Path, tmp_path: Path) -> None:
+    """Every partition has its first offset and its end."""
+    archive = Archive(folder, tmp_path / "staging")
+
+    assert archive.bounds() == {P0: OffsetRange(0, 2), P1: OffsetRange(0, 1)}
+
+
+def test_window_in_order(folder: Path, tmp_path: Path) -> None:
+    """Messages come by partition and offset; bytes and null values are kept."""
+    archive = Archive(folder, tmp_path / "staging")
+
+    found = archive.collect(Window({P0: OffsetRange(0, 2), P1: OffsetRange(0, 1)}))
+
+    assert found.schema == MESSAGE_SCHEMA
+    assert [(row["partition"], row["offset"], row["value"]) for row in found.to_pylist()] == [
+        (0, 0, b"v"),
+        (0, 1, b"\x00\xff"),
+        (1, 0, None),
+    ]
+
+
+def test_parquet_archive_is_read_as_it_is(folder: Path, tmp_path: Path) -> None:
+    """Parquet has the columns of Spark's Kafka source and needs no staging."""
+    window = Window({P0: OffsetRange(1, 2)})
+    lines = Archive(folder, tmp_path / "staging")
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    pq.write_table(lines.collect(Window({P0: OffsetRange(0, 2)})), copy / "x.parquet")
+
+    assert Archive(copy, tmp_path / "unused").collect(window) == lines.collect(window)
+    assert not (tmp_path / "unused").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "sentence"),
+    [
+        ("bad.jsonl", "{}\n", "Line 1 of bad.jsonl is not a recorded message"),
+        ("other.txt", "", "holds no recorded messages"),
+    ],
+)
+def test_what_is_no_archive_is_named(tmp_path: Path, name: str, text: str, sentence: str) -> None:
+    """The file, the line and the expected form are in the sentence."""
+    (tmp_path / name).write_text(text)
+    with pytest.raises(SourceLost, match=sentence):
+        Archive(tmp_path, tmp_path / "staging")
+
+
+def test_missing_folder_is_named(tmp_path: Path) -> None:
+    """The path is in the sentence."""
+    with pytest.raises(SourceLost, match="nowhere does not exist"):
+        Archive(tmp_path / "nowhere", tmp_path / "staging")

@@ -1,0 +1,65 @@
+"""The next window starts at the checkpoint and ends at explicit offsets."""
+
+from __future__ import annotations
+
+import pytest
+
+from applier.changefeed.message import TopicPartition
+from applier.changefeed.window import OffsetRange, Window
+from applier.consume.offsets import next_window
+from applier.errors import SourceLost
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+def test_window_reaches_the_ends() -> None:
+    """Without a backlog everything new is read; a new partition from its first offset."""
+    window = next_window({P0: 5}, {P0: OffsetRange(0, 9), P1: OffsetRange(2, 4)}, 100)
+
+    assert window.ranges == {P0: OffsetRange(5, 9), P1: OffsetRange(2, 4)}
+
+
+def test_partitions_without_news_are_left_out() -> None:
+    """A partition with nothing to read costs no task."""
+    assert next_window({P0: 9}, {P0: OffsetRange(0, 9)}, 100).ranges == {}
+
+
+def test_backlog_is_cut_in_proportion() -> None:
+    """All partitions advance through about the same time."""
+    window = next_window({}, {P0: OffsetRange(0, 900), P1: OffsetRange(0, 100)}, 100)
+
+    assert window.ranges == {P0: OffsetRange(0, 90), P1: OffsetRange(0, 10)}
+
+
+def test_every_partition_with_a_backlog_advances() -> None:
+    """A partition that got nothing would hold the watermark for ever."""
+    window = next_window({}, {P0: OffsetRange(0, 10_000), P1: OffsetRange(0, 3)}, 100)
+
+    assert len(window.ranges[P1]) == 1
+
+
+@pytest.mark.parametrize(
+    ("bounds", "sentence"),
+    [
+        ({P0: OffsetRange(7, 9)}, "Offsets 5 to 6 of t/0 are needed next, but were deleted"),
+        ({P0: OffsetRange(0, 3)}, "Offset 5 of t/0 is needed next, but it ends at 3: the topic is another"),
+        ({P1: OffsetRange(0, 3)}, "The source no longer has partition t/0"),
+    ],
+)
+def test_lost_offsets_are_refused(bounds: dict[TopicPartition, OffsetRange], sentence: str) -> None:
+    """Rows that can no longer be read are named, never passed."""
+    with pytest.raises(SourceLost, match=sentence):
+        next_window({P0: 5}, bounds, 100)
+
+
+def test_window_ends_before_a_message() -> None:
+    """A bad message ends its partition's range; at the very start nothing of it is left."""
+    window = Window({P0: OffsetRange(5, 9), P1: OffsetRange(0, 2)})
+
+    assert window.until(P0, 7).ranges[P0] == OffsetRange(5, 7)
+    assert P0 not in window.until(P0, 5).ranges
+
+
+def test_tail_is_the_end_of_each_range() -> None:
+    """The last offsets hold the newest resolved ts."""
+    assert Window({P0: OffsetRange(5, 900)}).tail(100).ranges == {P0: OffsetRange(800, 900)}

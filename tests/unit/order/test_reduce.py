@@ -1,0 +1,118 @@
+"""Per key, the last change wins and the first one tells whether the key is new."""
+
+from __future__ import annotations
+
+import pytest
+
+from applier.changefeed.event import RowChange
+from applier.changefeed.message import Position
+from applier.errors import IncompleteRow
+from applier.order.reduce import BagEvent, BagGroup, KeyedGroup, count_runs, group
+from tests.builders import delete, insert, update, version
+
+TABLE = version(("id", "bigint"), ("v", "int"))
+BAG = version(("a", "int"), key=())
+
+
+def reduced(*changes: RowChange) -> dict[object, tuple[bool, bool, object]]:
+    """Key -> (present, fresh, v) after the changes in reading order."""
+    rows = KeyedGroup(TABLE)
+    for offset, change in enumerate(changes):
+        rows.add(change, Position(0, offset, 0))
+    return {key: (s.present, s.fresh, s.image.get("v")) for key, s in rows.survivors.items()}
+
+
+def test_last_commit_ts_wins_over_reading_order() -> None:
+    """The place in a partition is not ordered by commit ts."""
+    assert reduced(update(9, id="1", v="9"), update(5, id="1", v="5")) == {"1": (True, False, "9")}
+
+
+def test_insert_first_makes_the_key_fresh() -> None:
+    """Whatever follows, a key whose first event is an INSERT was not there."""
+    assert reduced(insert(5, id="1", v="5"), update(7, id="1", v="7")) == {"1": (True, True, "7")}
+
+
+def test_insert_read_late_is_still_first() -> None:
+    """The first event is the one with the smallest commit ts."""
+    assert reduced(update(7, id="1", v="7"), insert(5, id="1", v="5")) == {"1": (True, True, "7")}
+
+
+def test_delete_before_insert_at_one_commit_ts() -> None:
+    """Halves of a split update: the row is there afterwards, and its key was there before."""
+    assert reduced(insert(5, id="1", v="new"), delete(5, id="1", v="old")) == {"1": (True, False, "new")}
+
+
+def test_key_changing_update_deletes_the_old_key() -> None:
+    """Raw change events keep the update whole."""
+    changes = update(5, before={"id": "1", "v": "x"}, id="2", v="x")
+
+    assert reduced(changes) == {"1": (False, False, "x"), "2": (True, False, "x")}
+
+
+def test_swap_of_two_keys_by_raw_updates() -> None:
+    """All deletes of a commit ts come before its upserts, so both rows survive."""
+    found = reduced(
+        update(5, before={"id": "1", "v": "a"}, id="2", v="a"),
+        update(5, before={"id": "2", "v": "b"}, id="1", v="b"),
+    )
+
+    assert found == {"1": (True, False, "b"), "2": (True, False, "a")}
+
+
+def test_duplicates_change_nothing() -> None:
+    """An event read twice counts once."""
+    once = (insert(5, id="1", v="5"), delete(7, id="1", v="5"))
+
+    assert reduced(*once, *once) == reduced(*once) == {"1": (False, True, "5")}
+
+
+def test_without_commit_ts_the_offset_decides() -> None:
+    """Feeds without commit ts are in offset order: a delete after an upsert stays a delete."""
+    rows = KeyedGroup(TABLE, by_place=True)
+    for offset, change in enumerate((insert(0, id="1", v="5"), delete(0, id="1", v="5"))):
+        rows.add(change, Position(0, offset, 0))
+
+    assert rows.survivors["1"].present is False
+
+
+def test_missing_key_column_is_refused() -> None:
+    """A row without its key names no row."""
+    with pytest.raises(IncompleteRow, match="lacks the key column 'id'"):
+        reduced(update(5, v="1"))
+
+
+def test_delete_without_image_is_refused() -> None:
+    """A delete without an old image names no row."""
+    with pytest.raises(IncompleteRow, match="does not hold the old row"):
+        KeyedGroup(TABLE).add(RowChange(TABLE.name, 1, 5, delete(5).op, None, None), Position(0, 0, 0))
+
+
+def bag(ts: int, offset: int, *, partition: int = 0, row: str = "1", replay: bool = False) -> BagEvent:
+    """A row added to a bag."""
+    return BagEvent(ts, True, (partition, offset, 0), replay, {"a": row})
+
+
+def test_bag_keeps_equal_rows_of_one_transaction() -> None:
+    """Two equal rows of one commit ts are two rows."""
+    assert len(list(count_runs([bag(5, 0), bag(5, 1)]))) == 2
+
+
+def test_bag_drops_a_run_sent_again() -> None:
+    """After a restart the same run comes again; the fullest counts."""
+    events = [bag(5, 0), bag(5, 1), bag(7, 2), bag(5, 3), bag(5, 4), bag(7, 5)]
+
+    assert [event.ts for event in count_runs(events)] == [5, 5, 7]
+
+
+def test_bag_drops_what_its_partition_had_resolved() -> None:
+    """A row at or below a resolved ts read before it was sent before."""
+    assert len(list(count_runs([bag(5, 0), bag(5, 2, replay=True)]))) == 1
+
+
+def test_bag_update_is_a_delete_and_an_insert() -> None:
+    """Without a key an update names its row by the whole old image."""
+    rows = group(BAG)
+    assert isinstance(rows, BagGroup)
+    rows.add(update(5, before={"a": "1"}, a="2"), Position(0, 0, 0))
+
+    assert [(event.present, event.image) for event in rows.events] == [(False, {"a": "1"}), (True, {"a": "2"})]

@@ -1,0 +1,143 @@
+"""The configuration is checked as a whole, and every problem is one sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from applier.config import Config, load, parse
+from applier.errors import ConfigError
+
+
+def minimal(**sections: Any) -> dict[str, Any]:
+    """The smallest configuration, with sections replaced."""
+    return {
+        "changefeed": {"name": "shop", "protocol": "simple"},
+        "source": {"archive": "topic"},
+        "catalog": {"name": "lake", "type": "jdbc", "uri": "jdbc:sqlite:lake.db", "warehouse": "lake"},
+    } | sections
+
+
+def problems(raw: dict[str, Any]) -> list[str]:
+    """What is wrong with a configuration."""
+    with pytest.raises(ConfigError) as raised:
+        parse(raw)
+    return raised.value.problems
+
+
+def test_minimal_configuration_has_defaults() -> None:
+    """Changefeed, source and catalog are enough."""
+    config = parse(minimal())
+
+    assert config.changefeed.order == "resolved"
+    assert config.catalog.properties == {"type": "jdbc", "uri": "jdbc:sqlite:lake.db", "warehouse": "lake"}
+
+
+def test_all_problems_are_reported_at_once() -> None:
+    """Nobody wants to mend a file one error at a time."""
+    raw = minimal(changefeed={"name": "a b", "protcol": "simple"}, catalog={"name": "lake"}, extra=1)
+
+    assert problems(raw) == [
+        "changefeed.name: String should match pattern '^[A-Za-z0-9_-]+$'.",
+        "changefeed.protocol: missing.",
+        "changefeed.protcol: unknown key, did you mean protocol?.",
+        "catalog.type: missing.",
+        "extra: unknown key; known keys are changefeed, source, registry, catalog, tables, ddl, sink, run, spark.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "nearest"),
+    [
+        ("changefeed", "timezon", "timezone"),
+        ("source", "archiv", "archive"),
+        ("tables", "includes", "include"),
+        ("sink", "engin", "engine"),
+        ("run", "interval", "interval_seconds"),
+    ],
+)
+def test_unknown_keys_name_the_nearest_known_one(section: str, key: str, nearest: str) -> None:
+    """A typing error is told apart from a wish."""
+    raw = minimal()
+    raw[section] = {**raw.get(section, {}), key: "x"}
+
+    assert f"{section}.{key}: unknown key, did you mean {nearest}?." in problems(raw)
+
+
+def test_secrets_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`${NAME}` stands for the environment variable, wherever a text stands."""
+    monkeypatch.setenv("LAKE_TOKEN", "s3cret")
+    raw = minimal(catalog={"name": "lake", "type": "rest", "token": "${LAKE_TOKEN}"})
+
+    assert parse(raw).catalog.properties["token"] == "s3cret"
+
+
+def test_missing_environment_variable_is_named() -> None:
+    """The key and the variable are both in the sentence."""
+    raw = minimal(catalog={"name": "lake", "type": "rest", "token": "${NO_SUCH_TOKEN}"})
+
+    assert problems(raw) == ["catalog.token: the environment variable NO_SUCH_TOKEN is not set."]
+
+
+def test_kafka_keys_may_be_quoted_or_not() -> None:
+    """TOML nests unquoted dotted keys; both spellings mean the same."""
+    quoted = {"topics": ["t"], "kafka.bootstrap.servers": "b:1", "kafka.security.protocol": "SSL"}
+    nested = {"topics": ["t"], "kafka": {"bootstrap": {"servers": "b:1"}, "security": {"protocol": "SSL"}}}
+
+    options = [parse(minimal(source={"kafka": source})).source.kafka for source in (quoted, nested)]
+
+    assert options[0] is not None
+    assert options[1] is not None
+    expected = {"kafka.bootstrap.servers": "b:1", "kafka.security.protocol": "SSL"}
+    assert options[0].options == options[1].options == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "problem"),
+    [
+        ({}, "source: exactly one of archive and [source.kafka] is needed."),
+        (
+            {"kafka": {"topic": "x"}},
+            (
+                "source.kafka: unknown key 'topic'; exactly one of topics and topic_pattern is needed; "
+                '"kafka.bootstrap.servers" is missing.'
+            ),
+        ),
+    ],
+)
+def test_source_is_exactly_one(source: dict[str, Any], problem: str) -> None:
+    """An archive or Kafka, and Kafka needs topics and an address."""
+    assert problems(minimal(source=source)) == [problem]
+
+
+@pytest.mark.parametrize("route", ["table", "{database}", "{db}.{table}"])
+def test_route_must_place_every_table(route: str) -> None:
+    """A route without the table's name would write all tables into one."""
+    assert problems(minimal(tables={"route": route}))[0].startswith("tables: route ")
+
+
+def test_avro_needs_a_registry() -> None:
+    """Avro messages hold no schema."""
+    raw = minimal(changefeed={"name": "shop", "protocol": "avro"})
+
+    assert problems(raw) == ["the file: [registry] is needed for protocol avro."]
+
+
+def test_unreadable_file_and_bad_toml(tmp_path: Path) -> None:
+    """The path is in the sentence."""
+    missing = tmp_path / "none.toml"
+    with pytest.raises(ConfigError, match="none.toml: No such file"):
+        load(missing)
+    bad = tmp_path / "bad.toml"
+    bad.write_text("[changefeed\n")
+    with pytest.raises(ConfigError, match="bad.toml is not valid TOML"):
+        load(bad)
+
+
+def test_spark_keys_may_lack_their_prefix() -> None:
+    """`[spark] master` is `spark.master`."""
+    config: Config = parse(minimal(spark={"spark.master": "local[2]", "driver": {"memory": "3g"}, "ui.enabled": False}))
+
+    assert config.spark == {"spark.master": "local[2]", "spark.driver.memory": "3g", "spark.ui.enabled": "false"}

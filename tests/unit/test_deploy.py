@@ -1,0 +1,122 @@
+"""What is deployed: files that parse, a configuration that is accepted, and parts that name each other rightly."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from applier import config
+
+_ROOT = Path(__file__).parents[2]
+_DEPLOY = _ROOT / "deploy"
+
+
+@pytest.fixture
+def manifest() -> dict[tuple[str, str], dict[str, Any]]:
+    """The Kubernetes objects by kind and name."""
+    text = (_DEPLOY / "kubernetes" / "applier.yaml").read_text(encoding="utf-8")
+    return {(item["kind"], item["metadata"]["name"]): item for item in yaml.safe_load_all(text)}
+
+
+def test_the_example_configuration_is_accepted() -> None:
+    """Every key of the example exists and has a fitting value."""
+    loaded = config.load(_DEPLOY / "applier.example.toml")
+
+    assert loaded.changefeed.name == "shop"
+
+
+def test_the_commented_keys_of_the_example_are_accepted_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a user uncomments works; only alternatives to an active key stay out."""
+    for name in ("KAFKA_JAAS", "REGISTRY_PASSWORD"):
+        monkeypatch.setenv(name, "secret")
+    text = (_DEPLOY / "applier.example.toml").read_text(encoding="utf-8")
+    without_alternatives = re.sub(r"# A catalog without any server(.|\n)*?\n\n", "\n", text)
+    uncommented = re.sub(r'^# (?=\[|"?[a-z_.]+"? = )', "", without_alternatives, flags=re.MULTILINE)
+
+    loaded = config.parse(tomllib.loads(uncommented))
+
+    assert loaded.changefeed.partitions == 3
+    assert loaded.registry is not None
+
+
+def test_the_configuration_of_the_manifest_is_accepted(
+    manifest: dict[tuple[str, str], dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ConfigMap loads with the variables that the Deployment and its Secret give."""
+    for name in ("POD_IP", "POD_NAME", "POD_NAMESPACE", "S3_ACCESS_KEY_ID", "S3_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "given")
+
+    loaded = config.parse(tomllib.loads(manifest["ConfigMap", "applier-shop"]["data"]["applier.toml"]))
+
+    assert loaded.spark["spark.kubernetes.driver.pod.name"] == "given"
+
+
+def test_the_deployment_never_runs_two_appliers(manifest: dict[tuple[str, str], dict[str, Any]]) -> None:
+    """One replica, and the old pod is gone before the new one starts."""
+    spec = manifest["Deployment", "applier-shop"]["spec"]
+
+    assert (spec["replicas"], spec["strategy"]) == (1, {"type": "Recreate"})
+
+
+def test_the_parts_of_the_manifest_name_each_other(manifest: dict[tuple[str, str], dict[str, Any]]) -> None:
+    """Service accounts, config map, labels and image are the same wherever they are named."""
+    deployment = manifest["Deployment", "applier-shop"]["spec"]
+    pod = deployment["template"]["spec"]
+    (container,) = pod["containers"]
+    settings = tomllib.loads(manifest["ConfigMap", "applier-shop"]["data"]["applier.toml"])["spark"]
+
+    assert deployment["selector"]["matchLabels"] == deployment["template"]["metadata"]["labels"]
+    assert ("ServiceAccount", pod["serviceAccountName"]) in manifest
+    assert ("ServiceAccount", settings["spark.kubernetes.authenticate.executor.serviceAccountName"]) in manifest
+    assert ("ConfigMap", pod["volumes"][0]["configMap"]["name"]) in manifest
+    assert settings["spark.kubernetes.container.image"] == container["image"]
+    ports = {port["name"]: str(port["containerPort"]) for port in container["ports"]}
+    assert ports == {"driver": settings["spark.driver.port"], "blocks": settings["spark.blockManager.port"]}
+
+
+def test_the_image_is_tagged_with_the_version(manifest: dict[tuple[str, str], dict[str, Any]]) -> None:
+    """The manifest deploys the version that pyproject.toml names."""
+    project = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    (container,) = manifest["Deployment", "applier-shop"]["spec"]["template"]["spec"]["containers"]
+
+    assert container["image"] == f"applier:{project['version']}"
+
+
+def test_the_image_copies_files_that_exist() -> None:
+    """Every COPY from the project names a file of it, and the ignore file lets it through."""
+    dockerfile = (_DEPLOY / "Dockerfile").read_text(encoding="utf-8")
+    copied = [
+        name for line in re.findall(r"^COPY (?!--from)(.+) \S+$", dockerfile, re.MULTILINE) for name in line.split()
+    ]
+    admitted = (_DEPLOY / "Dockerfile.dockerignore").read_text(encoding="utf-8").splitlines()
+
+    assert copied
+    for name in copied:
+        assert (_ROOT / name).exists(), name
+        assert f"!{name}" in admitted or f"!{name}/**" in admitted, name
+
+
+def test_the_image_has_the_versions_that_were_tested() -> None:
+    """Packages of the image are those of requirements.lock, without the tools."""
+    tested = _pins(_ROOT / "requirements.lock")
+    image = _pins(_DEPLOY / "requirements.lock")
+
+    assert image.items() <= tested.items()
+    assert not {"pytest", "mypy", "ruff", "moto"} & image.keys()
+
+
+def test_locks_name_no_host() -> None:
+    """Where packages come from is for each machine to say."""
+    for lock in (_ROOT / "requirements.lock", _DEPLOY / "requirements.lock"):
+        assert not re.search(r"https?://|--index-url|--find-links", lock.read_text(encoding="utf-8"))
+
+
+def _pins(lock: Path) -> dict[str, str]:
+    """Package and marker -> version."""
+    rows = re.findall(r"^([\w.-]+)==(\S+)(.*?) ?\\$", lock.read_text(encoding="utf-8"), re.MULTILINE)
+    return {name + marker: version for name, version, marker in rows}

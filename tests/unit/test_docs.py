@@ -1,0 +1,206 @@
+"""What the documentation says, compared with the code, the tests and the recordings that it speaks of."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+from pydantic import BaseModel
+
+from applier import cli, config, telemetry
+from applier.changefeed.table import Column, ColumnType
+from applier.changefeed.types import TypeRules
+from applier.decode.decoder import WireForm
+from applier.decode.values import to_array
+from tests import recordings
+
+_ROOT = Path(__file__).parents[2]
+_DOCUMENTS = sorted(
+    [*_ROOT.glob("*.md"), *_ROOT.glob("docs/**/*.md"), _ROOT / "schemas/README.md", _ROOT / "deploy/README.md"]
+)
+_LINK = re.compile(r"\[([^\]]*)\]\(([^)\s]+)\)")
+_QUOTED = re.compile(r"Message `golden-(\w+)` partition (\d+), offset (\d+):\n\n```json\n(.*?)\n```", re.DOTALL)
+_BLOCK = "```{}\n(.*?)\n```"
+
+_BASE = {
+    "changefeed": {"name": "shop", "protocol": "simple"},
+    "source": {"archive": "topic"},
+    "catalog": {"name": "lake", "type": "jdbc"},
+}
+
+
+def _blocks(path: Path, language: str) -> list[str]:
+    return re.findall(_BLOCK.format(language), path.read_text(encoding="utf-8"), re.DOTALL)
+
+
+def _name(path: Path) -> str:
+    return str(path.relative_to(_ROOT))
+
+
+@pytest.mark.parametrize("document", _DOCUMENTS, ids=_name)
+def test_links_lead_to_what_they_name(document: Path) -> None:
+    """Every link within the repository leads to a file, and one that is called like a test to a file with that test."""
+    for text, target in _LINK.findall(document.read_text(encoding="utf-8")):
+        if "://" in target:
+            continue
+        path = document.parent / target.partition("#")[0]
+        assert path.exists(), f"{target} does not exist"
+        if re.fullmatch(r"`test_\w+`", text):
+            assert f"def {text[1:-1]}(" in path.read_text(encoding="utf-8"), f"{target} has no {text}"
+
+
+def test_the_readme_is_short() -> None:
+    """An operator decides in two minutes."""
+    assert len((_ROOT / "README.md").read_text(encoding="utf-8").splitlines()) < 200
+
+
+@pytest.mark.parametrize("document", _DOCUMENTS, ids=_name)
+def test_configurations_are_accepted(document: Path) -> None:
+    """Each block of TOML is a configuration, or part of one."""
+    for block in _blocks(document, "toml"):
+        given = tomllib.loads(block)
+
+        config.parse({**_BASE, **given})
+
+
+def test_every_key_is_documented() -> None:
+    """The page has each key of each section."""
+    page = (_ROOT / "docs/configuration.md").read_text(encoding="utf-8")
+    chapters = {match[1]: match[2] for match in re.finditer(r"## \[([\w.]+)\]\n(.*?)(?=\n## |\Z)", page, re.DOTALL)}
+    for section, model in _sections(config.Config, ""):
+        for key, field in model.model_fields.items():
+            if _model(field.annotation) is None:
+                assert f"`{key}`" in chapters[section] if section else key in chapters, f"{section}.{key}"
+
+
+def _sections(model: type[BaseModel], path: str) -> Iterator[tuple[str, type[BaseModel]]]:
+    yield path, model
+    for key, field in model.model_fields.items():
+        inner = _model(field.annotation)
+        if inner is not None:
+            yield from _sections(inner, f"{path}.{key}".lstrip("."))
+
+
+def _model(annotation: Any) -> type[BaseModel] | None:
+    options = [annotation, *get_args(annotation)]
+    return next((option for option in options if isinstance(option, type) and issubclass(option, BaseModel)), None)
+
+
+@pytest.mark.parametrize("document", _DOCUMENTS, ids=_name)
+def test_quoted_messages_are_recorded_ones(document: Path) -> None:
+    """A message that is shown with its place has these very bytes there; … stands for what is left out."""
+    for scenario, partition, offset, shown in _QUOTED.findall(document.read_text(encoding="utf-8")):
+        value = next(
+            record["value"].decode()
+            for record in recordings.records(scenario, "simple-json")
+            if (record["partition"], record["offset"]) == (int(partition), int(offset))
+        )
+        pattern = ".*".join(re.escape(piece) for piece in shown.split("…"))
+
+        assert re.fullmatch(pattern, value, re.DOTALL)
+
+
+@cache
+def _sentences() -> frozenset[str]:
+    """Every text of the code, with … for what is filled in."""
+    found = set()
+    for file in _ROOT.glob("applier/**/*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.JoinedStr):
+                found.add("".join(str(v.value) if isinstance(v, ast.Constant) else "…" for v in node.values))
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                found.add(node.value)
+    return frozenset(found)
+
+
+def test_refusals_are_worded_as_the_code_words_them() -> None:
+    """Each sentence of the limitations is one that the code prints."""
+    lines = [line for block in _blocks(_ROOT / "docs/limitations.md", "") for line in block.splitlines()]
+
+    assert [line for line in lines if line not in _sentences()] == []
+
+
+def test_every_command_has_its_paragraph() -> None:
+    """README describes the commands that exist, and no other."""
+    readme = (_ROOT / "README.md").read_text(encoding="utf-8")
+    commands = {item.name or getattr(item.callback, "__name__", "") for item in cli.app.registered_commands}
+
+    assert set(re.findall(r"^### `applier (\w+)`$", readme, re.MULTILINE)) == commands
+
+
+def test_every_log_event_is_explained() -> None:
+    """The page on output has the events that the code logs, with their fields."""
+    page = (_ROOT / "docs/output.md").read_text(encoding="utf-8")
+    for event, fields in _events():
+        line = next((line for line in page.splitlines() if f"| `{event}` |" in line), "")
+        missing = [name for name in fields if f"`{name}`" not in line]
+        assert event == "step" or (line and not missing), f"{event}: {missing or 'not explained'}"
+
+
+def _events() -> Iterator[tuple[str, list[str]]]:
+    for file in _ROOT.glob("applier/**/*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("logger()."):
+                event = node.args[0]
+                assert isinstance(event, ast.Constant)
+                yield str(event.value), [keyword.arg for keyword in node.keywords if keyword.arg]
+
+
+def test_every_field_of_the_status_line_is_explained() -> None:
+    """The page on output has each field, of a feed with and without a watermark."""
+    page = (_ROOT / "docs/output.md").read_text(encoding="utf-8")
+    notes = dict.fromkeys(("replayed", "excluded", "zero_dates", "dead_letters"), 1)
+    stages = dict.fromkeys(("plan", "read", "decode", "apply", "checkpoint"), 0.0)
+    for resolved_ts in (1 << 40, None):
+        line = telemetry.StatusLine(1, resolved_ts, 0, 0, 0, 0, 0, 0, stages, notes)
+
+        assert [name for name in line.fields() if f"| `{name}` |" not in page] == []
+
+
+def test_verbs_exist() -> None:
+    """Each `make` verb that a document names is one of the Makefile."""
+    verbs = set(re.findall(r"^([a-z-]+):", (_ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    named = {verb for path in _DOCUMENTS for verb in re.findall(r"`make ([a-z-]+)", path.read_text(encoding="utf-8"))}
+
+    assert named - verbs == set()
+
+
+def _edge_values() -> list[tuple[str, str, str]]:
+    page = (_ROOT / "docs/types.md").read_text(encoding="utf-8")
+    table = page.partition("## Edge values")[2].partition("##")[0]
+    rows = [tuple(cell.strip() for cell in line.strip("|").split("|")) for line in table.splitlines() if "|" in line]
+    return [(kind, upstream, shown) for kind, upstream, shown in rows[2:]]
+
+
+@pytest.mark.parametrize(("kind", "upstream", "shown"), _edge_values())
+def test_edge_values_are_what_is_shown(kind: str, upstream: str, shown: str) -> None:
+    """A value of the table on types, as Simple sends it, becomes the value beside it."""
+    column = Column("c", _type(kind))
+
+    array, _ = to_array([upstream], column, WireForm(binary="base64", members="index"), TypeRules(), "d.t.c")
+
+    assert _shown(array[0].as_py()) == shown
+
+
+def _type(text: str) -> ColumnType:
+    match = re.fullmatch(r"(\w+)(?:\((.*)\))?( unsigned)?", text)
+    assert match is not None
+    if match[1] in ("enum", "set"):
+        return ColumnType(match[1], elements=tuple(re.findall("'(.*?)'", match[2])))
+    length, scale = [*(int(number) for number in (match[2] or "").split(",") if number), None, None][:2]
+    if match[1] == "datetime":
+        length, scale = None, length
+    return ColumnType(match[1], match[3] is not None, length, scale)
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "NULL"
+    return json.dumps(value) if isinstance(value, list) else str(value)

@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from applier import faults
+
+SCRIPT = "from applier import faults\nfor n in range(3):\n    faults.reach('here')\n    print(n, flush=True)"
+
+
+@pytest.mark.parametrize(
+    ("asked", "printed", "code"),
+    [
+        ("here", "", -signal.SIGKILL),
+        ("here:2", "0\n", -signal.SIGKILL),
+        ("there", "0\n1\n2\n", 0),
+        ("", "0\n1\n2\n", 0),
+    ],
+)
+def test_process_dies_where_it_is_told(asked: str, printed: str, code: int) -> None:
+    """APPLIER_KILL_AT kills the process at a point, or at the n-th time it comes there, and is nothing otherwise."""
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT], env={faults.KILL_AT: asked}, capture_output=True, text=True, check=False
+    )
+
+    assert (done.stdout, done.returncode) == (printed, code)

@@ -1,0 +1,113 @@
+"""What the configuration makes of Spark's settings, without starting Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from applier import jars, session
+from applier.errors import ConfigError
+
+_JDBC = {"type": "jdbc", "uri": "jdbc:sqlite:lake/catalog.db", "warehouse": "lake/warehouse"}
+
+
+@pytest.fixture(autouse=True)
+def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run in an empty folder, with jars that are only names."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(jars, "fetch", lambda group: [Path(f"/jars/{group}.jar")])
+
+
+def _settings(spark: Mapping[str, str] | None = None, catalog: Mapping[str, str] | None = None) -> dict[str, str]:
+    return session._settings("test", spark or {}, "lake", catalog or _JDBC)
+
+
+def test_the_catalog_gets_every_property() -> None:
+    """Keys that applier does not know reach Iceberg as they are."""
+    settings = _settings(catalog={"type": "rest", "uri": "https://catalog/", "header.x": "1"})
+
+    assert settings["spark.sql.catalog.lake"] == "org.apache.iceberg.spark.SparkCatalog"
+    assert settings["spark.sql.catalog.lake.uri"] == "https://catalog/"
+    assert settings["spark.sql.catalog.lake.header.x"] == "1"
+    assert settings["spark.sql.catalog.lake.cache-enabled"] == "false"
+
+
+def test_paths_of_a_local_catalog_become_absolute_and_exist(tmp_path: Path) -> None:
+    """The same catalog is found from wherever a later process starts."""
+    settings = _settings()
+
+    assert settings["spark.sql.catalog.lake.uri"] == f"jdbc:sqlite:{tmp_path}/lake/catalog.db"
+    assert settings["spark.sql.catalog.lake.warehouse"] == f"{tmp_path}/lake/warehouse"
+    assert settings["spark.sql.catalog.lake.jdbc.schema-version"] == "V1"
+    assert (tmp_path / "lake").is_dir()
+
+
+def test_parameters_of_a_sqlite_address_are_kept(tmp_path: Path) -> None:
+    """What follows the question mark is not part of the path."""
+    settings = _settings(catalog=_JDBC | {"uri": "jdbc:sqlite:lake/catalog.db?busy_timeout=9000"})
+
+    assert settings["spark.sql.catalog.lake.uri"] == f"jdbc:sqlite:{tmp_path}/lake/catalog.db?busy_timeout=9000"
+
+
+def test_a_warehouse_with_a_scheme_is_left_alone() -> None:
+    """Object stores have no relative paths."""
+    assert _settings(catalog=_JDBC | {"warehouse": "s3://lake/w"})["spark.sql.catalog.lake.warehouse"] == "s3://lake/w"
+
+
+def test_a_folder_that_cannot_be_made_is_a_problem_of_the_configuration(tmp_path: Path) -> None:
+    """The sentence names the key and the folder."""
+    (tmp_path / "lake").touch()
+
+    with pytest.raises(ConfigError, match=r"catalog.uri: cannot make the folder .*/lake: File exists\."):
+        _settings()
+
+
+def test_the_users_settings_win() -> None:
+    """A value of the configuration replaces every default of applier, also of the catalog."""
+    given = {"spark.sql.session.timeZone": "Asia/Tokyo", "spark.sql.catalog.lake.cache-enabled": "true"}
+
+    settings = _settings(given)
+
+    assert settings.items() >= given.items()
+
+
+def test_lists_are_added_to() -> None:
+    """Jars and extensions of the user are kept beside those that applier needs."""
+    settings = _settings({"spark.jars": "mine.jar, /jars/spark.jar", "spark.sql.extensions": "my.Extensions"})
+
+    assert settings["spark.jars"] == "mine.jar,/jars/spark.jar"
+    assert settings["spark.sql.extensions"].split(",") == [
+        "my.Extensions",
+        "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+    ]
+
+
+def test_the_jars_for_s3_come_with_a_catalog_on_s3() -> None:
+    """The large bundle is fetched only where S3FileIO is asked for."""
+    settings = _settings(catalog=_JDBC | {"io-impl": "org.apache.iceberg.aws.s3.S3FileIO"})
+
+    assert settings["spark.jars"] == "/jars/spark.jar,/jars/s3.jar"
+
+
+def test_java_options_of_the_user_come_last() -> None:
+    """A log configuration of the user's own replaces the quiet one."""
+    options = _settings({"spark.driver.extraJavaOptions": "-Dlog4j2.configurationFile=mine"})
+
+    assert options["spark.driver.extraJavaOptions"].endswith(" -Dlog4j2.configurationFile=mine")
+
+
+def test_a_cluster_keeps_its_own_addresses() -> None:
+    """Only a local master is bound to the loopback address."""
+    assert "spark.driver.host" not in _settings({"spark.master": "yarn"})
+    assert _settings()["spark.driver.host"] == "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [("plain=:#!", "plain=:#!"), (" a\\b", "\\ a\\\\b"), ("two\nlines", "two\\nlines")],
+)
+def test_property_files_give_values_back(value: str, written: str) -> None:
+    """Backslashes, line ends and leading blanks survive java.util.Properties."""
+    assert session._property(value) == written
