@@ -56,17 +56,24 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def lake(warehouse: Path) -> dict[str, str]:
     """Properties of the catalog `lake` that the Spark session has: SQLite and a local folder."""
-    return {"type": "jdbc", "uri": f"jdbc:sqlite:{warehouse}/catalog.db", "warehouse": f"{warehouse}/tables"}
+    return _catalog(warehouse)
 
 
 @pytest.fixture(scope="session")
-def spark(request: pytest.FixtureRequest, lake: dict[str, str]) -> Iterator[SparkSession]:
-    """The Spark session of the run, with the catalog `lake`; use namespaces of your own."""
+def spark(request: pytest.FixtureRequest, warehouse: Path) -> Iterator[SparkSession]:
+    """The Spark session of the run, with the catalog `lake`; use namespaces of your own.
+
+    A process has one JVM: no folder may override this, or its tests would get the catalog of whoever came first.
+    """
     from applier.session import build_session  # noqa: PLC0415 - tests without it must not load Spark
 
     settings = {"spark.master": "local[2]", "spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
     if any(item.get_closest_marker("s3") for item in request.session.items):
         settings["spark.jars"] = ",".join(map(str, jars.fetch("s3")))
-    session = build_session("applier-tests", settings, "lake", lake)
+    session = build_session("applier-tests", settings, "lake", _catalog(warehouse))
     yield session
     session.stop()
+
+
+def _catalog(warehouse: Path) -> dict[str, str]:
+    return {"type": "jdbc", "uri": f"jdbc:sqlite:{warehouse}/catalog.db", "warehouse": f"{warehouse}/tables"}

@@ -1,41 +1,21 @@
-"""One Spark session and one Iceberg catalog for the whole folder."""
+"""The Iceberg catalog of the run, as the sink sees it, and names in it."""
 
 from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 from pyspark.sql import SparkSession
 
-from applier.session import build_session
 from applier.sink.iceberg import Catalog
-
-NAME = "lake"
-
-
-@pytest.fixture(scope="session")
-def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder of the catalog's database and of the tables."""
-    return tmp_path_factory.mktemp("lake")
-
-
-@pytest.fixture(scope="session")
-def spark(warehouse: Path) -> Iterator[SparkSession]:
-    """A local session with a SQLite catalog."""
-    settings = {"spark.master": "local[2]", "spark.sql.shuffle.partitions": "2", "spark.driver.memory": "1g"}
-    catalog = {"type": "jdbc", "uri": f"jdbc:sqlite:{warehouse}/catalog.db", "warehouse": f"{warehouse}/tables"}
-    session = build_session("tests", settings, NAME, catalog)
-    yield session
-    session.stop()
 
 
 @pytest.fixture(scope="session")
 def lake(spark: SparkSession) -> Catalog:
     """The catalog, as the sink sees it."""
-    return Catalog(spark, NAME)
+    return Catalog(spark, "lake")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
