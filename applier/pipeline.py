@@ -51,6 +51,21 @@ class Step:
     error: DecodeError | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What the next step would apply; nothing is touched yet.
+
+    Attributes:
+        survey: What its window holds.
+        known: What was known before it.
+        bounds: What the source has, up to the ends that were asked for.
+    """
+
+    survey: Survey
+    known: Known
+    bounds: Mapping[TopicPartition, OffsetRange]
+
+
 @dataclass(slots=True)
 class Pipeline:
     """Follows one changefeed, step by step.
@@ -103,6 +118,22 @@ class Pipeline:
         if self._is_torn:
             self.restore()
         watch = Stopwatch()
+        found = self.look(ends, watch)
+        survey, known, bounds = found.survey, found.known, found.bounds
+        faults.reach("decoded")
+        moved = self._has_news(survey)
+        if moved:
+            self._is_torn = True
+            tables = self._apply(survey, watch)
+            with watch.stage("checkpoint"):
+                self._checkpoint(survey, bounds, tables)
+            self._is_torn = False
+        # A watermark that stands still in a full window wants a longer one, not the same one again.
+        self._stretch = 1 if moved or survey.error else min(self._stretch * 2, _MAX_STRETCH)
+        return self._outcome(survey, known, bounds, watch, moved=moved)
+
+    def look(self, ends: Mapping[TopicPartition, int] | None, watch: Stopwatch) -> Look:
+        """Read the next window without applying anything; see `step` for the arguments and the errors."""
         with watch.stage("plan"):
             bounds = _capped(self.source.bounds(), ends)
             limit = self.config.source.messages_per_step * self._stretch
@@ -115,17 +146,7 @@ class Pipeline:
             self.state.ahead |= ahead
             known = replace(known, applied_of=self.state.ahead)
             survey = self.surveyor.survey(window, known, watch, local=self._is_small(window))
-        faults.reach("decoded")
-        moved = self._has_news(survey)
-        if moved:
-            self._is_torn = True
-            tables = self._apply(survey, watch)
-            with watch.stage("checkpoint"):
-                self._checkpoint(survey, bounds, tables)
-            self._is_torn = False
-        # A watermark that stands still in a full window wants a longer one, not the same one again.
-        self._stretch = 1 if moved or survey.error else min(self._stretch * 2, _MAX_STRETCH)
-        return self._outcome(survey, known, bounds, watch, moved=moved)
+        return Look(survey, known, bounds)
 
     def _unknown_ahead(self, survey: Survey) -> dict[TableName, int]:
         """Tables that a crash left behind in the catalog, with rows, before any checkpoint knew of them."""

@@ -134,6 +134,7 @@ class Surveyor:
         ordered: False for a feed in offset order.
         rows_describe: True if rows or a registry describe the columns, so that the types their DDL gave count more.
         keep_bad: True to set bad messages aside; False to end the window before the first.
+        ceiling: Commit ts above which nothing is due, however far the watermark is.
     """
 
     source: Source
@@ -141,6 +142,7 @@ class Surveyor:
     ordered: bool
     rows_describe: bool
     keep_bad: bool
+    ceiling: int = NO_WATERMARK
 
     def survey(self, window: Window, known: Known, watch: Stopwatch, *, local: bool) -> Survey:
         """Find out what a window holds; reads only.
@@ -156,7 +158,7 @@ class Surveyor:
             SchemaChangeRefused: A DDL statement that cannot be understood.
         """
         typed = _typed((), known.tables) if self.rows_describe else {}
-        found = Survey(window, dict(known.resolved), typed=typed)
+        found = Survey(window, dict(known.resolved), typed=typed, ceiling=self.ceiling)
         with watch.stage("read"):
             run = self._reader(found, local=local)
         for _ in range(_MAX_PASSES):
@@ -168,7 +170,7 @@ class Surveyor:
                 return found
             if revised:
                 # What lies beyond the new end is not read: its resolved ts would claim rows that are not applied.
-                found.resolved, found.ceiling, found.waiting = dict(known.resolved), NO_WATERMARK, []
+                found.resolved, found.ceiling, found.waiting = dict(known.resolved), self.ceiling, []
                 with watch.stage("read"):
                     run = self._reader(found, local=local)
         msg = f"a window of {window.messages} messages did not settle in {_MAX_PASSES} passes"
