@@ -60,8 +60,8 @@ def check(
     from rich.console import Console  # noqa: PLC0415
 
     from applier import config as settings  # noqa: PLC0415
-    from applier.check import check as examine  # noqa: PLC0415
-    from applier.check_render import render  # noqa: PLC0415
+    from applier.check.command import check as examine  # noqa: PLC0415
+    from applier.check.render import render  # noqa: PLC0415
 
     report = examine(settings.load(config), subject=subject, schema=schema, ddl=ddl)
     if as_json:

@@ -14,10 +14,10 @@ import pytest
 import requests
 from rich.console import Console
 
-from applier.check import check
-from applier.check_render import render
-from applier.check_report import RegistryAnswer
-from applier.check_rules import broken
+from applier.check.command import check
+from applier.check.render import render
+from applier.check.report import RegistryAnswer
+from applier.check.rules import broken
 from applier.decode.registry import SchemaRegistry, registry_settings
 from tests import recordings
 from tests.services.registry import Registry, registry_server

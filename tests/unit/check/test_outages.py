@@ -6,10 +6,10 @@ import pyarrow as pa
 import pytest
 from rich.console import Console
 
-from applier import check as command
-from applier.check import check
-from applier.check_render import render
-from applier.check_report import Report
+from applier.check import command
+from applier.check.command import check
+from applier.check.render import render
+from applier.check.report import Report
 from tests.fake_registry import Answer, FakeRegistry
 from tests.unit.check.world import World, column, entry, hold, judge, record
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from applier.check_avro import Registrations
-from applier.check_registry import Subjects
+from applier.check.avro import Registrations
+from applier.check.registry import Subjects
 from applier.decode.ddl import parse
 from applier.decode.registry import Compatibility, RegistrySchema, SubjectVersion
 from tests import recordings

@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from applier.check import check
-from applier.check_report import RegistryAnswer
+from applier.check.command import check
+from applier.check.report import RegistryAnswer
 from tests import recordings
 from tests.fake_registry import Answer, FakeRegistry
 from tests.unit.check.world import World, column, entry, hold, judge, nullable, record

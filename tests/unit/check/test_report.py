@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from applier.check import check
-from applier.check_render import render
-from applier.check_report import Verdict, worst
+from applier.check.command import check
+from applier.check.render import render
+from applier.check.report import Verdict, worst
 from tests.fake_registry import FakeRegistry
 from tests.unit.check.world import World, column, entry, hold, judge, record
 

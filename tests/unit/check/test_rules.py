@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from applier.check_rules import broken, differences, directions
+from applier.check.rules import broken, differences, directions
 from tests.unit.check.world import column, nullable, record
 
 ID = column("id")

@@ -9,8 +9,8 @@ import pytest
 
 from applier.changefeed.ddl import Partition, Partitioning
 from applier.changefeed.table import Column, ColumnType, Index, TableName, TableVersion
-from applier.check import check
-from applier.check_report import TableAnswer, TableReport
+from applier.check.command import check
+from applier.check.report import TableAnswer, TableReport
 from tests.fake_registry import FakeRegistry
 from tests.unit.check.world import World, column, entry, hold, judge, nullable, record, upgrade
 

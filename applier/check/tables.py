@@ -12,9 +12,9 @@ from applier.changefeed.route import Route
 from applier.changefeed.table import Column, TableName, TableVersion
 from applier.changefeed.tracker import Tables
 from applier.changefeed.types import TypeRules, column_arrow_type
-from applier.check_report import ColumnReport, TableAnswer, TableOutcome, TableReport
-from applier.check_steps import described, predicted, rewrite
-from applier.check_upstream import upstream_of
+from applier.check.report import ColumnReport, TableAnswer, TableOutcome, TableReport
+from applier.check.steps import described, predicted, rewrite
+from applier.check.upstream import upstream_of
 from applier.config import Config
 from applier.decode.target import type_text
 from applier.errors import TableMismatch

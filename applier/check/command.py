@@ -10,13 +10,13 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from applier.check_avro import Registrations
-from applier.check_change import coming_ddl, coming_schema
-from applier.check_registry import reported
-from applier.check_report import Report, TableReport
-from applier.check_sides import Sides
-from applier.check_tables import Replicas
-from applier.check_upstream import tracked
+from applier.check.avro import Registrations
+from applier.check.change import coming_ddl, coming_schema
+from applier.check.registry import reported
+from applier.check.report import Report, TableReport
+from applier.check.sides import Sides
+from applier.check.tables import Replicas
+from applier.check.upstream import tracked
 from applier.config import Config
 from applier.decode.decoder import Capabilities
 from applier.decode.options import DecoderOptions

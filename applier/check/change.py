@@ -12,12 +12,12 @@ from fastavro.schema import parse_schema
 from applier.changefeed.ddl import Action, DropDatabase, ModifyColumn, kind, touches
 from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.tracker import Tables
-from applier.check_avro import Registrations
-from applier.check_ddl import Statement, answers
-from applier.check_registry import VALUE, keyed, role
-from applier.check_report import ChangeReport, RegistryAnswer, TableAnswer, Verdict, worst
-from applier.check_sides import Sides
-from applier.check_tables import Replicas
+from applier.check.avro import Registrations
+from applier.check.ddl import Statement, answers
+from applier.check.registry import VALUE, keyed, role
+from applier.check.report import ChangeReport, RegistryAnswer, TableAnswer, Verdict, worst
+from applier.check.sides import Sides
+from applier.check.tables import Replicas
 from applier.decode.confluent import AvroSchema
 from applier.decode.ddl import parse
 from applier.decode.decoder import Capabilities

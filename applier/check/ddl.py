@@ -11,8 +11,8 @@ from applier.changefeed.ddl import Action, kind, touches
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.tracker import Tables
-from applier.check_report import TableAnswer, TableOutcome
-from applier.check_tables import Replicas
+from applier.check.report import TableAnswer, TableOutcome
+from applier.check.tables import Replicas
 from applier.ddl_stamp import DROPPED_AT, RESYNC
 from applier.errors import SchemaChangeRefused
 from applier.sink.partitions import rows_of

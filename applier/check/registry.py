@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from applier.changefeed.table import TableName, TableVersion
-from applier.check_report import RegistryAnswer, SubjectReport, VersionReport
-from applier.check_rules import Difference, broken, is_transitive, stops
+from applier.check.report import RegistryAnswer, SubjectReport, VersionReport
+from applier.check.rules import Difference, broken, is_transitive, stops
 from applier.decode.avro_names import OriginalNames
 from applier.decode.avro_schema import record_schema
 from applier.decode.confluent import AvroSchema, ConfluentReader

@@ -11,9 +11,9 @@ from applier.changefeed import ddl as say
 from applier.changefeed.ddl import Action, touches
 from applier.changefeed.table import Column, Index, TableName, TableVersion
 from applier.changefeed.tracker import Tables
-from applier.check_ddl import refuse_unknown
-from applier.check_registry import VALUE, Registered, Subject, Subjects, partner, with_key
-from applier.check_report import RegistryAnswer
+from applier.check.ddl import refuse_unknown
+from applier.check.registry import VALUE, Registered, Subject, Subjects, partner, with_key
+from applier.check.report import RegistryAnswer
 from applier.decode.avro_derive import AvroForm, has_extension, key_schema, value_schema
 from applier.decode.avro_names import sanitised
 from applier.decode.avro_schema import CHECKSUM

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.table import TableVersion
-from applier.check_registry import VALUE, Subject, Subjects, keyed, partner, topic_subjects
-from applier.check_report import TableReport
-from applier.check_tables import Replicas
+from applier.check.registry import VALUE, Subject, Subjects, keyed, partner, topic_subjects
+from applier.check.report import TableReport
+from applier.check.tables import Replicas
 from applier.config import Config
 from applier.decode.registry import SchemaRegistry
 from applier.errors import ApplierError, ConfigError

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from applier.check_report import (
+from applier.check.report import (
     ChangeReport,
     ColumnReport,
     RegistryAnswer,
