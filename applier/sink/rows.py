@@ -37,7 +37,8 @@ def check_columns(name: str, columns: pa.Schema, schema: TableSchema) -> None:
         if field is None:
             known = ", ".join(known.name for known in schema.fields)
             what = f"Table {name} has no column {column.name}, which its upstream table has"
-            raise TableMismatch(what, f"Add it, or name the table in [tables] exclude. Columns are: {known}.")
+            hint = "Add it, or leave the upstream table out with !database.table in tables.include."
+            raise TableMismatch(what, f"{hint} Columns are: {known}.")
         if not _fits(column.type, field.arrow):
             what = (
                 f"Column {column.name} of table {name} is {field.type} and cannot hold upstream values ({column.type})"
