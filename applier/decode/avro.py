@@ -156,7 +156,10 @@ class AvroDecoder:
         if kind == _DDL:
             return (_schema_change(value),)
         if kind in (_WATERMARK, _DELETE) and len(value) == _MARKER_BYTES:
-            ts = int.from_bytes(value[1:], "big")
+            ts = int.from_bytes(value[1:], "big", signed=True)
+            if ts < 0:
+                msg = f"Its {'resolved' if kind == _WATERMARK else 'commit'} ts is no TSO."
+                raise DecodeError(msg)
             return (Resolved(ts),) if kind == _WATERMARK else self._delete(key, ts)
         start = value[:2].hex() or "nothing"
         msg = f"It begins with {start} and has {len(value)} bytes, which is no message of TiCDC's avro."

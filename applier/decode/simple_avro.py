@@ -47,7 +47,7 @@ def read(value: bytes) -> Envelope:
     kind = value[:3]
     try:
         return _row(value) if kind == ROW else _envelope(kind, _general(value))
-    except UnicodeDecodeError as error:
+    except UnicodeError as error:
         raise DecodeError("The message holds text that is not UTF-8.") from error
     except Exception as error:  # fastavro raises whatever broken bytes lead it into.
         raise DecodeError(f"The message is not Avro of the Simple protocol: {type(error).__name__}.", _HINT) from error
@@ -94,7 +94,13 @@ def _table(schema: dict[str, Any] | None) -> TableSchema | None:
         if default is not None:
             bits = column["dataType"]["mysqlType"] == "bit"
             column["default"] = int.from_bytes(_raw(default), "big") if bits else _clean(default)
-    return msgspec.convert(schema, TableSchema)
+        elements = column["dataType"]["elements"]
+        if elements:
+            column["dataType"]["elements"] = [_clean(element) for element in elements]
+    table = msgspec.convert(schema, TableSchema)
+    # What is left of broken bytes is in names, which must not be changed; Python would fail on them much later.
+    json.dumps(schema, ensure_ascii=False).encode()
+    return table
 
 
 def _raw(text: str) -> bytes:

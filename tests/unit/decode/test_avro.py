@@ -351,6 +351,8 @@ def test_a_schema_of_another_writer_is_refused(what: str, schema: Any) -> None:
         (b"\x01{}", "begins with the mark of a DDL"),
         (b'\x01{"query":1,"commitTs":2}', "begins with the mark of a DDL"),
         (b"\x02\0", "It begins with 0200 and has 2 bytes"),
+        (b"\x02" + b"\xff" * 8, "Its resolved ts is no TSO"),
+        (b"\x03" + b"\xff" * 8, "Its commit ts is no TSO"),
         (b"\x03\x00" + bytes(16) + b"row", "It begins with 0300"),
         (b"{}", "It begins with 7b7d"),
         (b"\0\0\0\0\x09", "It is unknown"),
