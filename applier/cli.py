@@ -71,6 +71,30 @@ def check(
     raise typer.Exit(report.exit_code)
 
 
+@app.command()
+def status(
+    config: ConfigFile,
+    *,
+    max_lag: Annotated[float, typer.Option(help="Lag in seconds from which on the tables count as stale.")] = 300.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+) -> None:
+    """Tell how far the tables are, who holds the changefeed, and how to read all tables as of one moment."""
+    import time  # noqa: PLC0415
+
+    from rich.console import Console  # noqa: PLC0415
+
+    from applier import config as settings  # noqa: PLC0415
+    from applier.status.command import status as examine  # noqa: PLC0415
+    from applier.status.render import render  # noqa: PLC0415
+
+    report = examine(settings.load(config), max_lag_seconds=max_lag, now_ms=time.time_ns() // 1_000_000)
+    if as_json:
+        print(report.to_json())
+    else:
+        render(report, Console())
+    raise typer.Exit(report.exit_code)
+
+
 @app.callback()
 def _commands() -> None:
     """Keep `applier run` a subcommand."""

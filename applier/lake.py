@@ -36,6 +36,9 @@ class LakeTable:
         format_version: Iceberg's format version.
         properties: Its properties.
         rows: Rows of its data files, deleted ones included; 0 for a table that holds nothing.
+        dead_rows: Rows of them that delete files remove.
+        snapshot_id: Its head; None for a table that holds nothing.
+        snapshots: Ids of all snapshots that are kept.
     """
 
     identifier: tuple[str, ...]
@@ -43,6 +46,9 @@ class LakeTable:
     format_version: int
     properties: Mapping[str, str]
     rows: int
+    dead_rows: int = 0
+    snapshot_id: int | None = None
+    snapshots: frozenset[int] = frozenset()
 
     def __str__(self) -> str:
         return ".".join(self.identifier)
@@ -164,6 +170,9 @@ def _described(identifier: tuple[str, ...], table: Table) -> LakeTable:
         format_version=table.format_version,
         properties=dict(table.properties),
         rows=int(summary.get("total-records", 1)) if head else 0,
+        dead_rows=int(summary.get("total-position-deletes", 0)),
+        snapshot_id=head.snapshot_id if head else None,
+        snapshots=frozenset(snapshot.snapshot_id for snapshot in table.metadata.snapshots),
     )
 
 

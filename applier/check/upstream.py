@@ -5,15 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from applier.changefeed.checkpoint import Checkpoint, Tracked
 from applier.changefeed.table import Column, ColumnType, TableName, TableVersion
 from applier.changefeed.tracker import Tables
+from applier.control_view import ControlView
 from applier.errors import TerminalError
 from applier.lake import Lake
 from applier.sink.types import Field, TableSchema
-
-STEP = "applier.step"
-"""Property of the control table `checkpoints`: the newest step, so that a reader looks for that one alone."""
 
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 _TYPES = {
@@ -38,13 +35,13 @@ def tracked(lake: Lake, changefeed: str) -> Tables:
         TransientError: The catalog does not answer.
         TerminalError: The control tables hold something that this applier does not read.
     """
-    namespace = f"applier_{changefeed}"
-    versions = _versions(lake, namespace)
-    current = _current(lake, namespace)
-    if not current:
+    view = ControlView(lake, changefeed)
+    versions = _versions(lake, view.namespace)
+    newest = view.checkpoint()
+    if newest is None or not newest.tables:
         return Tables(version for version in versions.values() if not version.keys_only)
     tables = Tables()
-    for name, item in current.items():
+    for name, item in newest.tables.items():
         if (version := versions.get((name, item.version))) is not None:
             tables.put(version, item.partitioning)
     return tables
@@ -66,20 +63,6 @@ def _versions(lake: Lake, namespace: str) -> Mapping[tuple[TableName, int], Tabl
         msg = f"Table {namespace}.table_versions holds a description that cannot be read."
         raise TerminalError(msg, "Check with the version of applier that wrote it, or a newer one.") from error
     return {(version.name, version.version): version for version in versions}
-
-
-def _current(lake: Lake, namespace: str) -> Mapping[TableName, Tracked]:
-    """Each table that the newest checkpoint knows."""
-    table = lake.table((namespace, "checkpoints"))
-    if table is None or not table.rows:
-        return {}
-    newest = table.properties.get(STEP, "")
-    only = f"step = {int(newest)}" if newest.isdecimal() else "true"
-    rows = lake.rows(table.identifier, ("epoch", "step", "checkpoint"), only)
-    if not rows:
-        return {}
-    row = max(rows, key=lambda row: (row["epoch"], row["step"]))
-    return Checkpoint.from_json(row["checkpoint"]).tables
 
 
 def _column(field: Field, *, is_key: bool) -> Column:

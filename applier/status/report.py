@@ -1,0 +1,213 @@
+"""What `applier status` found: nouns, their JSON, and the exit code that follows from them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Literal, TypeAlias
+
+from applier.changefeed.ts import unix_ms, wall_clock
+
+TableState: TypeAlias = Literal["in step", "ahead", "dropped", "empty", "expired", "missing"]
+"""`in step`: the cut shows it at its snapshot. `ahead`: a step that is not finished has written it. `dropped`: dropped
+upstream, kept here. `empty`: no commit with rows yet. `expired`: the cut's snapshot is kept no longer. `missing`: the
+catalog has no such table."""
+
+
+@dataclass(frozen=True, slots=True)
+class HolderReport:
+    """Who holds the changefeed.
+
+    Attributes:
+        name: Process and host.
+        host: Its host name.
+        pid: Its process id.
+        epoch: Number of the hold.
+        since: When it took the changefeed, ISO 8601.
+        seen: Its last sign of life, ISO 8601.
+        silent_seconds: Seconds since then.
+        released: It has stopped, and anybody may take the changefeed at once.
+    """
+
+    name: str
+    host: str
+    pid: int
+    epoch: int
+    since: str
+    seen: str
+    silent_seconds: float
+    released: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TableProgress:
+    """How far one table is.
+
+    Attributes:
+        table: Upstream name.
+        iceberg: Identifier of the Iceberg table, its parts joined by dots.
+        state: See `TableState`.
+        resolved_ts: TSO of its last commit; None for a table that no commit has reached. A table without changes
+            keeps its stamp while the changefeed goes on.
+        resolved: Wall clock of it, ISO 8601.
+        rows: Living rows, by the head's summary.
+        snapshot_id: Its head.
+        cut_snapshot_id: The snapshot that the newest checkpoint lists.
+    """
+
+    table: str
+    iceberg: str
+    state: TableState
+    resolved_ts: int | None = None
+    resolved: str | None = None
+    rows: int = 0
+    snapshot_id: int | None = None
+    cut_snapshot_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionProgress:
+    """How far one partition is read.
+
+    Attributes:
+        topic: Its topic.
+        partition: Its number.
+        next_offset: The offset to read next.
+        resolved_ts: Newest resolved ts that it sent; None before its first.
+        resolved: Wall clock of it, ISO 8601.
+    """
+
+    topic: str
+    partition: int
+    next_offset: int
+    resolved_ts: int | None
+    resolved: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class DdlReport:
+    """What became of one DDL; see `docs/ddl.md`."""
+
+    commit_ts: int
+    committed: str
+    table: str
+    kind: str
+    decision: str
+    reason: str
+    sql: str
+    decided: str
+
+
+@dataclass(frozen=True, slots=True)
+class LetterReport:
+    """A message that was passed over, without its bytes."""
+
+    topic: str
+    partition: int
+    offset: int
+    error: str
+    step: int
+    buried: str
+
+
+@dataclass(frozen=True, slots=True)
+class StatusReport:
+    """Everything that `applier status` found.
+
+    Attributes:
+        changefeed: Name of the changefeed.
+        max_lag_seconds: Age from which on the tables count as stale.
+        now: When this was found out, ISO 8601.
+        resolved_ts: Every table is at this TSO; None before the first, and for a feed that carries none.
+        resolved: Wall clock of it, ISO 8601.
+        lag_seconds: Age of what the tables show: of the resolved ts, and in offset order of the last sign of life.
+        step: Number of the newest checkpoint.
+        holder: Who holds the changefeed; None before anybody has.
+        counts: Figures of the newest step.
+        tables: Each table.
+        partitions: Each partition.
+        schema_changes: The newest decisions on DDL, newest first.
+        schema_change_count: How many there are.
+        dead_letters: The newest dead letters, newest first.
+        dead_letter_count: How many there are.
+        cut: Queries that read every table as of `resolved_ts`.
+        stale: Why the tables are stale, one sentence each; () for fresh ones.
+        notes: What else deserves a look, one sentence each.
+    """
+
+    changefeed: str
+    max_lag_seconds: float
+    now: str
+    resolved_ts: int | None = None
+    resolved: str | None = None
+    lag_seconds: float | None = None
+    step: int | None = None
+    holder: HolderReport | None = None
+    counts: Mapping[str, int] | None = None
+    tables: tuple[TableProgress, ...] = ()
+    partitions: tuple[PartitionProgress, ...] = ()
+    schema_changes: tuple[DdlReport, ...] = ()
+    schema_change_count: int = 0
+    dead_letters: tuple[LetterReport, ...] = ()
+    dead_letter_count: int = 0
+    cut: tuple[str, ...] = ()
+    stale: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def verdict(self) -> Literal["fresh", "stale"]:
+        """In one word."""
+        return "stale" if self.stale else "fresh"
+
+    @property
+    def exit_code(self) -> int:
+        """0 if the tables are fresh, 1 if they are stale."""
+        return 1 if self.stale else 0
+
+    def to_json(self) -> str:
+        """All of it; `docs/output.md` explains the keys, and none is ever left out."""
+        shown = {"verdict": self.verdict, "exit_code": self.exit_code, **asdict(self)}
+        return json.dumps(shown, ensure_ascii=False, indent=2)
+
+
+def judged(report: StatusReport) -> Iterator[str]:
+    """Why the tables are stale, one sentence each."""
+    if report.holder is None:
+        yield f"Changefeed {report.changefeed} has never run: there is no checkpoint."
+        return
+    if report.lag_seconds is None:
+        yield "No resolved ts has been applied yet."
+    elif report.lag_seconds > report.max_lag_seconds:
+        what = f"resolved ts {report.resolved_ts}" if report.resolved_ts else "the last sign of life"
+        yield (
+            f"The tables are {shown_seconds(report.lag_seconds)} behind ({what}), "
+            f"more than {shown_seconds(report.max_lag_seconds)}."
+        )
+    for table in report.tables:
+        if table.state == "missing":
+            yield f"Table {table.iceberg} is not in the catalog, though the checkpoint lists it."
+
+
+def iso(milliseconds: int) -> str:
+    """Unix milliseconds as ISO 8601 in UTC."""
+    return datetime.fromtimestamp(milliseconds / 1000, tz=UTC).isoformat(timespec="milliseconds")
+
+
+def iso_of(tso: int | None) -> str | None:
+    """Wall clock of a TSO as ISO 8601; None for none."""
+    return wall_clock(tso).isoformat(timespec="milliseconds") if tso else None
+
+
+def age(tso: int, now_ms: int) -> float:
+    """Seconds since a TSO."""
+    return round(max(0.0, (now_ms - unix_ms(tso)) / 1000), 3)
+
+
+def shown_seconds(seconds: float) -> str:
+    """A time span as people say it: 45 s, 12 min, 3.5 h, 2.0 days."""
+    for limit, unit, form in ((120, 1, "{:.0f} s"), (7200, 60, "{:.0f} min"), (172_800, 3600, "{:.1f} h")):
+        if seconds < limit:
+            return form.format(seconds / unit)
+    return f"{seconds / 86_400:.1f} days"
