@@ -8,7 +8,7 @@ READY := .venv/requirements.lock
 NO_JVM := not (spark or kafka or registry or s3 or recovery or slow or soak)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-integration services check lint types imports generated fmt \
+.PHONY: help setup demo test test-unit test-integration fuzz services check lint types imports generated fmt \
         bench bench-quick schemas lock clean
 
 ##@ Start
@@ -36,6 +36,9 @@ test-unit: $(READY) ## Tests that need no JVM
 
 test-integration: $(READY) services ## Against a Kafka broker, a schema registry and S3, all started here
 	@$(PYTEST) -m "(kafka or registry or s3) and not soak"
+
+fuzz: $(READY) ## A million damaged messages through all decoders; FUZZ_ARGS="--seed 2 --messages 50000"
+	@$(PYTHON) -m tests.fuzz.run $(FUZZ_ARGS)
 
 services: $(READY)
 	@$(PYTHON) -m applier.jars s3 >/dev/null

@@ -23,7 +23,7 @@ from __future__ import annotations
 import binascii
 import re
 from collections.abc import Callable, Sequence
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import Any, TypeAlias
 
 import msgspec
@@ -40,6 +40,7 @@ from applier.errors import ValueRefused
 __all__ = ["ZonedText", "to_array"]
 
 _U64 = (1 << 64) - 1
+_EXACT = Context(prec=100)
 _DIGITS = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 _Dated: TypeAlias = "Callable[[Sequence[Any], Target], tuple[pa.Array[Any], int]]"
 _Convert: TypeAlias = "Callable[[Sequence[Any], Target], pa.Array[Any]]"
@@ -161,18 +162,21 @@ def _plain(value: Any, target: Target) -> str:
 
 
 def _number(value: Any, target: Target) -> Decimal | None:
-    if isinstance(value, float):
+    if isinstance(value, float | int):
         return _rounded(value, target)
     return None if value is None else Decimal(value)
 
 
 def _rounded(value: float, target: Target) -> Decimal:
-    """The decimal that a protocol sent as a double. The largest ones round up to one digit more than the column has."""
+    """The decimal that a protocol sent as a double. The largest ones round up to one digit more than the column has.
+
+    JSON writes a double of 2^53 and more without a point, so it comes as an int.
+    """
     digits, scale = target.column.type.length, target.column.type.scale or 0
     number = Decimal(f"{Decimal(repr(value)):.{scale}f}")
     if digits is None:
         return number
-    largest = Decimal(10**digits - 1).scaleb(-scale)
+    largest = _EXACT.scaleb(Decimal(10**digits - 1), -scale)
     return largest.copy_sign(number) if abs(number) > largest and abs(value) == float(largest) else number
 
 
