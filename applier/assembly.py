@@ -18,6 +18,7 @@ from applier.consume.spark import ArchiveSource, KafkaSource
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
 from applier.errors import ConfigError
+from applier.maintenance import Maintenance
 from applier.migration import Migration
 from applier.pipeline import Pipeline
 from applier.replica import Replica
@@ -105,7 +106,8 @@ def assemble(config: Config, source: Source, catalog: Catalog, state: State) -> 
         keep_bad=config.changefeed.on_bad_message == "dead_letter",
     )
     migration = Migration(replica, state, config.ddl, config.tables, rules)
-    pipeline = Pipeline(config, source, surveyor, replica, migration, state)
+    maintenance = Maintenance(config.maintenance, replica, state.control.confirm)
+    pipeline = Pipeline(config, source, surveyor, replica, migration, state, maintenance)
     pipeline.restore()
     return pipeline
 

@@ -179,6 +179,32 @@ class SinkSection(Section):
     threads: Annotated[int, Field(ge=1, le=64, description="Tables that are committed at the same time.")] = 4
 
 
+class MaintenanceSection(Section):
+    """Upkeep of the tables, between steps."""
+
+    tasks: Annotated[
+        tuple[Literal["compact", "manifests", "expire", "orphans"], ...],
+        Field(
+            description="What is done: small files and dead rows are compacted, manifests brought together, old "
+            "snapshots expired, orphan files removed. An empty list leaves all of it to you."
+        ),
+    ] = ("compact", "manifests", "expire", "orphans")
+    share: Annotated[float, Field(gt=0, le=1, description="Share of wall time that it may take.")] = 0.1
+    small_files: Annotated[
+        int, Field(ge=2, description="Small data files in one partition from which on they are compacted.")
+    ] = 50
+    deleted_share: Annotated[
+        float, Field(gt=0, le=1, description="Share of dead rows from which on files are rewritten without them.")
+    ] = 0.1
+    snapshots: Annotated[int, Field(ge=1, description="Snapshots of a table to keep; the older ones expire.")] = 500
+    snapshot_hours: Annotated[
+        float, Field(ge=0, description="Age from which on the others expire, too. What the checkpoint names stays.")
+    ] = 24.0
+    orphan_hours: Annotated[
+        float, Field(ge=1, description="Age from which on a file that no snapshot knows is removed; once a day.")
+    ] = 72.0
+
+
 class RunSection(Section):
     """The loop."""
 
@@ -204,6 +230,7 @@ class Config(Section):
     tables: TablesSection = TablesSection()
     ddl: Annotated[dict[str, Policy], Field(description="Policy per kind of DDL, as `docs/ddl.md` names them.")] = {}
     sink: SinkSection = SinkSection()
+    maintenance: MaintenanceSection = MaintenanceSection()
     run: RunSection = RunSection()
     spark: Annotated[
         dict[str, str], Field(description="Any Spark configuration; `spark.master` defaults to local[*].")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
@@ -17,6 +18,7 @@ from applier.consume.offsets import next_window
 from applier.consume.source import Source
 from applier.errors import DecodeError
 from applier.findings import Waiting
+from applier.maintenance import Maintenance
 from applier.migration import Migration
 from applier.order.watermark import in_use, silent
 from applier.replica import Batch, Replica
@@ -77,6 +79,7 @@ class Pipeline:
         replica: The Iceberg tables.
         migration: Applies DDL to them.
         state: Progress, in memory and in the control tables.
+        maintenance: Mends the tables between steps.
     """
 
     config: Config
@@ -85,9 +88,11 @@ class Pipeline:
     replica: Replica
     migration: Migration
     state: State
+    maintenance: Maintenance
     _message_bytes: float = field(default=4096.0, init=False)
     _stretch: int = field(default=1, init=False)
     _is_torn: bool = field(default=False, init=False)
+    _mended: Counter[str] = field(default_factory=Counter, init=False)
 
     def ends(self) -> dict[TopicPartition, int]:
         """Ends of the source now."""
@@ -118,6 +123,7 @@ class Pipeline:
         if self._is_torn:
             self.restore()
         watch = Stopwatch()
+        self._maintain(watch)
         found = self.look(ends, watch)
         survey, known, bounds = found.survey, found.known, found.bounds
         faults.reach("decoded")
@@ -130,7 +136,10 @@ class Pipeline:
             self._is_torn = False
         # A watermark that stands still in a full window wants a longer one, not the same one again.
         self._stretch = 1 if moved or survey.error else min(self._stretch * 2, _MAX_STRETCH)
-        return self._outcome(survey, known, bounds, watch, moved=moved)
+        outcome = self._outcome(survey, known, bounds, watch, moved=moved)
+        if moved:
+            self._mended = Counter()
+        return outcome
 
     def look(self, ends: Mapping[TopicPartition, int] | None, watch: Stopwatch) -> Look:
         """Read the next window without applying anything; see `step` for the arguments and the errors."""
@@ -147,6 +156,13 @@ class Pipeline:
             known = replace(known, applied_of=self.state.ahead)
             survey = self.surveyor.survey(window, known, watch, local=self._is_small(window))
         return Look(survey, known, bounds)
+
+    def _maintain(self, watch: Stopwatch) -> None:
+        """Mend tables, unless a step that failed left some beyond the checkpoint: its repetition may need them so."""
+        if self.surveyor.ordered and self.state.reached > self.state.resolved_ts:
+            return
+        with watch.stage("maintain"):
+            self._mended.update(self.maintenance.tend(self.state.checkpoint))
 
     def _unknown_ahead(self, survey: Survey) -> dict[TableName, int]:
         """Tables that a crash left behind in the catalog, with rows, before any checkpoint knew of them."""
@@ -274,7 +290,8 @@ class Pipeline:
             backlog=backlog,
             seconds=watch.seconds,
             notes={key: counts.get(key, 0) for key in ("replayed", "excluded", "zero_dates")}
-            | {"dead_letters": len(survey.bad)},
+            | {"dead_letters": len(survey.bad)}
+            | (self._mended if moved else {}),
         )
 
 

@@ -24,6 +24,7 @@ from applier.order.merge import merge_bag, merge_keyed
 from applier.sink.engine import Engine
 from applier.sink.iceberg import Catalog, JavaError
 from applier.sink.iceberg_table import Table
+from applier.sink.maintenance import properties_of_new
 from applier.sink.progress import Stamp
 from applier.sink.table import Applied, TableWriter
 
@@ -122,6 +123,11 @@ class Replica:
             self._writers[identifier] = self._open(table)
         return self._writers[identifier]
 
+    @property
+    def writers(self) -> list[TableWriter]:
+        """Writers of the tables that are known."""
+        return list(self._writers.values())
+
     def forget(self, *names: TableName) -> None:
         """Let go of writers whose tables were renamed, dropped or made anew."""
         for name in names:
@@ -217,7 +223,7 @@ class Replica:
             columns,
             key=key,
             sort=key,
-            properties={**self.settings.properties, **stamp.entries()},
+            properties={**properties_of_new(), **self.settings.properties, **stamp.entries()},
             format_version=self.settings.format_version,
         )
         writer = self._open(table)

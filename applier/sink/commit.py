@@ -112,18 +112,25 @@ class Committer:
         for snapshot_id in self._sent:
             if self.table.has_snapshot(snapshot_id):
                 return snapshot_id
-        self._look()
+        self.look()
         return None
 
     def _reload(self) -> bool:
         """Read the table again; True if its head or its columns are not those that were planned on."""
         before = self.head, self.table.schema.id
         _patiently(self.table.refresh)
-        self._look()
+        self.look()
         return before != (self.head, self.table.schema.id)
 
-    def _look(self) -> None:
-        guard(self.table, progress(self.table, self.changefeed), self.known, self.epoch)
+    def look(self) -> None:
+        """Take note of what the table's refreshed metadata says, and whether others have changed rows.
+
+        Raises:
+            TableMismatch: It belongs to another changefeed.
+            CheckpointConflict: Another applier wrote it.
+        """
+        found = progress(self.table, self.changefeed)
+        guard(self.table, found, self.known, self.epoch)
         before, self.head = self.head, self.table.snapshot_id
         self.is_foreign = self.is_foreign or not self._same_rows_since(before)
 

@@ -215,13 +215,21 @@ class Control:
         )
         return CheckpointConflict(what, "Keep one applier per changefeed; this one stops.")
 
-    def _write(self, ledger: Ledger, rows: pa.Table) -> None:
-        if rows.num_rows == 0:
-            return
+    def confirm(self) -> None:
+        """Make sure that this process still holds the changefeed; reads the catalog and writes nothing.
+
+        Raises:
+            CheckpointConflict: Another process has taken the changefeed, or this one never did.
+        """
         self.checkpoints.refresh()
         if self._last is None or self.checkpoints.table.setting(HOLDER) != self._last.holder.token:
             raise self._overtaken(self._last)
-        ledger.append(rows, Stamp(self.changefeed, self._last.epoch, 0))
+
+    def _write(self, ledger: Ledger, rows: pa.Table) -> None:
+        if rows.num_rows == 0:
+            return
+        self.confirm()
+        ledger.append(rows, Stamp(self.changefeed, self._epoch, 0))
 
 
 def unix_ms() -> int:

@@ -128,6 +128,35 @@ class TableWriter:
         """Stamp of the table when this writer last looked or wrote."""
         return self._committer.known
 
+    @property
+    def head(self) -> int | None:
+        """Snapshot that this writer last saw at the head, or wrote."""
+        return self._committer.head
+
+    @property
+    def plan(self) -> Plan | None:
+        """Files of that head; None while they are not known."""
+        return self._plan if self._plan is not None and self._plan.snapshot_id == self.head else None
+
+    @property
+    def own_stamp(self) -> Stamp | None:
+        """The table's progress under this applier's epoch; None for a table that nobody has stamped.
+
+        It lacks the extra entries: the commit of a DDL is found by them.
+        """
+        known, ours = self.known, self._committer
+        return None if known is None else Stamp(ours.changefeed, ours.epoch, known.resolved_ts)
+
+    def look(self) -> None:
+        """Read the table again, and notice if somebody else has changed its rows.
+
+        Raises:
+            CheckpointConflict: A newer applier holds it.
+            TransientError: The catalog does not answer.
+        """
+        self.table.refresh()
+        self._committer.look()
+
     def reload(self) -> None:
         """Read the table again, after something else (a schema change, maintenance) has written it on purpose."""
         self.table.refresh()

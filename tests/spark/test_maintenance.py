@@ -1,0 +1,280 @@
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from applier import config
+from applier.decode.options import DecoderOptions
+from applier.decode.protocols import build
+from applier.errors import CheckpointConflict
+from applier.maintenance import Budget
+from applier.sink import iceberg_maintenance
+from applier.sink.iceberg import Catalog, JavaError
+from applier.sink.maintenance import ORPHANS_REMOVED_AT, Thresholds, Upkeep
+from applier.sink.progress import EPOCH, RESOLVED_TS, Stamp
+from applier.sink.storage import local_path
+from applier.sink.table import TableWriter
+from tests.replay import differences, ends_at, replay
+from tests.spark.feeds import Feed, read, sql_name
+
+pytestmark = pytest.mark.spark
+
+Name = Callable[[], tuple[str, str]]
+
+LIMITS = Thresholds(small_files=3, deleted_rows=1, manifests=2)
+DAY = 86_400_000
+LATER = 2**42
+"""Unix milliseconds that are still to come when this is read."""
+
+
+class Case:
+    """A table that five commits have worn, its writer and its upkeep."""
+
+    def __init__(self, spark: SparkSession, lake: Catalog, name: tuple[str, str], **options: Any) -> None:
+        self.spark, self.lake, self.name = spark, lake, name
+        self.feed = Feed(("long",))
+        self.writer = TableWriter(self.feed.create(lake, name, **options), "shop", 2)
+        self.upkeep = Upkeep(self.writer, LIMITS)
+        self.ts = 0
+        self.heads = [self.apply() for _ in range(5)]
+
+    def apply(self) -> int:
+        """Apply one more batch."""
+        self.ts += 1
+        return self.writer.apply(self.feed.batch(), Stamp("shop", 2, self.ts), exact=True).snapshot_id
+
+    def check(self) -> None:
+        """Assert that the table has the rows of the model, and that its head and its properties carry the stamp."""
+        self.feed.check(read(self.spark, self.name))
+        table = self.lake.load(self.name)
+        assert table is not None
+        newest = next(table.history())
+        assert (newest.summary[RESOLVED_TS], newest.summary[EPOCH]) == (str(self.ts), "2")
+        assert (table.setting(RESOLVED_TS), table.setting(EPOCH)) == (str(self.ts), "2")
+        assert newest.id == self.writer.head
+
+    def other(self, epoch: int) -> TableWriter:
+        """A writer of another applier of the changefeed."""
+        table = self.lake.load(self.name)
+        assert table is not None
+        return TableWriter(table, "shop", epoch)
+
+    def summary(self, key: str) -> int:
+        """A figure of the head's summary."""
+        return int(next(self.writer.table.history()).summary[key])
+
+
+@pytest.fixture
+def case(spark: SparkSession, lake: Catalog, fresh_name: Name) -> Case:
+    """A worn table."""
+    return Case(spark, lake, fresh_name())
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("partition", [[], [("k0", "bucket[2]")]], ids=["whole", "partitioned"])
+def test_compaction_keeps_rows_and_stamp(
+    spark: SparkSession, lake: Catalog, fresh_name: Name, version: int, partition: Any
+) -> None:
+    """One file a partition and no deletes are left, with the same rows and the same stamp, and batches go on."""
+    case = Case(spark, lake, fresh_name(), format_version=version, partition=partition)
+    assert case.upkeep.is_worn
+    files = case.summary("total-data-files")
+
+    counts = case.upkeep.compact()
+
+    assert counts["compacted"] == files
+    assert counts["vectors"] > 0
+    assert case.summary("total-data-files") == 1 + len(partition)
+    assert case.summary("total-delete-files") == 0
+    assert case.writer.table.handle.snapshot(iceberg_maintenance.BRANCH) is None
+    case.check()
+    assert case.upkeep.compact() == {}
+    case.apply()
+    case.check()
+    assert not case.writer._committer.is_foreign
+
+
+def test_file_with_many_dead_rows_is_rewritten_alone(spark: SparkSession, lake: Catalog, fresh_name: Name) -> None:
+    """A share of dead rows makes a compaction pay where files are few; files without dead rows stay what they are."""
+    name = fresh_name()
+    feed = Feed(("long",))
+    writer = TableWriter(feed.create(lake, name, properties={"write.target-file-size-bytes": "1000"}), "shop", 1)
+    for first in (0, 100):
+        writer.apply(
+            feed.taken({(first + key,): (1, "", None) for key in range(50)}, set()), Stamp("shop", 1, 1), exact=True
+        )
+    writer.apply(feed.taken({}, {(key,) for key in range(20)}), Stamp("shop", 1, 2), exact=True)
+    upkeep = Upkeep(writer, replace(LIMITS, small_files=50))
+    assert upkeep.is_worn
+    before = set(writer.plan.files if writer.plan else ())
+
+    assert upkeep.compact() == {"compacted": 1, "vectors": 1}
+
+    feed.check(read(spark, name))
+    assert len(before & {file.path for file in writer.table.scan(writer.head or 0)}) == 1
+
+
+def test_compaction_goes_on_a_unit_at_a_time(case: Case) -> None:
+    """A unit of work is bounded: a table that needs more takes several, with the rows right in between."""
+    case.upkeep = Upkeep(case.writer, replace(LIMITS, unit_bytes=1, small_files=2))
+
+    assert case.upkeep.compact()["compacted"] == 2
+    case.check()
+    assert case.upkeep.compact()["compacted"] == 2
+    case.check()
+
+
+def test_newer_applier_is_noticed_before_a_rewrite(case: Case) -> None:
+    """A process that lost its epoch rewrites nothing."""
+    head = case.other(5).stamp(Stamp("shop", 5, 9)).snapshot_id
+
+    for work in (case.upkeep.compact, case.upkeep.rewrite_manifests, case.upkeep.remove_orphans):
+        with pytest.raises(CheckpointConflict, match="newer applier of changefeed shop: epoch 5"):
+            work()
+
+    assert case.other(5).head == head
+
+
+@pytest.mark.parametrize("work", ["compact", "rewrite_manifests"])
+def test_newer_applier_that_writes_meanwhile_wins(case: Case, monkeypatch: pytest.MonkeyPatch, work: str) -> None:
+    """A commit that slips in between the rewrite and its publication refuses it, and nothing of it is seen."""
+    stamping = iceberg_maintenance._stamp
+    late = [lambda: case.other(5).apply(case.feed.batch(), Stamp("shop", 5, 9), exact=False)]
+
+    def stamp(transaction: Any, own: Stamp) -> None:
+        late.pop()()
+        stamping(transaction, own)
+
+    monkeypatch.setattr(iceberg_maintenance, "_stamp", stamp)
+
+    with pytest.raises(CheckpointConflict, match="epoch 5"):
+        getattr(case.upkeep, work)()
+
+    newest = next(case.other(5).table.history())
+    assert newest.summary[EPOCH] == "5"
+    case.feed.check(read(case.spark, case.name))
+
+
+def test_rows_that_somebody_adds_meanwhile_stay(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A foreign append during a compaction is kept and noticed, and the branch that it left is taken again."""
+    publishing = iceberg_maintenance._publish
+    foreign = f"INSERT INTO {sql_name(case.name)} VALUES (12345, 1, 'foreign', null)"  # noqa: S608 - the names are the test's own
+    late = [foreign]
+
+    def publish(table: Any, stamp: Stamp) -> None:
+        if late:
+            case.spark.sql(late.pop())
+        publishing(table, stamp)
+
+    monkeypatch.setattr(iceberg_maintenance, "_publish", publish)
+
+    with pytest.raises(JavaError, match="Cannot compact table"):
+        case.upkeep.compact()
+
+    case.feed.rows[12345,] = (1, "foreign", None)
+    assert case.writer._committer.is_foreign
+    assert case.upkeep.compact()["compacted"] == 6
+    case.check()
+
+
+def test_manifests_are_brought_together(case: Case) -> None:
+    """Data manifests become one, rows and stamp stay."""
+    assert case.upkeep.has_many_manifests
+
+    assert case.upkeep.rewrite_manifests()["manifests"] > 0
+
+    case.check()
+    case.apply()
+    case.check()
+
+
+def test_expiry_keeps_what_the_checkpoint_names(case: Case) -> None:
+    """The snapshot of the consistent cut stays readable, and all that came later; without one only the head stays."""
+    cut = case.heads[2]
+    shown = case.spark.read.option("versionAsOf", cut).table(sql_name(case.name)).toArrow()
+
+    assert case.upkeep.expire(cut, LATER) == {"expired": 2}
+
+    kept = {snapshot.id for snapshot in case.writer.table.history()}
+    assert kept == set(case.heads[2:])
+    again = case.spark.read.option("versionAsOf", cut).table(sql_name(case.name)).toArrow()
+    assert again.sort_by("k0").equals(shown.sort_by("k0"))
+    case.check()
+    assert case.upkeep.expire(None, LATER) == {"expired": 2}
+    case.check()
+    case.apply()
+    case.check()
+
+
+def test_expiry_by_number_and_by_age(case: Case) -> None:
+    """Young snapshots stay up to a number; the newest of them stay."""
+    assert case.upkeep.expire(None) == {"expired": 0}
+
+    assert Upkeep(case.writer, replace(LIMITS, snapshots=3)).expire(None) == {"expired": 2}
+
+    assert [snapshot.id for snapshot in case.writer.table.history()] == case.heads[:1:-1]
+
+
+def test_stamp_survives_a_compaction_whose_inputs_expire(case: Case) -> None:
+    """After a compaction and the expiry of everything before it, a new applier finds the table where it was."""
+    case.upkeep.compact()
+    case.upkeep.expire(None, LATER)
+
+    assert len(list(case.writer.table.history())) == 1
+    found = case.other(3)
+    assert found.known == Stamp("shop", 2, case.ts)
+    case.check()
+
+
+def test_orphans_are_removed_once_they_are_old(case: Case) -> None:
+    """Files that no snapshot knows go, if they are old enough; a table that lies below keeps all of its own."""
+    table = case.writer.table
+    root = Path(local_path(table.location))
+    old, young = root / "data/old.parquet", root / "data/young.parquet"
+    below = root / "below/data/theirs.parquet"
+    for path in (old, young, below):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"orphan")
+    for path in (old, below):
+        os.utime(path, (1_000_000, 1_000_000))
+    now = DAY * 365 * 60
+    os.utime(young, (now / 1000, now / 1000))
+
+    assert case.upkeep.remove_orphans(now - 2 * DAY) == {"orphans": 1}
+
+    assert [path.exists() for path in (old, young, below)] == [False, True, True]
+    assert table.setting(ORPHANS_REMOVED_AT) == str(now - 2 * DAY)
+    case.check()
+    assert case.writer.known is not None
+    assert ORPHANS_REMOVED_AT not in case.writer.known.extra
+
+
+def test_tables_under_maintenance_equal_the_recording(spark: SparkSession, warehouse: Path, tmp_path: Path) -> None:
+    """With maintenance between all steps, every table is what SQL showed at each resolved ts, and so is each cut."""
+    lake = {"type": "jdbc", "uri": f"jdbc:sqlite:{warehouse}/catalog.db", "warehouse": f"{warehouse}/tables"}
+    found = replay("txns", "simple-json", lake, tmp_path, "simple", name="maintained")
+    found.raw["maintenance"] = {"small_files": 4, "snapshots": 3, "snapshot_hours": 0, "share": 1}
+    mended = 0
+    with found.running(spark) as pipeline:
+        pipeline.maintenance.clock = itertools.count().__next__
+        pipeline.maintenance._budget = Budget(1.0, pipeline.maintenance.clock)
+        for state, ends in ends_at("txns", "simple-json", build("simple", DecoderOptions())):
+            step = pipeline.step(ends)
+            while step.moved:
+                mended += step.status.notes.get("compacted", 0)
+                step = pipeline.step(ends)
+            assert differences(found, state) == [], f"at resolved ts {state['resolved_ts']}"
+            for identifier, snapshot_id in pipeline.state.checkpoint.snapshots.items():
+                table = pipeline.replica.catalog.load(identifier)
+                assert table is not None
+                assert table.has_snapshot(snapshot_id)
+
+    assert mended > 0
+    assert config.parse(found.raw).maintenance.small_files == 4
