@@ -95,6 +95,29 @@ def status(
     raise typer.Exit(report.exit_code)
 
 
+@app.command()
+def plan(
+    config: ConfigFile,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    log_level: LogLevel = "warning",
+) -> None:
+    """Tell what the next step of `run` would do. Takes no lease and writes nothing."""
+    from rich.console import Console  # noqa: PLC0415
+
+    from applier import config as settings  # noqa: PLC0415
+    from applier.plan.command import plan as look  # noqa: PLC0415
+    from applier.plan.report import render  # noqa: PLC0415
+    from applier.telemetry import set_up_logging  # noqa: PLC0415
+
+    set_up_logging(log_level)
+    found = look(settings.load(config))
+    if as_json:
+        print(found.to_json())
+    else:
+        render(found, Console())
+
+
 @app.callback()
 def _commands() -> None:
     """Keep `applier run` a subcommand."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import TypeVar
@@ -13,9 +13,11 @@ from typing import TypeVar
 import tenacity
 
 from applier.assembly import assembled
+from applier.changefeed.message import TopicPartition
 from applier.changefeed.ts import wall_clock
 from applier.config import Config
 from applier.errors import TransientError, WatermarkStalled
+from applier.findings import Waiting
 from applier.pipeline import Pipeline, Step
 from applier.telemetry import StatusLine, logger
 
@@ -92,15 +94,20 @@ def follow(pipeline: Pipeline, stop: threading.Event, report: Report) -> None:
 
 def stall(step: Step) -> str:
     """Why the watermark does not move, in one sentence; "" if nothing holds it back."""
-    if step.waiting:
+    return held_back(step.waiting, step.silent)
+
+
+def held_back(waiting: Sequence[Waiting], silent: Sequence[TopicPartition]) -> str:
+    """What holds a watermark back, in one sentence: rows without a schema, or partitions without a resolved ts."""
+    if waiting:
         rows = "; ".join(
             f"{row.rows} of table {row.name} from {row.partition}, first at commit ts {row.commit_ts} "
             f"({wall_clock(row.commit_ts).isoformat(timespec='seconds')}), schema version {row.version}"
-            for row in step.waiting[:10]
+            for row in waiting[:10]
         )
         return f"Rows wait for a schema that has not come: {rows}."
-    if step.silent:
-        names = ", ".join(str(place) for place in step.silent[:10])
+    if silent:
+        names = ", ".join(str(place) for place in silent[:10])
         return f"No watermark has ever come from {names}."
     return ""
 
@@ -135,7 +142,7 @@ def patiently(call: Callable[[], T]) -> T:
 
     retrying = tenacity.Retrying(
         retry=tenacity.retry_if_exception_type(TransientError),
-        wait=tenacity.wait_exponential_jitter(initial=0.5, max=30),
+        wait=tenacity.wait_exponential(multiplier=0.5, max=30) + tenacity.wait_random(0, 1),
         stop=tenacity.stop_after_delay(_OUTAGE_SECONDS),
         before_sleep=once_per_outage,
         reraise=True,

@@ -1,0 +1,1 @@
+"""Command `plan`: what the next step of `run` would do."""
