@@ -1,0 +1,1 @@
+"""Command `backfill`: a bounded range of the changefeed, read again."""

@@ -1,0 +1,188 @@
+"""What `--from` and `--to` say in, the offsets and commit timestamps of a range out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from applier.changefeed.message import TopicPartition
+from applier.changefeed.ts import from_unix_ms, unix_ms, wall_clock
+from applier.changefeed.window import OffsetRange
+from applier.errors import ConfigError, SourceLost
+
+OPEN = 2**63 - 1
+"""Upper commit ts of a range that offsets alone end."""
+
+CLOCK_SKEW_MS = 60_000
+"""How far the clocks of TiDB and of whoever wrote the messages may be apart: so much more is read, and left out."""
+
+_SMALLEST_TSO = 1 << 48
+"""TSOs below it lie in 1970: such a number is an offset that lacks its partition."""
+
+_OFFSET = re.compile(r"(?:(?P<topic>[^:,\s]+):)?(?P<partition>\d+):(?P<offset>\d+)")
+
+OffsetsAt = Callable[[int], Mapping[TopicPartition, int]]
+"""Unix milliseconds -> the first offset of each partition whose record is of that time or later."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """One end of a range; exactly one of the two is set, or neither for the edge of the source.
+
+    Attributes:
+        text: As it was given, for errors.
+        offsets: Offset by topic, None where only one topic is meant, and partition.
+        resolved_ts: A TSO.
+    """
+
+    text: str
+    offsets: Mapping[tuple[str | None, int], int] = field(default_factory=dict)
+    resolved_ts: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A range of a changefeed.
+
+    Attributes:
+        spans: Half-open offset range of every partition.
+        above: Rows at or below this commit ts are left out; 0 where offsets alone begin the range.
+        upto: Rows above this commit ts are left out; `OPEN` where offsets alone end the range.
+        text: As it was given, for errors and for telling ranges apart.
+    """
+
+    spans: Mapping[TopicPartition, OffsetRange]
+    above: int = 0
+    upto: int = OPEN
+    text: str = ""
+
+    @property
+    def ends(self) -> dict[TopicPartition, int]:
+        """Offset (exclusive) at which each partition ends."""
+        return {place: span.end for place, span in self.spans.items()}
+
+    @property
+    def messages(self) -> int:
+        """Offsets in it."""
+        return sum(len(span) for span in self.spans.values())
+
+
+def parse(text: str, option: str, edge: str) -> Bound:
+    """Read one bound.
+
+    Args:
+        text: `0:100,1:250`, `topic:0:100`, an ISO 8601 time (in UTC where it names no zone), a resolved ts, or `edge`.
+        option: Name of the option, for errors.
+        edge: Word for the edge of the source: `beginning` or `end`.
+
+    Raises:
+        ConfigError: It is none of these.
+    """
+    if text == edge:
+        return Bound(text)
+    if text.isdecimal():
+        return Bound(text, resolved_ts=_tso(int(text), option))
+    pieces = [_OFFSET.fullmatch(piece.strip()) for piece in text.split(",")]
+    if all(pieces):
+        found = [(piece["topic"], int(piece["partition"]), int(piece["offset"])) for piece in pieces if piece]
+        if len({place[:2] for place in found}) == len(found):
+            return Bound(text, {(topic, partition): offset for topic, partition, offset in found})
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        forms = f"0:100,1:250 (partition:offset), topic:0:100, 2026-01-31T12:00:00Z, a resolved ts, or {edge}"
+        raise ConfigError([f"{option} {text!r} is no bound: give {forms}."]) from None
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return Bound(text, resolved_ts=from_unix_ms(int(moment.timestamp() * 1000)))
+
+
+def _tso(number: int, option: str) -> int:
+    if number < _SMALLEST_TSO:
+        raise ConfigError([f"{option} {number} is too small for a resolved ts: give offsets as partition:offset."])
+    return number
+
+
+def resolve(begin: Bound, end: Bound, bounds: Mapping[TopicPartition, OffsetRange], at: OffsetsAt) -> Range:
+    """The range between two bounds.
+
+    Args:
+        begin: Its beginning: the first offsets that are read, or a TSO above which rows count.
+        end: Its end: offsets (exclusive), or a TSO up to which rows count.
+        bounds: What the source has.
+        at: Finds offsets by time.
+
+    Raises:
+        ConfigError: A partition is missing, unknown, or ends before it begins.
+        SourceLost: The source does not have the beginning any more, or the end yet.
+    """
+    starts = _starts(begin, bounds, at)
+    ends = _by_place(end, bounds, "--to") if end.offsets else {place: span.end for place, span in bounds.items()}
+    _check_held(starts, ends, bounds)
+    above, upto = begin.resolved_ts or 0, OPEN if end.resolved_ts is None else end.resolved_ts
+    backwards = [place for place, start in starts.items() if ends[place] < start and (begin.offsets or end.offsets)]
+    if backwards or upto < above:
+        raise ConfigError([f"The range from {begin.text} to {end.text} ends before it begins."])
+    spans = {place: OffsetRange(starts[place], max(starts[place], ends[place])) for place in bounds}
+    return Range(spans, above, upto, f"{begin.text} to {end.text}")
+
+
+def _starts(begin: Bound, bounds: Mapping[TopicPartition, OffsetRange], at: OffsetsAt) -> dict[TopicPartition, int]:
+    if begin.offsets:
+        return _by_place(begin, bounds, "--from")
+    if begin.resolved_ts is None:
+        return {place: span.start for place, span in bounds.items()}
+    # A row is sent after its commit: what was written before its commit ts cannot hold it.
+    found = at(unix_ms(begin.resolved_ts) - CLOCK_SKEW_MS)
+    starts = {place: min(found.get(place, span.end), span.end) for place, span in bounds.items()}
+    for place, span in bounds.items():
+        if 0 < span.start == starts[place] < span.end:
+            when = wall_clock(begin.resolved_ts).isoformat(timespec="seconds")
+            what = (
+                f"The source begins at offset {span.start} of {place}, and what was sent at {when} may lie before it."
+            )
+            raise SourceLost(what, LOST_HINT)
+    return starts
+
+
+def _by_place(bound: Bound, bounds: Mapping[TopicPartition, OffsetRange], option: str) -> dict[TopicPartition, int]:
+    topics = sorted({place.topic for place in bounds})
+    if len(topics) > 1 and any(topic is None for topic, _ in bound.offsets):
+        shown = ", ".join(topics[:5])
+        raise ConfigError(
+            [f"{option}: the source has several topics ({shown}): give offsets as topic:partition:offset."]
+        )
+    given = {TopicPartition(topic or topics[0], part): offset for (topic, part), offset in bound.offsets.items()}
+    problems = [f"{option}: the source has no partition {place}." for place in sorted(given.keys() - bounds.keys())]
+    missing = sorted(bounds.keys() - given.keys())
+    if missing:
+        problems.append(f"{option}: the offset of partition {_names(missing)} is missing; each partition needs one.")
+    if problems:
+        raise ConfigError(problems)
+    return given
+
+
+def _check_held(
+    starts: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+    bounds: Mapping[TopicPartition, OffsetRange],
+) -> None:
+    for place, span in sorted(bounds.items()):
+        if starts[place] < span.start:
+            what = f"Offsets {starts[place]} to {span.start - 1} of {place} were deleted from the source."
+            raise SourceLost(what, LOST_HINT)
+        for offset in (starts[place], ends[place]):
+            if offset > span.end:
+                what = f"Offset {offset} of {place} is not there yet: the partition ends at {span.end}."
+                raise SourceLost(what, "end the range there, or wait; the first offsets and ends are shown by --plan.")
+
+
+LOST_HINT = (
+    "if the records were kept elsewhere, give their folder with --archive; else begin the range later, or load the "
+    "tables again."
+)
+
+
+def _names(places: Collection[TopicPartition]) -> str:
+    return ", ".join(map(str, places))
