@@ -67,6 +67,18 @@ class Archive:
             spans[place] = OffsetRange(row["offset_min"], row["offset_max"] + 1)
         return spans
 
+    def offsets_at(self, milliseconds: int) -> dict[TopicPartition, int]:
+        """The first offset of each partition whose record is of that Unix time or later, or of no known time."""
+        found = {place: span.end for place, span in self.bounds().items()}
+        moment = pa.scalar(milliseconds * 1000, pa.timestamp("us", tz="UTC"))
+        late = self._data.to_table(
+            columns=["topic", "partition", "offset"],
+            filter=pc.field("timestamp").is_null() | (pc.field("timestamp") >= moment),
+        )
+        for row in late.group_by(["topic", "partition"]).aggregate([("offset", "min")]).to_pylist():
+            found[TopicPartition(row["topic"], row["partition"])] = row["offset_min"]
+        return found
+
     def collect(self, window: Window) -> pa.Table:
         """The messages of a window: `MESSAGE_SCHEMA`, by topic, partition and offset; one offset counts once."""
         if not window.ranges:

@@ -25,6 +25,17 @@ class Source(Protocol):
             SourceLost: A topic that was asked for does not exist.
         """
 
+    def offsets_at(self, milliseconds: int) -> Mapping[TopicPartition, int]:
+        """The first offset of each partition whose record is of a time or later; where there is none, its end.
+
+        Args:
+            milliseconds: Unix time. A record without a time counts as one of then.
+
+        Raises:
+            TransientError: The source does not answer.
+            SourceLost: A topic that was asked for does not exist.
+        """
+
     def collect(self, window: Window) -> pa.Table:
         """The messages of a small window in the driver: `MESSAGE_SCHEMA`, by topic, partition and offset.
 

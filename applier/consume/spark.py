@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -31,6 +31,10 @@ class ArchiveSource:
     def bounds(self) -> Mapping[TopicPartition, OffsetRange]:
         """See `Source`."""
         return self._archive.bounds()
+
+    def offsets_at(self, milliseconds: int) -> Mapping[TopicPartition, int]:
+        """See `Source`."""
+        return self._archive.offsets_at(milliseconds)
 
     def collect(self, window: Window) -> pa.Table:
         """See `Source`."""
@@ -77,11 +81,22 @@ class KafkaSource:
         """See `Source`."""
         try:
             partitions = self._partitions()
-            starts = self._offsets(partitions, earliest=True)
-            ends = self._offsets(partitions, earliest=False)
+            starts = self._offsets(partitions, lambda spec: spec.earliest())
+            ends = self._offsets(partitions, lambda spec: spec.latest())
         except Py4JJavaError as error:
             raise self._refusal(error) from error
         return {place: OffsetRange(starts[place], ends[place]) for place in partitions}
+
+    def offsets_at(self, milliseconds: int) -> Mapping[TopicPartition, int]:
+        """See `Source`."""
+        try:
+            partitions = self._partitions()
+            found = self._offsets(partitions, lambda spec: spec.forTimestamp(milliseconds))
+            ends = self._offsets(partitions, lambda spec: spec.latest())
+        except Py4JJavaError as error:
+            raise self._refusal(error) from error
+        # Kafka answers -1 where every record is older.
+        return {place: found[place] if found[place] >= 0 else ends[place] for place in partitions}
 
     def collect(self, window: Window) -> pa.Table:
         """See `Source`."""
@@ -144,13 +159,13 @@ class KafkaSource:
         names = self._client().listTopics().names().get()
         return sorted(name for name in names if pattern.matcher(name).matches())
 
-    def _offsets(self, partitions: Iterable[TopicPartition], *, earliest: bool) -> dict[TopicPartition, int]:
+    def _offsets(self, partitions: Iterable[TopicPartition], which: Callable[[Any], Any]) -> dict[TopicPartition, int]:
         java = self._java()
         spec = java.org.apache.kafka.clients.admin.OffsetSpec
         wanted = java.java.util.HashMap()
         for place in partitions:
             key = java.org.apache.kafka.common.TopicPartition(place.topic, place.partition)
-            wanted.put(key, spec.earliest() if earliest else spec.latest())
+            wanted.put(key, which(spec))
         found = self._client().listOffsets(wanted).all().get()
         return {
             TopicPartition(entry.getKey().topic(), entry.getKey().partition()): entry.getValue().offset()

@@ -85,3 +85,15 @@ def test_missing_folder_is_named(tmp_path: Path) -> None:
     """The path is in the sentence."""
     with pytest.raises(SourceLost, match="nowhere does not exist"):
         Archive(tmp_path / "nowhere", tmp_path / "staging")
+
+
+def test_offsets_by_time(tmp_path: Path) -> None:
+    """The first record of that time or later; one without a time counts, and past the newest there is only the end."""
+    rows = [{"topic": "t", "partition": p, "offset": o, "timestamp": t} for p, o, t in ((0, 5, 1000), (0, 6, 2000))]
+    rows += [{"topic": "t", "partition": 1, "offset": 0, "timestamp": None}]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    archive = Archive(tmp_path, tmp_path / "staging")
+
+    assert archive.offsets_at(1000) == {P0: 5, P1: 0}
+    assert archive.offsets_at(1001) == {P0: 6, P1: 0}
+    assert archive.offsets_at(2001) == {P0: 7, P1: 0}
