@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from applier import faults
 from applier.changefeed.ddl import Action, CreateTable, DropDatabase, DropTable, RenameTable, touches
 from applier.changefeed.event import Resolved
 from applier.changefeed.message import TopicPartition
@@ -161,6 +162,7 @@ class Surveyor:
         found = Survey(window, dict(known.resolved), typed=typed, ceiling=self.ceiling)
         with watch.stage("read"):
             run = self._reader(found, local=local)
+        faults.reach("read")
         for _ in range(_MAX_PASSES):
             found.upto = self._upto(found, known)
             with watch.stage("decode"):
