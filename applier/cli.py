@@ -96,6 +96,50 @@ def status(
 
 
 @app.command()
+def backfill(  # noqa: PLR0913 - each is an option
+    config: ConfigFile,
+    *,
+    begin: Annotated[
+        str | None, typer.Option("--from", help="Offsets (0:100,1:250), a time, a resolved ts, or beginning.")
+    ] = None,
+    end: Annotated[str | None, typer.Option("--to", help="The same; or end, the default.")] = None,
+    tables: Annotated[str, typer.Option(help="Filter rules of the tables that are meant: shop.a,shop.b*.")] = "",
+    branch: Annotated[str, typer.Option(help="Build the tables in this branch, and compare it with main.")] = "",
+    publish: Annotated[bool, typer.Option("--publish", help="Show the branch to readers afterwards.")] = False,
+    repair: Annotated[bool, typer.Option("--repair", help="Apply what the tables cover again.")] = False,
+    dead_letters: Annotated[
+        bool, typer.Option("--dead-letters", help="Apply what the dead letters left out, now that they can be read.")
+    ] = False,
+    archive: Annotated[str | None, typer.Option(help="Read recorded messages of this folder instead.")] = None,
+    plan: Annotated[bool, typer.Option("--plan", help="Tell what would be read and written, and do nothing.")] = False,
+    take_over: Annotated[
+        bool, typer.Option("--take-over", help="Take the changefeed even if another applier seems to hold it.")
+    ] = False,
+    log_level: LogLevel = "info",
+) -> None:
+    """Apply a bounded range of the changefeed, once more or for the first time, while `run` is stopped."""
+    from rich.console import Console  # noqa: PLC0415
+
+    from applier import config as settings  # noqa: PLC0415
+    from applier.backfill.command import backfill as replay  # noqa: PLC0415
+    from applier.backfill.command import from_archive, planned  # noqa: PLC0415
+    from applier.backfill.report import render  # noqa: PLC0415
+    from applier.backfill.request import asked  # noqa: PLC0415
+    from applier.progress import progress_bar  # noqa: PLC0415
+    from applier.telemetry import set_up_logging  # noqa: PLC0415
+
+    set_up_logging(log_level)
+    request = asked(begin, end, tables=tables, branch=branch, publish=publish, repair=repair, dead_letters=dead_letters)
+    loaded = from_archive(settings.load(config), archive)
+    if plan:
+        render(planned(loaded, request), Console())
+        return
+    with progress_bar() as report:
+        outcome = replay(loaded, request, take_over=take_over, report=report)
+    render(outcome, Console())
+
+
+@app.command()
 def plan(
     config: ConfigFile,
     *,

@@ -11,6 +11,7 @@ ApplierError
     SchemaChangeRefused       a DDL that cannot be applied exactly: table, statement, why, what to do
     WatermarkStalled          partitions without a resolved ts, or rows whose schema never came
     SourceLost                offsets that the source no longer has, or a topic made anew
+    RangeRefused              a range that would leave the tables wrong
     TableMismatch             an Iceberg table that does not fit its upstream table
     CheckpointConflict        another applier holds or moved the changefeed
   IncompatibleSchema          exit 1: found by `applier check`
@@ -95,6 +96,10 @@ class WatermarkStalled(TerminalError):
 
 class SourceLost(TerminalError):
     """The source no longer has the offsets that the checkpoint needs."""
+
+
+class RangeRefused(TerminalError):
+    """A range that, read again, would leave out rows or let older values win."""
 
 
 class TableMismatch(TerminalError):

@@ -1,0 +1,104 @@
+"""Command `backfill`: a bounded range of the changefeed, applied once more or for the first time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from applier.assembly import assembled
+from applier.backfill.bounds import Range, resolve
+from applier.backfill.drive import Driver
+from applier.backfill.live import catch_up, covered, refuse_gap
+from applier.backfill.report import Outcome, TableAim
+from applier.backfill.request import Request
+from applier.backfill.selection import selected
+from applier.changefeed.filter import TableFilter
+from applier.changefeed.table import TableName
+from applier.config import Config
+from applier.errors import ConfigError
+from applier.pipeline import Pipeline
+from applier.plan.onlooker import looking
+from applier.run import Report, patiently, stop_signals
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def backfill(
+    config: Config, request: Request, *, take_over: bool, report: Report, spark: SparkSession | None = None
+) -> Outcome:
+    """Do what was asked for.
+
+    Args:
+        config: The configuration.
+        request: What was asked for.
+        take_over: Take the changefeed even if another applier seems to hold it.
+        report: Called with the status line of each step.
+        spark: A running session to use instead of a new one.
+
+    Raises:
+        ConfigError: The range or the tables make no sense.
+        CheckpointConflict: Another applier holds the changefeed.
+        TransientError: Something outside did not answer for five minutes.
+        TerminalError: The range cannot be applied; what came before is.
+    """
+    with stop_signals() as stop, assembled(config, take_over=take_over, spark=spark) as pipeline:
+        section = config.run
+        driver = Driver(stop, report, pipeline.heartbeat, section.heartbeat_seconds)
+        span = _range(pipeline, request)
+        names = _names(pipeline, request)
+        return catch_up(pipeline, span, names, driver)
+
+
+def planned(config: Config, request: Request, *, spark: SparkSession | None = None) -> Outcome:
+    """Tell what `backfill` would read and write, touching nothing; raises what it would refuse."""
+    with looking(config, spark=spark) as pipeline:
+        span = _range(pipeline, request)
+        names = _names(pipeline, request)
+        state = pipeline.state
+        if state.checkpoint.partitions:
+            refuse_gap(span, state.next_offsets, state.resolved_ts)
+        spans = [
+            (str(place), *offsets, covered(offsets, state.next_offsets.get(place, offsets.start)))
+            for place, offsets in sorted(span.spans.items())
+        ]
+        done = sum(row[3] for row in spans)
+        return Outcome(
+            [f"Of {span.messages:,} messages, {done:,} are covered and skipped. Nothing was touched."],
+            spans,
+            [_aim(pipeline, name, "main") for name in names or _all(pipeline)],
+        )
+
+
+def from_archive(config: Config, archive: str | None) -> Config:
+    """The configuration with a folder of recorded messages as its source; as it is without one."""
+    if archive is None:
+        return config
+    source = config.source.model_copy(update={"archive": archive, "kafka": None})
+    return config.model_copy(update={"source": source})
+
+
+def _range(pipeline: Pipeline, request: Request) -> Range:
+    ordered = pipeline.surveyor.ordered
+    by_time = request.begin.resolved_ts is not None or request.end.resolved_ts is not None
+    if by_time and not ordered:
+        what = "The feed is in offset order and carries no watermark: give --from and --to as offsets."
+        raise ConfigError([what])
+    bounds = patiently(pipeline.source.bounds)
+    return resolve(request.begin, request.end, bounds, lambda at: patiently(lambda: pipeline.source.offsets_at(at)))
+
+
+def _names(pipeline: Pipeline, request: Request) -> list[TableName]:
+    return selected(request.tables, _all(pipeline)) if request.tables or request.builds else []
+
+
+def _all(pipeline: Pipeline) -> list[TableName]:
+    admits = TableFilter(pipeline.config.tables.include).admits
+    return sorted(name for name in pipeline.state.tables if admits(name))
+
+
+def _aim(pipeline: Pipeline, name: TableName, target: str) -> TableAim:
+    identifier = ".".join(pipeline.replica.identifier(name))
+    covers = pipeline.replica.applied_ts(name) if pipeline.surveyor.ordered else None
+    if covers is not None:
+        covers = max(covers, pipeline.state.resolved_ts)
+    return TableAim(str(name), identifier, covers, target)

@@ -1,0 +1,45 @@
+"""Filter rules of `--tables` in, the tables of the changefeed that they mean out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from applier.changefeed.filter import TableFilter
+from applier.changefeed.table import TableName
+from applier.errors import ConfigError
+
+_SHOWN = 10
+
+
+def selected(rules: Sequence[str], known: Iterable[TableName]) -> list[TableName]:
+    """The tables that rules mean, in order; all of them without rules.
+
+    Args:
+        rules: As in `tables.include`.
+        known: Tables of the changefeed.
+
+    Raises:
+        ConfigError: A rule is malformed, or no table is meant.
+    """
+    names = sorted(known)
+    try:
+        found = [name for name in names if TableFilter(rules or ("*.*",)).admits(name)]
+    except ValueError as error:
+        raise ConfigError([f"--tables: {error}."]) from error
+    if not found:
+        shown = ", ".join(map(str, names[:_SHOWN])) + (", …" if len(names) > _SHOWN else "")
+        what = (
+            f"--tables {','.join(rules)}: the changefeed has no such table" if rules else "The changefeed has no tables"
+        )
+        raise ConfigError([f"{what}; its tables are: {shown or 'none'}."])
+    return found
+
+
+def rules_for(names: Iterable[TableName]) -> tuple[str, ...]:
+    """Filter rules that mean exactly these tables."""
+    return tuple(f"{_quoted(name.database)}.{_quoted(name.table)}" for name in names) or ("!*.*",)
+
+
+def _quoted(text: str) -> str:
+    quote = '"' if "`" in text else "`"
+    return f"{quote}{text}{quote}"
