@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog, load_catalog
-from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.table import StaticTable
 
 from applier import config as settings
 from applier.assembly import assembled
@@ -44,7 +45,7 @@ class Replay:
     lake: Mapping[str, str]
     raw: dict[str, Any]
     catalog: Catalog = field(init=False)
-    _seen: dict[TableName, tuple[str, list[dict[str, Any]]]] = field(default_factory=dict)
+    _seen: dict[str, list[dict[str, Any]] | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         uri = self.lake["uri"].removeprefix("jdbc:").replace("sqlite:", "sqlite:///")
@@ -61,17 +62,25 @@ class Replay:
         return f"{self.prefix}__{name.database}", name.table
 
     def contents(self, name: TableName) -> list[dict[str, Any]] | None:
-        """Rows of a table as Python values; None if there is no such table."""
-        try:
-            table = self.catalog.load_table(self.identifier(name))
-        except NoSuchTableError:
-            return None
-        if "applier.dropped-at" in table.properties:
-            return None
-        known = self._seen.get(name)
-        if known is None or known[0] != table.metadata_location:
-            known = self._seen[name] = (table.metadata_location, plain(table.scan().to_arrow()))
-        return known[1]
+        """Rows of a table as Python values; None if there is no such table, or only one that is marked as dropped."""
+        location = self._locations().get(name)
+        return None if location is None else self._at(location)
+
+    def _at(self, location: str) -> list[dict[str, Any]] | None:
+        """The same at a place of its metadata, which never changes: it is read once."""
+        if location not in self._seen:
+            table = StaticTable.from_metadata(location)
+            dropped = "applier.dropped-at" in table.properties
+            self._seen[location] = None if dropped else plain(table.scan().to_arrow())
+        return self._seen[location]
+
+    def _locations(self) -> dict[TableName, str]:
+        """Where the metadata of each table of this variant is, as the catalog's database says."""
+        query = "SELECT table_namespace, table_name, metadata_location FROM iceberg_tables WHERE table_namespace GLOB ?"
+        with closing(sqlite3.connect(self.lake["uri"].removeprefix("jdbc:sqlite:"))) as database:
+            found = database.execute(query, (f"{self.prefix}__*",)).fetchall()
+        start = len(self.prefix) + 2
+        return {TableName(namespace[start:], table): location for namespace, table, location in found}
 
     def deselected(self) -> frozenset[str]:
         """Columns that `column-selectors` keep out of the feed."""
@@ -101,15 +110,7 @@ class Replay:
 
     def tables(self) -> set[TableName]:
         """Tables that the catalog has of this variant and that are not marked as dropped."""
-        found = set()
-        for namespace, *_ in self.catalog.list_namespaces():
-            if namespace.startswith(f"{self.prefix}__"):
-                names = [
-                    TableName(namespace.removeprefix(f"{self.prefix}__"), i[-1])
-                    for i in self.catalog.list_tables((namespace,))
-                ]
-                found |= {name for name in names if self.contents(name) is not None}
-        return found
+        return {name for name, location in self._locations().items() if self._at(location) is not None}
 
 
 def replay(
