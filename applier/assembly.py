@@ -5,11 +5,12 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from applier import config as settings
+from applier.changefeed.checkpoint import Checkpoint, Holder
 from applier.changefeed.types import TypeRules
 from applier.config import Config
 from applier.consume.archive import Archive
@@ -17,9 +18,10 @@ from applier.consume.source import Source
 from applier.consume.spark import ArchiveSource, KafkaSource
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
-from applier.errors import ConfigError
+from applier.errors import ApplierError, ConfigError
 from applier.maintenance import Maintenance
 from applier.migration import Migration
+from applier.patience import patiently
 from applier.pipeline import Pipeline
 from applier.replica import Replica
 from applier.rowpass import RowPass
@@ -59,18 +61,29 @@ def assembled(config: Config, *, take_over: bool = False, spark: SparkSession | 
     try:
         catalog = Catalog(session, catalog_section.name)
         source = open_source(config, session, staging)
-        control = Control.open(catalog, config.changefeed.name)
-        checkpoint, why = control.take(this_process(unix_ms()), config.run.lease_seconds, take_over=take_over)
-        logger().info("changefeed taken", changefeed=config.changefeed.name, epoch=checkpoint.epoch, because=why)
-        state = State.load(control, checkpoint)
+        me = this_process(unix_ms())
+        control, checkpoint = patiently(lambda: _taken(config, catalog, me, take_over=take_over))
+        state = patiently(lambda: State.load(control, checkpoint))
         try:
-            yield assemble(config, source, catalog, state)
-        finally:
-            state.release()
+            yield patiently(lambda: assemble(config, source, catalog, state))
+        except BaseException:
+            # What went wrong counts, not that the changefeed could then not be released either.
+            with suppress(ApplierError):
+                state.release()
+            raise
+        state.release()
     finally:
         shutil.rmtree(staging, ignore_errors=True)
         if spark is None:
             session.stop()
+
+
+def _taken(config: Config, catalog: Catalog, me: Holder, *, take_over: bool) -> tuple[Control, Checkpoint]:
+    """The control tables, and the checkpoint from which this process goes on."""
+    control = Control.open(catalog, config.changefeed.name)
+    checkpoint, why = control.take(me, config.run.lease_seconds, take_over=take_over)
+    logger().info("changefeed taken", changefeed=config.changefeed.name, epoch=checkpoint.epoch, because=why)
+    return control, checkpoint
 
 
 def assemble(config: Config, source: Source, catalog: Catalog, state: State) -> Pipeline:
@@ -87,7 +100,9 @@ def assemble(config: Config, source: Source, catalog: Catalog, state: State) -> 
         rules,
         ordered,
         spark_engine=lambda table: SparkEngine(catalog.java.session, catalog.name, table),
+        confirm=state.control.confirm,
     )
+    _fence(state, replica)
     surveyor = Surveyor(
         source,
         RowPass(
@@ -110,6 +125,16 @@ def assemble(config: Config, source: Source, catalog: Catalog, state: State) -> 
     pipeline = Pipeline(config, source, surveyor, replica, migration, state, maintenance)
     pipeline.restore()
     return pipeline
+
+
+def _fence(state: State, replica: Replica) -> None:
+    """Let no table take a commit of a process that lost the changefeed but may be alive."""
+    upto = state.checkpoint.unfenced
+    if upto:
+        state.control.fence(upto)
+        tables = replica.fence(state.names, upto)
+        state.fenced()
+        logger().info("tables fenced", tables=tables, upto=upto)
 
 
 def open_source(config: Config, session: SparkSession, staging: Path) -> Source:

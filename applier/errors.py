@@ -14,6 +14,7 @@ ApplierError
     RangeRefused              a range that would leave the tables wrong
     TableMismatch             an Iceberg table that does not fit its upstream table
     CheckpointConflict        another applier holds or moved the changefeed
+    OutsideRefused            an outside system says no, and would say so again: rights, a log-in, a missing class
   IncompatibleSchema          exit 1: found by `applier check`
 
 A message has up to three parts: what happened, the detail, and after "Hint:" the way out.
@@ -108,6 +109,10 @@ class TableMismatch(TerminalError):
 
 class CheckpointConflict(TerminalError):
     """Another applier holds the changefeed, or has moved a table under this one."""
+
+
+class OutsideRefused(TerminalError):
+    """An outside system refuses what it would refuse again: rights, a log-in, a class that is not there."""
 
 
 class IncompatibleSchema(ApplierError):

@@ -138,6 +138,7 @@ class Migration:
         if writer is None:
             return
         if self.settings.on_drop == "drop":
+            self.replica.confirm()
             self.replica.catalog.drop(writer.table.identifier, purge=True)
         else:
             writer.stamp(self.replica.stamp(commit_ts, dropped(commit_ts, self.state.tables.get(name))))
@@ -166,6 +167,7 @@ class Migration:
             # The mark is there before the name: found under the new one it says that the rename was made.
             writer.stamp(self._stamp(change, writer))
         make_way(self.replica, rename.to)
+        self.replica.confirm()
         self.replica.catalog.rename(writer.table.identifier, self.replica.identifier(rename.to))
         self.replica.forget(rename.table, rename.to)
         renamed = self.replica.writer(rename.to)

@@ -22,6 +22,7 @@ from applier.errors import TableMismatch
 from applier.findings import Part
 from applier.order.merge import merge_bag, merge_keyed
 from applier.sink.engine import Engine
+from applier.sink.fence import fence
 from applier.sink.iceberg import Catalog, JavaError
 from applier.sink.iceberg_table import Table
 from applier.sink.maintenance import properties_of_new
@@ -65,6 +66,8 @@ class Replica:
         rules: How types map.
         spark_engine: Makes the engine for commits too large for the driver; None leaves all to the driver.
         ordered: False for a feed in offset order: replays cannot be told, so no key may be taken for new.
+        confirm: Raises CheckpointConflict once another process has the changefeed; called before what no commit can
+            refuse.
     """
 
     catalog: Catalog
@@ -75,12 +78,34 @@ class Replica:
     rules: TypeRules
     ordered: bool
     spark_engine: Callable[[Table], Engine] | None = None
+    confirm: Callable[[], None] = lambda: None
     snapshots: dict[tuple[str, ...], int] = field(default_factory=dict)
     _writers: dict[tuple[str, ...], TableWriter] = field(default_factory=dict)
 
     def identifier(self, name: TableName) -> tuple[str, ...]:
         """Where an upstream table goes."""
         return Route(self.settings.route).identifier(name)
+
+    def fence(self, names: Iterable[TableName], upto: int) -> int:
+        """Make every table refuse what processes of earlier epochs may still send; what they show stays as it is.
+
+        Args:
+            names: All tables that there may be.
+            upto: Highest epoch whose process may still be alive.
+
+        Returns:
+            Tables that needed a commit for it.
+
+        Raises:
+            CheckpointConflict: A newer applier holds a table.
+        """
+
+        def guarded(identifier: tuple[str, ...]) -> bool:
+            table = self.catalog.load(identifier)
+            return table is not None and fence(table, self.changefeed, self.epoch, upto)
+
+        with ThreadPoolExecutor(self.sink.threads) as pool:
+            return sum(pool.map(guarded, dict.fromkeys(self.identifier(name) for name in names)))
 
     def restore(self, names: Iterable[TableName], checkpoint: Checkpoint) -> dict[TableName, int]:
         """Look at the tables anew, after a start or a step that failed on its way.
@@ -193,6 +218,8 @@ class Replica:
     def _apply(self, batch: Batch, tables: Tables) -> Applied | None:
         # The table that is made here holds nothing yet: a crash before its first commit must not pass for that commit.
         writer = self.ensure(tables.get(batch.name) or batch.newest, self.stamp(0))
+        if writer.known is None:
+            self.confirm()
         faults.reach("table-ensured")
         stamp = self.stamp(batch.upto, writer=writer)
         exact = self._is_exact(writer, stamp) and _is_above(batch.parts, writer.known)
@@ -218,6 +245,7 @@ class Replica:
     def _create(self, version: TableVersion, stamp: Stamp) -> TableWriter:
         key = version.key
         columns = pa.schema([self._column(version, column) for column in version.columns])
+        self.confirm()
         table = self.catalog.create(
             self.identifier(version.name),
             columns,

@@ -162,6 +162,7 @@ class RowMigration:
             kept.stamp(self._stamp(change, kept), unset=(DROPPED_AT,))
         if kept.table.identifier != self.replica.identifier(name):
             make_way(self.replica, name)
+            self.replica.confirm()
             self.replica.catalog.rename(kept.table.identifier, self.replica.identifier(name))
         self.replica.forget(name)
         self._track(change, name, number)
@@ -201,6 +202,7 @@ def make_way(replica: Replica, name: TableName) -> None:
     if writer is None or dropped_at is None:
         return
     identifier = writer.table.identifier
+    replica.confirm()
     replica.catalog.rename(identifier, (*identifier[:-1], f"{identifier[-1]}_dropped_{dropped_at}"))
     replica.forget(name)
 

@@ -8,25 +8,21 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
-from typing import TypeVar
-
-import tenacity
 
 from applier.assembly import assembled
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.ts import wall_clock
 from applier.config import Config
-from applier.errors import TransientError, WatermarkStalled
+from applier.errors import WatermarkStalled
 from applier.findings import Waiting
+from applier.patience import patiently
 from applier.pipeline import Pipeline, Step
 from applier.telemetry import StatusLine, logger
 
+__all__ = ["Report", "follow", "held_back", "patiently", "refuse_stall", "run", "run_once", "stall", "stop_signals"]
+
 Report = Callable[[StatusLine], None]
 """Told of every step that moved, and of those that wait."""
-
-_OUTAGE_SECONDS = 300.0
-
-T = TypeVar("T")
 
 
 def run(config: Config, *, once: bool, take_over: bool, report: Report) -> None:
@@ -128,26 +124,6 @@ def refuse_stall(step: Step) -> None:
             '(Avro: `avro-enable-watermark`, too) in TiCDC, or set changefeed.order = "offset".'
         )
         raise WatermarkStalled(reason, hint)
-
-
-def patiently(call: Callable[[], T]) -> T:
-    """Call, and call again after transient errors, with growing pauses; one log line per outage."""
-    quiet = False
-
-    def once_per_outage(state: tenacity.RetryCallState) -> None:
-        nonlocal quiet
-        if not quiet and state.outcome is not None:
-            logger().warning("waiting for an outside system", error=str(state.outcome.exception()))
-        quiet = True
-
-    retrying = tenacity.Retrying(
-        retry=tenacity.retry_if_exception_type(TransientError),
-        wait=tenacity.wait_exponential(multiplier=0.5, max=30) + tenacity.wait_random(0, 1),
-        stop=tenacity.stop_after_delay(_OUTAGE_SECONDS),
-        before_sleep=once_per_outage,
-        reraise=True,
-    )
-    return retrying(call)
 
 
 @contextmanager

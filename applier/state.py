@@ -64,6 +64,17 @@ class State:
         self._note(decisions)
 
     @property
+    def names(self) -> list[TableName]:
+        """All tables that there may be; those that a step made which failed are not in the checkpoint."""
+        return list(dict.fromkeys([*self.tables, *(name for name, _ in self.versions)]))
+
+    def fenced(self) -> None:
+        """Keep that every table refuses the commits of earlier holders."""
+        last = self.checkpoint
+        self.checkpoint = replace(last, step=last.step + 1, written_at=unix_ms(), unfenced=0)
+        self.control.append_checkpoint(self.checkpoint)
+
+    @property
     def resolved_ts(self) -> int:
         """Every table is at this TSO."""
         return self.checkpoint.resolved_ts
@@ -89,7 +100,12 @@ class State:
         return self.checkpoint.resolved
 
     def learn(self, versions: Mapping[tuple[TableName, int], TableVersion], topics: Mapping[TableName, str]) -> None:
-        """Keep table versions before rows are applied that need them: a restart may read from beyond their message."""
+        """Keep table versions before rows are applied that need them: a restart may read from beyond their message.
+
+        Raises:
+            CheckpointConflict: Another process has taken the changefeed: nothing may be applied any more.
+        """
+        self.control.confirm()
         self.control.save_versions(versions.values())
         self.versions |= versions
         self.topics |= topics

@@ -95,6 +95,8 @@ class Checkpoint:
         written_at: Unix time in milliseconds at which it was written: the holder's sign of life.
         holder: Who wrote it.
         released: The holder has stopped, and anybody may take over at once.
+        unfenced: Highest epoch whose process may still be alive, while some table may still take a commit of it; 0
+            once every table refuses them.
         partitions: How far each partition is read.
         snapshots: Head of each table at `resolved_ts`, by its Iceberg identifier: the cut over all tables.
         tables: Each upstream table as its DDL up to `resolved_ts` left it.
@@ -108,6 +110,7 @@ class Checkpoint:
     written_at: int
     holder: Holder
     released: bool = False
+    unfenced: int = 0
     partitions: Mapping[TopicPartition, Reading] = field(default_factory=dict)
     snapshots: Mapping[tuple[str, ...], int] = field(default_factory=dict)
     tables: Mapping[TableName, Tracked] = field(default_factory=dict)
@@ -219,6 +222,7 @@ class CheckpointV1(msgspec.Struct, frozen=True):
     counts: dict[str, int]
     tables: tuple[TableV1, ...] = ()
     ddl: tuple[DdlV1, ...] = ()
+    unfenced: Count = 0
 
 
 def json_schema() -> bytes:
@@ -241,6 +245,7 @@ def _written(checkpoint: Checkpoint) -> CheckpointV1:
         written_at=checkpoint.written_at,
         holder=checkpoint.holder,
         released=checkpoint.released,
+        unfenced=checkpoint.unfenced,
         partitions=tuple(
             PartitionV1(*partition, *reading) for partition, reading in sorted(checkpoint.partitions.items())
         ),
@@ -259,6 +264,7 @@ def _read(written: CheckpointV1) -> Checkpoint:
         written_at=written.written_at,
         holder=written.holder,
         released=written.released,
+        unfenced=written.unfenced,
         partitions={
             TopicPartition(item.topic, item.partition): Reading(item.next_offset, item.resolved_ts)
             for item in written.partitions

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, PythonException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -16,9 +17,14 @@ from applier.changefeed.message import MESSAGE_ORDER, MESSAGE_SCHEMA, TopicParti
 from applier.changefeed.window import OffsetRange, Window
 from applier.consume.archive import Archive
 from applier.consume.source import Job
-from applier.errors import SourceLost, TransientError
+from applier.errors import OutsideRefused, SourceLost, TerminalError, TransientError
+from applier.outside import refusal
 
 _ADMIN_TIMEOUT_MS = 30_000
+_OUTAGE = re.compile(r"applier\.errors\.TransientError|MemoryError|ConnectionError|TimeoutError")
+_RAISED = re.compile(r"^([\w.]+(?:Error|Exception|Refused|Interrupt))\b", re.MULTILINE)
+_PLACE = re.compile(r'File "(?:[^"]*/)?(applier/[^"]+)", line (\d+)')
+"""Parts of the traceback that Spark hands on from a Python worker."""
 
 
 class ArchiveSource:
@@ -109,7 +115,11 @@ class KafkaSource:
 
     def map(self, window: Window, job: Job, schema: str) -> pa.Table:
         """See `Source`."""
-        return mapped(self._frame(window), job, schema)
+        try:
+            frame = self._frame(window)
+        except PySparkException as error:
+            raise read_refusal(error) from error
+        return mapped(frame, job, schema)
 
     def _frame(self, window: Window) -> DataFrame:
         assigned: dict[str, list[int]] = {}
@@ -178,12 +188,14 @@ class KafkaSource:
             names.add(item)
         return names
 
-    def _refusal(self, error: Py4JJavaError) -> TransientError | SourceLost:
+    def _refusal(self, error: Py4JJavaError) -> TransientError | SourceLost | OutsideRefused:
         servers = self._options.get("kafka.bootstrap.servers", "")
         text = str(error.java_exception)
         if "UnknownTopicOrPartition" in text:
             hint = "check source.kafka.topics; TiCDC makes the topic when the changefeed starts."
             return SourceLost(f"Kafka at {servers} has no topic {', '.join(self._topics)}.", hint)
+        if lasting := refusal(f"Kafka at {servers} refuses to tell its offsets", (), _first_line(text)):
+            return lasting
         hint = "check the address, the network and the kafka.security.* options."
         return TransientError(f"Kafka at {servers} does not answer: {_first_line(text)}", hint)
 
@@ -196,14 +208,27 @@ def mapped(frame: DataFrame, job: Job, schema: str) -> pa.Table:
         raise read_refusal(error) from error
 
 
-def read_refusal(error: Exception) -> TransientError | SourceLost:
-    """What a failed read of Kafka means: offsets that are gone, or a broker that does not answer."""
+def read_refusal(error: Exception) -> TransientError | TerminalError:
+    """What a failed read means: offsets that are gone, a broker that does not answer, or what no retry can mend."""
     text = str(error)
+    if isinstance(error, PythonException) and not _OUTAGE.search(text):
+        return _defect(text)
     if "OffsetOutOfRange" in text or "data may have been lost" in text.lower() or "KAFKA_DATA_LOSS" in text:
         return SourceLost(f"Kafka no longer has the offsets to read: {_first_line(text)}", "see docs/what-if.md.")
+    if lasting := refusal("Messages cannot be read", [type(error).__name__], _first_line(text)):
+        return lasting
     return TransientError(
         f"Reading from Kafka failed: {_first_line(text)}", "the read is tried again; check the brokers."
     )
+
+
+def _defect(text: str) -> TerminalError:
+    """A task of ours failed: its kind and place are told, never its message, which may hold a row."""
+    kinds = _RAISED.findall(text)
+    places = _PLACE.findall(text)
+    where = f" at {places[-1][0]} line {places[-1][1]}" if places else ""
+    what = f"A task that decodes messages failed with {kinds[-1] if kinds else 'an unknown error'}{where}."
+    return TerminalError(what, "this is a defect of applier, and a retry meets it again: please report it.")
 
 
 def _first_line(text: str) -> str:

@@ -5,6 +5,7 @@ Any engine may read them. Only the holder of the changefeed may write them: `tak
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,6 +29,7 @@ from applier.sink.control_row import (
     read_letter,
     version_rows,
 )
+from applier.sink.fence import fence
 from applier.sink.iceberg import Catalog
 from applier.sink.iceberg_table import Table
 from applier.sink.lease import StartOf, may_take, process_start
@@ -56,6 +58,7 @@ class Control:
     dead_letters: Ledger
     _last: Checkpoint | None = None
     _known: set[str] = field(default_factory=set)
+    _confirming: threading.Lock = field(default_factory=threading.Lock)
 
     @staticmethod
     def open(catalog: Catalog, changefeed: str, namespace: tuple[str, ...] | None = None) -> Control:
@@ -111,16 +114,45 @@ class Control:
         """
         clock = unix_ms() if now is None else now
         last = self.last_checkpoint()
-        why = may_take(last, me, clock, lease_seconds, start_of, take_over=take_over)
+        grant = may_take(last, me, clock, lease_seconds, start_of, take_over=take_over)
         holder = replace(me, since=clock)
         if last is None:
             taken = Checkpoint(epoch=1, step=0, resolved_ts=0, written_at=clock, holder=holder)
         else:
             taken = replace(
-                last, epoch=last.epoch + 1, step=last.step + 1, written_at=clock, holder=holder, released=False
+                last,
+                epoch=last.epoch + 1,
+                step=last.step + 1,
+                written_at=clock,
+                holder=holder,
+                released=False,
+                unfenced=last.unfenced if grant.is_over else last.epoch,
             )
         self._append(taken, last)
-        return taken, why
+        return taken, grant.because
+
+    def fence(self, upto: int) -> None:
+        """Make the other control tables refuse what processes of epochs up to this one may still send.
+
+        Raises:
+            CheckpointConflict: Another process has taken the changefeed.
+        """
+        for ledger in (self.table_versions, self.schema_changes, self.dead_letters):
+            ledger.refresh()
+            fence(ledger.table, self.changefeed, self._epoch, upto, unwritten=True)
+
+    def confirm(self) -> None:
+        """Make sure that this process still holds the changefeed; reads the catalog and writes nothing. Any thread may.
+
+        It goes before what no commit can refuse: making, renaming and dropping tables.
+
+        Raises:
+            CheckpointConflict: Another process has taken the changefeed, or this one never did.
+        """
+        with self._confirming:
+            self.checkpoints.refresh()
+            if self._last is None or self.checkpoints.table.setting(HOLDER) != self._last.holder.token:
+                raise self._overtaken(self._last)
 
     def append_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Append the next checkpoint: of the held epoch, and with a higher step than the last.
@@ -214,16 +246,6 @@ class Control:
             f"while this process held or wanted it (epoch {last.epoch if last else 0})."
         )
         return CheckpointConflict(what, "Keep one applier per changefeed; this one stops.")
-
-    def confirm(self) -> None:
-        """Make sure that this process still holds the changefeed; reads the catalog and writes nothing.
-
-        Raises:
-            CheckpointConflict: Another process has taken the changefeed, or this one never did.
-        """
-        self.checkpoints.refresh()
-        if self._last is None or self.checkpoints.table.setting(HOLDER) != self._last.holder.token:
-            raise self._overtaken(self._last)
 
     def _write(self, ledger: Ledger, rows: pa.Table) -> None:
         if rows.num_rows == 0:

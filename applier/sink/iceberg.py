@@ -66,6 +66,13 @@ class Catalog:
         except JavaError as error:
             if error.kind in ("NoSuchTableException", "NoSuchNamespaceException", "NoSuchIcebergTableException"):
                 return None
+            if error.kind == "NotFoundException":
+                what = f"The metadata of table {'.'.join(identifier)} is gone: {error.detail}"
+                way_out = (
+                    "Register the table from an older metadata file (system.register_table); or drop it from the "
+                    "catalog without purge, after which it counts as dropped by hand."
+                )
+                raise TableMismatch(what, way_out) from None
             raise
 
     def exists(self, identifier: Identifier) -> bool:

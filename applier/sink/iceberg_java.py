@@ -12,10 +12,12 @@ from typing import Any
 from py4j.java_gateway import JavaObject, JavaPackage
 from py4j.protocol import Py4JError, Py4JJavaError
 
-from applier.errors import TransientError
+from applier.errors import OutsideRefused, TransientError
+from applier.outside import refusal
 
 _CALLBACKS = threading.Lock()
 _SECRET = re.compile(r"(?i)(password|passwd|pwd|secret|token|credential|access.?key\S*?)(\s*[=:]\s*)[^\s&;,]+")
+_CAUSES = 4
 _USER_INFO = re.compile(r"://[^/@\s]*@")
 
 
@@ -129,12 +131,15 @@ class _Package:
 
 @contextmanager
 def translated(action: str) -> Iterator[None]:
-    """Turn whatever py4j raises inside into a `JavaError` that starts with `action`."""
+    """Turn whatever py4j raises inside into a `JavaError` that starts with `action`.
+
+    Raises:
+        OutsideRefused: The failure would come again: rights, a log-in, a class that is not there.
+    """
     try:
         yield
     except Py4JJavaError as error:
-        kind, detail = _describe(error.java_exception)
-        raise JavaError(action, kind, detail) from None
+        raise _failure(action, error.java_exception) from None
     except Py4JError as error:
         raise JavaError(action, "", redacted(str(error))) from None
     except Exception as error:
@@ -142,8 +147,7 @@ def translated(action: str) -> Iterator[None]:
         origin = getattr(error, "_origin", None)
         if origin is None:
             raise
-        kind, detail = _describe(origin)
-        raise JavaError(action, kind, detail) from None
+        raise _failure(action, origin) from None
 
 
 def redacted(text: str) -> str:
@@ -151,10 +155,17 @@ def redacted(text: str) -> str:
     return _USER_INFO.sub("://", _SECRET.sub(r"\1\2***", text))[:1000]
 
 
-def _describe(throwable: Any) -> tuple[str, str]:
-    kind = str(throwable.getClass().getSimpleName())
+def _failure(action: str, throwable: Any) -> JavaError | OutsideRefused:
+    kinds, detail = _describe(throwable)
+    return refusal(action, kinds, detail) or JavaError(action, kinds[0], detail)
+
+
+def _describe(throwable: Any) -> tuple[list[str], str]:
+    """Class names of an exception and its causes, and what they say."""
+    kinds: list[str] = []
     texts: list[str] = []
-    while throwable is not None and len(texts) < 4:
-        texts.append(str(throwable.getMessage() or throwable.getClass().getSimpleName()))
+    while throwable is not None and len(kinds) < _CAUSES:
+        kinds.append(str(throwable.getClass().getSimpleName()))
+        texts.append(str(throwable.getMessage() or kinds[-1]))
         throwable = throwable.getCause()
-    return kind, redacted("; caused by: ".join(dict.fromkeys(texts)))
+    return kinds, redacted("; caused by: ".join(dict.fromkeys(texts)))

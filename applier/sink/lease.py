@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from applier.changefeed.checkpoint import Checkpoint, Holder
 from applier.errors import CheckpointConflict
@@ -18,9 +19,21 @@ StartOf = Callable[[int], int | None]
 _UNKNOWN = ""
 
 
+class Grant(NamedTuple):
+    """The right to take a changefeed.
+
+    Attributes:
+        because: Why, as words for the log.
+        is_over: The last holder can certainly write no more: there was none, it said so, or its process is gone.
+    """
+
+    because: str
+    is_over: bool = True
+
+
 def may_take(
     last: Checkpoint | None, me: Holder, now: int, lease_seconds: float, start_of: StartOf, *, take_over: bool = False
-) -> str:
+) -> Grant:
     """Decide whether this process may take the changefeed.
 
     A wrong yes costs no rows: every commit is fenced, so the process that lost the changefeed stops. A wrong no costs
@@ -34,26 +47,23 @@ def may_take(
         start_of: Looks processes of this machine up.
         take_over: Whoever started this process says that the holder is gone.
 
-    Returns:
-        Why, as words for the log.
-
     Raises:
         CheckpointConflict: Another process holds the changefeed, or may still hold it.
     """
     if last is None:
-        return "the changefeed is new"
+        return Grant("the changefeed is new")
     holder = last.holder
     if last.released:
-        return f"{holder} released it"
+        return Grant(f"{holder} released it")
     if holder.token == me.token:
-        return "this process holds it"
+        return Grant("this process holds it")
     if _is_dead(holder, me, start_of):
-        return f"{holder} is gone"
+        return Grant(f"{holder} is gone")
     silent = (now - last.written_at) / 1000
     if silent > lease_seconds:
-        return f"{holder} has been silent for {silent:.0f} seconds"
+        return Grant(f"{holder} has been silent for {silent:.0f} seconds", is_over=False)
     if take_over:
-        return f"it is taken over from {holder} by request"
+        return Grant(f"it is taken over from {holder} by request", is_over=False)
     raise _held(last, silent, lease_seconds)
 
 

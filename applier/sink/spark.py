@@ -14,6 +14,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from applier.errors import TransientError
+from applier.outside import refusal
 from applier.sink.files import DataFile
 from applier.sink.iceberg_stage import staged
 from applier.sink.iceberg_table import Table
@@ -101,4 +102,6 @@ def _reported(action: str) -> Iterator[None]:
     try:
         yield
     except PySparkException as error:
-        raise TransientError(f"Spark cannot {action}: {error.getCondition() or type(error).__name__}") from error
+        kinds, detail = [type(error).__name__], error.getCondition() or type(error).__name__
+        lasting = refusal(f"Spark cannot {action}", kinds, detail)
+        raise lasting or TransientError(f"Spark cannot {action}: {detail}") from error

@@ -43,7 +43,7 @@ def nobody(_: int) -> int | None:
 )
 def test_a_changefeed_that_nobody_holds_is_taken(last: Checkpoint | None, why: str) -> None:
     """What is certain is decided at once, whatever the clock says."""
-    assert may_take(last, ME, NOW, 60, alive) == why
+    assert may_take(last, ME, NOW, 60, alive).because == why
 
 
 @pytest.mark.parametrize(
@@ -71,8 +71,24 @@ def test_a_dead_process_elsewhere_holds_until_its_lease_ends() -> None:
 
 def test_an_operator_may_overrule_the_lease() -> None:
     """With --take-over the changefeed is taken from a holder that seems alive."""
-    why = may_take(held(), ME, NOW, 60, alive, take_over=True)
-    assert why == "it is taken over from process 100 on host-a by request"
+    assert may_take(held(), ME, NOW, 60, alive, take_over=True).because == (
+        "it is taken over from process 100 on host-a by request"
+    )
+
+
+@pytest.mark.parametrize(
+    ("last", "is_over"),
+    [
+        pytest.param(None, True, id="new"),
+        pytest.param(held(released=True), True, id="released"),
+        pytest.param(held(replace(OTHER, pid=101)), True, id="gone"),
+        pytest.param(held(silent=61), False, id="silent"),
+        pytest.param(held(), False, id="taken over"),
+    ],
+)
+def test_a_holder_that_may_still_live_is_not_over(last: Checkpoint | None, *, is_over: bool) -> None:
+    """Silence and an operator's word prove nothing: such a process may wake up and has to be kept out."""
+    assert may_take(last, ME, NOW, 60, alive, take_over=True).is_over is is_over
 
 
 def test_a_refusal_says_who_holds_it_and_what_to_do() -> None:

@@ -1,0 +1,66 @@
+"""A table that an earlier holder of the changefeed may still write in, one that refuses all its commits out.
+
+A commit is refused by the head that it was planned on, not by an epoch that nobody has written yet. So whoever takes a
+changefeed from a process that may wake up again moves the head of every table, idle ones too, before anything else.
+"""
+
+from __future__ import annotations
+
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+
+from applier.errors import CheckpointConflict
+from applier.sink.commit import ATTEMPTS, Committer
+from applier.sink.iceberg_commit import Change
+from applier.sink.iceberg_table import Table
+from applier.sink.progress import MAIN, Stamp, guard, progress
+
+
+class _Overtaken(CheckpointConflict):
+    """The earlier holder committed just now: what it wrote counts, and the fence goes up behind it."""
+
+
+def fence(table: Table, changefeed: str, epoch: int, upto: int, *, unwritten: bool = False) -> bool:
+    """Make a commit without rows under this epoch, so that processes of earlier epochs can commit no more.
+
+    What the table says of its progress stays as it is.
+
+    Args:
+        table: The table, freshly loaded.
+        changefeed: The changefeed it belongs to.
+        epoch: Epoch of this applier.
+        upto: Highest epoch whose process may still be alive.
+        unwritten: Fence the table even if no applier has written it.
+
+    Returns:
+        False if there was nothing to do: no applier has written the table, or a later epoch has.
+
+    Raises:
+        TableMismatch: It belongs to another changefeed.
+        CheckpointConflict: A newer applier holds it, or the earlier one keeps committing.
+        TransientError: The catalog did not answer.
+    """
+    retrying = Retrying(
+        retry=retry_if_exception_type(_Overtaken),
+        stop=stop_after_attempt(ATTEMPTS),
+        wait=wait_random_exponential(multiplier=0.05, max=2),
+        reraise=True,
+    )
+    return retrying(_fence, Committer(table, changefeed, epoch), upto, unwritten=unwritten)
+
+
+def _fence(committer: Committer, upto: int, *, unwritten: bool) -> bool:
+    table, changefeed, epoch = committer.table, committer.changefeed, committer.epoch
+    committer.open()
+    known = committer.known or (Stamp(changefeed, 0, 0) if unwritten else None)
+    if known is None or known.epoch > upto:
+        return False
+    # Without the extra entries: the commit of a DDL is found by them, and this is none.
+    stamp = Stamp(changefeed, epoch, known.resolved_ts)
+    properties = stamp.entries() if table.branch == MAIN else {}
+    try:
+        committer.commit(stamp, lambda _: Change(summary=stamp.entries(), properties=properties))
+    except CheckpointConflict as error:
+        found = progress(table, changefeed)
+        guard(table, found, found, epoch)
+        raise _Overtaken(error.what, error.hint) from error
+    return True
