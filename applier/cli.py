@@ -35,13 +35,19 @@ def run(
 ) -> None:
     """Follow the changefeed and keep its tables up to date."""
     from applier import config as settings  # noqa: PLC0415 - `applier --help` must not load Spark
+    from applier.metrics import served  # noqa: PLC0415
     from applier.progress import progress_bar  # noqa: PLC0415
     from applier.run import run as follow  # noqa: PLC0415
-    from applier.telemetry import set_up_logging  # noqa: PLC0415
+    from applier.telemetry import StatusLine, set_up_logging  # noqa: PLC0415
 
     set_up_logging(log_level)
     loaded = settings.load(config)
-    with progress_bar() as report:
+    with served(loaded.metrics, loaded.changefeed.name) as measure, progress_bar() as show:
+
+        def report(status: StatusLine) -> None:
+            show(status)
+            measure(status)
+
         follow(loaded, once=once, take_over=take_over, report=report)
 
 

@@ -220,6 +220,15 @@ class RunSection(Section):
     ] = 60.0
 
 
+class MetricsSection(Section):
+    """Numbers for Prometheus."""
+
+    port: Annotated[
+        int | None, Field(ge=1, le=65535, description="Port of `/metrics` over HTTP. Default: it is not served.")
+    ] = None
+    address: Annotated[str, Field(description="Address to listen on; `0.0.0.0` in a container.")] = "127.0.0.1"
+
+
 class Config(Section):
     """The whole file."""
 
@@ -232,6 +241,7 @@ class Config(Section):
     sink: SinkSection = SinkSection()
     maintenance: MaintenanceSection = MaintenanceSection()
     run: RunSection = RunSection()
+    metrics: MetricsSection = MetricsSection()
     spark: Annotated[
         dict[str, str], Field(description="Any Spark configuration; `spark.master` defaults to local[*].")
     ] = {}
