@@ -239,14 +239,17 @@ class Pipeline:
 
     def _checkpoint(self, survey: Survey, bounds: Mapping[TopicPartition, OffsetRange], tables: int) -> None:
         faults.reach("applied")
+        upto = survey.upto if self.surveyor.ordered and survey.upto is not None else 0
         readings = {}
         for place in bounds:
-            next_offset = self.state.next_offsets.get(place, bounds[place].start)
+            next_offset, resolved = self.state.next_offsets.get(place, bounds[place].start), survey.resolved.get(place)
             if place in survey.window.ranges:
                 next_offset = survey.findings.held.get(place, survey.window.ranges[place].end)
-            readings[place] = Reading(next_offset, survey.resolved.get(place))
+            if place in survey.findings.held:
+                # A shorter window may read only a part of what is held: the rest must not count as read until it is.
+                resolved = min(resolved or 0, upto) or None
+            readings[place] = Reading(next_offset, resolved)
         counts = {**survey.findings.counts, "tables": tables}
-        upto = survey.upto if self.surveyor.ordered and survey.upto is not None else 0
         self.state.advance(upto, readings, self.replica.snapshots, counts, [ddl.barrier.id for ddl in survey.ddl])
 
     def _outcome(
