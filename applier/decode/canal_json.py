@@ -16,6 +16,7 @@ import msgspec
 from applier.changefeed.event import Event, Op, Resolved, RowChange, SchemaChange
 from applier.changefeed.table import Column, Index, TableName, TableVersion
 from applier.changefeed.ts import from_unix_ms
+from applier.decode.bounded import BoundedLists
 from applier.decode.canal_types import column_type
 from applier.decode.claim_check import ClaimCheck, optional
 from applier.decode.compression import Compression, decompress
@@ -121,7 +122,7 @@ class CanalJsonDecoder:
         self._compression = compression
         self._claim_check = claim_check
         self._descriptions = Descriptions()
-        self._seen: dict[tuple[str | None, str | None], list[_Seen]] = {}
+        self._seen: BoundedLists[tuple[str | None, str | None], _Seen] = BoundedLists()
 
     def learn(self, version: TableVersion) -> None:
         """Make a table version known, so that no Bootstrap for it is needed."""
@@ -215,7 +216,7 @@ class CanalJsonDecoder:
             if known_names == names and known_types == types and known_key == key:
                 return description
         description = _describe(envelope, names)
-        self._seen.setdefault(place, []).append((names, types, key, description))
+        self._seen.keep(place, (names, types, key, description))
         return description
 
     def _coarse_ts(self, envelope: Envelope) -> int:

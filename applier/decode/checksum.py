@@ -23,6 +23,7 @@ import msgspec
 
 from applier.changefeed.event import Image, RowChange
 from applier.changefeed.table import Column, TableName, TableVersion
+from applier.decode.bounded import MAX_KEPT
 from applier.decode.dates import ZonedText
 from applier.decode.simple_json import Checksum
 from applier.errors import DecodeError
@@ -79,6 +80,8 @@ class RowChecksums:
         if crc32(b"".join(pieces)) != expected:
             return layout not in self._proven
         if layout not in self._proven and len(set(pieces)) == len(pieces):
+            if len(self._proven) >= MAX_KEPT:
+                self._proven.clear()
             self._proven.add(layout)
         return True
 

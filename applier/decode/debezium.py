@@ -14,6 +14,7 @@ import msgspec
 
 from applier.changefeed.event import Event, Image, Op, Resolved, RowChange
 from applier.changefeed.table import TableName, TableVersion
+from applier.decode.bounded import Bounded
 from applier.decode.compression import Compression, decompress
 from applier.decode.debezium_ddl import Described, TableChange, schema_change
 from applier.decode.debezium_fields import Field, Reader, little_endian, microseconds
@@ -41,7 +42,7 @@ CAPABILITIES = Capabilities(
     losses=(
         "Decimals pass through a double: beyond 15 digits they are not exact.",
         "NULL in a column with a DEFAULT arrives as the default (since TiCDC v8.5.1).",
-        "Zero and partial dates arrive as NULL, or as 1970-01-01 where the column is NOT NULL.",
+        "Zero and partial dates arrive as NULL, in a TIMESTAMP or a NOT NULL column as 1970-01-01.",
         "Years below 100 arrive moved to 1970 to 2069 (since TiCDC v8.5.1).",
         "Without enable-tidb-extension, unsigned numbers and binary strings are told by DDL messages alone.",
         "With debezium-disable-schema, rows wait for the DDL message that describes their table.",
@@ -49,7 +50,6 @@ CAPABILITIES = Capabilities(
 )
 
 _SCHEMA = b',"schema":{'
-_MAX_LAYOUTS = 10_000
 
 
 class _Source(msgspec.Struct, gc=False):
@@ -114,9 +114,9 @@ class DebeziumDecoder:
         self._compression = compression
         self._announcer = Announcer()
         self._described = Described()
-        self._declared: dict[bytes, tuple[Field, ...]] = {}
-        self._layouts: dict[tuple[TableName, tuple[str, ...]], tuple[bytes, Layout]] = {}
-        self._untyped: dict[tuple[TableName, int, tuple[str, ...]], Layout] = {}
+        self._declared: Bounded[bytes, tuple[Field, ...]] = Bounded()
+        self._layouts: Bounded[tuple[TableName, tuple[str, ...]], tuple[bytes, Layout]] = Bounded()
+        self._untyped: Bounded[tuple[TableName, int, tuple[str, ...]], Layout] = Bounded()
 
     def learn(self, version: TableVersion) -> None:
         """Know a version that this decoder emitted, in a `Bootstrap` or as what a DDL left."""
@@ -160,8 +160,6 @@ class DebeziumDecoder:
             return known[1]
         fields = self._declared.get(schema)
         if fields is None:
-            if len(self._declared) >= _MAX_LAYOUTS:
-                self._declared.clear()
             fields = self._declared[schema] = _fields(schema)
         layout = declared_layout(name, fields, key, image.keys())
         self._layouts[name, key] = (schema, layout)

@@ -13,6 +13,7 @@ import msgspec
 
 from applier.changefeed.event import Event, Resolved
 from applier.changefeed.table import TableName, TableVersion
+from applier.decode.bounded import Bounded
 from applier.decode.confluent import AvroSchema, ConfluentReader, SchemaSource
 from applier.decode.debezium_ddl import TableChange, schema_change
 from applier.decode.debezium_fields import Field
@@ -31,7 +32,7 @@ CAPABILITIES = Capabilities(
     exact_decimals=True,
     losses=(
         "NULL in a column with a DEFAULT arrives as the default.",
-        "Zero and partial dates arrive as NULL, or as 1970-01-01 where the column is NOT NULL.",
+        "Zero and partial dates arrive as NULL, in a TIMESTAMP or a NOT NULL column as 1970-01-01.",
         "Years below 100 arrive moved to 1970 to 2069.",
         "NOT NULL is told of key columns alone.",
         "TiCDC refuses tables with a virtual generated column, and tables without a key.",
@@ -119,7 +120,7 @@ class DebeziumAvroDecoder:
     def __init__(self, registry: SchemaSource) -> None:
         self._reader = ConfluentReader(registry)
         self._announcer = Announcer()
-        self._rows: dict[tuple[TableName, int, int], _Rows] = {}
+        self._rows: Bounded[tuple[TableName, int, int], _Rows] = Bounded()
 
     def learn(self, version: TableVersion) -> None:
         """Know a version that this decoder emitted."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from applier.changefeed.event import Bootstrap, Event, Op, RowChange
 from applier.changefeed.table import TableName, TableVersion, fingerprint
+from applier.decode.bounded import Bounded
 from applier.decode.debezium_fields import Field, Reader, read_values
 from applier.decode.text_scales import TextScales
 from applier.errors import DecodeError, IncompleteRow
@@ -80,12 +81,12 @@ class Announcer:
     """Puts a `Bootstrap` before the first row of each version."""
 
     def __init__(self) -> None:
-        self._known: set[tuple[TableName, int]] = set()
+        self._known: Bounded[tuple[TableName, int], bool] = Bounded()
         self._scales = TextScales()
 
     def learn(self, version: TableVersion) -> None:
         """No `Bootstrap` is needed for this one."""
-        self._known.add((version.name, version.version))
+        self._known[version.name, version.version] = True
 
     def events(self, layout: Layout, change: RowChange) -> Sequence[Event]:
         """The row change, with its version in front when it is new."""
@@ -97,7 +98,7 @@ class Announcer:
         known = (version.name, version.version)
         if known in self._known:
             return (change,)
-        self._known.add(known)
+        self._known[known] = True
         return (Bootstrap(version), change)
 
 

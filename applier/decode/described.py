@@ -9,6 +9,7 @@ import msgspec
 
 from applier.changefeed.event import Bootstrap, Image
 from applier.changefeed.table import Column, Index, TableName, TableVersion, fingerprint
+from applier.decode.bounded import Bounded
 from applier.decode.text_scales import TextScales
 
 _UNKNOWN = 1 << 30
@@ -46,12 +47,12 @@ class Description:
 class Descriptions:
     """The table versions that were met or are known; one for each decoder."""
 
-    _announced: set[int] = field(default_factory=set)
+    _announced: Bounded[int, bool] = field(default_factory=Bounded)
     _scales: TextScales = field(default_factory=TextScales)
 
     def learn(self, version: TableVersion) -> None:
         """Make a version known, so that no Bootstrap for it is needed."""
-        self._announced.add(version.version)
+        self._announced[version.version] = True
 
     def settle(self, description: Description, row: Image) -> Sequence[Bootstrap]:
         """Set `description.number` to the version that a row is written in; its Bootstrap if it was not known.
@@ -68,7 +69,7 @@ class Descriptions:
         description.number = version.version
         if version.version in self._announced:
             return ()
-        self._announced.add(version.version)
+        self._announced[version.version] = True
         return (Bootstrap(version),)
 
 

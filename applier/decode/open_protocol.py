@@ -18,6 +18,7 @@ import msgspec
 
 from applier.changefeed.event import Event, Op, Resolved, RowChange, SchemaChange
 from applier.changefeed.table import TableName, TableVersion
+from applier.decode.bounded import BoundedLists
 from applier.decode.claim_check import ClaimCheck, optional
 from applier.decode.compression import Compression, decompress
 from applier.decode.decoder import Capabilities, WireForm
@@ -121,7 +122,7 @@ class OpenDecoder:
         self._compression = compression
         self._claim_check = claim_check
         self._descriptions = Descriptions()
-        self._seen: dict[tuple[str, str], list[_Seen]] = {}
+        self._seen: BoundedLists[tuple[str, str], _Seen] = BoundedLists()
 
     def learn(self, version: TableVersion) -> None:
         """Make a table version known, so that no Bootstrap for it is needed."""
@@ -191,7 +192,7 @@ class OpenDecoder:
         readers = [(name, read) for name, cell in cells.items() if (read := reader(cell)) is not None]
         description = describe(TableName(key.scm, key.tbl), columns, indexes, handle_key)
         seen = _Seen(names, codes, description, readers, bool(indexes or handle_key))
-        self._seen.setdefault((key.scm, key.tbl), []).append(seen)
+        self._seen.keep((key.scm, key.tbl), seen)
         return seen
 
     def _claimed(self, key: EventKey, location: str) -> tuple[EventKey, bytes]:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from applier.changefeed.event import Bootstrap, Event, Op, Resolved, RowChange, SchemaChange
 from applier.changefeed.table import TableName, TableVersion
 from applier.decode import simple_avro, simple_json
+from applier.decode.bounded import Bounded
 from applier.decode.checksum import RowChecksums
 from applier.decode.claim_check import ClaimCheck, optional
 from applier.decode.compression import Compression, decompress
@@ -62,7 +63,7 @@ class SimpleDecoder:
         self._compression = compression
         self._claim_check = claim_check
         self._checksums = RowChecksums()
-        self._names: dict[tuple[str, str], TableName] = {}
+        self._names: Bounded[tuple[str, str], TableName] = Bounded()
 
     def learn(self, version: TableVersion) -> None:
         """Make a table version known. Rows are decoded without; only their checksums need it."""

@@ -14,6 +14,7 @@ import msgspec
 
 from applier.changefeed.event import Image
 from applier.changefeed.table import Column, TableName, TableVersion, fingerprint
+from applier.decode.bounded import BoundedLists
 from applier.errors import DecodeError
 
 _Scales: TypeAlias = tuple[int | None, ...]
@@ -26,7 +27,7 @@ class TextScales:
     """Versions by the scales seen, each built once."""
 
     def __init__(self) -> None:
-        self._versions: dict[tuple[TableName, int], dict[_Scales, TableVersion]] = {}
+        self._versions: BoundedLists[tuple[TableName, int], tuple[_Scales, TableVersion]] = BoundedLists()
 
     def version(self, version: TableVersion, names: Sequence[str], image: Image) -> TableVersion:
         """The version of a row.
@@ -40,12 +41,12 @@ class TextScales:
             DecodeError: A value has more digits after the point than TiDB allows, or is no text.
         """
         scales = tuple(_scale(name, image.get(name)) for name in names)
-        known = self._versions.setdefault((version.name, version.version), {})
-        scaled = known.get(scales)
-        if scaled is None and None in scales:
-            scaled = next((made for seen, made in known.items() if _fits(scales, seen)), None)
-        if scaled is None:
-            scaled = known[scales] = _with_scales(version, dict(zip(names, scales, strict=True)))
+        place = version.name, version.version
+        for seen, made in self._versions.get(place, ()):
+            if _fits(scales, seen):
+                return made
+        scaled = _with_scales(version, dict(zip(names, scales, strict=True)))
+        self._versions.keep(place, (scales, scaled))
         return scaled
 
 

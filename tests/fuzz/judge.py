@@ -36,7 +36,7 @@ _EVENTS = (RowChange, SchemaChange, Resolved, Bootstrap)
 _EVERY = 4
 """One row in so many has its values converted on their own, where no other row's refusal comes first."""
 
-_KEPT = 1000
+_KEPT = 20
 """Table versions that a judge remembers of one feed."""
 
 

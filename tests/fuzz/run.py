@@ -16,6 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from tests.fuzz.corpus import Feed, Message, feeds
@@ -118,7 +119,7 @@ def main() -> int:
             judge.take([(chosen.only, message)])
             print(f"{feed.protocol} ({feed.name}): {dict(judge.counts)}")
         else:
-            print(fuzz(sources, chosen.messages, chosen.seed, print))
+            print(fuzz(sources, chosen.messages, chosen.seed, partial(print, flush=True)))
     except Fault as fault:
         print(f"seed {chosen.seed}, {fault}", file=sys.stderr)
         raise
