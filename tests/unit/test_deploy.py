@@ -68,7 +68,8 @@ def test_the_parts_of_the_manifest_name_each_other(manifest: dict[tuple[str, str
     deployment = manifest["Deployment", "applier-shop"]["spec"]
     pod = deployment["template"]["spec"]
     (container,) = pod["containers"]
-    settings = tomllib.loads(manifest["ConfigMap", "applier-shop"]["data"]["applier.toml"])["spark"]
+    config = tomllib.loads(manifest["ConfigMap", "applier-shop"]["data"]["applier.toml"])
+    settings, metrics = config["spark"], str(config["metrics"]["port"])
 
     assert deployment["selector"]["matchLabels"] == deployment["template"]["metadata"]["labels"]
     assert ("ServiceAccount", pod["serviceAccountName"]) in manifest
@@ -76,7 +77,9 @@ def test_the_parts_of_the_manifest_name_each_other(manifest: dict[tuple[str, str
     assert ("ConfigMap", pod["volumes"][0]["configMap"]["name"]) in manifest
     assert settings["spark.kubernetes.container.image"] == container["image"]
     ports = {port["name"]: str(port["containerPort"]) for port in container["ports"]}
-    assert ports == {"driver": settings["spark.driver.port"], "blocks": settings["spark.blockManager.port"]}
+    spark = {"driver": settings["spark.driver.port"], "blocks": settings["spark.blockManager.port"]}
+    assert ports == spark | {"metrics": metrics}
+    assert deployment["template"]["metadata"]["annotations"]["prometheus.io/port"] == metrics
 
 
 def test_the_image_is_tagged_with_the_version(manifest: dict[tuple[str, str], dict[str, Any]]) -> None:
