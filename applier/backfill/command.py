@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from applier.assembly import assembled
 from applier.backfill.bounds import Range, resolve
+from applier.backfill.build import build, refuse_short
 from applier.backfill.drive import Driver
 from applier.backfill.live import catch_up, covered, refuse_gap
 from applier.backfill.report import Outcome, TableAim
@@ -41,11 +42,15 @@ def backfill(
         TransientError: Something outside did not answer for five minutes.
         TerminalError: The range cannot be applied; what came before is.
     """
+    # A table that is compacted while its branch is built would not take the branch.
+    config = config.model_copy(update={"maintenance": config.maintenance.model_copy(update={"tasks": ()})})
     with stop_signals() as stop, assembled(config, take_over=take_over, spark=spark) as pipeline:
         section = config.run
         driver = Driver(stop, report, pipeline.heartbeat, section.heartbeat_seconds)
         span = _range(pipeline, request)
         names = _names(pipeline, request)
+        if request.builds:
+            return build(pipeline, request, span, names, driver)
         return catch_up(pipeline, span, names, driver)
 
 
@@ -55,18 +60,27 @@ def planned(config: Config, request: Request, *, spark: SparkSession | None = No
         span = _range(pipeline, request)
         names = _names(pipeline, request)
         state = pipeline.state
-        if state.checkpoint.partitions:
+        if request.builds:
+            refuse_short(pipeline, request, span, names)
+        elif state.checkpoint.partitions:
             refuse_gap(span, state.next_offsets, state.resolved_ts)
         spans = [
             (str(place), *offsets, covered(offsets, state.next_offsets.get(place, offsets.start)))
             for place, offsets in sorted(span.spans.items())
         ]
-        done = sum(row[3] for row in spans)
-        return Outcome(
-            [f"Of {span.messages:,} messages, {done:,} are covered and skipped. Nothing was touched."],
-            spans,
-            [_aim(pipeline, name, "main") for name in names or _all(pipeline)],
-        )
+        aims = [
+            _aim(pipeline, name, f"branch {request.branch}" if request.builds else "main")
+            for name in names or _all(pipeline)
+        ]
+        return Outcome([_told(request, span, sum(row[3] for row in spans))], spans, aims)
+
+
+def _told(request: Request, span: Range, done: int) -> str:
+    if not request.builds:
+        return f"Of {span.messages:,} messages, {done:,} are covered and skipped. Nothing was touched."
+    shown = "is then shown to readers" if request.publish else "is then compared with what readers see"
+    read = f"Of {span.messages:,} messages, {done:,} are covered and applied again"
+    return f"{read} to a branch, which {shown}. Nothing was touched."
 
 
 def from_archive(config: Config, archive: str | None) -> Config:

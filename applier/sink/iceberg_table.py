@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from applier.errors import TableMismatch, TransientError
 from applier.sink.files import DataFile, parse_plan
@@ -13,6 +13,8 @@ from applier.sink.iceberg_commit import Change, commit
 from applier.sink.iceberg_java import Java, JavaError, translated
 from applier.sink.progress import MAIN
 from applier.sink.types import TableSchema
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +49,8 @@ class Table:
         self.handle = handle
         self.identifier = identifier
         self.branch = branch
-        self._schemas: dict[int, TableSchema] = {}
         self._specs: dict[int, Any] = {}
+        self._facts: dict[str, Any] = {}
 
     def __str__(self) -> str:
         return ".".join(self.identifier)
@@ -69,6 +71,7 @@ class Table:
                 raise TableMismatch(what, "Restore it, or backfill the new one.") from None
             raise
         self._specs.clear()
+        self._facts.clear()
 
     @property
     def uuid(self) -> str:
@@ -83,12 +86,17 @@ class Table:
     @property
     def format_version(self) -> int:
         """1, 2 or 3."""
-        return int(self.handle.operations().current().formatVersion())
+        return self._fact("format", lambda: int(self.handle.operations().current().formatVersion()))
 
     @property
     def properties(self) -> dict[str, str]:
         """Table properties."""
         return dict(self.java.plain(self.handle.properties()))
+
+    @property
+    def writing(self) -> Mapping[str, str]:
+        """Table properties as of the last `refresh`: good for those that say how files are written."""
+        return self._fact("writing", lambda: self.properties)
 
     def setting(self, key: str) -> str | None:
         """One table property; cheaper than all."""
@@ -107,16 +115,15 @@ class Table:
 
     @property
     def schema(self) -> TableSchema:
-        """Current schema."""
-        number = int(self.handle.schema().schemaId())
-        if number not in self._schemas:
-            self._schemas[number] = TableSchema.parse(self.schema_json)
-        return self._schemas[number]
+        """Schema as of the last `refresh`. A commit of files that were written with another one is refused."""
+        return self._fact("schema", lambda: TableSchema.parse(self.schema_json))
 
     @property
     def spec_json(self) -> dict[str, Any]:
-        """Current partition spec in Iceberg's JSON."""
-        return dict(json.loads(self.java.iceberg.PartitionSpecParser.toJson(self.handle.spec())))
+        """Partition spec in Iceberg's JSON, as of the last `refresh`."""
+        return self._fact(
+            "spec", lambda: dict(json.loads(self.java.iceberg.PartitionSpecParser.toJson(self.handle.spec())))
+        )
 
     @property
     def snapshot_id(self) -> int | None:
@@ -136,6 +143,10 @@ class Table:
             made_on = None if parent is None else int(parent)
             yield Snapshot(int(head.snapshotId()), str(head.operation()), self.java.plain(head.summary()), made_on)
             head = None if parent is None else self.handle.snapshot(parent)
+
+    def head_of(self, name: str) -> Snapshot | None:
+        """Newest snapshot of a branch; None if there is no such branch."""
+        return next(Table(self.java, self.handle, self.identifier, name).history(), None)
 
     def create_branch(self, name: str) -> None:
         """Start a branch at the head of this one; nothing if it is there already.
@@ -180,7 +191,7 @@ class Table:
             if int(scan.snapshot().snapshotId()) != snapshot_id:
                 raise TransientError(f"Table {self} has moved on from snapshot {snapshot_id}")
             if columns:
-                scan = scan.includeColumnStats(self.java.list(columns))
+                scan = scan.includeColumnStats(self.java.texts(columns))
             tasks = scan.planFiles()
             found = iceberg.relocated.com.google.common.collect.Lists.newArrayList(tasks.iterator())
             tasks.close()
@@ -194,8 +205,10 @@ class Table:
 
     @property
     def sort_order_json(self) -> dict[str, Any]:
-        """Current sort order in Iceberg's JSON."""
-        return dict(json.loads(self.java.iceberg.SortOrderParser.toJson(self.handle.sortOrder())))
+        """Sort order in Iceberg's JSON, as of the last `refresh`."""
+        return self._fact(
+            "order", lambda: dict(json.loads(self.java.iceberg.SortOrderParser.toJson(self.handle.sortOrder())))
+        )
 
     def partition(self, values: Sequence[Any]) -> Any:
         """Partition values of the current spec, given as single-value JSON in its order, as the Java object.
@@ -209,7 +222,7 @@ class Table:
 
     def data_location(self, name: str, partition: Any = None) -> str:
         """Where a new file of that name belongs."""
-        provider = self.handle.locationProvider()
+        provider = self._fact("locations", self.handle.locationProvider)
         if partition is None:
             return str(provider.newDataLocation(name))
         return str(provider.newDataLocation(self.handle.spec(), partition, name))
@@ -220,12 +233,16 @@ class Table:
         Args:
             description: All of the JSON but the partition spec, which is the current one, and the content.
         """
-        value = {"spec-id": int(self.handle.spec().specId()), "content": "data", **description}
+        value = {"spec-id": int(self.spec_json["spec-id"]), "content": "data", **description}
         with translated(f"Iceberg refuses a new file of table {self}"):
-            parsed = self.java.iceberg.ContentFileParser.fromJson(
-                self.java.node(json.dumps(value)), self.handle.specs()
-            )
+            (parsed,) = self.java_files([value])
             return DataFile.parse(value, java=parsed)
+
+    def java_files(self, values: Iterable[Mapping[str, Any]]) -> list[Any]:
+        """Data files and delete files of any spec of the table as Java objects, from Iceberg's JSON of them."""
+        specs = self._fact("specs", self.handle.specs)
+        parse = self.java.iceberg.ContentFileParser.fromJson
+        return [parse(self.java.node(json.dumps(value)), specs) for value in values]
 
     def describe(self, java_file: Any) -> DataFile:
         """A Java `DataFile` of the current spec, for instance one that Spark staged."""
@@ -247,6 +264,13 @@ class Table:
             CommitFailure: Nothing, or nothing certain, is known of the outcome; see its attributes.
         """
         return commit(self, change, expected, sending)
+
+    def _fact(self, name: str, read: Callable[[], _T]) -> _T:
+        """Something that only a change of the table's metadata by others can change: asked for once a `refresh`."""
+        if name not in self._facts:
+            self._facts[name] = read()
+        found: _T = self._facts[name]
+        return found
 
     def _spec(self, number: int) -> Any:
         if number not in self._specs:

@@ -1,0 +1,238 @@
+"""`applier backfill` into branches: built from a range, compared, and shown; damaged tables are brought back by it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from applier import config as settings
+from applier import faults
+from applier.backfill.command import backfill, planned
+from applier.backfill.report import Outcome
+from applier.backfill.request import asked
+from applier.changefeed.table import TableName
+from applier.errors import RangeRefused
+from applier.sink.iceberg import Catalog
+from tests.recovery.snapshots import heads
+from tests.replay import Replay, differences, plain, replay
+from tests.spark.test_backfill import states, text
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+ACCOUNTS = TableName("bank", "accounts")
+
+
+class Crash(BaseException):
+    """The process is gone."""
+
+
+@pytest.fixture
+def properties(warehouse: Path) -> dict[str, str]:
+    """Properties of the catalog of the run."""
+    return {"type": "jdbc", "uri": f"jdbc:sqlite:{warehouse}/catalog.db", "warehouse": f"{warehouse}/tables"}
+
+
+@pytest.fixture
+def crash(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Lets the process die at a point, the n-th time that it comes there; once."""
+
+    def at(point: str, turn: int = 1) -> None:
+        left = [turn]
+
+        def reach(name: str) -> None:
+            left[0] -= name == point
+            if name == point and left[0] == 0:
+                raise Crash(point)
+
+        monkeypatch.setattr(faults, "reach", reach)
+
+    return at
+
+
+def run(found: Replay, spark: SparkSession, begin: str | None, end: str | None = None, **options: Any) -> Outcome:
+    """`applier backfill` with these options."""
+    request = asked(begin, end, **options)
+    return backfill(settings.parse(found.raw), request, take_over=True, report=lambda line: None, spark=spark)
+
+
+def name_of(found: Replay, name: TableName) -> str:
+    """A table as Spark's SQL calls it."""
+    return f"lake.`{found.identifier(name)[0]}`.`{name.table}`"
+
+
+def in_branch(found: Replay, name: TableName, branch: str) -> list[dict[str, Any]]:
+    """Rows of a branch, as PyIceberg reads them."""
+    table = found.catalog.load_table(found.identifier(name))
+    head = table.metadata.snapshot_by_name(branch)
+    assert head is not None
+    return plain(table.scan(snapshot_id=head.snapshot_id).to_arrow())
+
+
+def damage(found: Replay, spark: SparkSession, name: TableName) -> None:
+    """Take some rows from a table, and give one of the others another key."""
+    key = sorted(row["id"] for row in found.contents(name) or [])
+    for statement in (
+        f"DELETE FROM {name_of(found, name)} WHERE id IN ({key[0]}, {key[1]})",  # noqa: S608 - of this test
+        f"UPDATE {name_of(found, name)} SET id = -1 WHERE id = {key[2]}",  # noqa: S608 - of this test
+    ):
+        spark.sql(statement)
+
+
+def empty(found: Replay, spark: SparkSession, name: TableName) -> None:
+    """Take all rows from a table."""
+    spark.sql(f"DELETE FROM {name_of(found, name)} WHERE true")  # noqa: S608 - of this test
+
+
+def test_a_branch_is_built_compared_and_shown(spark: SparkSession, properties: dict[str, str], tmp_path: Path) -> None:
+    """The branch is the table as the range tells it; what differs is shown, and readers see it only when asked to."""
+    found = replay("txns", "simple-json", properties, tmp_path, "simple", name="bf-branch")
+    last = states("txns")[-1][0]
+    run(found, spark, "beginning")
+    name = ACCOUNTS
+    damage(found, spark, name)
+    broken, before = found.contents(name), heads(found)
+
+    told = planned(settings.parse(found.raw), asked("beginning", None, branch="again"), spark=spark)
+    assert {aim.target for aim in told.aims} == {"branch again"}
+    built = run(found, spark, "beginning", branch="again")
+
+    assert heads(found) == before
+    difference = next(item for item in built.differences if item.table == ".".join(found.identifier(name)))
+    assert (difference.only_main, difference.only_branch, difference.changed) == (1, 3, 0)
+    assert "--1" in difference.keys
+    assert difference.rows_branch == difference.rows_main + 2
+    assert all(item.is_equal for item in built.differences if item != difference)
+    assert found.contents(name) == broken
+
+    shown = run(found, spark, "beginning", branch="again", publish=True)
+
+    assert differences(found, last) == []
+    assert shown.differences == built.differences
+    with found.running(spark) as pipeline:
+        assert not pipeline.step().moved
+        assert dict(pipeline.state.checkpoint.snapshots) == heads(found)
+        catalog: Catalog = pipeline.replica.catalog
+        table = catalog.load(found.identifier(name))
+        assert table is not None
+        assert table.head_of("again") is None
+        assert catalog.list((f"applier_{found.raw['changefeed']['name']}__again",)) == []
+
+
+@pytest.mark.parametrize("variant", ["simple-json", "canal-json-ext"])
+def test_a_repair_brings_back_tables_through_their_ddl(
+    variant: str, spark: SparkSession, properties: dict[str, str], tmp_path: Path
+) -> None:
+    """Rows of before a DDL come back as TiDB changed them with it; what no rows can tell is refused by name."""
+    protocol = "simple" if variant.startswith("simple") else "canal-json"
+    found = replay("ddl", variant, properties, tmp_path, protocol, name=f"bf-repair-{protocol}")
+    last = states("ddl")[-1][0]
+    run(found, spark, "beginning")
+    assert differences(found, last) == []
+    repaired, refused = [], {}
+    for name in sorted(found.tables()):
+        rows = found.contents(name) or []
+        if not rows:
+            continue
+        empty(found, spark, name)
+        try:
+            run(found, spark, "beginning", repair=True, tables=str(name))
+            repaired.append(name)
+        except RangeRefused as refusal:
+            refused[name] = refusal.what
+            table = found.catalog.load_table(found.identifier(name))
+            parent = table.current_snapshot().parent_snapshot_id  # type: ignore[union-attr]
+            namespace, short = found.identifier(name)
+            spark.sql(f"CALL lake.system.rollback_to_snapshot('{namespace}.{short}', {parent})")
+
+    print(repaired, refused)
+    assert differences(found, last) == []
+    assert repaired
+
+
+@pytest.mark.parametrize(
+    ("point", "turn"),
+    [("decoded", 2), ("data-files-staged", 2), ("applied", 2), ("branch-built", 1), ("branch-shown", 2)],
+)
+def test_a_repair_that_was_killed_goes_on(
+    point: str,
+    turn: int,
+    crash: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+    spark: SparkSession,
+    properties: dict[str, str],
+    tmp_path: Path,
+) -> None:
+    """The same command ends it; readers see all of a table's repair or nothing."""
+    found = replay("txns", "simple-json", properties, tmp_path, "simple", name=f"bf-killed-{point}-{turn}")
+    last = states("txns")[-1][0]
+    run(found, spark, "beginning")
+    name = ACCOUNTS
+    damage(found, spark, name)
+    broken = found.contents(name)
+    found.raw["source"]["messages_per_step"] = 500
+
+    crash(point, turn)
+    with pytest.raises(Crash):
+        run(found, spark, "beginning", repair=True)
+    monkeypatch.undo()
+    assert point == "branch-shown" or found.contents(name) == broken
+
+    run(found, spark, "beginning", repair=True)
+    assert differences(found, last) == []
+
+
+def test_what_would_let_older_values_win_is_refused(
+    spark: SparkSession, properties: dict[str, str], tmp_path: Path
+) -> None:
+    """Before anything is read, with the branch as the way out; the branch shows the older values to who asks."""
+    found = replay("txns", "simple-json", properties, tmp_path, "simple", name="bf-older")
+    recorded = states("txns")
+    run(found, spark, "beginning")
+    first, offsets = recorded[0]
+    before = heads(found)
+
+    for end in (text(offsets), str(first["resolved_ts"])):
+        with pytest.raises(RangeRefused, match="older values would win. Hint: .*with --branch and without --publish"):
+            run(found, spark, "beginning", end, repair=True)
+    assert heads(found) == before
+
+    built = run(found, spark, "beginning", text(offsets), branch="older")
+    assert any(not item.is_equal for item in built.differences)
+    name = ACCOUNTS
+    assert len(in_branch(found, name, "older")) == len(first["tables"][str(name)]["rows"])
+    with pytest.raises(RangeRefused, match="older values would win"):
+        run(found, spark, "beginning", text(offsets), branch="older", publish=True)
+    assert heads(found) == before
+
+
+def test_what_a_branch_refuses(spark: SparkSession, properties: dict[str, str], tmp_path: Path) -> None:
+    """A branch of somebody else is left alone, and so is a table that was written meanwhile."""
+    found = replay("pk", "simple-json", properties, tmp_path, "simple", name="bf-foreign")
+    run(found, spark, "beginning")
+    name = next(name for name in sorted(found.tables()) if found.contents(name))
+    rules = str(name)
+    run(found, spark, "beginning", branch="mine", tables=rules)
+    empty(found, spark, name)
+
+    with pytest.raises(RangeRefused, match="was written while its branch was built.*the branch is built anew"):
+        run(found, spark, "beginning", branch="mine", publish=True, tables=rules)
+    run(found, spark, "beginning", branch="mine", publish=True, tables=rules)
+    assert differences(found, states("pk")[-1][0]) == []
+
+    with found.running(spark) as pipeline:
+        table = pipeline.replica.catalog.load(found.identifier(name))
+        assert table is not None
+        table.create_branch("theirs")
+    table_name = name_of(found, name)
+    spark.read.table(table_name).limit(1).write.format("iceberg").option("branch", "theirs").mode("append").save(
+        table_name.replace("`", "")
+    )
+    with pytest.raises(RangeRefused, match="has a branch theirs that no backfill made"):
+        run(found, spark, "beginning", branch="theirs", tables=rules)
