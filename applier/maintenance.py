@@ -50,7 +50,6 @@ class Budget:
     def __post_init__(self) -> None:
         self._at = self.clock()
 
-    @property
     def allows(self) -> bool:
         """Whether a unit of work may begin."""
         now = self.clock()
@@ -125,7 +124,7 @@ class Maintenance:
             for task in self.settings.tasks:
                 if task not in memory.due:
                     continue
-                if not self._budget.allows:
+                if not self._budget.allows():
                     return +done
                 self.confirm()
                 done.update(self._run(task, upkeep, memory, checkpoint))

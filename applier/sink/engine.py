@@ -125,7 +125,7 @@ class ArrowEngine:
         return result
 
     def _write(self, rows: pa.Table, values: Sequence[Any], key: Sequence[str], order: int) -> list[DataFile]:
-        table, properties = self._table, self._table.properties
+        table, properties = self._table, self._table.writing
         partition = table.partition(values) if values else None
         target = int(properties.get("write.target-file-size-bytes", rows_of.TARGET_BYTES))
         files = rows_of.write(rows, self.storage, lambda name: table.data_location(name, partition), target)

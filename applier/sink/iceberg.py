@@ -56,6 +56,7 @@ class Catalog:
         with translated(f"Catalog {name} cannot be opened"):
             manager = session._jsparkSession.sessionState().catalogManager()
             self._handle: Any = manager.catalog(name).icebergCatalog()
+            self.java.write_plain_files()
             self._warehouse = str(session.conf.get(f"spark.sql.catalog.{name}.warehouse", "")).rstrip("/")
 
     def load(self, identifier: Identifier, branch: str = MAIN) -> Table | None:
@@ -156,8 +157,11 @@ class Catalog:
                 where = self._namespace(namespace)
                 if not self._handle.namespaceExists(where):
                     self._handle.createNamespace(where)
-        except JavaError as error:
-            if error.kind != "AlreadyExistsException":
+        except JavaError:
+            # Catalogs differ in what they say when another thread was faster.
+            with translated(f"Cannot look for namespace {'.'.join(namespace)}"):
+                is_there = bool(self._handle.namespaceExists(self._namespace(namespace)))
+            if not is_there:
                 raise
 
     def _safe_location(self, identifier: Identifier) -> str | None:

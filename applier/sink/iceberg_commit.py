@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from applier.sink.files import DataFile, DeleteFile
-from applier.sink.iceberg_java import Java, JavaError, translated
+from applier.sink.iceberg_java import JavaError, translated
 
 if TYPE_CHECKING:
     from applier.sink.iceberg_table import Table
@@ -69,14 +68,15 @@ class Fence:
     class Java:
         implements = ("org.apache.iceberg.SnapshotAncestryValidator",)
 
-    def __init__(self, expected: int | None) -> None:
+    def __init__(self, iceberg: Any, expected: int | None) -> None:
+        self._iceberg = iceberg
         self._expected = expected
         self._seen: int | None = None
 
     def validate(self, ancestors: Any) -> bool:
         """True if the newest ancestor is the expected head."""
-        iterator = ancestors.iterator()
-        self._seen = int(iterator.next().snapshotId()) if iterator.hasNext() else None
+        newest = self._iceberg.relocated.com.google.common.collect.Iterables.getFirst(ancestors, None)
+        self._seen = None if newest is None else int(newest.snapshotId())
         return self._seen == self._expected
 
     def errorMessage(self) -> str:
@@ -91,9 +91,10 @@ def commit(table: Table, change: Change, expected: int | None, sending: Callable
         with translated(f"Commit to table {table} failed"):
             table.java.accept_callbacks()
             transaction = table.handle.newTransaction()
-            _check_schema(table, transaction, change)
+            pending = transaction.table()
+            _check_schema(table, pending, change)
             _prepare(table, transaction, change, expected)
-            snapshot_id = int(transaction.table().snapshot(table.branch).snapshotId())
+            snapshot_id = int(pending.snapshot(table.branch).snapshotId())
             if change.properties:
                 _set_properties(transaction, change)
             sending()
@@ -103,9 +104,9 @@ def commit(table: Table, change: Change, expected: int | None, sending: Callable
     return snapshot_id
 
 
-def _check_schema(table: Table, transaction: Any, change: Change) -> None:
+def _check_schema(table: Table, pending: Any, change: Change) -> None:
     """Refuse files of an old schema: a column dropped and made anew has another id, so its values would be lost."""
-    if change.schema_id is None or change.schema_id == int(transaction.table().schema().schemaId()):
+    if change.schema_id is None or change.schema_id == int(pending.schema().schemaId()):
         return
     raise JavaError(f"Commit to table {table} failed", "SchemaMoved", "its columns have changed meanwhile")
 
@@ -114,7 +115,7 @@ def _prepare(table: Table, transaction: Any, change: Change, expected: int | Non
     update = _update(table, transaction, change, expected)
     for key, value in change.summary.items():
         update.set(key, value)
-    update.validateWith(Fence(expected))
+    update.validateWith(Fence(table.java.iceberg, expected))
     update.toBranch(table.branch)
     update.commit()
 
@@ -131,19 +132,13 @@ def _update(table: Table, transaction: Any, change: Change, expected: int | None
     delta = transaction.newRowDelta()
     for file in change.rows:
         delta.addRows(file.java)
-    for delete in _java_deletes(table, java, [delete.json for delete in change.deletes]):
+    for delete in table.java_files(delete.json for delete in change.deletes):
         delta.addDeletes(delete)
-    for delete in _java_deletes(table, java, [delete.json for delete in change.replaced]):
+    for delete in table.java_files(delete.json for delete in change.replaced):
         delta.removeDeletes(delete)
     if expected is not None:
         delta.validateFromSnapshot(expected)
-    return delta.validateDataFilesExist(java.list(change.touched))
-
-
-def _java_deletes(table: Table, java: Java, values: list[Any]) -> list[Any]:
-    specs = table.handle.specs()
-    parser = java.iceberg.ContentFileParser
-    return [parser.fromJson(java.node(json.dumps(value)), specs) for value in values]
+    return delta.validateDataFilesExist(java.texts(change.touched))
 
 
 def _set_properties(transaction: Any, change: Change) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from py4j.java_gateway import JavaObject, JavaPackage
+from py4j.java_gateway import JavaClass, JavaObject, JavaPackage
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from applier.errors import OutsideRefused, TransientError
@@ -55,6 +55,9 @@ class Java:
         self.iceberg: Any = _Package(self.jvm.org.apache.iceberg)
         self._gateway: Any = session.sparkContext._gateway
         self._mapper: Any = self.iceberg.util.JsonUtil.mapper()
+        self._list_class: Any = self.jvm.java.lang.Class.forName("java.util.ArrayList")
+        self._array_list: Any = self.jvm.java.util.ArrayList
+        self._hash_map: Any = self.jvm.java.util.HashMap
 
     @property
     def client(self) -> Any:
@@ -71,14 +74,14 @@ class Java:
 
     def list(self, values: Iterable[Any]) -> Any:
         """A `java.util.List`."""
-        result = self.jvm.java.util.ArrayList()
+        result = self._array_list()
         for value in values:
             result.add(value)
         return result
 
     def map(self, values: Mapping[str, str]) -> Any:
         """A `java.util.Map` of strings."""
-        result = self.jvm.java.util.HashMap()
+        result = self._hash_map()
         for key, value in values.items():
             result.put(key, value)
         return result
@@ -93,9 +96,21 @@ class Java:
         """A Java map or list of plain values as Python, in one call instead of three an element."""
         return json.loads(self._mapper.writeValueAsString(value))
 
+    def texts(self, values: Iterable[str]) -> Any:
+        """A `java.util.List` of strings, in one call instead of one an element."""
+        return self._mapper.readValue(json.dumps(list(values)), self._list_class)
+
     def node(self, text: str) -> Any:
         """A JSON text as the tree that Iceberg's parsers take."""
         return self._mapper.readTree(text)
+
+    def write_plain_files(self) -> None:
+        """Let Hadoop write local files without a checksum file beside each, as Python writes them anyway.
+
+        Hadoop sets the mode of every file that it makes by starting `chmod`, so a commit starts half as many processes.
+        """
+        local = self.jvm.org.apache.hadoop.fs.FileSystem.getLocal(self.session.sparkContext._jsc.hadoopConfiguration())
+        local.setWriteChecksum(False)
 
     def accept_callbacks(self) -> None:
         """Let Java call Python objects; may be called again.
@@ -117,16 +132,20 @@ class Java:
 
 
 class _Package:
-    """A Java package that asks the JVM only once what one of its names is; py4j would ask each time."""
+    """A Java package or class that asks the JVM only once what one of its names is; py4j would ask each time."""
 
-    def __init__(self, package: JavaPackage) -> None:
+    def __init__(self, package: JavaPackage | JavaClass) -> None:
         self._package = package
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._package, name)
-        known = _Package(found) if isinstance(found, JavaPackage) else found
+        known = _Package(found) if isinstance(found, JavaPackage | JavaClass) else found
         setattr(self, name, known)
         return known
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Make an object of the class."""
+        return self._package(*arguments)
 
 
 @contextmanager

@@ -59,7 +59,7 @@ def compact(table: Table, options: Mapping[str, str], stamp: Stamp, expected: in
         for key, value in stamp.entries().items():
             action = action.snapshotProperty(key, value)
         result = (action.sort() if handle.sortOrder().isSorted() else action.binPack()).execute()
-        handle.refresh()
+        table.refresh()
         _publish(table, stamp)
     return Compacted(
         int(result.rewrittenDataFilesCount()), int(result.addedDataFilesCount()), int(result.removedDeleteFilesCount())
@@ -81,7 +81,7 @@ def rewrite_manifests(table: Table, stamp: Stamp, expected: int) -> int:
         update.commit()
         _stamp(transaction, stamp)
         transaction.commitTransaction()
-        table.handle.refresh()
+        table.refresh()
         return int(table.handle.currentSnapshot().summary().get("manifests-created") or 0)
 
 
@@ -117,7 +117,7 @@ def expire(table: Table, before: int, keep: int = 1) -> None:
     """
     with translated(f"Cannot expire snapshots of table {table}"):
         table.handle.expireSnapshots().expireOlderThan(before).retainLast(keep).commit()
-        table.handle.refresh()
+        table.refresh()
 
 
 def remove_orphans(table: Table, before: int, key: str, now: int) -> int:
@@ -143,7 +143,7 @@ def remove_orphans(table: Table, before: int, key: str, now: int) -> int:
                 result = action.usePrefixListing(True).olderThan(before).execute()
                 removed += int(result.orphanFilesCount())
         table.handle.updateProperties().set(key, str(now)).commit()
-        table.handle.refresh()
+        table.refresh()
     return removed
 
 
@@ -158,7 +158,7 @@ def _publish(table: Table, stamp: Stamp) -> None:
         _manifests(table, transaction, stamp, int(head.snapshotId())).commit()
     _stamp(transaction, stamp)
     transaction.commitTransaction()
-    handle.refresh()
+    table.refresh()
 
 
 def _manifests(table: Table, transaction: Any, stamp: Stamp, expected: int) -> Any:
@@ -166,7 +166,7 @@ def _manifests(table: Table, transaction: Any, stamp: Stamp, expected: int) -> A
     update = transaction.rewriteManifests()
     for key, value in stamp.entries().items():
         update.set(key, value)
-    return update.validateWith(Fence(expected))
+    return update.validateWith(Fence(table.java.iceberg, expected))
 
 
 def _stamp(transaction: Any, stamp: Stamp) -> None:

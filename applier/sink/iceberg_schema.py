@@ -199,7 +199,7 @@ class RevisableTable(Table):
         before = int((time.time() - minutes * 60) * 1000)
         with translated(f"Cannot expire snapshots of table {self}"):
             self.handle.expireSnapshots().expireOlderThan(before).retainLast(keep).commit()
-            self.handle.refresh()
+            self.refresh()
 
     def null_counts(self, columns: Sequence[str]) -> dict[str, int | None]:
         """NULLs in each column by the files' metrics, dead rows included; None where a file does not tell."""
@@ -216,7 +216,7 @@ class RevisableTable(Table):
 
     def _null_value_counts(self, head: int, columns: Sequence[str]) -> list[Mapping[int, int]]:
         with translated(f"Cannot plan table {self}"):
-            scan = self.handle.newScan().useSnapshot(head).includeColumnStats(self.java.list(columns))
+            scan = self.handle.newScan().useSnapshot(head).includeColumnStats(self.java.texts(columns))
             tasks = scan.planFiles()
             found = [self.java.plain(task.file().nullValueCounts() or {}) for task in self.java.items(tasks)]
             tasks.close()
@@ -234,7 +234,7 @@ def _commit(table: Table, change: Revised, expected: int | None, sending: Callab
             _set_properties(transaction, change.properties)
             sending()
             transaction.commitTransaction()
-            table.handle.refresh()
+            table.refresh()
     except JavaError as error:
         raise CommitFailure(error.action, error.kind, error.detail, snapshot_id) from None
     return snapshot_id
@@ -252,7 +252,7 @@ def _prepare(table: Table, transaction: Any, change: Revised, expected: int | No
         _add(update.appendFile, change.rows)
     for key, value in change.summary.items():
         update.set(key, value)
-    update.validateWith(Fence(expected))
+    update.validateWith(Fence(table.java.iceberg, expected))
     update.toBranch(table.branch)
     update.commit()
 

@@ -41,7 +41,8 @@ def test_small_files_count_by_partition() -> None:
 
     found = wear(_plan(*files, _file("c", partition=["a"], spec_id=1), _file("d", TARGET, partition=["a"])), TARGET)
 
-    assert (found.small_files, found.rows, found.file_bytes) == (3, 800, pytest.approx((70 + TARGET) / 8))
+    assert (found.small_files, found.rows) == (3, 800)
+    assert found.file_bytes == pytest.approx((70 + TARGET) / 8)
 
 
 def test_dead_rows_count_once() -> None:
