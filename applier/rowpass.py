@@ -9,16 +9,19 @@ import gc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from itertools import pairwise
+from typing import Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
 from applier.changefeed.event import Bootstrap, Event, Image, Resolved, RowChange, SchemaChange
 from applier.changefeed.filter import TableFilter
-from applier.changefeed.message import Position, TopicPartition
+from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.types import TypeRules
-from applier.decode.decoder import Decoder, WireForm
+from applier.decode.bulk import RowBlock
+from applier.decode.decoder import Decoder
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
 from applier.decode.values import to_array
@@ -27,6 +30,7 @@ from applier.findings import FINDING_SCHEMA, ddl_payload, error_payload, finding
 from applier.order.barrier import segment
 from applier.order.merge import BAG_SCHEMA, DATA, KEYED_SCHEMA
 from applier.order.reduce import BagGroup, KeyedGroup, group
+from applier.rowblocks import BlockGroup, segments
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +92,15 @@ def _without_collector() -> Iterator[None]:
             gc.enable()
 
 
+SLICE_ROWS = 2_000
+"""Messages that are read together: so few that what they become is still in the processor's cache."""
+
+Values: TypeAlias = Mapping[str, "Sequence[Any] | pa.Array[Any]"]
+"""Wire values of some rows, per column."""
+
+_Group: TypeAlias = KeyedGroup | BagGroup | BlockGroup
+
+
 class _Task:
     """State of one task."""
 
@@ -97,6 +110,7 @@ class _Task:
         self._admits = TableFilter(job.include).admits
         self._versions: dict[tuple[TableName, int], TableVersion] = {}
         self._groups: dict[tuple[TableName, int, int, str], KeyedGroup | BagGroup] = {}
+        self._block_groups: dict[tuple[TableName, int, int, str], BlockGroup] = {}
         self._resolved: dict[TopicPartition, int] = {}
         self._held: dict[TopicPartition, int] = {}
         self._waiting: dict[tuple[TableName, int, TopicPartition], list[int]] = {}
@@ -112,18 +126,44 @@ class _Task:
 
     def read(self, batch: pa.RecordBatch) -> None:
         """Decode and reduce one batch of messages."""
-        columns = [batch.column(name).to_pylist() for name in ("topic", "partition", "offset", "key", "value")]
-        places: dict[tuple[str, int], TopicPartition] = {}
-        decode, skip = self._decoder.decode, self._job.skip
         self._counts["messages"] += batch.num_rows
-        for topic, partition, offset, key, value in zip(*columns, strict=True):
-            place = places.get((topic, partition))
-            if place is None:
-                place = places[topic, partition] = TopicPartition(topic, partition)
-            if skip and offset in skip.get(place, ()):
+        for start in range(0, batch.num_rows, SLICE_ROWS):
+            for place, messages in _by_place(batch.slice(start, SLICE_ROWS)):
+                self._read_partition(place, messages)
+
+    def _read_partition(self, place: TopicPartition, messages: pa.RecordBatch) -> None:
+        """Read messages of one partition: what the decoder can read at once, and the rest one by one."""
+        columns: list[list[Any]] = [messages.column(name).to_pylist() for name in ("offset", "key", "value")]
+        offsets, keys, values = columns
+        rest: Iterable[int] = range(len(values))
+        blocks: Sequence[RowBlock] = ()
+        skip = self._job.skip.get(place, frozenset())
+        if self._decoder.bulk is not None and not skip:
+            blocks, rest = self._decoder.bulk.read(values)
+        self._read_each(place, rest, offsets, keys, values, skip)
+        for block in blocks:
+            if self._is_reducible(block):
+                self._take_block(block, place, offsets)
+            else:
+                self._read_each(place, block.places, offsets, keys, values, skip)
+
+    def _read_each(
+        self,
+        place: TopicPartition,
+        chosen: Iterable[int],
+        offsets: Sequence[int],
+        keys: Sequence[bytes | None],
+        values: Sequence[bytes | None],
+        skip: frozenset[int],
+    ) -> None:
+        """Decode chosen messages, each on its own."""
+        decode = self._decoder.decode
+        for number in chosen:
+            offset = offsets[number]
+            if offset in skip:
                 continue
             try:
-                for index, event in enumerate(decode(key, value)):
+                for index, event in enumerate(decode(keys[number], values[number])):
                     if type(event) is RowChange:
                         self._take_row(event, place, offset, index)
                     else:
@@ -133,7 +173,7 @@ class _Task:
 
     def findings(self) -> Iterator[dict[str, Any]]:
         """What this task found, one dictionary per row of `FINDING_SCHEMA`."""
-        for (name, _, number, topic), rows in self._groups.items():
+        for (name, _, number, topic), rows in [*self._groups.items(), *self._block_groups.items()]:
             yield from self._rows(name, number, topic, rows)
         yield from self._control
         for place, ts in self._resolved.items():
@@ -176,15 +216,58 @@ class _Task:
         rows.add(row, (place.partition, offset, index), replay=replay)
         self._counts["rows"] += 1
 
+    def _take_block(self, block: RowBlock, place: TopicPartition, offsets: Sequence[int]) -> None:
+        """Take many rows as `_take_row` takes one."""
+        job, name = self._job, block.name
+        stamps = np.array(block.commit_ts, np.int64)
+        above = stamps > job.upto
+        if above.any():
+            self._counts["left"] += int(above.sum())
+            self._hold(place, min(offsets[block.places[row]] for row in np.flatnonzero(above)))
+        if not self._admits(name):
+            self._counts["excluded"] += int((~above).sum())
+            return
+        again = (stamps > 0) & (stamps <= job.applied_of.get(name, job.applied))
+        self._counts["replayed"] += int(again.sum())
+        due = np.flatnonzero(~above & ~again)
+        if not len(due):
+            return
+        for number, rows in segments(stamps[due], job.cuts.get(name, ())):
+            self._add_rows(block, due[rows].tolist(), number, place, offsets)
+
+    def _add_rows(
+        self, block: RowBlock, rows: list[int], number: int, place: TopicPartition, offsets: Sequence[int]
+    ) -> None:
+        """Reduce the rows of a segment."""
+        where = (block.name, block.version, number, place.topic)
+        reduced = self._block_groups.get(where)
+        if reduced is None:
+            version = self._versions.get((block.name, block.version))
+            if version is None:
+                earliest = min(block.commit_ts[row] for row in rows)
+                self._wait(block.name, block.version, earliest, place, len(rows))
+                return
+            reduced = self._block_groups[where] = BlockGroup(self._typed(version, number), not self._job.ordered)
+        reduced.add(block, rows, place.partition, offsets)
+        self._counts["rows"] += len(rows)
+
+    def _is_reducible(self, block: RowBlock) -> bool:
+        """False if DDL told of another key than the rows do, in any segment: they may not hold it whole."""
+        version = self._versions.get((block.name, block.version))
+        cuts = self._job.cuts.get(block.name, ())
+        return version is None or all(
+            self._typed(version, number).key == block.shape.key for number in range(len(cuts) + 1)
+        )
+
     def _typed(self, version: TableVersion, number: int) -> TableVersion:
         tracked = self._job.typed.get(version.name, ())
         known = tracked[min(number, len(tracked) - 1)] if tracked else None
         return version if known is None else version.refined(known)
 
-    def _wait(self, name: TableName, version: int, ts: int, place: TopicPartition) -> None:
+    def _wait(self, name: TableName, version: int, ts: int, place: TopicPartition, count: int = 1) -> None:
         entry = self._waiting.setdefault((name, version, place), [ts, 0])
         entry[0] = min(entry[0], ts)
-        entry[1] += 1
+        entry[1] += count
 
     def _hold(self, place: TopicPartition, offset: int) -> None:
         self._held[place] = min(offset, self._held.get(place, offset))
@@ -221,27 +304,68 @@ class _Task:
         payload = ddl_payload(change, index)
         self._control.append(finding("ddl", place=place, offset=offset, ts=change.commit_ts, payload=payload))
 
+    def _with_data(self, meta: pa.Table, values: Values, version: TableVersion) -> tuple[pa.Table, int]:
+        """Append the table's own columns, in their types; also how many zero dates were met."""
+        zero_dates = 0
+        for column in version.columns:
+            if column.name in values:
+                path = f"{version.name}.{column.name}"
+                array, zeros = to_array(values[column.name], column, self._decoder.wire, self._job.rules, path)
+                meta = meta.append_column(DATA + column.name, array)
+                zero_dates += zeros
+        return meta, zero_dates
+
+    def _first_bad(self, meta: pa.Table, values: Values, version: TableVersion) -> tuple[int, int]:
+        """Place of the first row whose values do not fit: one row at a time, only ever on the way to an error."""
+        columns: list[list[Any]] = [meta[name].to_pylist() for name in ("m.partition", "m.offset")]
+        places = list(zip(*columns, strict=True))
+        for row, place in enumerate(places):
+            try:
+                self._with_data(
+                    meta.slice(row, 1), {name: column[row : row + 1] for name, column in values.items()}, version
+                )
+            except ValueRefused:
+                return place
+        return places[0]
+
     def _reject(self, place: TopicPartition, offset: int, error: DecodeError) -> None:
         located = error.at(place.topic, place.partition, offset, self._job.protocol)
         self._control.append(finding("bad", place=place, offset=offset, payload=error_payload(located)))
 
-    def _rows(self, name: TableName, number: int, topic: str, rows: KeyedGroup | BagGroup) -> Iterator[dict[str, Any]]:
-        version, wire, rules = rows.version, self._decoder.wire, self._job.rules
-        meta, images = _meta(rows)
-        if not images:
+    def _rows(self, name: TableName, number: int, topic: str, rows: _Group) -> Iterator[dict[str, Any]]:
+        meta, values = rows.columns() if isinstance(rows, BlockGroup) else _columns_of(rows)
+        if not meta:
             return
         try:
-            table, zero_dates = _with_data(meta, version, images, wire, rules)
+            table, zero_dates = self._with_data(meta, values, rows.version)
         except ValueRefused as error:
-            position = _first_bad(rows, wire, rules)
-            place = TopicPartition(topic, position.partition)
-            self._reject(place, position.offset, error)
+            partition, offset = self._first_bad(meta, values, rows.version)
+            self._reject(TopicPartition(topic, partition), offset, error)
             return
         self._counts["zero_dates"] += zero_dates
-        payload = rows_payload(version, table)
+        payload = rows_payload(rows.version, table)
         yield finding(
             "rows", name=name, place=TopicPartition(topic, 0), segment=number, count=table.num_rows, payload=payload
         )
+
+
+def _by_place(batch: pa.RecordBatch) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
+    """Runs of messages of one partition; from Kafka a batch is one."""
+    topics = batch.column("topic").dictionary_encode()
+    partitions = batch.column("partition").to_numpy()
+    changes = (np.diff(partitions) != 0) | (np.diff(topics.indices.to_numpy()) != 0)
+    starts = [0, *(np.flatnonzero(changes) + 1).tolist(), batch.num_rows]
+    for start, end in pairwise(starts):
+        topic: Any = topics.dictionary[topics.indices[start].as_py()].as_py()
+        yield TopicPartition(topic, int(partitions[start])), batch.slice(start, end - start)
+
+
+def _columns_of(rows: KeyedGroup | BagGroup) -> tuple[pa.Table, Values]:
+    """The columns beside the data, and per column wire values; one that no image holds is left out: it is not NULL."""
+    meta, images = _meta(rows)
+    names = [column.name for column in rows.version.columns]
+    held = [name for name in names if any(name in image for image in images)]
+    return meta, {name: [image.get(name) for image in images] for name in held}
 
 
 def _meta(rows: KeyedGroup | BagGroup) -> tuple[pa.Table, list[Image]]:
@@ -261,29 +385,3 @@ def _columns(rows: Iterable[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
     columns = list(zip(*rows, strict=True)) or [()] * len(schema)
     arrays = [pa.array(values, kind) for values, kind in zip(columns, schema.types, strict=True)]
     return pa.Table.from_arrays(arrays, schema=schema)
-
-
-def _with_data(
-    meta: pa.Table, version: TableVersion, images: Sequence[Image], wire: WireForm, rules: TypeRules
-) -> tuple[pa.Table, int]:
-    """Append the table's own columns; one that no image holds is left out, for absent is not NULL."""
-    zero_dates = 0
-    for column in version.columns:
-        if not any(column.name in image for image in images):
-            continue
-        values = [image.get(column.name) for image in images]
-        array, zeros = to_array(values, column, wire, rules, f"{version.name}.{column.name}")
-        meta = meta.append_column(DATA + column.name, array)
-        zero_dates += zeros
-    return meta, zero_dates
-
-
-def _first_bad(rows: KeyedGroup | BagGroup, wire: WireForm, rules: TypeRules) -> Position:
-    """Place of the first row whose values do not fit: one row at a time, only ever on the way to an error."""
-    items = rows.events if isinstance(rows, BagGroup) else list(rows.survivors.values())
-    for item in items:
-        try:
-            _with_data(pa.table({"row": [0]}), rows.version, [item.image], wire, rules)
-        except ValueRefused:
-            return Position(*item.position)
-    return Position(*items[0].position)

@@ -125,6 +125,7 @@ class AvroDecoder:
     """
 
     capabilities = CAPABILITIES
+    bulk = None
 
     def __init__(self, registry: SchemaSource, zone: str = "UTC") -> None:
         self.wire = WireForm(binary="bytes", members="label", zone=zone)

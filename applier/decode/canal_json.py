@@ -17,6 +17,8 @@ from applier.changefeed.event import Event, Op, Resolved, RowChange, SchemaChang
 from applier.changefeed.table import Column, Index, TableName, TableVersion
 from applier.changefeed.ts import from_unix_ms
 from applier.decode.bounded import BoundedLists
+from applier.decode.bulk import BulkReader, RowReader
+from applier.decode.canal_rows import TYPE_MARK, row_reader
 from applier.decode.canal_types import column_type
 from applier.decode.claim_check import ClaimCheck, optional
 from applier.decode.compression import Compression, decompress
@@ -123,6 +125,7 @@ class CanalJsonDecoder:
         self._claim_check = claim_check
         self._descriptions = Descriptions()
         self._seen: BoundedLists[tuple[str | None, str | None], _Seen] = BoundedLists()
+        self.bulk = BulkReader(TYPE_MARK, self._row_reader)
 
     def learn(self, version: TableVersion) -> None:
         """Make a table version known, so that no Bootstrap for it is needed."""
@@ -218,6 +221,22 @@ class CanalJsonDecoder:
         description = _describe(envelope, names)
         self._seen.keep(place, (names, types, key, description))
         return description
+
+    def _row_reader(self, value: bytes) -> RowReader | None:
+        """A reader of rows like this one, if it is one whole row and its version has been announced."""
+        try:
+            envelope = self._read(value)
+            op, rows, extension = _OPS.get(envelope.type), envelope.data, envelope.extension
+            if op is None or envelope.is_ddl or rows is None or len(rows) != 1 or extension is None:
+                return None
+            if extension.claim_check_location is not None or extension.only_handle_key:
+                return None
+            description = self._recognise(envelope, list(rows[0]))
+        except DecodeError:
+            return None
+        if not description.fits(rows[0]):
+            return None
+        return row_reader(op, description, envelope.mysql_type or {}, list(rows[0]))
 
     def _coarse_ts(self, envelope: Envelope) -> int:
         return from_unix_ms(envelope.es or 0) if self._by_offset else 0

@@ -47,11 +47,15 @@ class ZonedText(msgspec.Struct, frozen=True, gc=False):
     value: str
 
 
+ZONED = pa.struct([("location", pa.string()), ("value", pa.string())])
+"""`ZonedText` in Arrow."""
+
+
 def to_dates(values: Sequence[Any], target: Target) -> tuple[pa.Array[Any], int]:
     """DATE: text, or days since 1970-01-01."""
     if target.as_text:
-        return _as_text([_day_text(value) if isinstance(value, int) else value for value in values], target), 0
-    if int in set(map(type, values)):
+        return _as_text([_day_text(value) if isinstance(value, int) else value for value in listed(values)], target), 0
+    if int in _kinds(values):
         return pa.array(values, pa.int32()).cast(pa.date32()), 0
     return _parse(values, pa.date32(), target)
 
@@ -60,27 +64,29 @@ def to_datetimes(values: Sequence[Any], target: Target) -> tuple[pa.Array[Any], 
     """DATETIME: text, or microseconds from 1970-01-01 00:00:00 on the same wall clock."""
     if target.as_text:
         digits = target.column.type.scale
-        texts = [_clock_text(value, digits) if isinstance(value, int) else value for value in values]
+        texts = [_clock_text(value, digits) if isinstance(value, int) else value for value in listed(values)]
         return _as_text(texts, target), 0
-    if int in set(map(type, values)):
+    if int in _kinds(values):
         return pa.array(values, pa.int64()).cast(_MICROSECONDS), 0
     return _parse(values, _MICROSECONDS, target)
 
 
-def to_timestamps(values: Sequence[Any], target: Target) -> tuple[pa.Array[Any], int]:
+def to_timestamps(values: Any, target: Target) -> tuple[pa.Array[Any], int]:
     """TIMESTAMP: text in the wire form's zone or with an offset, `ZonedText`, or microseconds since the epoch.
 
     Text of an hour that a zone passes twice (end of summer time) is taken as the earlier one: the wire does not tell
     them apart. Text of an hour that the zone skips proves a wrong zone and is refused.
     """
     if target.as_text:
-        return _strings([_utc_text(value, target) for value in values]), 0
-    kinds = set(map(type, values))
+        return strings([_utc_text(value, target) for value in listed(values)]), 0
+    if isinstance(values, pa.StructArray):
+        return _zoned_array(values, target)
+    kinds = _kinds(values)
     if int in kinds:
         return pa.array(values, pa.int64()).cast(_UTC), 0
     if ZonedText in kinds:
         return _zoned([_with_zone(value, target) for value in values] if str in kinds else values, target)
-    texts = _strings(values)
+    texts = strings(values)
     if pc.any(pc.match_substring_regex(texts, _OFFSET)).as_py():
         return _parse(values, _UTC, target)
     return _in_zone(values, target.wire.zone, target)
@@ -91,25 +97,38 @@ def to_times(values: Sequence[Any], target: Target) -> pa.Array[Any]:
     if int in set(map(type, values)):
         digits = target.column.type.scale
         values = [_time_text(value, digits) if isinstance(value, int) else value for value in values]
-    array = _strings(values)
+    array = strings(values)
     if pc.all(pc.match_substring_regex(array, _TIME)).as_py() is False:
         raise target.refuse()
     return array
 
 
-def _strings(values: Sequence[Any]) -> pa.Array[Any]:
-    return pa.array(values, pa.string())
+def strings(values: Any) -> pa.Array[Any]:
+    """Text as an array of strings, which it may be already."""
+    return values if isinstance(values, pa.Array) else pa.array(values, pa.string())
+
+
+def listed(values: Any) -> Sequence[Any]:
+    """Wire values as Python objects."""
+    objects: Sequence[Any] = values.to_pylist() if isinstance(values, pa.Array) else values
+    if isinstance(values, pa.StructArray):
+        return [None if value is None else ZonedText(**value) for value in objects]
+    return objects
+
+
+def _kinds(values: Any) -> set[type]:
+    return {str} if isinstance(values, pa.Array) else set(map(type, values))
 
 
 def _as_text(values: Sequence[Any], target: Target) -> pa.Array[Any]:
     if not all(value is None or _DATE.fullmatch(value) for value in values):
         raise target.refuse()
-    return _strings(values)
+    return strings(values)
 
 
 def _parse(values: Sequence[Any], arrow: pa.DataType, target: Target) -> tuple[pa.Array[Any], int]:
     try:
-        array = _strings(values).cast(arrow)
+        array = strings(values).cast(arrow)
     except pa.ArrowInvalid:
         return _parse_around_zeros(values, arrow, target)
     first: Any = pc.min(array)
@@ -119,8 +138,9 @@ def _parse(values: Sequence[Any], arrow: pa.DataType, target: Target) -> tuple[p
 
 
 def _parse_around_zeros(values: Sequence[Any], arrow: pa.DataType, target: Target) -> tuple[pa.Array[Any], int]:
-    kept = [value if value is not None and _exists(value, target) else None for value in values]
-    return _strings(kept).cast(arrow), kept.count(None) - values.count(None)
+    texts = listed(values)
+    kept = [value if value is not None and _exists(value, target) else None for value in texts]
+    return strings(kept).cast(arrow), kept.count(None) - texts.count(None)
 
 
 def _exists(value: Any, target: Target) -> bool:
@@ -156,6 +176,14 @@ def _zoned(values: Sequence[Any], target: Target) -> tuple[pa.Array[Any], int]:
         arrays.append(array)
         zeros += count
     return pc.coalesce(*arrays), zeros
+
+
+def _zoned_array(values: pa.StructArray, target: Target) -> tuple[pa.Array[Any], int]:
+    """`ZONED` values, which stay in Arrow where they are of one zone."""
+    locations = pc.struct_field(values, "location").unique().drop_null()
+    if len(locations) != 1:
+        return to_timestamps(listed(values), target)
+    return _in_zone(pc.struct_field(values, "value"), locations[0].as_py(), target)
 
 
 def _in_zone(texts: Sequence[Any], zone: str, target: Target) -> tuple[pa.Array[Any], int]:

@@ -108,6 +108,7 @@ class DebeziumDecoder:
     """
 
     capabilities = CAPABILITIES
+    bulk = None
     wire = WireForm(binary="base64", members="label")
 
     def __init__(self, compression: Compression | None = None) -> None:

@@ -115,6 +115,7 @@ class DebeziumAvroDecoder:
     """
 
     capabilities = CAPABILITIES
+    bulk = None
     wire = WireForm(binary="bytes", members="label")
 
     def __init__(self, registry: SchemaSource) -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from applier.changefeed.event import Event
 from applier.changefeed.table import TableVersion
+
+if TYPE_CHECKING:
+    from applier.decode.bulk import BulkReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,10 @@ class Decoder(Protocol):
 
     capabilities: Capabilities
     wire: WireForm
+
+    @property
+    def bulk(self) -> BulkReader | None:
+        """Reads rows many at a time, once the decoder has met their like; None where the protocol has no quick way."""
 
     def learn(self, version: TableVersion) -> None:
         """Make a table version known, so that no `Bootstrap` for it is needed. May be called again with the same."""

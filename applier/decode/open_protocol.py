@@ -114,6 +114,7 @@ class OpenDecoder:
     """
 
     capabilities = CAPABILITIES
+    bulk = None
 
     def __init__(
         self, timezone: str = "UTC", compression: Compression | None = None, claim_check: ClaimCheck | None = None

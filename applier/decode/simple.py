@@ -8,11 +8,13 @@ carry; a RENAME or TRUNCATE keeps the version. Columns that a message leaves out
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from applier.changefeed.event import Bootstrap, Event, Op, Resolved, RowChange, SchemaChange
 from applier.changefeed.table import TableName, TableVersion
 from applier.decode import simple_avro, simple_json
 from applier.decode.bounded import Bounded
+from applier.decode.bulk import BulkReader, RowReader
 from applier.decode.checksum import RowChecksums
 from applier.decode.claim_check import ClaimCheck, optional
 from applier.decode.compression import Compression, decompress
@@ -64,10 +66,13 @@ class SimpleDecoder:
         self._claim_check = claim_check
         self._checksums = RowChecksums()
         self._names: Bounded[tuple[str, str], TableName] = Bounded()
+        self._versions: dict[tuple[TableName, int], TableVersion] = {}
+        self.bulk = BulkReader(simple_json.TYPE_MARK, self._row_reader)
 
     def learn(self, version: TableVersion) -> None:
-        """Make a table version known. Rows are decoded without; only their checksums need it."""
+        """Make a table version known. Rows are decoded without; only their checksums and the quick way need it."""
         self._checksums.learn(version)
+        self._versions[version.name, version.version] = version
 
     def decode(self, key: bytes | None, value: bytes | None) -> Sequence[Event]:
         """Decode one message; the key says nothing in this protocol."""
@@ -102,6 +107,16 @@ class SimpleDecoder:
         if envelope.checksum is not None:
             self._checksums.verify(change, envelope.checksum)
         return change
+
+    def _row_reader(self, value: bytes) -> RowReader | None:
+        """A reader of rows like this one, if it is whole and JSON and its columns and key are known."""
+        with suppress(DecodeError):
+            envelope = simple_json.read(value)
+            op = _OPS.get(envelope.type)
+            version = self._versions.get((TableName(envelope.database, envelope.table), envelope.schema_version))
+            if op is not None and version is not None:
+                return simple_json.row_reader(envelope, op, version)
+        return None
 
     def _name(self, envelope: Envelope) -> TableName:
         pair = (envelope.database, envelope.table)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from functools import lru_cache
+from operator import attrgetter
+from typing import Annotated, Any, Literal
 
 import msgspec
 
+from applier.changefeed.event import Op
+from applier.changefeed.table import TableVersion
+from applier.decode.bulk import RowReader, RowShape, key_columns, row_shape
 from applier.decode.dates import ZonedText
 from applier.decode.simple_schema import TableSchema, Version
 from applier.errors import DecodeError
@@ -49,6 +54,19 @@ class Envelope(msgspec.Struct, gc=False, rename="camel"):
     pre_table_schema: TableSchema | None = None
 
 
+class _Plain(msgspec.Struct, gc=False, rename="camel", kw_only=True):
+    """What a row's message has if there is nothing special about it: what is None here must not be there."""
+
+    version: Literal[1]
+    commit_ts: Version
+    handle_key_only: None = None
+    claim_check_location: None = None
+    checksum: None = None
+
+
+TYPE_MARK = b',"type":"'
+"""What stands before the type of a message."""
+
 _ENVELOPES = msgspec.json.Decoder(Envelope)
 
 
@@ -65,3 +83,44 @@ def read(value: bytes) -> Envelope:
     except (msgspec.MsgspecError, RecursionError) as error:
         hint = "Check that changefeed.protocol names the protocol of the sink."
         raise DecodeError(f"The message is not of the Simple protocol: {error}.", hint) from error
+
+
+def row_reader(sample: Envelope, op: Op, version: TableVersion) -> RowReader | None:
+    """A reader of messages like a sample; None for one that has no such like.
+
+    Args:
+        sample: A row.
+        op: Its kind.
+        version: What it refers to.
+    """
+    image = sample.old if op is Op.DELETE else sample.data
+    if not image or not version.key or not image.keys() >= set(version.key):
+        return None
+    columns = tuple((name, _is_zoned(name, version)) for name in image)
+    try:
+        shape, message = _row_message(sample.type, sample.schema_version, columns, version.key)
+    except ValueError:  # a column with a name that msgspec does not take
+        return None
+    image_of = attrgetter("old" if op is Op.DELETE else "data")
+    before = attrgetter("old") if op is Op.UPDATE else None
+    return RowReader(version.name, version.version, op, shape, message, "commit_ts", image_of, before)
+
+
+@lru_cache(maxsize=1024)
+def _row_message(
+    kind: str, schema_version: int, columns: tuple[tuple[str, bool], ...], key: tuple[str, ...]
+) -> tuple[RowShape, type[msgspec.Struct]]:
+    shape = row_shape([name for name, _ in columns], key, [name for name, is_zoned in columns if is_zoned])
+    fields: list[Any] = [("type", Literal[kind]), ("schema_version", Literal[schema_version])]
+    if kind == "DELETE":
+        fields.append(("old", shape.row))
+    else:
+        fields.append(("data", shape.row))
+    if kind == "UPDATE":
+        fields.append(("old", key_columns(key) | None, None))
+    return shape, msgspec.defstruct(kind.title(), fields, bases=(_Plain,), gc=False, rename="camel", kw_only=True)
+
+
+def _is_zoned(name: str, version: TableVersion) -> bool:
+    column = version.column(name)
+    return column is not None and column.type.name == "timestamp"

@@ -1,6 +1,7 @@
 """Wire values of one column in, one Arrow array out: the same array for all protocols that carry the same row.
 
-Wire values of a column, by type; None is NULL, and an absent column has no value at all:
+Wire values of a column, by type; None is NULL, and an absent column has no value at all. Text comes as str, or many at
+once as an Arrow array of strings or of `ZONED`, which need not become Python objects where Arrow converts them:
 
   tinyint … bigint, year       text of digits, or int; a negative int in an unsigned bigint, set or bit wraps around
   decimal                      text, `Decimal`, int; a float is rounded to the column's scale
@@ -32,7 +33,7 @@ import pyarrow.compute as pc
 
 from applier.changefeed.table import Column
 from applier.changefeed.types import DATE_TYPES, UINT64, TypeRules, arrow_type
-from applier.decode.dates import ZonedText, to_dates, to_datetimes, to_times, to_timestamps
+from applier.decode.dates import ZonedText, listed, strings, to_dates, to_datetimes, to_times, to_timestamps
 from applier.decode.decoder import WireForm
 from applier.decode.target import Target
 from applier.errors import ValueRefused
@@ -42,13 +43,14 @@ __all__ = ["ZonedText", "to_array"]
 _U64 = (1 << 64) - 1
 _EXACT = Context(prec=100)
 _DIGITS = re.compile(r"-?[0-9]+(\.[0-9]+)?")
+Values: TypeAlias = "Sequence[Any] | pa.Array[Any]"
+"""Wire values of one column."""
+
 _Dated: TypeAlias = "Callable[[Sequence[Any], Target], tuple[pa.Array[Any], int]]"
 _Convert: TypeAlias = "Callable[[Sequence[Any], Target], pa.Array[Any]]"
 
 
-def to_array(
-    values: Sequence[Any], column: Column, wire: WireForm, rules: TypeRules, path: str
-) -> tuple[pa.Array[Any], int]:
+def to_array(values: Values, column: Column, wire: WireForm, rules: TypeRules, path: str) -> tuple[pa.Array[Any], int]:
     """Turn the wire values of one column into an array of exactly `arrow_type(column.type, rules, path)`.
 
     Args:
@@ -78,8 +80,10 @@ def to_array(
         raise target.refuse() from None
 
 
-def _convert(values: Sequence[Any], target: Target) -> tuple[pa.Array[Any], int]:
+def _convert(values: Any, target: Target) -> tuple[pa.Array[Any], int]:
     name = target.column.type.name
+    if isinstance(values, pa.Array) and name not in _FROM_ARROW:
+        values = listed(values)
     if name in DATE_TYPES:
         array, zeros = _DATED[name](values, target)
     else:
@@ -90,12 +94,12 @@ def _convert(values: Sequence[Any], target: Target) -> tuple[pa.Array[Any], int]
 
 
 def _text(values: Sequence[Any], _target: Target) -> pa.Array[Any]:
-    return pa.array(values, pa.string())
+    return strings(values)
 
 
 def _integer(values: Sequence[Any], target: Target) -> pa.Array[Any]:
     try:
-        texts = pa.array(values, pa.string())
+        texts = strings(values)
     except pa.ArrowTypeError:
         return _whole_numbers(values, target)
     _refuse_hexadecimal(texts, target)
@@ -146,9 +150,9 @@ def _bit(values: Sequence[Any], target: Target) -> pa.Array[Any]:
 
 def _decimal(values: Sequence[Any], target: Target) -> pa.Array[Any]:
     if pa.types.is_string(target.arrow):
-        return pa.array([None if value is None else _plain(value, target) for value in values], pa.string())
+        return pa.array([None if value is None else _plain(value, target) for value in listed(values)], pa.string())
     try:
-        return pa.array(values, pa.string()).cast(target.arrow)
+        return strings(values).cast(target.arrow)
     except pa.ArrowTypeError:
         return pa.array([_number(value, target) for value in values], target.arrow)
 
@@ -182,7 +186,7 @@ def _rounded(value: float, target: Target) -> Decimal:
 
 def _real(values: Sequence[Any], target: Target) -> pa.Array[Any]:
     try:
-        array = pa.array(values, pa.string()).cast(target.arrow)
+        array = strings(values).cast(target.arrow)
     except pa.ArrowTypeError:
         array = pa.array([None if value is None else float(value) for value in values], target.arrow)
     if pc.all(pc.is_finite(array)).as_py() is False:
@@ -207,9 +211,13 @@ def _no_text(_text: str) -> bytes:
     raise ValueError
 
 
-def _member(values: Sequence[Any], target: Target) -> pa.Array[Any]:
+def _member(values: Any, target: Target) -> pa.Array[Any]:
     labels: dict[Any, str | None]
     labels = _EnumLabels(target) if target.column.type.name == "enum" else _SetLabels(target)
+    if isinstance(values, pa.Array):
+        encoded: Any = values.dictionary_encode()
+        distinct = pa.array([labels[value] for value in encoded.dictionary.to_pylist()], pa.string())
+        return distinct.take(encoded.indices)
     return pa.array([labels[value] for value in values], pa.string())
 
 
@@ -282,3 +290,9 @@ _PLAIN: dict[str, _Convert] = {
     "time": to_times,
     "vector": _vector,
 }
+_FROM_ARROW = frozenset(
+    name
+    for name, convert in (_PLAIN | _DATED).items()
+    if convert in (_integer, _text, _real, _member, _decimal, to_dates, to_datetimes, to_timestamps)
+)
+"""Types whose values may stay in Arrow."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -59,7 +59,7 @@ def merge_keyed(
     """
     rows = pa.concat_tables(parts, promote_options="permissive").combine_chunks()
     if len(parts) > 1:
-        rows = _last_per_key(rows, [DATA + name for name in key], by_place=by_place)
+        rows = last_per_key(rows, [DATA + name for name in key], by_place=by_place)
     present = rows["m.present"]
     upserts = rows.filter(present)
     gone = rows.filter(pc.and_not(pc.invert(present), rows["m.fresh"]) if exact else pc.invert(present))
@@ -91,34 +91,63 @@ def _data(rows: pa.Table) -> pa.Table:
     return rows.select(names).rename_columns([name.removeprefix(DATA) for name in names])
 
 
-def _last_per_key(rows: pa.Table, key: list[str], *, by_place: bool) -> pa.Table:
-    distinct = rows.select(key).group_by(key, use_threads=False).aggregate([])
-    if distinct.num_rows == rows.num_rows:
+def last_per_key(rows: pa.Table, key: Sequence[str], *, by_place: bool = False) -> pa.Table:
+    """The last change of each key, which knows of the first one whether the key was there before.
+
+    Args:
+        rows: `KEYED_SCHEMA` and other columns, in any order.
+        key: Names of the key columns among them.
+        by_place: As in `KeyedGroup`.
+    """
+    codes, distinct = _codes(rows.select(key))
+    if distinct == len(rows):
         return rows
-    place = ["m.index", "m.offset", "m.partition"]
-    last = _rank(rows, [*place, "m.ts"] if by_place else [*place, _flag(rows, "m.present"), "m.ts"])
-    first = _rank(rows, [_flag(rows, "m.fresh"), "m.first_ts"])
-    ranked = rows.select(key).append_column("last", pa.array(last)).append_column("first", pa.array(first))
-    chosen = ranked.group_by(key, use_threads=False).aggregate([("last", "max"), ("first", "min")])
-    survivors = rows.take(_inverse(last)[chosen["last_max"].to_numpy()])
-    earliest = rows["m.fresh"].take(pa.array(_inverse(first)[chosen["first_min"].to_numpy()]))
-    return survivors.set_column(survivors.schema.get_field_index("m.fresh"), "m.fresh", earliest)
+    several = np.flatnonzero(np.bincount(codes)[codes] > 1)
+    codes, rest = codes[several], rows.take(several) if len(several) < len(rows) else rows
+    place = [_numbers(rest, name) for name in ("m.index", "m.offset", "m.partition")]
+    stamps, present = _numbers(rest, "m.ts"), _numbers(rest, "m.present")
+    last = _in_order(codes, stamps, place if by_place else [*place, present], last=True)
+    first = _in_order(codes, _numbers(rest, "m.first_ts"), [_numbers(rest, "m.fresh")], last=False)
+    chosen = several[last]
+    for name in ("m.first_ts", "m.fresh"):
+        values = _numbers(rows, name).copy()
+        values[chosen] = _numbers(rest, name)[first]
+        rows = rows.set_column(rows.schema.get_field_index(name), name, pa.array(values))
+    kept = np.ones(len(rows), bool)
+    kept[several] = False
+    kept[chosen] = True
+    return rows.filter(pa.array(kept))
 
 
-def _flag(rows: pa.Table, name: str) -> np.ndarray:
-    flag: np.ndarray = np.asarray(rows[name].to_numpy(zero_copy_only=False))
-    return flag
+def _codes(key: pa.Table) -> tuple[np.ndarray, int]:
+    """A small number for each row, the same for equal keys; and how many keys there are."""
+    first, *others = (_encoded(column.combine_chunks()) for column in key.flatten().itercolumns())
+    for other in others:
+        # Two numbers of rows multiplied fit 64 bits; the product is made small again for the next column.
+        first = _encoded(pa.array(first[0] * other[1] + other[0]))
+    return first
 
 
-def _rank(rows: pa.Table, keys: Sequence[str | np.ndarray]) -> np.ndarray:
-    arrays = [rows[key].to_numpy() if isinstance(key, str) else key for key in keys]
-    return _inverse(np.lexsort(arrays))
+def _encoded(column: Any) -> tuple[np.ndarray, int]:
+    encoded = column.dictionary_encode(null_encoding="encode")
+    codes: np.ndarray = encoded.indices.to_numpy().astype(np.int64)
+    return codes, len(encoded.dictionary)
 
 
-def _inverse(permutation: np.ndarray) -> np.ndarray:
-    inverse = np.empty_like(permutation)
-    inverse[permutation] = np.arange(len(permutation))
-    return inverse
+def _in_order(codes: np.ndarray, stamps: np.ndarray, ties: Sequence[np.ndarray], *, last: bool) -> np.ndarray:
+    """The last or first row of each code, by commit ts; of equal ones the last of `ties` counts most."""
+    order = np.lexsort((stamps, codes))
+    same = codes[order][1:] == codes[order][:-1]
+    if np.any(same & (stamps[order][1:] == stamps[order][:-1])):
+        order = np.lexsort((*ties, stamps, codes))
+    ends = np.append(~same, True) if last else np.insert(~same, 0, True)
+    chosen: np.ndarray = order[ends]
+    return chosen
+
+
+def _numbers(rows: pa.Table, name: str) -> np.ndarray:
+    numbers: np.ndarray = rows[name].to_numpy()
+    return numbers
 
 
 def _events(rows: pa.Table) -> list[BagEvent]:
