@@ -148,10 +148,6 @@ class Table:
         """Newest snapshot of a branch; None if there is no such branch."""
         return next(Table(self.java, self.handle, self.identifier, name).history(), None)
 
-    def head_of(self, name: str) -> Snapshot | None:
-        """Newest snapshot of a branch; None if there is no such branch."""
-        return next(Table(self.java, self.handle, self.identifier, name).history(), None)
-
     def create_branch(self, name: str) -> None:
         """Start a branch at the head of this one; nothing if it is there already.
 
