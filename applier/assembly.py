@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, cast
 
 from applier import config as settings
 from applier.changefeed.checkpoint import Checkpoint, Holder
+from applier.changefeed.route import Route
 from applier.changefeed.types import TypeRules
 from applier.config import Config
 from applier.consume.archive import Archive
+from applier.consume.offsets import refuse_gaps
 from applier.consume.source import Source
 from applier.consume.spark import ArchiveSource, KafkaSource
 from applier.decode.options import DecoderOptions
@@ -29,6 +31,7 @@ from applier.session import build_session
 from applier.sink.control import Control, unix_ms
 from applier.sink.iceberg import Catalog
 from applier.sink.lease import this_process
+from applier.sink.progress import read
 from applier.sink.spark import SparkEngine
 from applier.state import State
 from applier.survey import Surveyor
@@ -62,7 +65,7 @@ def assembled(config: Config, *, take_over: bool = False, spark: SparkSession | 
         catalog = Catalog(session, catalog_section.name)
         source = open_source(config, session, staging)
         me = this_process(unix_ms())
-        control, checkpoint = patiently(lambda: _taken(config, catalog, me, take_over=take_over))
+        control, checkpoint = patiently(lambda: _taken(config, catalog, source, me, take_over=take_over))
         state = patiently(lambda: State.load(control, checkpoint))
         try:
             yield patiently(lambda: assemble(config, source, catalog, state))
@@ -78,12 +81,31 @@ def assembled(config: Config, *, take_over: bool = False, spark: SparkSession | 
             session.stop()
 
 
-def _taken(config: Config, catalog: Catalog, me: Holder, *, take_over: bool) -> tuple[Control, Checkpoint]:
+def _taken(
+    config: Config, catalog: Catalog, source: Source, me: Holder, *, take_over: bool
+) -> tuple[Control, Checkpoint]:
     """The control tables, and the checkpoint from which this process goes on."""
-    control = Control.open(catalog, config.changefeed.name)
-    checkpoint, why = control.take(me, config.run.lease_seconds, take_over=take_over)
+    name = config.changefeed.name
+    is_lost = Control.lost_epoch(catalog, name) > 0
+    if is_lost:
+        refuse_gaps(name, source.bounds())
+    control = Control.open(catalog, name)
+    lost_epoch = _epoch_of_tables(control, config, catalog) if is_lost else 0
+    checkpoint, why = control.take(me, config.run.lease_seconds, take_over=take_over, lost_epoch=lost_epoch)
+    if is_lost:
+        logger().warning("checkpoints are lost, the feed is read from its beginning", epoch=checkpoint.epoch)
     logger().info("changefeed taken", changefeed=config.changefeed.name, epoch=checkpoint.epoch, because=why)
     return control, checkpoint
+
+
+def _epoch_of_tables(control: Control, config: Config, catalog: Catalog) -> int:
+    """The highest epoch that any table of the changefeed is stamped with, control tables included."""
+    route = Route(config.tables.route)
+    identifiers = dict.fromkeys(route.identifier(version.name) for version in control.load_versions())
+    tables = [table for identifier in identifiers if (table := catalog.load(identifier)) is not None]
+    stamps = [stamp for table in tables if (stamp := read(table.properties)) is not None]
+    mine = [stamp.epoch for stamp in stamps if stamp.changefeed == config.changefeed.name]
+    return max([Control.lost_epoch(catalog, config.changefeed.name), *mine])
 
 
 def assemble(config: Config, source: Source, catalog: Catalog, state: State) -> Pipeline:
@@ -133,8 +155,8 @@ def _fence(state: State, replica: Replica) -> None:
     if upto:
         state.control.fence(upto)
         tables = replica.fence(state.names, upto)
-        state.fenced()
-        logger().info("tables fenced", tables=tables, upto=upto)
+        state.fenced(tables)
+        logger().info("tables fenced", tables=len(tables), upto=upto)
 
 
 def open_source(config: Config, session: SparkSession, staging: Path) -> Source:

@@ -30,6 +30,7 @@ _LOCAL_BYTES = 64 * 2**20
 """Windows that are likely smaller than this are decoded in the driver: a Spark job with Python workers costs more."""
 
 _MAX_STRETCH = 64
+_NO_LIMIT = 2**40
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,8 @@ class Step:
         waiting: Rows whose schema has not come.
         silent: Partitions that never sent a resolved ts.
         error: The bad message that the next step would begin with.
+        resolved: Newest resolved ts of each partition that sent one.
+        mark: Their minimum over the partitions that count: the watermark; None without one.
     """
 
     moved: bool
@@ -51,6 +54,8 @@ class Step:
     waiting: Sequence[Waiting] = ()
     silent: Sequence[TopicPartition] = ()
     error: DecodeError | None = None
+    resolved: Mapping[TopicPartition, int] = field(default_factory=dict)
+    mark: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +140,7 @@ class Pipeline:
                 self._checkpoint(survey, bounds, tables)
             self._is_torn = False
         # A watermark that stands still in a full window wants a longer one, not the same one again.
-        self._stretch = 1 if moved or survey.error else min(self._stretch * 2, _MAX_STRETCH)
+        self._stretch = 1 if moved or survey.error else min(self._stretch * 2, self._longest)
         outcome = self._outcome(survey, known, bounds, watch, moved=moved)
         if moved:
             self._mended = Counter()
@@ -195,8 +200,19 @@ class Pipeline:
         if not self.surveyor.ordered:
             return True
         # A step that failed may have left tables ahead; a checkpoint below them would not be one cut through all.
-        is_whole = survey.upto >= self.state.reached or survey.error is not None or self._stretch >= _MAX_STRETCH
+        is_late = survey.error is not None or self._stretch >= self._longest
+        is_whole = survey.upto >= self.state.reached or (is_late and not self.state.is_without_checkpoint)
         return survey.upto > self.state.resolved_ts and is_whole
+
+    @property
+    def _longest(self) -> int:
+        """How many times the usual size a window may have.
+
+        Without a checkpoint all that the tables have is read in one window: a part of it would bring tables back that
+        were renamed or dropped since. Little is held of it, as the rows that a table has are dropped where they are
+        read.
+        """
+        return _NO_LIMIT if self.state.is_without_checkpoint else _MAX_STRETCH
 
     def _apply(self, survey: Survey, watch: Stopwatch) -> int:
         """Apply DDL in order, each after the rows below it and before the rows above it; then all other rows."""
@@ -210,7 +226,7 @@ class Pipeline:
         with watch.stage("apply"):
             for ddl in survey.ddl:
                 batches = [
-                    Batch(name, due.pop((name, number)), ddl.commit_ts)
+                    Batch(name, due.pop((name, number)), ddl.commit_ts, before_ddl=True)
                     for name in ddl.names
                     for number in _segments(due, name, survey.cuts[name].index(ddl.commit_ts))
                 ]
@@ -273,6 +289,8 @@ class Pipeline:
             waiting=survey.waiting,
             silent=silent(survey.resolved, known.ends) if ordered and survey.upto is None else (),
             error=survey.error,
+            resolved=survey.resolved if ordered else {},
+            mark=survey.upto if ordered else None,
         )
 
     def _status(

@@ -22,7 +22,7 @@ from applier.errors import TableMismatch
 from applier.findings import Part
 from applier.order.merge import merge_bag, merge_keyed
 from applier.sink.engine import Engine
-from applier.sink.fence import fence
+from applier.sink.fence import Fenced, fence
 from applier.sink.iceberg import Catalog, JavaError
 from applier.sink.iceberg_table import Table
 from applier.sink.maintenance import properties_of_new
@@ -41,11 +41,13 @@ class Batch:
         name: Upstream name.
         parts: Reduced rows from all tasks.
         upto: Resolved ts that the commit is stamped with: all rows at or below it are in the table afterwards.
+        before_ddl: A DDL follows in the same step. After a crash it may have been done already: a DROP, for instance.
     """
 
     name: TableName
     parts: Sequence[Part]
     upto: int
+    before_ddl: bool = False
 
     @property
     def newest(self) -> TableVersion:
@@ -80,13 +82,15 @@ class Replica:
     spark_engine: Callable[[Table], Engine] | None = None
     confirm: Callable[[], None] = lambda: None
     snapshots: dict[tuple[str, ...], int] = field(default_factory=dict)
+    is_strict: bool = False
+    _expected: set[tuple[str, ...]] = field(default_factory=set)
     _writers: dict[tuple[str, ...], TableWriter] = field(default_factory=dict)
 
     def identifier(self, name: TableName) -> tuple[str, ...]:
         """Where an upstream table goes."""
         return Route(self.settings.route).identifier(name)
 
-    def fence(self, names: Iterable[TableName], upto: int) -> int:
+    def fence(self, names: Iterable[TableName], upto: int) -> list[Fenced]:
         """Make every table refuse what processes of earlier epochs may still send; what they show stays as it is.
 
         Args:
@@ -100,12 +104,13 @@ class Replica:
             CheckpointConflict: A newer applier holds a table.
         """
 
-        def guarded(identifier: tuple[str, ...]) -> bool:
+        def guarded(identifier: tuple[str, ...]) -> Fenced | None:
             table = self.catalog.load(identifier)
-            return table is not None and fence(table, self.changefeed, self.epoch, upto)
+            return None if table is None else fence(table, self.changefeed, self.epoch, upto)
 
         with ThreadPoolExecutor(self.sink.threads) as pool:
-            return sum(pool.map(guarded, dict.fromkeys(self.identifier(name) for name in names)))
+            done = list(pool.map(guarded, dict.fromkeys(self.identifier(name) for name in names)))
+        return [fenced for fenced in done if fenced is not None]
 
     def restore(self, names: Iterable[TableName], checkpoint: Checkpoint) -> dict[TableName, int]:
         """Look at the tables anew, after a start or a step that failed on its way.
@@ -120,6 +125,7 @@ class Replica:
         self._writers.clear()
         self.snapshots.clear()
         self.snapshots.update(checkpoint.snapshots)
+        self._expected = set(checkpoint.snapshots)
         ahead = {}
         for name in names:
             writer = self.writer(name)
@@ -131,6 +137,33 @@ class Replica:
                 if writer.table.setting(DROPPED_AT) is None:
                     self.committed(writer, writer.table.snapshot_id)
         return ahead
+
+    def hold_to_checkpoint(self) -> None:
+        """From here on refuse tables that others dropped, replaced or rolled back: only a backfill can mend them.
+
+        Raises:
+            TableMismatch: A table was rolled back.
+        """
+        self.is_strict = True
+        for writer in self._writers.values():
+            if writer.rolled_back is not None:
+                raise writer.rolled_back
+
+    def _refuse_lost(self, batch: Batch) -> None:
+        """Refuse to begin a table anew that the checkpoint lists: its older rows would be missing."""
+        identifier = self.identifier(batch.name)
+        if not self.is_strict or batch.before_ddl or identifier not in self._expected:
+            return
+        writer = self.writer(batch.name)
+        if writer is not None and writer.known is not None:
+            return
+        is_other = "is not the one that this changefeed wrote" if writer else "is not in the catalog any more"
+        what = f"Table {'.'.join(identifier)} {is_other}, though the checkpoint lists it: somebody dropped it."
+        way_out = (
+            "Register it again from its last metadata file (system.register_table), or build it anew with "
+            "applier backfill from the first offset of its rows."
+        )
+        raise TableMismatch(what, way_out)
 
     def applied_ts(self, name: TableName) -> int | None:
         """Resolved ts of the table's last commit; None for a table that no applier has written."""
@@ -158,6 +191,7 @@ class Replica:
         for name in names:
             self._writers.pop(self.identifier(name), None)
             self.snapshots.pop(self.identifier(name), None)
+            self._expected.discard(self.identifier(name))
 
     def ensure(self, version: TableVersion, stamp: Stamp) -> TableWriter:
         """The writer of a table, which is created, or adopted if it exists and fits.
@@ -216,6 +250,7 @@ class Replica:
             self.snapshots[writer.table.identifier] = snapshot_id
 
     def _apply(self, batch: Batch, tables: Tables) -> Applied | None:
+        self._refuse_lost(batch)
         # The table that is made here holds nothing yet: a crash before its first commit must not pass for that commit.
         writer = self.ensure(tables.get(batch.name) or batch.newest, self.stamp(0))
         if writer.known is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
@@ -19,7 +19,18 @@ from applier.patience import patiently
 from applier.pipeline import Pipeline, Step
 from applier.telemetry import StatusLine, logger
 
-__all__ = ["Report", "follow", "held_back", "patiently", "refuse_stall", "run", "run_once", "stall", "stop_signals"]
+__all__ = [
+    "Report",
+    "behind",
+    "follow",
+    "held_back",
+    "patiently",
+    "refuse_stall",
+    "run",
+    "run_once",
+    "stall",
+    "stop_signals",
+]
 
 Report = Callable[[StatusLine], None]
 """Told of every step that moved, and of those that wait."""
@@ -39,6 +50,7 @@ def run(config: Config, *, once: bool, take_over: bool, report: Report) -> None:
         TerminalError: The feed cannot be followed any further; what came before it is applied.
     """
     with stop_signals() as stop, assembled(config, take_over=take_over) as pipeline:
+        pipeline.replica.hold_to_checkpoint()
         if once:
             run_once(pipeline, stop, report)
         else:
@@ -90,7 +102,7 @@ def follow(pipeline: Pipeline, stop: threading.Event, report: Report) -> None:
 
 def stall(step: Step) -> str:
     """Why the watermark does not move, in one sentence; "" if nothing holds it back."""
-    return held_back(step.waiting, step.silent)
+    return held_back(step.waiting, step.silent) or behind(step.resolved, step.mark)
 
 
 def held_back(waiting: Sequence[Waiting], silent: Sequence[TopicPartition]) -> str:
@@ -106,6 +118,22 @@ def held_back(waiting: Sequence[Waiting], silent: Sequence[TopicPartition]) -> s
         names = ", ".join(str(place) for place in silent[:10])
         return f"No watermark has ever come from {names}."
     return ""
+
+
+def behind(resolved: Mapping[TopicPartition, int], mark: int | None) -> str:
+    """Which partitions have stopped sending resolved ts, in one sentence; "" for a feed without any."""
+    if mark is None or not resolved:
+        return ""
+    newest = max(resolved.values())
+    if newest <= mark:
+        return f"No partition has sent a watermark above {_moment(newest)}: TiCDC is paused, or does not reach Kafka."
+    late = sorted(place for place, ts in resolved.items() if ts == mark)
+    names = ", ".join(str(place) for place in late[:10])
+    return f"The watermark is held at {_moment(mark)} by {names}; others have come to {_moment(newest)}."
+
+
+def _moment(tso: int) -> str:
+    return f"{tso} ({wall_clock(tso).isoformat(timespec='seconds')})"
 
 
 def refuse_stall(step: Step) -> None:

@@ -14,6 +14,7 @@ from applier.consume.source import Source
 from applier.findings import BadMessage
 from applier.order.barrier import DdlId
 from applier.sink.control import Control, DeadLetter, SchemaDecision, unix_ms
+from applier.sink.fence import Fenced
 
 _LATEST_DDL = 1000
 """DDL that a feed in offset order remembers."""
@@ -64,14 +65,21 @@ class State:
         self._note(decisions)
 
     @property
+    def is_without_checkpoint(self) -> bool:
+        """True if only the tables tell where they are: all checkpoints are lost, or the first has not come yet."""
+        return self.resolved_ts == 0 and self.reached > 0
+
+    @property
     def names(self) -> list[TableName]:
         """All tables that there may be; those that a step made which failed are not in the checkpoint."""
         return list(dict.fromkeys([*self.tables, *(name for name, _ in self.versions)]))
 
-    def fenced(self) -> None:
-        """Keep that every table refuses the commits of earlier holders."""
+    def fenced(self, tables: Iterable[Fenced]) -> None:
+        """Keep that every table refuses the commits of earlier holders; the cut lists the heads that they have now."""
         last = self.checkpoint
-        self.checkpoint = replace(last, step=last.step + 1, written_at=unix_ms(), unfenced=0)
+        moved = {item.table: item.head for item in tables if last.snapshots.get(item.table) == item.before}
+        snapshots = {**last.snapshots, **{table: head for table, head in moved.items() if table in last.snapshots}}
+        self.checkpoint = replace(last, step=last.step + 1, written_at=unix_ms(), unfenced=0, snapshots=snapshots)
         self.control.append_checkpoint(self.checkpoint)
 
     @property

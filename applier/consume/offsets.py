@@ -53,3 +53,22 @@ def _check(partition: TopicPartition, start: int, span: OffsetRange) -> None:
     if start > span.end:
         what = f"Offset {start} of {partition} is needed next, but it ends at {span.end}: the topic is another one."
         raise SourceLost(what, _LOST_HINT)
+
+
+def refuse_gaps(changefeed: str, bounds: Mapping[TopicPartition, OffsetRange]) -> None:
+    """Refuse to read a feed from its beginning, for lack of a checkpoint, unless it is all there.
+
+    Raises:
+        SourceLost: The first messages of a partition were deleted, so nobody can tell whether the tables have them.
+    """
+    trimmed = [f"{place} begins at offset {span.start}" for place, span in sorted(bounds.items()) if span.start > 0]
+    if trimmed:
+        what = (
+            f"The control table applier_{changefeed}.checkpoints is lost, and messages that the tables may lack are "
+            f"gone: {', '.join(trimmed[:10])}."
+        )
+        way_out = (
+            "Register checkpoints again from its last metadata file (system.register_table), which dropping it without "
+            "purge leaves in storage; or load the tables again and start a changefeed under another name."
+        )
+        raise SourceLost(what, way_out)

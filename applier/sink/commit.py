@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
@@ -12,7 +12,8 @@ from applier import faults
 from applier.errors import TableMismatch, TransientError
 from applier.sink.iceberg_commit import Change, CommitFailure
 from applier.sink.iceberg_table import Table
-from applier.sink.progress import Stamp, guard, progress
+from applier.sink.progress import MAIN, Stamp, guard, progress
+from applier.sink.trace import FOREIGN, rolled_back, trace
 
 ATTEMPTS = 6
 """Commits tried for one batch. Between two of them lies a whole look-up, so a table that is compacted all the time
@@ -38,7 +39,9 @@ class Committer:
         epoch: Epoch of this applier.
         head: Snapshot that our plan is of; valid until a commit is refused.
         known: Stamp that the table had when we last looked or wrote.
-        is_foreign: Somebody else has changed rows since `open`; compaction does not count.
+        is_foreign: Somebody else has changed rows since our last commit; compaction does not count.
+        is_cut: Whether somebody has cannot be told, as the history has expired.
+        rolled_back: Why the table cannot be used: somebody set it to an older snapshot.
     """
 
     table: Table
@@ -47,7 +50,10 @@ class Committer:
     head: int | None = None
     known: Stamp | None = None
     is_foreign: bool = False
+    is_cut: bool = False
+    rolled_back: TableMismatch | None = None
     _sent: list[int] = field(default_factory=list)
+    _columns: int = -1
 
     def open(self) -> None:
         """Read where the table is.
@@ -59,6 +65,18 @@ class Committer:
         self.known = progress(self.table, self.changefeed)
         guard(self.table, self.known, self.known, self.epoch)
         self.head = self.table.snapshot_id
+
+    def trace(self) -> None:
+        """Find out what others have done to the table while no applier looked."""
+        if self.known is not None and self.table.branch == MAIN:
+            found = trace(self.table, self.changefeed)
+            self.is_foreign, self.is_cut = self.is_foreign or found.is_foreign, found.is_cut
+            self.rolled_back = rolled_back(self.table, self.known, found)
+
+    @property
+    def trusts_new_keys(self) -> bool:
+        """Whether a key that is new upstream is certainly not in the table."""
+        return not (self.is_foreign or self.is_cut or self.table.setting(FOREIGN))
 
     def commit(self, stamp: Stamp, prepare: Prepare) -> int:
         """Make one commit.
@@ -83,17 +101,20 @@ class Committer:
         for attempt in _attempts():
             with attempt:
                 snapshot_id = self._attempt(stamp, prepare)
-        self.head, self.known = snapshot_id, stamp
+        self.head, self.known, self.rolled_back = snapshot_id, stamp, None
         return snapshot_id
 
     def _attempt(self, stamp: Stamp, prepare: Prepare) -> int:
         try:
+            self._columns = self.table.schema.id
             change = prepare(self.head)
         except (TransientError, TableMismatch) as error:
             # What was planned on an old head may need files that maintenance has removed, or columns of old.
             if self._reload():
                 raise _Moved(str(error)) from None
             raise
+        if self.is_foreign and change.properties:
+            change = replace(change, properties={**change.properties, FOREIGN: "true"})
         try:
             done = self.table.commit(change, self.head, lambda: faults.reach("commit-sent"))
         except CommitFailure as failure:
@@ -117,7 +138,7 @@ class Committer:
 
     def _reload(self) -> bool:
         """Read the table again; True if its head or its columns are not those that were planned on."""
-        before = self.head, self.table.schema.id
+        before = self.head, self._columns
         _patiently(self.table.refresh)
         self.look()
         return before != (self.head, self.table.schema.id)
@@ -132,6 +153,10 @@ class Committer:
         found = progress(self.table, self.changefeed)
         guard(self.table, found, self.known, self.epoch)
         before, self.head = self.head, self.table.snapshot_id
+        if before != self.head:
+            self.trace()
+            if self.rolled_back is not None:
+                raise self.rolled_back
         self.is_foreign = self.is_foreign or not self._same_rows_since(before)
 
     def _same_rows_since(self, before: int | None) -> bool:

@@ -34,7 +34,7 @@ from applier.sink.iceberg import Catalog
 from applier.sink.iceberg_table import Table
 from applier.sink.lease import StartOf, may_take, process_start
 from applier.sink.ledger import Ledger
-from applier.sink.progress import Stamp
+from applier.sink.progress import EPOCH, Stamp
 
 __all__ = ["Control", "DeadLetter", "SchemaDecision", "unix_ms"]
 
@@ -81,6 +81,20 @@ class Control:
             Ledger.open(catalog, (*where, "dead_letters"), DEAD_LETTERS),
         )
 
+    @staticmethod
+    def lost_epoch(catalog: Catalog, changefeed: str, namespace: tuple[str, ...] | None = None) -> int:
+        """The epoch that the other control tables know, where `checkpoints` is lost or empty; else 0. Writes nothing.
+
+        Raises:
+            TableMismatch: `checkpoints` is there, but its metadata is gone.
+        """
+        where = namespace or (f"applier_{changefeed}",)
+        checkpoints = catalog.load((*where, "checkpoints"))
+        if checkpoints is not None and checkpoints.snapshot_id is not None:
+            return 0
+        others = [catalog.load((*where, name)) for name in ("table_versions", "schema_changes", "dead_letters")]
+        return max((int(table.setting(EPOCH) or 0) for table in others if table is not None), default=0)
+
     def last_checkpoint(self) -> Checkpoint | None:
         """The newest checkpoint, whoever wrote it; None for a new changefeed. Reads one small file."""
         self.checkpoints.refresh()
@@ -92,6 +106,7 @@ class Control:
         lease_seconds: float = 60,
         *,
         take_over: bool = False,
+        lost_epoch: int = 0,
         now: int | None = None,
         start_of: StartOf = process_start,
     ) -> tuple[Checkpoint, str]:
@@ -103,6 +118,7 @@ class Control:
             me: This process.
             lease_seconds: See `may_take`.
             take_over: See `may_take`.
+            lost_epoch: Highest epoch that is known of, where all checkpoints are lost.
             now: Unix time in milliseconds.
             start_of: See `may_take`.
 
@@ -117,7 +133,14 @@ class Control:
         grant = may_take(last, me, clock, lease_seconds, start_of, take_over=take_over)
         holder = replace(me, since=clock)
         if last is None:
-            taken = Checkpoint(epoch=1, step=0, resolved_ts=0, written_at=clock, holder=holder)
+            taken = Checkpoint(
+                epoch=lost_epoch + 1,
+                step=0,
+                resolved_ts=0,
+                written_at=clock,
+                holder=holder,
+                unfenced=lost_epoch,
+            )
         else:
             taken = replace(
                 last,

@@ -58,6 +58,7 @@ def apply_evolution(table: Table, evolution: Evolution, stamp: Stamp) -> Evolved
     revisable = RevisableTable.of(table)
     committer = Committer(revisable, stamp.changefeed, stamp.epoch)
     committer.open()
+    committer.trace()
     drafts: list[Draft] = []
 
     def prepare(_: int | None) -> Change:

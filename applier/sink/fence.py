@@ -6,6 +6,8 @@ changefeed from a process that may wake up again moves the head of every table, 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from applier.errors import CheckpointConflict
@@ -15,11 +17,25 @@ from applier.sink.iceberg_table import Table
 from applier.sink.progress import MAIN, Stamp, guard, progress
 
 
+class Fenced(NamedTuple):
+    """A fence that was built.
+
+    Attributes:
+        table: Identifier of the table.
+        before: Its head before the fence; None for a table without rows.
+        head: Its head now, which shows the same rows.
+    """
+
+    table: tuple[str, ...]
+    before: int | None
+    head: int
+
+
 class _Overtaken(CheckpointConflict):
     """The earlier holder committed just now: what it wrote counts, and the fence goes up behind it."""
 
 
-def fence(table: Table, changefeed: str, epoch: int, upto: int, *, unwritten: bool = False) -> bool:
+def fence(table: Table, changefeed: str, epoch: int, upto: int, *, unwritten: bool = False) -> Fenced | None:
     """Make a commit without rows under this epoch, so that processes of earlier epochs can commit no more.
 
     What the table says of its progress stays as it is.
@@ -32,7 +48,7 @@ def fence(table: Table, changefeed: str, epoch: int, upto: int, *, unwritten: bo
         unwritten: Fence the table even if no applier has written it.
 
     Returns:
-        False if there was nothing to do: no applier has written the table, or a later epoch has.
+        None if there was nothing to do: no applier has written the table, or a later epoch has.
 
     Raises:
         TableMismatch: It belongs to another changefeed.
@@ -48,19 +64,21 @@ def fence(table: Table, changefeed: str, epoch: int, upto: int, *, unwritten: bo
     return retrying(_fence, Committer(table, changefeed, epoch), upto, unwritten=unwritten)
 
 
-def _fence(committer: Committer, upto: int, *, unwritten: bool) -> bool:
+def _fence(committer: Committer, upto: int, *, unwritten: bool) -> Fenced | None:
     table, changefeed, epoch = committer.table, committer.changefeed, committer.epoch
     committer.open()
+    committer.trace()
     known = committer.known or (Stamp(changefeed, 0, 0) if unwritten else None)
     if known is None or known.epoch > upto:
-        return False
+        return None
     # Without the extra entries: the commit of a DDL is found by them, and this is none.
     stamp = Stamp(changefeed, epoch, known.resolved_ts)
     properties = stamp.entries() if table.branch == MAIN else {}
+    before = committer.head
     try:
-        committer.commit(stamp, lambda _: Change(summary=stamp.entries(), properties=properties))
+        head = committer.commit(stamp, lambda _: Change(summary=stamp.entries(), properties=properties))
     except CheckpointConflict as error:
         found = progress(table, changefeed)
         guard(table, found, found, epoch)
         raise _Overtaken(error.what, error.hint) from error
-    return True
+    return Fenced(table.identifier, before, head)

@@ -62,36 +62,51 @@ class Table:
             TableMismatch: The table is gone, or another one has its name.
             JavaError: The catalog does not answer.
         """
-        try:
-            with translated(f"Cannot refresh table {self}"):
-                self.handle.refresh()
-        except JavaError as error:
-            if error.kind in ("NoSuchTableException", "IllegalStateException", "NotFoundException"):
-                what = f"Table {self} was dropped or replaced by another one: {error.detail}"
-                raise TableMismatch(what, "Restore it, or backfill the new one.") from None
-            raise
+        self._asked(self.handle.refresh)
         self._specs.clear()
         self._facts.clear()
+
+    def _asked(self, ask: Callable[[], Any]) -> Any:
+        """What the library says of the table. After a commit that failed, any question makes it ask the catalog again.
+
+        Raises:
+            TableMismatch: The table is gone, or another one has its name.
+            JavaError: The catalog does not answer.
+        """
+        try:
+            with translated(f"Cannot refresh table {self}"):
+                return ask()
+        except JavaError as error:
+            # A catalog over JDBC refuses the first question after a DROP, and has no metadata for any later one.
+            is_gone = error.kind == "NullPointerException" and self.handle.operations().current() is None
+            if is_gone or error.kind in ("NoSuchTableException", "IllegalStateException", "NotFoundException"):
+                detail = "the catalog does not know it" if is_gone else error.detail
+                what = f"Table {self} was dropped or replaced by another one: {detail}"
+                raise TableMismatch(what, "Restore it, or backfill the new one.") from None
+            raise
+
+    def _snapshot(self, ref: str | int) -> Any:
+        return self._asked(lambda: self.handle.snapshot(ref))
 
     @property
     def uuid(self) -> str:
         """Identity that outlives renames, but not drop and create."""
-        return str(self.handle.uuid().toString())
+        return str(self._asked(self.handle.uuid).toString())
 
     @property
     def location(self) -> str:
         """Root of its files."""
-        return str(self.handle.location())
+        return str(self._asked(self.handle.location))
 
     @property
     def format_version(self) -> int:
         """1, 2 or 3."""
-        return self._fact("format", lambda: int(self.handle.operations().current().formatVersion()))
+        return self._fact("format", lambda: int(self._asked(self.handle.operations().current).formatVersion()))
 
     @property
     def properties(self) -> dict[str, str]:
         """Table properties."""
-        return dict(self.java.plain(self.handle.properties()))
+        return dict(self.java.plain(self._asked(self.handle.properties)))
 
     @property
     def writing(self) -> Mapping[str, str]:
@@ -100,7 +115,7 @@ class Table:
 
     def setting(self, key: str) -> str | None:
         """One table property; cheaper than all."""
-        found = self.handle.properties().get(key)
+        found = self._asked(self.handle.properties).get(key)
         return None if found is None else str(found)
 
     @property
@@ -111,7 +126,7 @@ class Table:
     @property
     def schema_json(self) -> str:
         """Current schema in Iceberg's JSON."""
-        return str(self.java.iceberg.SchemaParser.toJson(self.handle.schema()))
+        return str(self.java.iceberg.SchemaParser.toJson(self._asked(self.handle.schema)))
 
     @property
     def schema(self) -> TableSchema:
@@ -122,27 +137,28 @@ class Table:
     def spec_json(self) -> dict[str, Any]:
         """Partition spec in Iceberg's JSON, as of the last `refresh`."""
         return self._fact(
-            "spec", lambda: dict(json.loads(self.java.iceberg.PartitionSpecParser.toJson(self.handle.spec())))
+            "spec",
+            lambda: dict(json.loads(self.java.iceberg.PartitionSpecParser.toJson(self._asked(self.handle.spec)))),
         )
 
     @property
     def snapshot_id(self) -> int | None:
         """Head of the branch; None while it has no snapshot."""
-        head = self.handle.snapshot(self.branch)
+        head = self._snapshot(self.branch)
         return None if head is None else int(head.snapshotId())
 
     def has_snapshot(self, snapshot_id: int) -> bool:
         """Whether this snapshot was committed and is still kept."""
-        return self.handle.snapshot(snapshot_id) is not None
+        return self._snapshot(snapshot_id) is not None
 
     def history(self) -> Iterator[Snapshot]:
         """Snapshots of the branch, newest first."""
-        head = self.handle.snapshot(self.branch)
+        head = self._snapshot(self.branch)
         while head is not None:
             parent = head.parentId()
             made_on = None if parent is None else int(parent)
             yield Snapshot(int(head.snapshotId()), str(head.operation()), self.java.plain(head.summary()), made_on)
-            head = None if parent is None else self.handle.snapshot(parent)
+            head = None if parent is None else self._snapshot(int(parent))
 
     def head_of(self, name: str) -> Snapshot | None:
         """Newest snapshot of a branch; None if there is no such branch."""
@@ -207,7 +223,8 @@ class Table:
     def sort_order_json(self) -> dict[str, Any]:
         """Sort order in Iceberg's JSON, as of the last `refresh`."""
         return self._fact(
-            "order", lambda: dict(json.loads(self.java.iceberg.SortOrderParser.toJson(self.handle.sortOrder())))
+            "order",
+            lambda: dict(json.loads(self.java.iceberg.SortOrderParser.toJson(self._asked(self.handle.sortOrder)))),
         )
 
     def partition(self, values: Sequence[Any]) -> Any:

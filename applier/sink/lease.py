@@ -63,7 +63,8 @@ def may_take(
     if silent > lease_seconds:
         return Grant(f"{holder} has been silent for {silent:.0f} seconds", is_over=False)
     if take_over:
-        return Grant(f"it is taken over from {holder} by request", is_over=False)
+        # A process has one hold at a time: an earlier one of its own has ended.
+        return Grant(f"it is taken over from {holder} by request", is_over=_process(holder) == _process(me))
     raise _held(last, silent, lease_seconds)
 
 
@@ -106,6 +107,11 @@ def _is_dead(holder: Holder, me: Holder, start_of: StartOf) -> bool:
         return False
     start = start_of(holder.pid)
     return start is None or (0 not in (start, holder.process_start) and start != holder.process_start)
+
+
+def _process(holder: Holder) -> tuple[object, ...]:
+    place = (holder.host, holder.machine, holder.boot_id, holder.pid_namespace)
+    return (*place, holder.pid, holder.process_start)
 
 
 def _held(last: Checkpoint, silent: float, lease_seconds: float) -> CheckpointConflict:

@@ -89,6 +89,7 @@ def replace_rows(table: Table, rows: Callable[[], list[DataFile]], stamp: Stamp)
     """
     committer = Committer(RevisableTable.of(table), stamp.changefeed, stamp.epoch)
     committer.open()
+    committer.trace()
     entries = stamp.entries()
     return committer.commit(stamp, lambda _: Revised(rows=rows(), summary=entries, properties=entries, replace=True))
 

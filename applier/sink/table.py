@@ -117,6 +117,7 @@ class TableWriter:
         self.table = table
         self._committer = Committer(table, changefeed, epoch)
         self._committer.open()
+        self._committer.trace()
         self._arrow = ArrowEngine(table)
         self._spark = spark
         self._engine = engine
@@ -146,6 +147,11 @@ class TableWriter:
         """
         known, ours = self.known, self._committer
         return None if known is None else Stamp(ours.changefeed, ours.epoch, known.resolved_ts)
+
+    @property
+    def rolled_back(self) -> TableMismatch | None:
+        """Why the table must not be written on: somebody set it to an older snapshot; None if nobody did."""
+        return self._committer.rolled_back
 
     def look(self) -> None:
         """Read the table again, and notice if somebody else has changed its rows.
@@ -259,7 +265,7 @@ class TableWriter:
         key = self._key(batch.deletes.column_names)
         planned = self._planned(work, head, key)
         # Rows that somebody else added may have a key that is new upstream.
-        keys = sought_keys(name, batch, key, exact=exact and not self._committer.is_foreign)
+        keys = sought_keys(name, batch, key, exact=exact and self._committer.trusts_new_keys)
         engine = self._chosen(batch.upserts.num_rows, planned, keys)
         with work.timed("locate"):
             living = alive(engine.locate(planned, keys), planned.files, self._arrow.storage)

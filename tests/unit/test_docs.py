@@ -56,6 +56,16 @@ def test_links_lead_to_what_they_name(document: Path) -> None:
             assert f"def {text[1:-1]}(" in path.read_text(encoding="utf-8"), f"{target} has no {text}"
 
 
+def test_every_failure_has_its_test() -> None:
+    """Each row of the matrix of failures, and each claim of the README, links to a test."""
+    matrix = (_ROOT / "docs/guarantees.md").read_text(encoding="utf-8").partition("## Failures")[2]
+    claims = (_ROOT / "README.md").read_text(encoding="utf-8").partition("| claim |")[2].partition("\n\n")[0]
+    rows = [line for line in f"{matrix}\n{claims}".splitlines() if line.startswith("| ") and "---" not in line]
+
+    assert len(rows) > 40
+    assert [row for row in rows if not re.search(r"\]\([^)]*tests/\S+\.py\)", row) and "| test |" not in row] == []
+
+
 def test_the_readme_is_short() -> None:
     """An operator decides in two minutes."""
     assert len((_ROOT / "README.md").read_text(encoding="utf-8").splitlines()) < 200

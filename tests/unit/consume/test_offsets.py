@@ -6,7 +6,7 @@ import pytest
 
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.window import OffsetRange, Window
-from applier.consume.offsets import next_window
+from applier.consume.offsets import next_window, refuse_gaps
 from applier.errors import SourceLost
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -63,3 +63,17 @@ def test_window_ends_before_a_message() -> None:
 def test_tail_is_the_end_of_each_range() -> None:
     """The last offsets hold the newest resolved ts."""
     assert Window({P0: OffsetRange(5, 900)}).tail(100).ranges == {P0: OffsetRange(800, 900)}
+
+
+def test_without_a_checkpoint_the_whole_feed_must_be_there() -> None:
+    """A topic that lost its first messages may lack rows that the tables lack, too; one that has them all is read."""
+    refuse_gaps("shop", {P0: OffsetRange(0, 9), P1: OffsetRange(0, 0)})
+
+    with pytest.raises(SourceLost) as caught:
+        refuse_gaps("shop", {P0: OffsetRange(0, 9), P1: OffsetRange(7, 9)})
+
+    assert caught.value.what == (
+        "The control table applier_shop.checkpoints is lost, and messages that the tables may lack are gone: "
+        "t/1 begins at offset 7."
+    )
+    assert "system.register_table" in caught.value.hint

@@ -1,0 +1,60 @@
+"""Snapshots of a table in, what others have done to it since the last commit of ours out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from applier.errors import TableMismatch
+from applier.sink.progress import CHANGEFEED, EPOCH, RESOLVED_TS, Stamp
+
+if TYPE_CHECKING:
+    from applier.sink.iceberg_table import Table
+
+FOREIGN = "applier.foreign-rows"
+"""Table property: others have written rows, so no key may be taken for new, in this run or a later one."""
+
+
+class Trace(NamedTuple):
+    """What the history of the head tells.
+
+    Attributes:
+        is_foreign: Others have changed rows since our last commit; a compaction changes none.
+        is_cut: The history has expired before our last commit: nobody can tell.
+        resolved_ts: Stamp of our newest commit in it; None if there is none.
+        epoch: The same of its epoch.
+    """
+
+    is_foreign: bool
+    is_cut: bool
+    resolved_ts: int | None = None
+    epoch: int | None = None
+
+
+def trace(table: Table, changefeed: str) -> Trace:
+    """Walk back from the head to the newest commit of a changefeed: one step, if nobody else has written."""
+    is_foreign = is_cut = False
+    for snapshot in table.history():
+        if snapshot.summary.get(CHANGEFEED) == changefeed:
+            stamped, epoch = snapshot.summary.get(RESOLVED_TS, ""), snapshot.summary.get(EPOCH, "")
+            return Trace(is_foreign, False, int(stamped), int(epoch))
+        is_foreign = is_foreign or snapshot.operation != "replace"
+        is_cut = snapshot.parent_id is not None
+    return Trace(is_foreign, is_cut)
+
+
+def rolled_back(table: Table, known: Stamp | None, found: Trace) -> TableMismatch | None:
+    """The refusal of a table whose head is older than its stamp: the rows between are not in it any more."""
+    if known is None or found.resolved_ts is None or found.epoch is None:
+        return None
+    is_older = found.resolved_ts < known.resolved_ts or (known.resolved_ts == 0 and found.epoch < known.epoch)
+    if not is_older:
+        return None
+    what = (
+        f"Table {table} was rolled back by hand: it is stamped with resolved ts {known.resolved_ts}, "
+        f"but shows resolved ts {found.resolved_ts}"
+    )
+    way_out = (
+        "Set it to its newest snapshot again (system.set_current_snapshot), or apply what it lacks with "
+        "applier backfill --repair."
+    )
+    return TableMismatch(what, way_out)

@@ -1,0 +1,153 @@
+"""A topic that changes under a running applier: partitions and topics come, offsets go, a topic is made anew."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka import TopicPartition as Place
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
+
+from applier.changefeed.message import TopicPartition
+from applier.errors import SourceLost
+from applier.pipeline import Pipeline, Step
+from tests import recordings
+from tests.integration.test_kafka_source import from_kafka, produce
+from tests.replay import differences, replay
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.services.kafka import Broker
+
+
+def send(address: str, records: Iterable[Mapping[str, Any]], prefix: str) -> None:
+    """Write records to topics that are there."""
+    producer = Producer({"bootstrap.servers": address})
+    for record in records:
+        producer.produce(
+            prefix + record["topic"], value=record["value"], key=record["key"], partition=record["partition"]
+        )
+        producer.poll(0)
+    producer.flush()
+
+
+def finish(pipeline: Pipeline) -> Step:
+    """Step to the ends that are there now; the last step."""
+    ends = pipeline.ends()
+    while True:
+        step = pipeline.step(ends)
+        if step.complete and not step.moved:
+            return step
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    """Wait until the broker tells what it was told; a minute at the most."""
+    deadline = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def is_watermark(record: Mapping[str, Any]) -> bool:
+    """Whether a message of the Simple protocol is a resolved ts."""
+    return bool(json.loads(record["value"]).get("type") == "WATERMARK")
+
+
+def test_a_partition_added_while_running_counts_from_its_first_watermark(
+    spark: SparkSession, kafka: Broker, lake: dict[str, str], tmp_path: Path
+) -> None:
+    """It is read from its first offset; until TiCDC uses it, nothing is applied, and the partition is named."""
+    records = list(recordings.records("pk", "simple-json"))
+    middle = len(records) // 2
+    topics = produce(kafka.bootstrap, records[:middle], topic_prefix="grows-")
+    used = max(record["partition"] for record in records) + 1
+    found = from_kafka(
+        replay("pk", "simple-json", lake, tmp_path, "simple", name="kafka-grows"), kafka.bootstrap, topics
+    )
+    with found.running(spark) as pipeline:
+        finish(pipeline)
+        before = pipeline.state.resolved_ts
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+        admin.create_partitions([NewPartitions(topics[0], used + 1)])[topics[0]].result()
+        place = TopicPartition(topics[0], used)
+        until(lambda: place in pipeline.ends())
+        send(kafka.bootstrap, records[middle:], "grows-")
+
+        assert finish(pipeline).silent == [place]
+        assert pipeline.state.resolved_ts == before
+
+        late = [{**record, "partition": used} for record in records[middle:] if is_watermark(record)]
+        send(kafka.bootstrap, late, "grows-")
+        finish(pipeline)
+
+    assert differences(found, recordings.expected("pk")[-1]) == []
+
+
+def test_tables_and_topics_that_appear_while_running_are_followed(
+    spark: SparkSession, kafka: Broker, lake: dict[str, str], tmp_path: Path
+) -> None:
+    """With a topic for each table, a new table brings a topic that the pattern finds."""
+    variant = "simple-json-topic-per-table"
+    records = list(recordings.records("ddl", variant))
+    middle = len(records) // 3
+    first = produce(kafka.bootstrap, records[:middle], topic_prefix="appear-")
+    found = from_kafka(replay("ddl", variant, lake, tmp_path, "simple", name="kafka-appear"), kafka.bootstrap, first)
+    kafka_section = found.raw["source"]["kafka"]
+    del kafka_section["topics"]
+    kafka_section["topic_pattern"] = "appear-.*"
+    sizes: dict[str, int] = {}
+    for record in records:
+        sizes[record["topic"]] = max(sizes.get(record["topic"], 0), record["partition"] + 1)
+    with found.running(spark) as pipeline:
+        finish(pipeline)
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+        new = [NewTopic(f"appear-{topic}", size, 1) for topic, size in sizes.items() if f"appear-{topic}" not in first]
+        assert new
+        for future in admin.create_topics(new).values():
+            future.result()
+        until(lambda: {place.topic for place in pipeline.ends()} >= {topic.topic for topic in new})
+        send(kafka.bootstrap, records[middle:], "appear-")
+        finish(pipeline)
+
+    assert differences(found, recordings.expected("ddl")[-1]) == []
+
+
+def test_offsets_that_aged_out_and_a_topic_made_anew_are_named(
+    spark: SparkSession, kafka: Broker, lake: dict[str, str], tmp_path: Path
+) -> None:
+    """What is needed next and was deleted is named by its offsets; a topic that ends below them is another one."""
+    records = list(recordings.records("pk", "simple-json"))
+    middle = len(records) // 2
+    (topic,) = produce(kafka.bootstrap, records[:middle], topic_prefix="lost-")
+    found = from_kafka(
+        replay("pk", "simple-json", lake, tmp_path, "simple", name="kafka-lost"), kafka.bootstrap, [topic]
+    )
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    with found.running(spark) as pipeline:
+        finish(pipeline)
+        send(kafka.bootstrap, records[middle:], "lost-")
+        ends = pipeline.ends()
+        for future in admin.delete_records([Place(topic, p.partition, end) for p, end in ends.items()]).values():
+            future.result()
+        with pytest.raises(SourceLost, match=rf"Offsets \d+ to \d+ of {topic}/\d+ are needed next, but were deleted"):
+            pipeline.step()
+
+        admin.delete_topics([topic])[topic].result()
+        until(lambda: _made(admin, topic, len(ends)))
+        with pytest.raises(SourceLost, match=rf"of {topic}/\d+ is needed next, but it ends at 0: the topic is another"):
+            pipeline.step()
+
+
+def _made(admin: AdminClient, topic: str, partitions: int) -> bool:
+    """Make a topic; False while the broker still removes one of that name."""
+    try:
+        admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result()
+    except KafkaException:
+        return False
+    return True

@@ -1,0 +1,186 @@
+"""What others do to a table by hand is survived, or refused by name."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from applier import patience
+from applier.errors import TableMismatch
+from applier.patience import patiently
+from applier.sink.iceberg import Catalog
+from applier.sink.progress import RESOLVED_TS, Stamp
+from applier.sink.table import TableWriter
+from applier.sink.trace import FOREIGN
+from tests.spark.feeds import read, sql_name
+from tests.spark.test_sink_commit import Case
+
+pytestmark = pytest.mark.spark
+
+Name = Callable[[], tuple[str, str]]
+
+
+@pytest.fixture
+def case(spark: SparkSession, lake: Catalog, fresh_name: Name) -> Case:
+    """A table with some rows, whose writer has stopped."""
+    return Case(spark, lake, fresh_name())
+
+
+def insert(case: Case, key: int) -> None:
+    """Append a row by hand."""
+    case.spark.sql(f"INSERT INTO {sql_name(case.name)} VALUES ({key}, 1, 'foreign', null)")  # noqa: S608 - our own names
+
+
+def restart(case: Case) -> TableWriter:
+    """A writer of a later start."""
+    case.writer = case.other(epoch=2)
+    return case.writer
+
+
+def add(case: Case, key: int) -> None:
+    """Apply an INSERT of a key that is new upstream."""
+    case.ts += 1
+    case.writer.apply(case.feed.taken({(key,): (2, "ours", None)}, set()), Stamp("shop", 2, case.ts), exact=True)
+
+
+def expire(case: Case) -> None:
+    """Drop all snapshots but the head."""
+    case.spark.sql(f"CALL lake.system.expire_snapshots('{'.'.join(case.name)}', TIMESTAMP '2100-01-01 00:00:00', 1)")
+
+
+def test_rows_appended_while_nothing_ran_are_replaced(case: Case) -> None:
+    """A start sees that the head is not its own; so does each later one, as the table says so from then on."""
+    insert(case, 12345)
+    insert(case, 12346)
+    restart(case)
+
+    add(case, 12345)
+    assert case.writer.table.setting(FOREIGN) == "true"
+    restart(case)
+    add(case, 12346)
+
+    case.check()
+
+
+def test_rows_appended_before_a_compaction_and_an_expiry_are_replaced(case: Case) -> None:
+    """Where the history is gone nobody can tell, so every key is looked up."""
+    insert(case, 12345)
+    case.compact()
+    expire(case)
+
+    restart(case)
+    add(case, 12345)
+
+    case.check()
+
+
+def test_a_compaction_leaves_new_keys_new(case: Case) -> None:
+    """Rows that only moved to other files cost no look-ups, and the table is not marked."""
+    case.compact()
+    case.compact()
+
+    writer = restart(case)
+    add(case, 12345)
+
+    assert writer.table.setting(FOREIGN) is None
+    assert writer._committer.trusts_new_keys
+    case.check()
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_a_table_that_was_rolled_back_is_refused(case: Case, *, running: bool) -> None:
+    """Its rows are older than its stamp: nothing is applied on top of them, and the ways out are named."""
+    older = [snapshot.id for snapshot in case.writer.table.history()][1]
+    case.spark.sql(f"CALL lake.system.rollback_to_snapshot('{'.'.join(case.name)}', {older})")
+    if not running:
+        restart(case)
+        assert "resolved ts 2, but shows resolved ts 1" in str(case.writer.rolled_back)
+        return
+
+    with pytest.raises(TableMismatch, match="was rolled back by hand: .* resolved ts 2, but shows resolved ts 1"):
+        case.apply()
+
+
+def test_a_table_that_is_set_forward_again_goes_on(case: Case) -> None:
+    """The first way out works."""
+    newest, older = [snapshot.id for snapshot in case.writer.table.history()][:2]
+    name = ".".join(case.name)
+    case.spark.sql(f"CALL lake.system.rollback_to_snapshot('{name}', {older})")
+    case.spark.sql(f"CALL lake.system.set_current_snapshot('{name}', {newest})")
+
+    assert restart(case).rolled_back is None
+    case.apply()
+    case.check()
+
+
+def test_a_column_added_by_hand_stays_empty(case: Case) -> None:
+    """Rows go on as if it were not there."""
+    case.spark.sql(f"ALTER TABLE {sql_name(case.name)} ADD COLUMN note string")
+
+    case.apply()
+
+    rows = read(case.spark, case.name)
+    assert rows["note"].null_count == rows.num_rows > 0
+    case.feed.check(rows.drop_columns(["note"]))
+
+
+def test_a_column_renamed_by_hand_is_named(case: Case) -> None:
+    """Its values have no place any more."""
+    case.spark.sql(f"ALTER TABLE {sql_name(case.name)} RENAME COLUMN text TO words")
+
+    with pytest.raises(TableMismatch, match="has no column text"):
+        case.apply()
+
+
+def test_a_table_dropped_while_it_is_written_is_named(case: Case) -> None:
+    """The next commit finds it gone; it is not made anew."""
+    case.lake.drop(case.name)
+
+    with pytest.raises(TableMismatch, match="was dropped or replaced by another one"):
+        case.apply()
+
+    assert case.lake.load(case.name) is None
+
+
+def test_lost_metadata_is_named(case: Case, lake: Catalog) -> None:
+    """The catalog knows the table, but the file that it points to is gone."""
+    location = case.writer.table.location.removeprefix("file:")
+    for file in Path(location, "metadata").glob("*.metadata.json"):
+        file.unlink()
+
+    with pytest.raises(TableMismatch, match=r"The metadata of table test\..* is gone: .*system.register_table"):
+        lake.load(case.name)
+
+
+def test_a_locked_catalog_is_waited_for(case: Case, warehouse: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody holds the catalog's database: the commit is tried again, and made once the lock is gone."""
+    lock = sqlite3.connect(warehouse / "catalog.db", isolation_level=None)
+    lock.execute("BEGIN EXCLUSIVE")
+    told: list[str] = []
+
+    class Log:
+        """Lets go of the lock once the applier says that it waits."""
+
+        def warning(self, event: str, error: str) -> None:
+            """Take note."""
+            told.append(f"{event}: {error}")
+            lock.execute("ROLLBACK")
+
+    monkeypatch.setattr(patience, "logger", Log)
+    monkeypatch.setattr("applier.sink.commit.ATTEMPTS", 1)
+    try:
+        batch = case.feed.taken({(12345,): (2, "ours", None)}, set())
+        patiently(lambda: case.writer.apply(batch, Stamp("shop", 2, 3), exact=True))
+    finally:
+        lock.close()
+
+    assert len(told) == 1
+    assert told[0].startswith("waiting for an outside system: ")
+    assert "locked" in told[0].lower()
+    case.writer.table.refresh()
+    assert case.writer.table.setting(RESOLVED_TS) == "3"
+    case.check()
