@@ -45,6 +45,7 @@ class Run:
         whole_cpu_seconds: The same from start to exit.
         peak_mb: Highest resident memory of all its processes.
         steps: Per step of the work: its end, CPU seconds by then, and what was said of it.
+        freshness: Seconds from the commit of each change to the moment at which it could be read, where that counts.
         failure: Why there is no result; "" for a run that ended well.
     """
 
@@ -55,6 +56,7 @@ class Run:
     peak_mb: float
     steps: Sequence[Line] = field(default_factory=list)
     failure: str = ""
+    freshness: list[float] = field(default_factory=list)
 
 
 def run_applier(feed: Feed, lake: Lake, messages_per_step: int, log: Path) -> Run:

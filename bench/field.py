@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import statistics
 import sys
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
 
+from bench import freshness
 from bench.contender import Feed, Run, run_applier
 from bench.lake import Footprint, Lake
 from bench.limit import run_limit
@@ -104,7 +106,7 @@ class Playground:
             write_preloaded(workload, folder / "preloaded")
         encoder, feed = self._open(scenario, number)
         self.broker.create_topic(feed.topic, PARTITIONS)
-        first = events[: case.settled] if case.settled else events
+        first = events[: case.settled] if case.settled or scenario.live else events
         produced = produce(self.broker.bootstrap, feed.topic, stream(workload, first, encoder))
         tell(f"{scenario.name}, {case.label}: {produced.messages:,} messages made in {produced.seconds:.1f} s")
         rows = sum(pq.read_metadata(path).num_rows for path in paths)
@@ -137,6 +139,9 @@ class Playground:
         tell(f"{scenario.name}: {_LIMITS[limit]}: {', '.join(f'{run.seconds:.1f} s' for run in runs)}")
 
     def _run_contenders(self, scenario: Scenario, ready: Prepared, turn: int) -> None:
+        if scenario.live and turn:
+            # A feed at its own pace cannot be sent twice.
+            return
         peers = self.peers if scenario.peers else ()
         lakes = {name: _lake(ready, name, turn) for name in [APPLIER, *peers]}
         self._preload(ready, lakes)
@@ -146,11 +151,24 @@ class Playground:
             ready.before[name] = lake.footprint(ready.names)
             log = ready.folder / f"{lake.name}.log"
             steps = scenario.messages_per_step
-            run = (run_applier if name == APPLIER else PEERS[name].run)(ready.feed, lake, steps, log)
+            if scenario.live:
+                run = self._run_live(ready, lake, steps, log)
+            else:
+                run = (run_applier if name == APPLIER else PEERS[name].run)(ready.feed, lake, steps, log)
             _note(ready, name, run)
             ready.lakes[name] = lake
             outcome = run.failure or f"{run.seconds:.1f} s, {run.cpu_seconds:.1f} CPU s"
             tell(f"{scenario.name}, {ready.case.label}: {name}: {outcome}")
+
+    def _run_live(self, ready: Prepared, lake: Lake, steps: int, log: Path) -> Run:
+        """Let the job follow the topic while it is written, by a clock that begins now."""
+        running = freshness.start(ready.feed, lake, steps, log)
+        now_ms = time.time_ns() // 1_000_000
+        workload = replace(ready.case.workload, start_ms=now_ms + freshness.LEAD_MS)
+        write_expected(workload, ready.events, ready.folder / "expected")
+        ready.produced = freshness.feed_at_pace(ready.feed, workload, ready.events, ready.encoder)
+        ready.table.messages, ready.table.size = ready.produced.messages, ready.produced.size
+        return freshness.finish(running, log, workload, ready.events)
 
     def _preload(self, ready: Prepared, lakes: dict[str, Lake]) -> None:
         if not ready.case.workload.preloaded:

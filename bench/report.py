@@ -93,7 +93,7 @@ def _table(table: Table) -> list[str]:
         lines += _failures(entry)
     applied = [entry for entry in table.entries if entry.footprint is not None and not entry.run.failure]
     for entry in applied:
-        lines += _stages(entry) + _steps(entry) + _left(table, entry)
+        lines += _stages(entry) + _steps(entry) + _freshness(table, entry) + _left(table, entry)
     return lines + _shares(table) + _ratios(table)
 
 
@@ -148,6 +148,16 @@ def _steps(entry: Entry) -> list[str]:
     return [f"{entry.name} steps: {len(pairs)}, after the first: {middle}, second half / first half {growth:.2f}"]
 
 
+def _freshness(table: Table, entry: Entry) -> list[str]:
+    """How long a change took from its commit to where it can be read."""
+    seconds = sorted(entry.run.freshness)
+    if not seconds:
+        return []
+    median, p95 = (seconds[min(len(seconds) - 1, int(len(seconds) * part))] for part in (0.5, 0.95))
+    seen = f"{len(seconds):,} of {table.events:,} changes"
+    return [f"{entry.name} freshness: {seen}, p50 {median:.2f} s, p95 {p95:.2f} s, longest {seconds[-1]:.2f} s"]
+
+
 def _left(table: Table, entry: Entry) -> list[str]:
     left = entry.footprint
     assert left is not None
@@ -193,10 +203,11 @@ def _across(tables: Iterable[Table]) -> list[str]:
     if not jobs:
         return []
     first = jobs[0][1]
-    rows = [("", "messages/s", "CPU s", "x the first", "read-only limit reached")]
+    rows = [("", "messages/s", "CPU s", "x the first", "peak MB", "read-only limit reached")]
     for table, run in jobs:
         limit = next((e for e in table.entries if e.footprint is None), None)
         share = f"{limit.run.seconds / run.seconds:.0%}" if limit else ""
         times = f"{run.cpu_seconds / first.cpu_seconds:.2f}"
-        rows.append((table.label, f"{table.messages / run.seconds:,.0f}", f"{run.cpu_seconds:.1f}", times, share))
+        speed, cpu = f"{table.messages / run.seconds:,.0f}", f"{run.cpu_seconds:.1f}"
+        rows.append((table.label, speed, cpu, times, f"{run.peak_mb:,.0f}", share))
     return _aligned(rows)

@@ -24,7 +24,7 @@ from tests.services.registry import Registry, registry_server
 _RESULTS = Path(__file__).parent / "results"
 _ROOT = Path(__file__).parent.parent
 
-_ORDINARY = ("catch-up", "catch-up-canal", "protocols", "updates", "batches", "hot", "tables")
+_ORDINARY = ("catch-up", "catch-up-canal", "protocols", "updates", "batches", "hot", "tables", "freshness")
 _QUICK = ("catch-up", "tables")
 
 

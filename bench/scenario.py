@@ -38,6 +38,7 @@ class Scenario:
         peers: True if other ways to apply the topic can be measured beside.
         messages_per_step: The job's setting.
         reads: True if the cost of reading the tables afterwards is measured.
+        live: True if the feed goes on while the job follows it, at the workload's own pace.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Scenario:
     peers: bool = False
     messages_per_step: int = 1_000_000
     reads: bool = False
+    live: bool = False
 
 
 def scenarios(*, quick: bool) -> dict[str, Scenario]:
@@ -98,6 +100,18 @@ def scenarios(*, quick: bool) -> dict[str, Scenario]:
             (Case("hot", Workload(size(500_000, 20_000), "hot")),),
             limits=("read",),
         ),
+        Scenario(
+            "freshness",
+            "a feed that goes on: from the commit of a change to the moment at which it can be read",
+            (_live(size(60, 15)),),
+            live=True,
+        ),
+        Scenario(
+            "backlog",
+            "memory over a short and a long backlog, in steps of a quarter million",
+            tuple(_backlog(events) for events in (size(1_000_000, 40_000), size(3_000_000, 120_000))),
+            messages_per_step=size(250_000, 10_000),
+        ),
         Scenario("tables", "many tables in one step", (_many_tables(size(100, 20)),)),
         Scenario(
             "recent",
@@ -123,6 +137,15 @@ def _many_tables(tables: int) -> Case:
     """A hundred events per table; as many came before, so that the tables are there."""
     events = 100 * tables
     return Case(f"{tables} tables", Workload(2 * events, tables=tables), settled=events)
+
+
+def _live(seconds: int) -> Case:
+    """A thousand events a second over ten tables."""
+    return Case("1,000 events/s over 10 tables", Workload(1_000 * seconds, tables=10, rate=1_000))
+
+
+def _backlog(events: int) -> Case:
+    return Case(f"{events:,} events", Workload(events))
 
 
 def _recent(rows: int) -> Case:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bench.contender import Run
+from bench.freshness import seconds_to_visible
 from bench.lake import Footprint
 from bench.meter import Line
 from bench.report import Entry, Table, render
@@ -24,6 +25,18 @@ def test_job_is_shown_as_share_of_the_limits() -> None:
     text = render("t", [table(Entry("Spark: read", [run(6, 4)]), job)])
     assert "applier reaches 60% of the speed of 'Spark: read', 50% by CPU seconds" in text
     assert "exact" in text
+
+
+def test_freshness_is_counted_to_the_step_that_covers_a_commit() -> None:
+    """A commit is readable with the first step that covers it; one that never was is not counted."""
+    lines = [
+        Line(at, at, {"event": "step", "resolved_ts": ms << 18, "timestamp": f"1970-01-01T00:00:{at:02.0f}+00:00"})
+        for at, ms in ((2.0, 1_000), (4.0, 3_000))
+    ]
+    seconds = seconds_to_visible([500 << 18, 1_000 << 18, 2_000 << 18, 9_000 << 18], lines)
+    assert seconds == [1.5, 1.0, 2.0]
+    text = render("t", [table(Entry("applier", [run(10, 8, freshness=seconds)], [], Footprint(1, 20_000, 1, 0)))])
+    assert "freshness: 3 of 990 changes, p50 1.50 s, p95 2.00 s, longest 2.00 s" in text
 
 
 def test_median_run_is_shown() -> None:
