@@ -58,7 +58,7 @@ class Broker:
         settings = folder / "server.properties"
         settings.write_text(_PROPERTIES.format(port=port, controller=controller, folder=folder), encoding="utf-8")
         cluster = base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")
-        run_java([*classes, "kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(settings)])
+        run_java([*classes, "kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "-c", str(settings)])
         quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
         arguments = [f"-Xmx{heap}", quiet, *classes, "kafka.Kafka", str(settings)]
         self._process = JavaProcess("The Kafka broker", arguments, folder / "broker.log")
