@@ -76,7 +76,17 @@ class DecodeError(TerminalError):
 
 
 class IncompleteRow(DecodeError):
-    """The message names a row but does not hold it, so nothing may be written."""
+    """The message names a row but does not hold it, so nothing may be written.
+
+    Args:
+        what: As above.
+        hint: As above.
+        table: Database and table, where no other table's row is lost with it: tables that are left out stop nothing.
+    """
+
+    def __init__(self, what: str, hint: str = "", table: tuple[str, str] | None = None) -> None:
+        super().__init__(what, hint)
+        self.table = table
 
 
 class RegistryError(DecodeError):

@@ -25,7 +25,7 @@ from applier.decode.decoder import Decoder
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
 from applier.decode.values import to_array
-from applier.errors import DecodeError, TransientError, ValueRefused
+from applier.errors import DecodeError, IncompleteRow, TransientError, ValueRefused
 from applier.findings import FINDING_SCHEMA, ddl_payload, error_payload, finding, rows_payload
 from applier.order.barrier import segment
 from applier.order.merge import BAG_SCHEMA, DATA, KEYED_SCHEMA
@@ -329,6 +329,10 @@ class _Task:
         return places[0]
 
     def _reject(self, place: TopicPartition, offset: int, error: DecodeError) -> None:
+        table = error.table if isinstance(error, IncompleteRow) else None
+        if table is not None and not self._admits(TableName(*table)):
+            self._counts["excluded"] += 1
+            return
         located = error.at(place.topic, place.partition, offset, self._job.protocol)
         self._control.append(finding("bad", place=place, offset=offset, payload=error_payload(located)))
 

@@ -159,7 +159,8 @@ class CanalJsonDecoder:
     def _rows(self, envelope: Envelope, op: Op, commit_ts: int) -> list[Event]:
         rows = envelope.data
         if not rows:
-            raise IncompleteRow(f"The {envelope.type} of rows of {_title(envelope)} holds no row.", _row_hint(envelope))
+            what = f"The {envelope.type} of rows of {_title(envelope)} holds no row."
+            raise IncompleteRow(what, _row_hint(envelope), _name(envelope))
         names = list(rows[0])
         description = self._recognise(envelope, names)
         olds = envelope.old if op is _UPDATE else None
@@ -193,7 +194,7 @@ class CanalJsonDecoder:
                 f"The {envelope.type} of a row of {_title(envelope)} holds key columns only, "
                 "because large-message-handle-option is handle-key-only."
             )
-            raise IncompleteRow(what, _WHOLE_ROWS)
+            raise IncompleteRow(what, _WHOLE_ROWS, _name(envelope))
         if not envelope.pk_names and envelope.data:
             # A table without a primary key has a unique one, or none of its rows were sent so: these very columns.
             envelope.pk_names = list(envelope.data[0])
@@ -202,7 +203,8 @@ class CanalJsonDecoder:
     def _claimed(self, envelope: Envelope, location: str) -> Envelope:
         if self._claim_check is None:
             what = f"A row of {_title(envelope)} lies in the claim-check storage, which is not configured."
-            raise IncompleteRow(what, "Set changefeed.claim_check to the changefeed's claim-check-storage-uri.")
+            hint = "Set changefeed.claim_check to the changefeed's claim-check-storage-uri."
+            raise IncompleteRow(what, hint, _name(envelope))
         large = self._read(self._claim_check.fetch(location).value)
         extension = large.extension
         if _identity(large) != _identity(envelope) or extension is None or extension.claim_check_location is not None:
@@ -265,7 +267,8 @@ def _describe(envelope: Envelope, names: list[str]) -> Description:
         raise DecodeError(f"The columns and the types of a row of {_title(envelope)} do not agree.", _PROTOCOL_HINT)
     if not types.keys() >= set(key):
         hint = "The key columns must not be left out by `column-selectors`."
-        raise IncompleteRow(f"The {envelope.type} of a row of {_title(envelope)} lacks key columns.", hint)
+        what = f"The {envelope.type} of a row of {_title(envelope)} lacks key columns."
+        raise IncompleteRow(what, hint, _name(envelope))
     columns = [Column(name, column_type(types[name]), nullable=name not in key) for name in names]
     indexes = (Index("PRIMARY", key, unique=True, primary=True),) if key else ()
     return describe(TableName(envelope.database, envelope.table), columns, indexes, ())
@@ -274,6 +277,10 @@ def _describe(envelope: Envelope, names: list[str]) -> Description:
 def _is_plain(value: bytes) -> bool:
     # No snappy block begins so: `"` as its first tag would copy from before the block.
     return value[:2] == _JSON_START
+
+
+def _name(envelope: Envelope) -> tuple[str, str]:
+    return envelope.database or "", envelope.table or ""
 
 
 def _title(envelope: Envelope) -> str:

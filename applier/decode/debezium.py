@@ -144,7 +144,7 @@ class DebeziumDecoder:
     def _row(self, payload: _Payload, schema: bytes, key: tuple[str, ...]) -> Sequence[Event]:
         name, commit_ts = TableName(payload.source.db, payload.source.table), payload.source.commit_ts
         op = operation(payload.op)
-        image = held_image(op, payload.before, payload.after)
+        image = held_image(name, op, payload.before, payload.after)
         if schema:
             layout = self._declared_layout(name, schema, key, image)
         else:

@@ -147,9 +147,9 @@ class DebeziumAvroDecoder:
         self, key: bytes | None, value_id: int, datum: dict[str, Any], commit_ts: int, letter: str
     ) -> Sequence[Event]:
         op, before, after = operation(letter), datum.get("before"), datum.get("after")
-        held_image(op, before, after)
         source = datum["source"]
         name = TableName(str(source.get("db")), str(source.get("table")))
+        held_image(name, op, before, after)
         key_id = self._reader.schema_id(key) if key else 0
         rows = self._rows.get((name, key_id, value_id)) or self._learn_rows(name, key_id, value_id)
         change = row_change(rows.layout, op, commit_ts, rows.image(before), rows.image(after))

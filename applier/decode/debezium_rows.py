@@ -111,7 +111,7 @@ def operation(letter: str | None) -> Op:
     return op
 
 
-def held_image(op: Op, before: dict[str, Any] | None, after: dict[str, Any] | None) -> dict[str, Any]:
+def held_image(name: TableName, op: Op, before: dict[str, Any] | None, after: dict[str, Any] | None) -> dict[str, Any]:
     """The image that names the row: the new one, of a delete the old one.
 
     Raises:
@@ -120,7 +120,7 @@ def held_image(op: Op, before: dict[str, Any] | None, after: dict[str, Any] | No
     image = before if op is Op.DELETE else after
     if not image:
         msg = f"Its {'old' if op is Op.DELETE else 'new'} image is missing, so it names no row."
-        raise IncompleteRow(msg)
+        raise IncompleteRow(msg, "", name)
     return image
 
 

@@ -132,8 +132,14 @@ class OpenDecoder:
     def decode(self, key: bytes | None, value: bytes | None) -> Sequence[Event]:
         """Decode one message: its events in their order."""
         events: list[Event] = []
-        for event_key, body in _split(key, value):
-            events += self._event(_parse(_KEYS, event_key), body)
+        pairs = list(_split(key, value))
+        for event_key, body in pairs:
+            try:
+                events += self._event(_parse(_KEYS, event_key), body)
+            except IncompleteRow as error:
+                if len(pairs) > 1:
+                    error.table = None  # The message holds other rows, which must not be passed over with it.
+                raise
         return events
 
     def _event(self, key: EventKey, body: bytes) -> Sequence[Event]:
@@ -158,13 +164,14 @@ class OpenDecoder:
         row = _parse(_ROWS, _with_signed_zeros(self._plain(body)))
         cells = row.d if row.u is None else row.u
         if not cells or (row.u is not None and row.d is not None):
-            raise IncompleteRow(f"An event of a row of {key.scm}.{key.tbl} holds no row.", _PROTOCOL_HINT)
+            what = f"An event of a row of {key.scm}.{key.tbl} holds no row."
+            raise IncompleteRow(what, _PROTOCOL_HINT, (key.scm, key.tbl))
         if key.ohk and row.u is not None:
             what = (
                 f"A row of {key.scm}.{key.tbl} holds key columns only, "
                 "because large-message-handle-option is handle-key-only."
             )
-            raise IncompleteRow(what, _WHOLE_ROWS)
+            raise IncompleteRow(what, _WHOLE_ROWS, (key.scm, key.tbl))
         return self._change(key, row, cells)
 
     def _change(self, key: EventKey, row: Row, cells: dict[str, Cell]) -> Sequence[Event]:
@@ -200,7 +207,8 @@ class OpenDecoder:
         """The key and value of the large event, which lies in the claim-check storage as a message of one event."""
         if self._claim_check is None:
             what = f"A row of {key.scm}.{key.tbl} lies in the claim-check storage, which is not configured."
-            raise IncompleteRow(what, "Set changefeed.claim_check to the changefeed's claim-check-storage-uri.")
+            hint = "Set changefeed.claim_check to the changefeed's claim-check-storage-uri."
+            raise IncompleteRow(what, hint, (key.scm, key.tbl))
         large = self._claim_check.fetch(location)
         events = list(_split(large.key, large.value))
         found = _parse(_KEYS, events[0][0])
@@ -273,7 +281,7 @@ def _before(previous: Mapping[str, Any], after: dict[str, Any], seen: _Seen, key
     if len(named) < len(previous):
         if not seen.has_key:
             what = f"An UPDATE of {key.scm}.{key.tbl} lost the old value of a column that became NULL."
-            raise IncompleteRow(what, _ALL_OLD_VALUES)
+            raise IncompleteRow(what, _ALL_OLD_VALUES, (key.scm, key.tbl))
         known = {name: value for name, value in after.items() if value is not None}
     before = _image(named, seen, key)
     return before if len(before) == len(after) else {**known, **before}

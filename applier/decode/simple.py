@@ -102,7 +102,9 @@ class SimpleDecoder:
         if envelope.handle_key_only and op is not Op.DELETE:
             raise _handle_key_only(envelope)
         if (before if op is Op.DELETE else after) is None:
-            raise IncompleteRow(f"The {envelope.type} of a row of {_table(envelope)} holds no row.")
+            raise IncompleteRow(
+                f"The {envelope.type} of a row of {_table(envelope)} holds no row.", "", _name(envelope)
+            )
         change = RowChange(self._name(envelope), envelope.schema_version, envelope.commit_ts, op, before, after)
         if envelope.checksum is not None:
             self._checksums.verify(change, envelope.checksum)
@@ -131,7 +133,8 @@ class SimpleDecoder:
         """The large message in place of the one that stands for it."""
         if self._claim_check is None:
             what = f"A row of {_table(envelope)} lies in the claim-check storage, which is not configured."
-            raise IncompleteRow(what, "Set changefeed.claim_check to the changefeed's claim-check-storage-uri.")
+            hint = "Set changefeed.claim_check to the changefeed's claim-check-storage-uri."
+            raise IncompleteRow(what, hint, _name(envelope))
         large = self._read(self._claim_check.fetch(location).value)
         if _identity(large) != _identity(envelope) or large.claim_check_location is not None:
             name = location.rsplit("/", 1)[-1]
@@ -179,6 +182,10 @@ def _identity(envelope: Envelope) -> tuple[str, str, str, int]:
     return envelope.database, envelope.table, envelope.type, envelope.commit_ts
 
 
+def _name(envelope: Envelope) -> tuple[str, str]:
+    return envelope.database, envelope.table
+
+
 def _table(envelope: Envelope) -> str:
     return f"{envelope.database}.{envelope.table}"
 
@@ -188,4 +195,5 @@ def _handle_key_only(envelope: Envelope) -> IncompleteRow:
         f"The {envelope.type} of a row of {_table(envelope)} holds key columns only, "
         "because large-message-handle-option is handle-key-only.",
         _WHOLE_ROWS,
+        _name(envelope),
     )

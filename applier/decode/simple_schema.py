@@ -31,7 +31,7 @@ class DataType(msgspec.Struct, rename="camel"):
         return ColumnType(
             name=self.mysql_type,
             unsigned=bool(self.unsigned) and self.mysql_type in _UNSIGNED_TYPES,
-            length=self.length or None,
+            length=self.length if self.length > 0 else None,  # -1 is a VECTOR of any dimension.
             scale=self._scale(avro=avro),
             elements=tuple(self.elements or ()),
         )
