@@ -1,0 +1,164 @@
+"""What can go wrong inside a step, at a point that a test names: a crash, a catalog that fails, another process.
+
+A crash is an exception that nothing but the test catches: the pipeline is thrown away, what it held in memory with it,
+and the changefeed stays held, as after a power cut. It lets a test crash a thousand times where processes could be
+started ten times; `tests/recovery/test_kill.py` has the real thing.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+import pytest
+
+from applier import faults
+from applier.sink.iceberg import Catalog
+from applier.sink.iceberg_commit import CommitFailure
+from applier.sink.iceberg_java import JavaError
+from applier.sink.iceberg_schema import RevisableTable
+from applier.sink.iceberg_table import Table
+from applier.state import State
+
+Failure: TypeAlias = Literal["lost", "unsent", "conflict", "down"]
+"""What a catalog does: makes the change and loses the answer; does nothing and gives an error; lets somebody else
+commit first; gives errors until it is mended."""
+
+FAILURES: tuple[Failure, ...] = ("lost", "unsent", "conflict", "down")
+
+
+class Crash(BaseException):
+    """The process is dead; not an `Exception`, so that nothing handles it."""
+
+
+@dataclass(slots=True)
+class Disasters:
+    """Lets the appliers of this process come to grief, once for each order.
+
+    Attributes:
+        reached: How often each point was reached.
+        struck: How often something happened, by what it was and where.
+    """
+
+    reached: Counter[str] = field(default_factory=Counter)
+    struck: Counter[str] = field(default_factory=Counter)
+    _at: dict[str, tuple[int, Callable[[], None]]] = field(default_factory=dict)
+    _failing: tuple[int, Failure] | None = None
+    _is_dead: bool = False
+    _is_down: bool = False
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+    _own: threading.local = field(default_factory=threading.local)
+
+    def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Take the place of the kill points, and stand between the appliers and the catalog."""
+        release, own = State.release, self._own
+        monkeypatch.setattr(faults, "reach", self._reach)
+        monkeypatch.setattr(State, "release", lambda state: None if self._is_dead else release(state))
+        for owner, name in ((Table, "commit"), (RevisableTable, "commit"), (Catalog, "rename"), (Catalog, "create")):
+            monkeypatch.setattr(owner, name, self._failing_call(getattr(owner, name), name))
+        monkeypatch.setattr("applier.sink.commit.ATTEMPTS", 3)
+        own.depth = 0
+
+    # ---- orders
+
+    def crash(self, point: str = "", turn: int = 1) -> None:
+        """The process dies at a point, or at any; at the n-th time that it is reached from now on."""
+        self.call(self._die, point, turn)
+
+    def call(self, action: Callable[[], None], point: str = "", turn: int = 1) -> None:
+        """Something else happens there; points that it reaches itself do not count."""
+        self._at[point] = (turn, action)
+
+    def fail(self, failure: Failure, turn: int = 1) -> None:
+        """The catalog fails at the n-th change from now on."""
+        self._failing = (turn, failure)
+
+    def mend(self) -> None:
+        """Nothing more happens, and a new process may start. Threads of a dead one die until then."""
+        self._at.clear()
+        self._failing, self._is_dead, self._is_down = None, False, False
+
+    # ---- what happens
+
+    def _reach(self, point: str) -> None:
+        with self._lock:
+            action = None if self._is_busy() else self._due(point)
+        if action is not None:
+            self.struck[f"{getattr(action, '__name__', 'call').strip('_')} at {point}"] += 1
+            self._own.busy = True
+            try:
+                action()
+            finally:
+                self._own.busy = False
+        if self._is_dead:
+            raise Crash(point)
+
+    def _due(self, point: str) -> Callable[[], None] | None:
+        self.reached[point] += 1
+        found = None
+        for name in (point, ""):
+            turn, action = self._at.get(name, (0, None))
+            if action is not None and turn <= 1:
+                found = action
+                self._at.pop(name)
+            elif action is not None:
+                self._at[name] = (turn - 1, action)
+        return found
+
+    def _is_busy(self) -> bool:
+        return bool(getattr(self._own, "busy", False))
+
+    def _die(self) -> None:
+        self._is_dead = True
+
+    def _failing_call(self, real: Callable[..., Any], name: str) -> Callable[..., Any]:
+        def call(*args: Any, **kwargs: Any) -> Any:
+            failure = None if self._is_inside() else self._next_failure()
+            if failure is None:
+                return self._nested(real, *args, **kwargs)
+            self.struck[f"{failure} {name}"] += 1
+            done = None
+            if failure == "conflict" and name == "commit":
+                _commit_elsewhere(args[0])
+                return self._nested(real, *args, **kwargs)
+            if failure == "lost":
+                done = self._nested(real, *args, **kwargs)
+            what = f"The catalog's answer to {name} is an error"
+            if name == "commit":
+                raise CommitFailure(what, "UncheckedSQLException", failure, done if failure == "lost" else 7)
+            raise JavaError(what, "UncheckedSQLException", failure)
+
+        return call
+
+    def _next_failure(self) -> Failure | None:
+        with self._lock:
+            if self._is_down:
+                return "down"
+            if self._failing is None:
+                return None
+            turn, failure = self._failing
+            self._failing = (turn - 1, failure) if turn > 1 else None
+            if turn > 1:
+                return None
+            self._is_down = failure == "down"
+            return failure
+
+    def _is_inside(self) -> bool:
+        return self._is_busy() or getattr(self._own, "depth", 0) > 0
+
+    def _nested(self, real: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        self._own.depth = getattr(self._own, "depth", 0) + 1
+        try:
+            return real(*args, **kwargs)
+        finally:
+            self._own.depth -= 1
+
+
+def _commit_elsewhere(table: Table) -> None:
+    """Somebody else makes a snapshot that changes no row, before this one is sent."""
+    other = table.handle.newTransaction()
+    other.newFastAppend().commit()
+    other.commitTransaction()

@@ -1,0 +1,197 @@
+"""A changefeed's records in, appliers in this process out: started, stopped and compared at every checkpoint.
+
+Tables are read by PyIceberg, which shares no code with the applier, and compared with what the database held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyiceberg.table import StaticTable
+
+from applier import config as settings
+from applier.assembly import assemble
+from applier.changefeed.message import MESSAGE_SCHEMA, TopicPartition
+from applier.changefeed.window import OffsetRange, Window
+from applier.consume.source import Job
+from applier.pipeline import Pipeline
+from applier.sink.control import Control, unix_ms
+from applier.sink.iceberg import Catalog
+from applier.sink.lease import this_process
+from applier.state import State
+from tests.ticdc import Record
+from tests.upstream import Database, Ddl, Name, Row
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CATALOG = "swift"
+"""A catalog of the run's session whose SQLite does not wait for the disk."""
+
+
+def swift(spark: SparkSession) -> None:
+    """Give the session the catalog `swift`, beside the catalog `lake`; a second call changes nothing."""
+    prefix = f"spark.sql.catalog.{CATALOG}"
+    if spark.conf.get(prefix, None) is None:
+        folder = Path(str(spark.conf.get("spark.sql.catalog.lake.warehouse"))).parent
+        pragmas = "synchronous=OFF&journal_mode=MEMORY&busy_timeout=100"
+        spark.conf.set(f"{prefix}.type", "jdbc")
+        spark.conf.set(f"{prefix}.uri", f"jdbc:sqlite:{database(spark)}?{pragmas}")
+        spark.conf.set(f"{prefix}.jdbc.schema-version", "V1")
+        spark.conf.set(f"{prefix}.warehouse", f"{folder}/{CATALOG}")
+        spark.conf.set(f"{prefix}.cache-enabled", "false")
+        spark.conf.set(prefix, "org.apache.iceberg.spark.SparkCatalog")
+
+
+def database(spark: SparkSession) -> Path:
+    """The SQLite file of the catalog `swift`."""
+    return Path(str(spark.conf.get("spark.sql.catalog.lake.warehouse"))).parent / f"{CATALOG}.db"
+
+
+class Memory:
+    """Records as a `Source`; what is appended to them later is read later."""
+
+    def __init__(self, records: Sequence[Record]) -> None:
+        self.records = records
+
+    def bounds(self) -> Mapping[TopicPartition, OffsetRange]:
+        """See `Source`."""
+        ends: dict[TopicPartition, int] = {}
+        for record in self.records:
+            ends[TopicPartition(record["topic"], record["partition"])] = record["offset"] + 1
+        return {place: OffsetRange(0, ends[place]) for place in sorted(ends)}
+
+    def offsets_at(self, milliseconds: int) -> Mapping[TopicPartition, int]:
+        """See `Source`; no record has a time."""
+        return {place: span.start for place, span in self.bounds().items()}
+
+    def collect(self, window: Window) -> pa.Table:
+        """See `Source`."""
+        wanted = [record for record in self.records if _is_in(record, window)]
+        wanted.sort(key=lambda record: (record["topic"], record["partition"], record["offset"]))
+        return pa.Table.from_pylist(wanted, schema=MESSAGE_SCHEMA)
+
+    def map(self, window: Window, job: Job, schema: str) -> pa.Table:
+        """See `Source`; one task for each partition, here and now."""
+        tasks = [Window({place: span}) for place, span in window.ranges.items()]
+        return pa.Table.from_batches([batch for task in tasks for batch in job(self.collect(task).to_batches())])
+
+
+def _is_in(record: Record, window: Window) -> bool:
+    span = window.ranges.get(TopicPartition(record["topic"], record["partition"]))
+    return span is not None and span.start <= record["offset"] < span.end
+
+
+@dataclass(slots=True)
+class Lab:
+    """One changefeed of the Simple protocol into namespaces of its own.
+
+    Args:
+        spark: The session of the run.
+        name: Name of the changefeed, used nowhere else.
+        database: The upstream.
+        records: Its messages.
+        messages: Messages a step.
+    """
+
+    spark: SparkSession
+    name: str
+    database: Database
+    records: Sequence[Record]
+    messages: int = 10_000
+    _catalog: Catalog = field(init=False)
+    _seen: dict[tuple[str, int | None], list[str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        swift(self.spark)
+        self._catalog = Catalog(self.spark, CATALOG)
+
+    def start(self) -> Pipeline:
+        """An applier that has taken the changefeed, from whomever held it."""
+        raw = {
+            "changefeed": {"name": self.name, "protocol": "simple"},
+            "source": {"archive": "records", "messages_per_step": self.messages},
+            "catalog": {"name": CATALOG, "type": "jdbc"},
+            "tables": {"route": f"{self.name}__{{database}}.{{table}}"},
+        }
+        catalog = self._catalog
+        control = Control.open(catalog, self.name)
+        checkpoint, _ = control.take(this_process(unix_ms()), take_over=True)
+        return assemble(settings.parse(raw), self.source(), catalog, State.load(control, checkpoint))
+
+    def source(self) -> Memory:
+        """The messages."""
+        return Memory(self.records)
+
+    def namespace(self, database: str) -> str:
+        """Where the tables of a database go."""
+        return f"{self.name}__{database}"
+
+    def check(self, pipeline: Pipeline) -> None:
+        """Compare at the checkpoint that a pipeline has just written: every cell, and every snapshot that it lists."""
+        problems = self.problems(pipeline)
+        assert not problems, "\n".join(problems)
+
+    def problems(self, pipeline: Pipeline) -> list[str]:
+        """What is wrong there; [] if everything is as in the database."""
+        resolved_ts = pipeline.state.resolved_ts
+        told = {ddl.sql for ddl in pipeline.state.checkpoint.ddl}
+        if any(isinstance(item, Ddl) and item.ts == resolved_ts and item.sql not in told for item in self.database.log):
+            # A DDL may follow the resolved ts of its own commit ts: the database never was like this.
+            return []
+        wanted = self.database.at(resolved_ts)
+        snapshots = dict(pipeline.state.checkpoint.snapshots)
+        here = self.tables()
+        found = [f"{name} should not be there" for name in sorted(here.keys() - wanted.keys())]
+        found += [f"{name} is missing" for name in sorted(wanted.keys() - here.keys())]
+        for name in sorted(here.keys() & wanted.keys()):
+            listed = snapshots.pop((self.namespace(name.database), name.table), None)
+            head = here[name].current_snapshot()
+            # A commit that fences a table or maintains it moves the head and no row.
+            for number in dict.fromkeys([listed, head.snapshot_id if head else None]):
+                found += self._differing(name, here[name], number, wanted[name][1])
+        return [f"{line} at {resolved_ts}" for line in found]
+
+    def tables(self) -> dict[Name, StaticTable]:
+        """The tables that are there and not marked as dropped, as PyIceberg reads them from their metadata files."""
+        found = {}
+        for database in sorted({item.schema.name.database for item in self.database.log if item.schema is not None}):
+            for identifier in self._catalog.list((self.namespace(database),)):
+                table = self._catalog.load(identifier)
+                assert table is not None
+                if table.setting("applier.dropped-at") is None:
+                    where = str(table.handle.operations().current().metadataFileLocation())
+                    found[Name(database, identifier[-1])] = StaticTable.from_metadata(where)
+        return found
+
+    def _differing(self, name: Name, table: StaticTable, snapshot_id: int | None, rows: Iterable[Row]) -> list[str]:
+        key = (table.metadata_location, snapshot_id)
+        if key not in self._seen:
+            scan = table.scan(snapshot_id=snapshot_id) if snapshot_id else None
+            self._seen[key] = bag(scan.to_arrow().to_pylist()) if scan else []
+        here, there = self._seen[key], bag(rows)
+        if here == there:
+            return []
+        extra, lost = sorted(set(here) - set(there)), sorted(set(there) - set(here))
+        return [f"{name}: {len(here)} rows for {len(there)}\n  has   {extra[:3]}\n  wants {lost[:3]}\n "]
+
+
+def bag(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Rows in a form that compares, in no order that means anything."""
+    return sorted(repr(sorted(row.items())) for row in rows)
+
+
+def run(start: Callable[[], Pipeline], lab: Lab) -> Pipeline:
+    """One applier to the end of the records, compared at every checkpoint."""
+    pipeline = start()
+    complete = False
+    while not complete:
+        step = pipeline.step()
+        complete = step.complete and not step.moved
+        if step.moved:
+            lab.check(pipeline)
+    return pipeline

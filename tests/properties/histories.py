@@ -1,0 +1,207 @@
+"""A seed in, a database with a past out: transactions over hot keys, keys that change places, and DDL."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+from tests.upstream import Cell, Change, Column, Database, Name, Row, Schema
+
+KEYS = 8
+"""Keys are this few, so that they are inserted, deleted and inserted again."""
+
+_NAMES = [Name("shop", "orders"), Name("shop", "items"), Name("mart", "orders"), Name("shop", "spare")]
+_TYPES = ("int", "varchar(20)", "decimal(10,2)", "bigint")
+_WIDER = {
+    "int": ("bigint", "varchar(20)", "decimal(14,2)"),
+    "bigint": ("varchar(20)",),
+    "varchar(20)": ("varchar(40)",),
+    "decimal(10,2)": ("decimal(14,2)",),
+}
+"""What MODIFY makes of a type: some in place, some by writing every row anew."""
+
+
+@dataclass(slots=True)
+class History:
+    """Draws what happens to a database.
+
+    Args:
+        random: The draw.
+        ddl: Share of DDL among what happens.
+        database: What it happens to.
+    """
+
+    random: random.Random
+    ddl: float = 0.15
+    database: Database = field(default_factory=Database)
+    _value: int = 0
+
+    def begin(self, tables: int) -> None:
+        """Create the first tables."""
+        for name in _NAMES[:tables]:
+            self._create(name)
+
+    def go_on(self, events: int) -> None:
+        """Let some more happen."""
+        for _ in range(events):
+            self.database.tick(self.random.choice([1, 1, 2, 5]))
+            if self.random.random() < self.ddl or not self.database.tables:
+                self._ddl()
+            else:
+                self._transact()
+
+    # ---- rows
+
+    def _transact(self) -> None:
+        names = self.random.sample(sorted(self.database.tables), min(len(self.database.tables), self._few()))
+        changes = {name: self._changes(name) for name in names}
+        changes = {name: items for name, items in changes.items() if items}
+        if changes:
+            self.database.transact(changes)
+
+    def _changes(self, name: Name) -> list[Change]:
+        table = self.database.tables[name]
+        rows = list(table.rows.values())
+        self.random.shuffle(rows)
+        if not table.schema.key:
+            return self._bag_changes(table.schema, rows)
+        if len(rows) > 1 and self.random.random() < 0.15:
+            return self._swap(table.schema, rows[:2])
+        taken = {row["id"] for row in rows}
+        free = [key for key in range(KEYS) if key not in taken]
+        self.random.shuffle(free)
+        changes = []
+        for _ in range(self._few()):
+            kind = self.random.choice(["insert", "update", "update", "delete", "move"])
+            if kind == "insert" and free:
+                changes.append(Change(None, self._row(table.schema, id=free.pop())))
+            elif kind == "update" and rows:
+                old = rows.pop()
+                changes.append(Change(old, self._row(table.schema, id=old["id"])))
+            elif kind == "delete" and rows:
+                changes.append(Change(rows.pop(), None))
+            elif kind == "move" and rows and free:
+                changes.append(Change(rows.pop(), self._row(table.schema, id=free.pop())))
+        return changes
+
+    def _swap(self, schema: Schema, rows: Sequence[Row]) -> list[Change]:
+        """Two rows exchange their keys."""
+        one, two = rows
+        return [
+            Change(one, self._row(schema, id=two["id"])),
+            Change(two, self._row(schema, id=one["id"])),
+        ]
+
+    def _bag_changes(self, schema: Schema, rows: list[Row]) -> list[Change]:
+        changes = []
+        for _ in range(self._few()):
+            kind = self.random.choice(["insert", "insert", "update", "delete"])
+            if kind == "insert":
+                changes.append(Change(None, self._row(schema, id=self.random.randrange(3))))
+            elif rows:
+                new = self._row(schema, id=self.random.randrange(3)) if kind == "update" else None
+                changes.append(Change(rows.pop(), new))
+        return changes
+
+    def _row(self, schema: Schema, **cells: Cell) -> Row:
+        self._value += 1
+        return {column.name: cells.get(column.name, self._cell(column.type)) for column in schema.columns}
+
+    def _cell(self, kind: str) -> Cell:
+        if self.random.random() < 0.15:
+            return None
+        # Values of a table without a key repeat, so that it holds equal rows.
+        number = self._value if self.random.random() < 0.7 else 1
+        if kind.startswith("varchar"):
+            return f"v{number}"
+        if kind.startswith("decimal"):
+            return (Decimal(number) / 4).quantize(Decimal("0.01"))
+        return number
+
+    def _few(self) -> int:
+        return self.random.choice([1, 1, 1, 2, 3])
+
+    # ---- DDL
+
+    def _ddl(self) -> None:
+        unused = [name for name in _NAMES if name not in self.database.tables]
+        if not self.database.tables:
+            self._create(unused[0])
+            return
+        name = self.random.choice(sorted(self.database.tables))
+        kinds: list[Callable[[Name], None]] = [
+            *[self._add_column] * 3,
+            *[self._drop_column, self._rename_column, self._modify_column] * 2,
+            self._add_index,
+            self._truncate,
+            self._rename,
+            self._rename,
+            self._drop,
+            self._of_partition,
+        ]
+        self.random.choice(kinds)(name)
+        if unused and self.random.random() < 0.3:
+            self._create(self.random.choice(unused)) if unused[0] not in self.database.tables else None
+
+    def _create(self, name: Name) -> None:
+        if name in self.database.tables:
+            return
+        columns = [Column("id"), Column("v", self.random.choice(_TYPES)), Column("c", self.random.choice(_TYPES))]
+        key = [] if self.random.random() < 0.15 else ["id"]
+        bounds = [("p0", KEYS // 2), ("p1", KEYS)] if key and self.random.random() < 0.3 else []
+        self.database.create(name, columns[: self.random.randint(2, 3)], key, bounds)
+
+    def _add_column(self, name: Name) -> None:
+        known = {column.name for column in self.database.tables[name].schema.columns}
+        free = [column for column in ("c", "d", "e") if column not in known]
+        if free:
+            kind = self.random.choice(_TYPES)
+            default = None if self.random.random() < 0.4 else self._cell(kind)
+            first = self.random.random() < 0.3
+            self.database.add_column(name, Column(self.random.choice(free), kind, default), first=first)
+
+    def _drop_column(self, name: Name) -> None:
+        if (column := self._column(name)) is not None and len(self.database.tables[name].schema.columns) > 2:
+            self.database.drop_column(name, column.name)
+
+    def _rename_column(self, name: Name) -> None:
+        known = {column.name for column in self.database.tables[name].schema.columns}
+        free = [column for column in ("v", "c", "d", "e") if column not in known]
+        if free and (column := self._column(name)) is not None:
+            self.database.rename_column(name, column.name, self.random.choice(free))
+
+    def _modify_column(self, name: Name) -> None:
+        column = self._column(name)
+        if column is not None and column.type in _WIDER:
+            self.database.modify_column(name, column.name, self.random.choice(_WIDER[column.type]))
+
+    def _column(self, name: Name) -> Column | None:
+        columns = [column for column in self.database.tables[name].schema.columns if column.name != "id"]
+        return self.random.choice(columns) if columns else None
+
+    def _add_index(self, name: Name) -> None:
+        if (column := self._column(name)) is not None:
+            self.database.add_index(name, column.name)
+
+    def _truncate(self, name: Name) -> None:
+        self.database.truncate(name)
+
+    def _rename(self, name: Name) -> None:
+        unused = [free for free in _NAMES if free not in self.database.tables]
+        others = sorted(self.database.tables.keys() - {name})
+        if others and unused and self.random.random() < 0.5:
+            other, between = self.random.choice(others), unused[0]
+            self.database.rename((name, between), (other, name), (between, other))
+        elif unused:
+            self.database.rename((name, self.random.choice(unused)))
+
+    def _drop(self, name: Name) -> None:
+        if len(self.database.tables) > 1:
+            self.database.drop(name)
+
+    def _of_partition(self, name: Name) -> None:
+        bounds = self.database.tables[name].schema.bounds
+        if bounds:
+            self.database.truncate_partition(name, self.random.choice(bounds)[0])

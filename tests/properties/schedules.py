@@ -1,0 +1,165 @@
+"""A seed in, one schedule out: a database with a past, its changefeed, and appliers that come to grief on the way."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from applier.changefeed.message import TopicPartition
+from applier.errors import CheckpointConflict, TransientError
+from applier.pipeline import Pipeline
+from tests.disasters import FAILURES, Crash, Disasters
+from tests.lab import Lab
+from tests.properties.histories import History
+from tests.ticdc import Changefeed, Habits
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_MOST_STEPS = 200
+"""Far more than any schedule needs: one that needs more does not come to its end."""
+
+
+def feed_of(chance: random.Random, size: int = 15) -> Changefeed:
+    """A changefeed that has sent all that happened to some database.
+
+    Args:
+        chance: The draw.
+        size: Events of the database, beside its first tables.
+    """
+    history = History(chance, ddl=chance.choice([0.0, 0.1, 0.25]))
+    history.begin(chance.randint(1, 3))
+    history.go_on(size)
+    habits = Habits(
+        partitions=chance.randint(1, 3),
+        dispatcher=chance.choice(["table", "index-value", "ts", "scatter"]),
+        raw=chance.random() < 0.3,
+        twice=chance.choice([0.0, 0.1, 0.3]),
+        resolve=chance.choice([0.1, 0.4]),
+        restart=chance.choice([0.0, 0.05, 0.15]),
+    )
+    feed = Changefeed(history.database, habits, chance.randrange(1 << 30))
+    feed.send()
+    return feed
+
+
+@dataclass(slots=True)
+class Schedule:
+    """One run of a changefeed from its first message to its last.
+
+    Args:
+        seed: Decides everything.
+        spark: The session.
+        disasters: Hands out what goes wrong.
+        size: Events of the database.
+        prefix: First part of the changefeed's name.
+
+    Attributes:
+        checkpoints: How many were compared.
+        story: What happened.
+    """
+
+    seed: int
+    spark: SparkSession
+    disasters: Disasters
+    size: int = 15
+    prefix: str = "schedule"
+    checkpoints: int = 0
+    story: list[str] = field(default_factory=list)
+    _random: random.Random = field(init=False)
+    _lab: Lab = field(init=False)
+    _pipeline: Pipeline | None = None
+    _ends: dict[TopicPartition, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        chance = self._random = random.Random(self.seed)
+        feed = feed_of(chance, self.size)
+        messages = chance.choice([10, 40, 1000])
+        self._lab = Lab(self.spark, f"{self.prefix}_{self.seed}", feed.database, feed.records, messages)
+
+    def run(self) -> None:
+        """Run it; raises AssertionError where a table is wrong at a checkpoint."""
+        lab, last = self._lab, self._lab.database.ts
+        for _ in range(_MOST_STEPS):
+            self._order()
+            if self._step() and self._is_at_the_ends() and self._resolved_ts == last:
+                break
+        self.disasters.mend()
+        pipeline = self._pipeline or lab.start()
+        assert pipeline.state.resolved_ts == last, f"it stands still at {pipeline.state.resolved_ts}, not at {last}"
+        lab.check(pipeline)
+        assert not pipeline.step().moved
+        pipeline.state.release()
+
+    @property
+    def _resolved_ts(self) -> int:
+        return self._pipeline.state.resolved_ts if self._pipeline else 0
+
+    def _order(self) -> None:
+        """Draw what goes wrong in the next step."""
+        self.disasters.mend()
+        what = self._random.choice(["", "", "", "crash", "crash", "fail", "fail", "take over", "zombie"])
+        turn = self._random.choice([1, 1, 2, 3, 5, 8, 12])
+        self.story.append(f"{what} {turn}")
+        if what == "crash":
+            self.disasters.crash("", turn)
+        elif what == "fail":
+            failure = self._random.choice(FAILURES)
+            self.story.append(failure)
+            self.disasters.fail(failure, turn)
+        elif what == "take over" and self._pipeline is not None:
+            self.disasters.call(self._take_over, "", turn)
+        elif what == "zombie" and self._pipeline is not None:
+            self._wake_a_zombie(self._pipeline)
+
+    def _step(self) -> bool:
+        """Make a step; True if nothing went wrong with it."""
+        try:
+            pipeline = self._pipeline = self._pipeline or self._lab.start()
+            moved = pipeline.step(self._ends_now()).moved
+        except Crash as crash:
+            self.story.append(f"died at {crash}")
+            self._pipeline = None
+            return False
+        except TransientError as error:
+            self.story.append(str(error))
+            return False
+        except CheckpointConflict:
+            # The other applier is the one that goes on; it was put in place when it took the changefeed.
+            assert self._pipeline is not pipeline, "an applier was refused that nobody had taken over from"
+            return False
+        if moved and self._pipeline is pipeline:
+            self._check(pipeline)
+        return True
+
+    def _check(self, pipeline: Pipeline) -> None:
+        self.checkpoints += 1
+        self.story.append(f"checkpoint {pipeline.state.step} at {pipeline.state.resolved_ts}")
+        self._lab.check(pipeline)
+
+    def _take_over(self) -> None:
+        """Another applier takes the changefeed in the middle of a step, and gets as far as it gets."""
+        other = self._lab.start()
+        self._pipeline = other
+        for _ in range(self._random.randint(0, 2)):
+            if other.step(self._ends).moved:
+                self._check(other)
+
+    def _wake_a_zombie(self, zombie: Pipeline) -> None:
+        """Another applier has the changefeed, and the one that had it goes on as if nothing had happened."""
+        self._take_over()
+        with suppress(CheckpointConflict):
+            assert not zombie.step().moved, "an applier wrote a checkpoint that had lost the changefeed"
+
+    def _ends_now(self) -> Mapping[TopicPartition, int]:
+        """How far each partition can be read: each comes at its own pace."""
+        for place, span in self._lab.source().bounds().items():
+            known = self._ends.get(place, 0)
+            self._ends[place] = min(span.end, known + self._random.choice([0, 5, 20, 100]))
+        return dict(self._ends)
+
+    def _is_at_the_ends(self) -> bool:
+        return all(self._ends.get(place) == span.end for place, span in self._lab.source().bounds().items())

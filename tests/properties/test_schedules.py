@@ -1,0 +1,84 @@
+"""Random schedules of the whole job: no row is lost, doubled or ahead of the stamp at any checkpoint.
+
+SCHEDULES says how many, SEED runs one again: `make soak SEED=17`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.disasters import Disasters
+from tests.lab import Lab
+from tests.properties.schedules import Schedule, feed_of
+from tests.ticdc import Changefeed, Habits
+from tests.upstream import Column, Database, Name, Rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_SEED = os.environ.get("SEED")
+SEEDS = [int(_SEED)] if _SEED else range(int(os.environ.get("SCHEDULES") or 50))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_every_checkpoint_is_the_database(seed: int, spark: SparkSession, disasters: Disasters) -> None:
+    """Whatever happens on the way, each checkpoint shows what the database held, and the last one all of it."""
+    schedule = Schedule(seed, spark, disasters)
+    try:
+        schedule.run()
+    except BaseException as error:
+        error.add_note(f"Run it again: make soak SEED={seed}. It went: {'; '.join(schedule.story)}")
+        raise
+
+    assert schedule.checkpoints > 0
+
+
+def test_a_partition_that_ran_ahead_counts_once_it_was_read_again(spark: SparkSession) -> None:
+    """Rows above the watermark that do not fit into one window are all there when the watermark has passed them."""
+    database, name = Database(), Name("shop", "orders")
+    database.create(name, [Column("id"), Column("v", "varchar(20)")], ["id"])
+    for key in range(40):
+        database.insert(name, {"id": key, "v": str(key)})
+    feed = Changefeed(database, Habits(partitions=2, dispatcher="table", resolve=1.0))
+    feed.send()
+    lab = Lab(spark, "held_rows", database, feed.records, messages=10_000)
+    full, quiet = sorted(lab.source().bounds(), key=lambda place: lab.source().bounds()[place].end)[::-1]
+    ends = {place: span.end for place, span in lab.source().bounds().items()}
+
+    pipeline = lab.start()
+    # One partition is read to its end, the other one not far: what the first holds above the watermark has to wait.
+    assert pipeline.step({full: ends[full], quiet: 5}).moved
+    pipeline.state.release()
+    lab.messages = 10
+    pipeline = lab.start()
+    steps = [pipeline.step({full: ends[full], quiet: 30})]
+    while not (steps[-1].complete and not steps[-1].moved):
+        if steps[-1].moved:
+            lab.check(pipeline)
+        steps.append(pipeline.step())
+
+    assert pipeline.state.resolved_ts == database.ts
+    assert sum(step.moved for step in steps) > 1
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_feed_keeps_the_promise_of_ticdc(seed: int) -> None:
+    """No row comes for the first time after a resolved ts that covers it, and in the end all have come."""
+    feed = feed_of(random.Random(seed))
+    rows: set[str] = set()
+    resolved = 0
+    for message in (json.loads(record["value"]) for record in feed.records):
+        if message["type"] == "WATERMARK":
+            resolved = max(resolved, message["commitTs"])
+        elif message["type"] in {"INSERT", "UPDATE", "DELETE"}:
+            assert message["commitTs"] > resolved or json.dumps(message) in rows
+            rows.add(json.dumps(message))
+
+    assert resolved == feed.database.ts
+    wanted = {(item.ts, item.schema.name) for item in feed.database.log if isinstance(item, Rows)}
+    assert {(row["commitTs"], Name(row["database"], row["table"])) for row in map(json.loads, rows)} == wanted

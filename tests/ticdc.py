@@ -1,0 +1,293 @@
+"""The log of a database in, Kafka records of the Simple protocol as JSON out: a TiCDC in plain Python, on its bad days.
+
+What it keeps is what TiCDC promises: rows of a table come in order of commit ts; a DDL comes to every partition after
+all rows of its tables at or below its commit ts; a resolved ts comes after everything at or below it, but for a DDL of
+that very ts. All else is drawn: tables run ahead of each other, rows of a transaction are spread, messages come twice,
+and a restart sends again what lies above some resolved ts that was sent before.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import zlib
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.upstream import Cell, Change, Column, Database, Ddl, Row, Rows, Schema
+
+Record = dict[str, Any]
+"""One Kafka record: topic, partition, offset, key, value."""
+
+TOPIC = "feed"
+_STRUCTURAL = frozenset({"CREATE", "ERASE", "RENAME", "TRUNCATE"})
+
+
+@dataclass(frozen=True, slots=True)
+class Habits:
+    """How a changefeed is set up, and how bad its days are; the chances are per message or per transaction.
+
+    Attributes:
+        partitions: Partitions of the topic.
+        dispatcher: `table`, `index-value`, `ts` or `scatter`: what the partition of a row is computed from.
+        raw: An UPDATE that changes the key stays one message, instead of a DELETE and an INSERT.
+        twice: Chance that a row comes twice in its partition.
+        resolve: Chance of a resolved ts between two transactions.
+        restart: Chance of a restart.
+    """
+
+    partitions: int = 2
+    dispatcher: str = "index-value"
+    raw: bool = False
+    twice: float = 0.0
+    resolve: float = 0.3
+    restart: float = 0.0
+
+
+@dataclass(slots=True)
+class Changefeed:
+    """Writes one topic.
+
+    Args:
+        database: What is replicated, from its beginning.
+        habits: How.
+        seed: Decides all that is left to chance.
+
+    Attributes:
+        records: What was sent, in the order of sending.
+    """
+
+    database: Database
+    habits: Habits = field(default_factory=Habits)
+    seed: int = 0
+    records: list[Record] = field(default_factory=list)
+    _random: random.Random = field(init=False)
+    _ends: dict[int, int] = field(default_factory=dict)
+    _resolved: list[int] = field(init=False)
+    _told: set[Ddl] = field(default_factory=set)
+    _unique: list[Rows] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._random = random.Random(self.seed)
+        self._resolved = [min((item.ts for item in self.database.log), default=1) - 1]
+
+    def send(self) -> Sequence[Record]:
+        """Send what the database has done since the last call, up to a resolved ts at its newest commit ts."""
+        known, begin = len(self.records), self._resolved[-1]
+        while (again := self._session(begin)) is not None:
+            begin = again
+        return self.records[known:]
+
+    def _session(self, begin: int) -> int | None:
+        """Send from a resolved ts on; the resolved ts from which a restart sends again, None if it came to its end."""
+        session = _Session([item for item in self.database.log if not self._is_behind(item, begin)], self._random)
+        for schema in known_at(item for item in self.database.log if self._is_behind(item, begin)):
+            self._everywhere(_bootstrap(schema))
+        told = begin
+        while (item := session.next()) is not None:
+            if isinstance(item, Ddl):
+                self._everywhere(_ddl(item))
+                self._told.add(item)
+            else:
+                self._rows(item)
+                if not item.schema.key:
+                    self._unique.append(item)
+            if session.ceiling > told and self._random.random() < self.habits.resolve:
+                told = self._random.randint(told + 1, session.ceiling)
+                self._resolve(told)
+            again = [ts for ts in self._resolved[-3:] if self._is_plain(ts)]
+            if again and self._random.random() < self.habits.restart:
+                if session.ceiling > told:
+                    # The last resolved ts came to some partitions only.
+                    self._resolve(session.ceiling, self._random.randint(0, self.habits.partitions - 1))
+                return self._random.choice(again)
+        self._resolve(self.database.ts)
+        return None
+
+    def _is_plain(self, begin: int) -> bool:
+        """Whether a restart sends no row of a table without a key again.
+
+        Such a row can be told from an equal one of the same transaction only by rows of its table that come between.
+        """
+        return not any(item.ts > begin for item in self._unique)
+
+    def _is_behind(self, item: Rows | Ddl, begin: int) -> bool:
+        """Whether a session that begins at a resolved ts leaves something out; a DDL of that ts may come again."""
+        if item.ts != begin or isinstance(item, Rows):
+            return item.ts <= begin
+        return item in self._told and begin % 2 == 0
+
+    def _resolve(self, ts: int, partitions: int | None = None) -> None:
+        count = self.habits.partitions if partitions is None else partitions
+        for partition in range(count):
+            self._append(partition, {"version": 1, "type": "WATERMARK", "commitTs": ts, "buildTs": 0})
+        if count == self.habits.partitions:
+            self._resolved.append(ts)
+
+    def _rows(self, item: Rows) -> None:
+        changes = list(item.changes)
+        if not self.habits.raw and item.schema.key:
+            changes = list(_split(item.schema, changes))
+        for change in changes:
+            partition, message = self._partition(item, change), _row(item, change)
+            self._append(partition, message)
+            if item.schema.key and self._random.random() < self.habits.twice:
+                self._append(partition, message)
+
+    def _partition(self, item: Rows, change: Change) -> int:
+        count, name = self.habits.partitions, item.schema.name
+        if self.habits.dispatcher == "ts":
+            return item.ts % count
+        if self.habits.dispatcher == "scatter" and item.schema.key:
+            return self._random.randrange(count)
+        row = change.new or change.old or {}
+        key = [row[column] for column in item.schema.key] if self.habits.dispatcher == "index-value" else []
+        return zlib.crc32(repr((name, key)).encode()) % count
+
+    def _everywhere(self, message: Record) -> None:
+        for partition in range(self.habits.partitions):
+            self._append(partition, message)
+
+    def _append(self, partition: int, message: Record) -> None:
+        offset = self._ends.get(partition, 0)
+        self._ends[partition] = offset + 1
+        value = json.dumps(message).encode()
+        self.records.append({"topic": TOPIC, "partition": partition, "offset": offset, "key": None, "value": value})
+
+
+class _Session:
+    """What is left to send, and what of it may come next."""
+
+    def __init__(self, log: Iterable[Rows | Ddl], chance: random.Random) -> None:
+        self._random = chance
+        self._tables: dict[int, deque[Rows | Ddl]] = {}
+        self._structural: deque[Ddl] = deque()
+        for item in log:
+            for number in item.ids if isinstance(item, Ddl) else (item.schema.id,):
+                self._tables.setdefault(number, deque()).append(item)
+            if isinstance(item, Ddl) and _is_structural(item):
+                self._structural.append(item)
+
+    @property
+    def ceiling(self) -> int:
+        """Highest resolved ts that may be sent; one below the next rows, and up to the next DDL."""
+        heads = (queue[0] for queue in self._tables.values() if queue)
+        return min((head.ts if isinstance(head, Ddl) else head.ts - 1 for head in heads), default=0)
+
+    def next(self) -> Rows | Ddl | None:
+        """Something that may come next; None if nothing is left."""
+        heads = [queue[0] for queue in self._tables.values() if queue]
+        ready = [head for head in heads if self._may_come(head)]
+        if not ready:
+            assert not heads, "a DDL waits for rows that wait for it"
+            return None
+        item = self._random.choice(ready)
+        for queue in self._tables.values():
+            if queue and queue[0] is item:
+                queue.popleft()
+        if self._structural and self._structural[0] is item:
+            self._structural.popleft()
+        return item
+
+    def _may_come(self, head: Rows | Ddl) -> bool:
+        if isinstance(head, Rows):
+            return True
+        if head in self._structural and self._structural[0] is not head:
+            return False
+        return all(self._tables[number][0] is head for number in head.ids)
+
+
+def _is_structural(item: Ddl) -> bool:
+    """Names come and go in one order for all tables."""
+    return item.kind in _STRUCTURAL or len(item.ids) > 1
+
+
+def known_at(log: Iterable[Rows | Ddl]) -> list[Schema]:
+    """The tables that a log leaves."""
+    schemas: dict[int, Schema] = {}
+    for item in log:
+        if isinstance(item, Ddl) and item.schema is not None:
+            if item.kind in {"ERASE", "TRUNCATE"}:
+                for number in item.ids:
+                    schemas.pop(number, None)
+            if item.kind != "ERASE":
+                schemas[item.schema.id] = item.schema
+    return list(schemas.values())
+
+
+def _split(schema: Schema, changes: Iterable[Change]) -> Iterator[Change]:
+    """Updates that change the key as the delete of the old row and the insert of the new one, all deletes first."""
+    late = []
+    for change in changes:
+        if change.old and change.new and _key(schema, change.old) != _key(schema, change.new):
+            yield Change(change.old, None)
+            late.append(Change(None, change.new))
+        elif change.old is None:
+            late.append(change)
+        else:
+            yield change
+    yield from late
+
+
+def _key(schema: Schema, row: Row) -> list[Cell]:
+    return [row[column] for column in schema.key]
+
+
+# ---- messages
+
+
+def _row(item: Rows, change: Change) -> Record:
+    kind = "INSERT" if change.old is None else "DELETE" if change.new is None else "UPDATE"
+    message: Record = {
+        "version": 1,
+        "database": item.schema.name.database,
+        "table": item.schema.name.table,
+        "tableID": item.schema.id,
+        "type": kind,
+        "commitTs": item.ts,
+        "buildTs": 0,
+        "schemaVersion": item.schema.version,
+    }
+    for member, row in (("data", change.new), ("old", change.old)):
+        if row is not None:
+            message[member] = {name: _text(value) for name, value in sorted(row.items())}
+    return message
+
+
+def _ddl(item: Ddl) -> Record:
+    message: Record = {"version": 1, "type": item.kind, "sql": item.sql, "commitTs": item.ts, "buildTs": 0}
+    return message if item.schema is None else message | {"tableSchema": _schema(item.schema)}
+
+
+def _bootstrap(schema: Schema) -> Record:
+    return {"version": 1, "type": "BOOTSTRAP", "commitTs": 0, "buildTs": 0, "tableSchema": _schema(schema)}
+
+
+def _schema(schema: Schema) -> Record:
+    primary = {"name": "primary", "unique": True, "primary": True, "nullable": False, "columns": list(schema.key)}
+    return {
+        "schema": schema.name.database,
+        "table": schema.name.table,
+        "tableID": schema.id,
+        "version": schema.version,
+        "columns": [_column(column, schema.key) for column in schema.columns],
+        "indexes": [primary] if schema.key else [],
+    }
+
+
+def _column(column: Column, key: Sequence[str]) -> Record:
+    name, _, inside = column.type.rstrip(")").partition("(")
+    numbers = [int(number) for number in inside.split(",") if number]
+    charset = "utf8mb4" if name == "varchar" else "binary"
+    kind: Record = {"mysqlType": name, "charset": charset, "collate": "utf8mb4_bin" if name == "varchar" else "binary"}
+    length = {"int": 11, "bigint": 20}.get(name) or numbers[0]
+    kind["length"] = length
+    if name == "decimal":
+        kind["decimal"] = numbers[1]
+    return {"name": column.name, "dataType": kind, "nullable": column.name not in key, "default": _text(column.default)}
+
+
+def _text(value: Cell) -> str | None:
+    return None if value is None else str(value)
