@@ -29,11 +29,13 @@ class Ended:
         code: Exit code; negative if a signal killed it.
         events: Log events.
         said: The lines of standard error that are none.
+        everything: All that it wrote.
     """
 
     code: int
     events: list[dict[str, Any]]
     said: str
+    everything: str
 
     @property
     def taken(self) -> dict[str, Any]:
@@ -78,9 +80,10 @@ class Applier:
             self._process.wait()
             msg = f"the applier did not end:\n{self._log.read_text()[-2000:]}"
             raise AssertionError(msg) from None
-        lines = self._log.read_text(encoding="utf-8").splitlines()
+        everything = self._log.read_text(encoding="utf-8")
+        lines = everything.splitlines()
         events = [json.loads(line) for line in lines if line.startswith("{")]
-        return Ended(code, events, "\n".join(line for line in lines if not line.startswith("{")))
+        return Ended(code, events, "\n".join(line for line in lines if not line.startswith("{")), everything)
 
     def until(self, event: str) -> None:
         """Wait until it has logged an event."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import random
+from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,20 +14,21 @@ import pytest
 
 from applier.pipeline import Pipeline
 from tests import recordings
-from tests.recovery.crashes import Crashes, finish
-from tests.recovery.snapshots import faults_of, heads
+from tests.disasters import Crash, Disasters
+from tests.recovery.extent import every
+from tests.recovery.snapshots import changed_since, faults_of
 from tests.replay import Replay, differences, replay
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CASES = [
-    ("txns", "simple-json", 250, 1),
-    ("txns", "simple-json-ts-dispatch", 1500, 2),
-    ("ddl", "simple-json", 1000, 4),
     ("partition", "simple-json", 60, 5),
-    ("ddl", "simple-json-topic-per-table", 150, 6),
+    ("txns", "simple-json", 250, 1),
+    ("ddl", "simple-json", 1000, 4),
     ("pk", "simple-avro", 100, 7),
+    ("txns", "simple-json-ts-dispatch", 1500, 2),
+    ("ddl", "simple-json-topic-per-table", 150, 6),
 ]
 """Scenario, variant, messages a step, seed."""
 
@@ -34,65 +37,95 @@ SOAK = [
     for scenario in ("txns", "ddl", "partition", "pk", "types")
     for variant in recordings.variants(scenario, "simple-")
     if "handlekey" not in variant
-    for messages in (60, 250, 1000)
-    for seed in range(100, 100 + int(os.environ.get("SCHEDULES", "1")))
+    for messages in (60, 250)
+    for seed in range(100, 100 + int(os.environ.get("CRASHES", "1")))
 ]
+
+_OFTEN = 12
+"""A crash comes after about half as many points; the more often one step dies, the longer it lives."""
+
+
+@dataclass(slots=True)
+class Mortal:
+    """A replay that dies again and again on its way, at points drawn by a seed.
+
+    Args:
+        replay: The replay.
+        spark: The session.
+        disasters: Lets it die.
+        seed: Seed of the draw.
+    """
+
+    replay: Replay
+    spark: SparkSession
+    disasters: Disasters
+    seed: int
+
+    def run(self) -> Iterator[Pipeline]:
+        """Run to the end of the source, with a new pipeline after each crash; gives it after each step that moved."""
+        chance = random.Random(self.seed)
+        deaths, complete = 0, False
+        while not complete:
+            with ExitStack() as stack:
+                # The old pipeline is gone; only then the new one may live.
+                stack.callback(self.disasters.mend)
+                self.disasters.crash("", chance.randint(1, int(_OFTEN * 1.3**deaths)))
+                try:
+                    pipeline = stack.enter_context(self.replay.running(self.spark))
+                    while not complete:
+                        step = pipeline.step()
+                        complete = step.complete and not step.moved
+                        if step.moved:
+                            deaths = 0
+                            yield pipeline
+                except Crash:
+                    deaths += 1
+                else:
+                    self.disasters.mend()
 
 
 @pytest.fixture
-def crashed(
-    request: pytest.FixtureRequest, lake: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> tuple[Replay, Crashes]:
+def mortal(
+    request: pytest.FixtureRequest, spark: SparkSession, lake: dict[str, str], tmp_path: Path, disasters: Disasters
+) -> Mortal:
     """A replay, and the crashes that it is to survive."""
     scenario, variant, messages, seed = request.param
     found = replay(scenario, variant, lake, tmp_path, "simple", name=f"crash-{scenario}-{variant}-{messages}-{seed}")
     found.raw["source"]["messages_per_step"] = messages
-    crashes = Crashes(seed, often=12)
-    crashes.install(monkeypatch)
-    return found, crashes
+    return Mortal(found, spark, disasters, seed)
 
 
 def _named(cases: list[tuple[str, str, int, int]]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("crashed", cases, indirect=True, ids=["-".join(map(str, case)) for case in cases])
+    return pytest.mark.parametrize("mortal", cases, indirect=True, ids=["-".join(map(str, case)) for case in cases])
 
 
-@_named(CASES)
-def test_tables_are_equal_at_every_checkpoint(crashed: tuple[Replay, Crashes], spark: SparkSession) -> None:
+@_named(every(CASES, 3))
+def test_tables_are_equal_at_every_checkpoint(mortal: Mortal) -> None:
     """Whatever point a step dies at, each cell is right at the next checkpoint, and no snapshot counts twice."""
-    found, crashes = crashed
-    check(found, spark, crashes)
+    check(mortal)
 
-    assert crashes.at.total() > 3
+    assert mortal.disasters.struck.total() > 3
 
 
 @pytest.mark.soak
 @_named(SOAK)
-def test_all_recordings_are_equal_at_every_checkpoint(crashed: tuple[Replay, Crashes], spark: SparkSession) -> None:
-    """The same over all recordings of the Simple protocol; SCHEDULES says how many seeds each."""
-    check(crashed[0], spark, crashed[1])
+def test_all_recordings_are_equal_at_every_checkpoint(mortal: Mortal) -> None:
+    """The same over all recordings of the Simple protocol; CRASHES says how many seeds each."""
+    check(mortal)
 
 
-def check(found: Replay, spark: SparkSession, crashes: Crashes) -> None:
+def check(mortal: Mortal) -> None:
     """Compare at every checkpoint whose resolved ts was recorded, and at the end."""
+    found = mortal.replay
     states = {state["resolved_ts"]: state for state in recordings.expected(found.scenario)}
     reached = 0
-    with ExitStack() as stack:
-        for pipeline in finish(starter(found, spark, crashes, stack), crashes):
-            reached = pipeline.state.resolved_ts
-            if reached in states:
-                assert differences(found, states[reached]) == [], f"at resolved ts {reached}, after {crashes.at}"
-            assert pipeline.state.checkpoint.snapshots == heads(found), "the checkpoint is not one cut"
+    for pipeline in mortal.run():
+        reached = pipeline.state.resolved_ts
+        if reached in states:
+            assert differences(found, states[reached]) == [], (
+                f"at resolved ts {reached}, after {mortal.disasters.struck}"
+            )
+        assert changed_since(found, pipeline.state.checkpoint.snapshots) == [], "the checkpoint is not one cut"
     assert reached >= max(states)
     assert differences(found, states[max(states)]) == []
     assert faults_of(found) == []
-
-
-def starter(found: Replay, spark: SparkSession, crashes: Crashes, stack: ExitStack) -> Callable[[], Pipeline]:
-    """Starts a pipeline and lets go of the one before."""
-
-    def start() -> Pipeline:
-        stack.close()
-        crashes.revive()
-        return stack.enter_context(found.running(spark))
-
-    return start

@@ -8,33 +8,34 @@ from pathlib import Path
 import pytest
 
 from tests import recordings
+from tests.recovery.extent import every
 from tests.recovery.process import once
 from tests.recovery.snapshots import faults_of, heads
 from tests.replay import differences, replay
 
 RELAYS = [
-    ("txns", 350, ("decoded:2", "table-ensured", "data-files-staged:2", "commit-sent:4", "applied:2")),
-    ("ddl", 250, ("ddl-due:3", "ddl-applied:2", "ddl-recorded:3", "commit-done:5", "data-files-staged:9")),
+    ("ddl", 250, ("read:2", "data-files-staged:2", "ddl-due:9", "ddl-applied:4", "commit-sent:4", "applied:2")),
+    ("ddl", 250, ("decoded:2", "ddl-applied:2", "ddl-recorded:3", "commit-done:5", "data-files-staged:9")),
+    ("txns", 350, ("decoded:2", "table-ensured:3", "data-files-staged:2", "commit-sent:4", "applied:2")),
+    *(
+        (scenario, 250, (f"{point}:{turn}",))
+        for scenario in ("txns", "ddl", "partition")
+        for point in ("read", "decoded", "table-ensured", "data-files-staged", "commit-sent", "commit-done", "applied")
+        for turn in (1, 2)
+    ),
+    *(
+        (scenario, 250, (f"{point}:{turn}",))
+        for scenario in ("ddl", "partition")
+        for point in ("ddl-due", "ddl-applied", "ddl-recorded")
+        for turn in (1, 2)
+    ),
+    ("partition", 250, ("half-exchanged",)),
 ]
 """Scenario, messages a step, and the points one after the other: each process goes on where the last died."""
 
-ALL = [
-    (scenario, 250, (f"{point}:{turn}",))
-    for scenario in ("txns", "ddl", "partition")
-    for point in (
-        *("decoded", "table-ensured", "data-files-staged", "commit-sent", "commit-done", "applied"),
-        *("ddl-due", "ddl-applied", "ddl-recorded"),
-    )
-    for turn in (1, 2)
-]
-"""Each point on its own: minutes."""
-
-
-CASES = [*RELAYS, *(pytest.param(*case, marks=pytest.mark.soak) for case in ALL)]
-
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(("scenario", "messages", "points"), CASES)
+@pytest.mark.parametrize(("scenario", "messages", "points"), every(RELAYS, len(RELAYS)))
 def test_killed_and_started_again(scenario: str, messages: int, points: tuple[str, ...], tmp_path: Path) -> None:
     """Each start takes the changefeed at once, goes on where the last process died, and no change counts twice."""
     lake = {"type": "jdbc", "uri": f"jdbc:sqlite:{tmp_path}/catalog.db", "warehouse": f"{tmp_path}/tables"}

@@ -1,0 +1,177 @@
+"""Databases with one kind of past each, and how their changefeed is sent: what a crash in the middle may damage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tests.lab import Lab
+from tests.ticdc import Changefeed, Habits
+from tests.upstream import Change, Column, Database, Name, Row
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ORDERS, ITEMS, SPARE = Name("shop", "orders"), Name("shop", "items"), Name("mart", "spare")
+_COLUMNS = (Column("id"), Column("v", "varchar(20)"))
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One kind of past.
+
+    Attributes:
+        past: Makes it.
+        habits: How it is sent.
+        messages: Messages a step: so many that several steps are needed.
+    """
+
+    past: Callable[[Database], None]
+    habits: Habits = field(default_factory=lambda: Habits(resolve=0.6))
+    messages: int = 60
+
+    def lab(self, spark: SparkSession, name: str) -> Lab:
+        """The changefeed of the case."""
+        database = Database()
+        self.past(database)
+        feed = Changefeed(database, self.habits, seed=1)
+        feed.send()
+        return Lab(spark, name, database, feed.records, self.messages)
+
+
+def _row(key: int, value: object) -> Row:
+    return {"id": key, "v": f"v{value}"}
+
+
+def _rows(database: Database, name: Name, keys: range, value: object = "") -> None:
+    database.insert(name, *(_row(key, f"{key}{value}") for key in keys))
+
+
+def _inserts(database: Database) -> None:
+    database.create(ORDERS, _COLUMNS, ["id"])
+    for start in range(0, 80, 10):
+        _rows(database, ORDERS, range(start, start + 10))
+
+
+def _hot_keys(database: Database) -> None:
+    """Three keys that are inserted, updated, deleted and inserted again."""
+    database.create(ORDERS, _COLUMNS, ["id"])
+    for turn in range(20):
+        _rows(database, ORDERS, range(3), f"-{turn}")
+        database.transact({ORDERS: [Change(_row(1, f"1-{turn}"), _row(1, f"again-{turn}"))]})
+        rows = list(database.tables[ORDERS].rows.values())
+        if turn < 19:
+            database.transact({ORDERS: [Change(row, None) for row in rows]})
+
+
+def _key_swaps(database: Database) -> None:
+    """Rows that exchange their keys, whole and as a delete and an insert, beside rows that move to another key."""
+    database.create(ORDERS, _COLUMNS, ["id"])
+    _rows(database, ORDERS, range(6))
+    for turn in range(20):
+        rows = list(database.tables[ORDERS].rows.values())
+        one, two = rows[turn % 6], rows[(turn + 1) % 6]
+        swapped = [Change(one, {**two, "v": one["v"]}), Change(two, {**one, "v": two["v"]})]
+        database.transact({ORDERS: swapped})
+        first = next(iter(database.tables[ORDERS].rows.values()))
+        database.transact({ORDERS: [Change(first, _row(100 + turn, turn))]})
+
+
+def _columns(database: Database) -> None:
+    """Columns that come, go, and are called as another one was."""
+    database.create(ORDERS, _COLUMNS, ["id"])
+    _rows(database, ORDERS, range(5))
+    database.add_column(ORDERS, Column("c", "int", 7))
+    database.insert(ORDERS, {**_row(10, "c"), "c": 1})
+    database.rename_column(ORDERS, "v", "w")
+    database.insert(ORDERS, {"id": 11, "w": "new name", "c": 2})
+    database.drop_column(ORDERS, "c")
+    database.insert(ORDERS, {"id": 12, "w": "no c"})
+    database.add_column(ORDERS, Column("c", "varchar(20)", "again"), first=True)
+    database.insert(ORDERS, {"id": 13, "w": "another c", "c": "x"})
+    database.add_index(ORDERS, "w")
+    database.insert(ORDERS, {"id": 14, "w": "last", "c": None})
+
+
+def _rebuilds(database: Database) -> None:
+    """Types that are widened in place, and types for which every row is written anew."""
+    database.create(ORDERS, [*_COLUMNS, Column("n")], ["id"])
+    database.insert(ORDERS, *({**_row(key, key), "n": key} for key in range(5)))
+    database.modify_column(ORDERS, "n", "bigint")
+    database.insert(ORDERS, {**_row(10, "long"), "n": 1 << 40})
+    database.modify_column(ORDERS, "n", "varchar(20)")
+    database.insert(ORDERS, {**_row(11, "text"), "n": "text"})
+    row = next(row for row in database.tables[ORDERS].rows.values() if row["id"] == 10)
+    database.transact({ORDERS: [Change(row, {**row, "n": "other"})]})
+
+
+def _tables(database: Database) -> None:
+    """Tables that are emptied, take each other's names, go, and come back under a name that another one had."""
+    for name in (ORDERS, ITEMS):
+        database.create(name, _COLUMNS, ["id"])
+        _rows(database, name, range(4), name.table)
+    database.truncate(ORDERS)
+    _rows(database, ORDERS, range(2, 5), "after")
+    database.rename((ORDERS, SPARE), (ITEMS, ORDERS), (SPARE, ITEMS))
+    _rows(database, ORDERS, range(10, 13), "swapped")
+    database.rename((ITEMS, SPARE))
+    _rows(database, SPARE, range(20, 22), "moved")
+    database.drop(ORDERS)
+    database.create(ORDERS, [Column("id"), Column("v", "varchar(20)"), Column("n")], ["id"])
+    database.insert(ORDERS, {**_row(1, "made anew"), "n": 1})
+
+
+def _partitions(database: Database) -> None:
+    """A partition that is emptied, and one that changes places with a table."""
+    database.create(ORDERS, _COLUMNS, ["id"], [("p0", 10), ("p1", 20), ("p2", 30)])
+    database.create(ITEMS, _COLUMNS, ["id"])
+    _rows(database, ORDERS, range(0, 30, 3), "in")
+    _rows(database, ITEMS, range(10, 14), "out")
+    database.exchange_partition(ORDERS, "p1", ITEMS)
+    _rows(database, ITEMS, range(40, 42), "more")
+    database.truncate_partition(ORDERS, "p0")
+    _rows(database, ORDERS, range(2), "again")
+
+
+def _many_tables(database: Database) -> None:
+    """Transactions over ten tables, which a step commits one by one."""
+    names = [Name("shop", f"t{number}") for number in range(10)]
+    for name in names:
+        database.create(name, _COLUMNS, ["id"])
+    for turn in range(8):
+        database.transact({name: [Change(None, _row(turn, turn))] for name in names})
+
+
+def _bag(database: Database) -> None:
+    """Equal rows of a table without a key."""
+    database.create(ORDERS, _COLUMNS)
+    for turn in range(10):
+        database.insert(ORDERS, _row(1, "same"), _row(1, "same"), _row(turn, turn))
+        database.transact({ORDERS: [Change(_row(1, "same"), None)]})
+
+
+def _everything(database: Database) -> None:
+    _tables(database)
+    database.add_column(SPARE, Column("c", "int", 1))
+    database.transact({SPARE: [Change({**_row(21, "21moved"), "c": 1}, None)]})
+    (row,) = database.tables[ORDERS].rows.values()
+    database.transact({ORDERS: [Change(row, {**row, "id": 50})]})
+
+
+_BAD_DAYS = Habits(partitions=3, dispatcher="scatter", twice=0.3, resolve=0.4, restart=0.1)
+
+CASES = {
+    "inserts": Case(_inserts),
+    "hot-keys": Case(_hot_keys),
+    "key-swaps": Case(_key_swaps),
+    "key-swaps-raw": Case(_key_swaps, Habits(raw=True, resolve=0.6)),
+    "columns": Case(_columns, messages=12),
+    "rebuilds": Case(_rebuilds, messages=12),
+    "tables": Case(_tables, messages=20),
+    "partitions": Case(_partitions, messages=20),
+    "many-tables": Case(_many_tables),
+    "bag": Case(_bag, Habits(dispatcher="table", resolve=0.6), messages=20),
+    "replays": Case(_everything, _BAD_DAYS, messages=30),
+}
+"""By name."""

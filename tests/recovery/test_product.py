@@ -1,0 +1,82 @@
+"""Every kind of past, killed at every point: started again, each checkpoint is what the database held."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+
+import pytest
+
+from applier.errors import TransientError
+from applier.pipeline import Pipeline
+from tests.disasters import FAILURES, Crash, Disasters, Failure
+from tests.lab import Lab
+from tests.recovery.cases import CASES
+from tests.recovery.extent import EVERYTHING, every
+from tests.recovery.snapshots import repeated
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+POINTS = (
+    *("read", "decoded", "table-ensured", "data-files-staged", "commit-sent", "commit-done", "applied"),
+    *("ddl-due", "ddl-applied", "ddl-recorded"),
+)
+"""All kill points that more than one case comes to."""
+
+TURNS = (1, 2, 4, 7)
+"""The n-th time that a point is reached."""
+
+CRASHES = [
+    *itertools.product(CASES, POINTS, TURNS if EVERYTHING else (2,)),
+    *(("partitions", "half-exchanged", 1),),
+]
+
+OUTAGES = list(itertools.product(CASES, FAILURES, (1, 3, 5, 8) if EVERYTHING else (5,)))
+
+
+@pytest.mark.parametrize(("case", "point", "turn"), every(CRASHES, 9))
+def test_killed_at_a_point(case: str, point: str, turn: int, spark: SparkSession, disasters: Disasters) -> None:
+    """Each cell is right at each checkpoint; the point was reached, or there is none in this case."""
+    lab = CASES[case].lab(spark, f"kill_{case}_{point}_{turn}".replace("-", "_"))
+    disasters.crash(point, turn)
+
+    _finish(lab, disasters)
+
+    assert disasters.reached[point] < turn or disasters.struck == {f"die at {point}": 1}
+    assert disasters.reached["decoded"] > 0
+
+
+@pytest.mark.parametrize(("case", "failure", "turn"), every(OUTAGES, 6))
+def test_catalog_fails_in_a_step(
+    case: str, failure: Failure, turn: int, spark: SparkSession, disasters: Disasters
+) -> None:
+    """A change whose answer was lost, that was never made, that came second, or a catalog that is down."""
+    lab = CASES[case].lab(spark, f"fail_{case}_{failure}_{turn}".replace("-", "_"))
+    disasters.fail(failure, turn)
+
+    _finish(lab, disasters)
+
+    assert disasters.struck.total() > 0
+
+
+def _finish(lab: Lab, disasters: Disasters) -> None:
+    """Run to the end, started again after a crash and tried again after an outage."""
+    pipeline: Pipeline | None = None
+    while True:
+        try:
+            pipeline = pipeline or lab.start()
+            step = pipeline.step()
+        except Crash:
+            pipeline = None
+            disasters.mend()
+            continue
+        except TransientError:
+            disasters.mend()
+            continue
+        if step.moved:
+            lab.check(pipeline)
+        if step.complete and not step.moved:
+            break
+    assert pipeline.state.resolved_ts == lab.database.ts
+    assert [line for name, table in lab.tables().items() for line in repeated(str(name), table.metadata)] == []
