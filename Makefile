@@ -8,7 +8,7 @@ READY := .venv/requirements.lock
 NO_JVM := not (spark or kafka or registry or s3 or recovery or slow or soak)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-integration fuzz services check lint types imports generated fmt \
+.PHONY: help setup demo test test-unit test-integration test-recovery soak fuzz services check lint types imports generated fmt \
         bench bench-quick schemas lock clean
 
 ##@ Start
@@ -36,6 +36,13 @@ test-unit: $(READY) ## Tests that need no JVM
 
 test-integration: $(READY) services ## Against a Kafka broker, a schema registry and S3, all started here
 	@$(PYTEST) -m "(kafka or registry or s3) and not soak"
+
+test-recovery: $(READY) services ## Every kind of past killed at every point, in processes and in this one; half an hour
+	@RECOVERY=all $(PYTEST) -m recovery --numprocesses 2 --dist worksteal tests/recovery
+
+soak: $(READY) services ## 1,000 random schedules of the whole job; SCHEDULES=n for others, SEED=n for one again
+	@SCHEDULES=$(or $(SCHEDULES),1000) SEED=$(SEED) $(PYTEST) --numprocesses $(if $(SEED),0,2) --dist worksteal \
+	  -k test_every_checkpoint_is_the_database tests/properties/test_schedules.py
 
 fuzz: $(READY) ## A million damaged messages through all decoders; FUZZ_ARGS="--seed 2 --messages 50000"
 	@$(PYTHON) -m tests.fuzz.run $(FUZZ_ARGS)
