@@ -85,12 +85,16 @@ class ControlView:
         return ordered[:last], len(ordered)
 
     def letters(self, last: int) -> tuple[list[Letter], int]:
-        """The dead letters that were buried last, newest first, and how many there are; each place counts once."""
+        """The dead letters that were buried last, newest first, and how many there are; each place counts once.
+
+        One that was buried again without an error has been made up for.
+        """
         columns = ("topic", "partition", "offset", "error", "step", "buried_at")
         found: dict[tuple[str, int, int], Letter] = {}
         for row in sorted(self._rows("dead_letters", columns), key=lambda row: row["buried_at"]):
             found[row["topic"], row["partition"], row["offset"]] = Letter(**row)
-        ordered = sorted(found.values(), key=lambda item: (item.buried_at, item.offset), reverse=True)
+        open_ones = (item for item in found.values() if item.error)
+        ordered = sorted(open_ones, key=lambda item: (item.buried_at, item.offset), reverse=True)
         return ordered[:last], len(ordered)
 
     def _rows(self, table: str, columns: Sequence[str]) -> list[dict[str, Any]]:

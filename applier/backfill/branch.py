@@ -158,15 +158,9 @@ class Branches(Replica):
             # A branch begins at a snapshot, and a table that never had rows has none.
             found = TableWriter(table, self.changefeed, self.epoch)
             found.stamp(found.known or Stamp(self.changefeed, self.epoch, 0))
-        self.confirm_hold()
+        self.confirm()
         table.create_branch(self.branch)
         self._writers.pop(self.identifier(name), None)
-
-    def confirm_hold(self) -> None:
-        """Make sure that nobody else has the changefeed."""
-        confirm = getattr(self, "confirm", None)
-        if confirm is not None:
-            confirm()
 
     def _is_own(self, stamp: Stamp) -> bool:
         return stamp.extra.get(BACKFILL) == self.job

@@ -8,6 +8,7 @@ from applier.assembly import assembled
 from applier.backfill.bounds import Range, resolve
 from applier.backfill.build import build, refuse_short
 from applier.backfill.drive import Driver
+from applier.backfill.letters import answer, opened
 from applier.backfill.live import catch_up, covered, refuse_gap
 from applier.backfill.report import Outcome, TableAim
 from applier.backfill.request import Request
@@ -47,6 +48,8 @@ def backfill(
     with stop_signals() as stop, assembled(config, take_over=take_over, spark=spark) as pipeline:
         section = config.run
         driver = Driver(stop, report, pipeline.heartbeat, section.heartbeat_seconds)
+        if request.dead_letters:
+            return _make_up(pipeline, request, driver)
         span = _range(pipeline, request)
         names = _names(pipeline, request)
         if request.builds:
@@ -57,10 +60,13 @@ def backfill(
 def planned(config: Config, request: Request, *, spark: SparkSession | None = None) -> Outcome:
     """Tell what `backfill` would read and write, touching nothing; raises what it would refuse."""
     with looking(config, spark=spark) as pipeline:
-        span = _range(pipeline, request)
-        names = _names(pipeline, request)
-        state = pipeline.state
-        if request.builds:
+        state, said = pipeline.state, []
+        if request.dead_letters:
+            letters = opened(pipeline, request, _all(pipeline))
+            span, names, said = letters.span, list(letters.names), list(letters.said)
+        else:
+            span, names = _range(pipeline, request), _names(pipeline, request)
+        if request.builds and names:
             refuse_short(pipeline, request, span, names)
         elif state.checkpoint.partitions:
             refuse_gap(span, state.next_offsets, state.resolved_ts)
@@ -68,11 +74,22 @@ def planned(config: Config, request: Request, *, spark: SparkSession | None = No
             (str(place), *offsets, covered(offsets, state.next_offsets.get(place, offsets.start)))
             for place, offsets in sorted(span.spans.items())
         ]
-        aims = [
-            _aim(pipeline, name, f"branch {request.branch}" if request.builds else "main")
-            for name in names or _all(pipeline)
-        ]
-        return Outcome([_told(request, span, sum(row[3] for row in spans))], spans, aims)
+        target = f"branch {request.branch}" if request.builds else "main"
+        aims = [_aim(pipeline, name, target) for name in (names if request.builds else names or _all(pipeline))]
+        return Outcome([*said, _told(request, span, sum(row[3] for row in spans))], spans, aims)
+
+
+def _make_up(pipeline: Pipeline, request: Request, driver: Driver) -> Outcome:
+    """Apply what dead letters left out, and take note of that."""
+    letters = opened(pipeline, request, _all(pipeline))
+    if not letters.ready:
+        return Outcome([*letters.said, "There is no dead letter that can be made up for."])
+    outcome = build(pipeline, letters.request, letters.span, letters.names, driver)
+    if outcome.is_done:
+        answer(pipeline.state.control, letters.ready, pipeline.state.step)
+        outcome.sentences.append(f"{len(letters.ready)} dead letters are made up for.")
+    outcome.sentences[:0] = letters.said
+    return outcome
 
 
 def _told(request: Request, span: Range, done: int) -> str:

@@ -227,11 +227,11 @@ class Control:
         self._write(self.dead_letters, letter_rows(letters, self._epoch))
 
     def letters(self) -> list[DeadLetter]:
-        """All messages that were passed over, each once, in order of offset."""
+        """All messages that were passed over and not made up for since, each once, in order of offset."""
         self.dead_letters.refresh()
         rows = self.dead_letters.rows().sort_by("buried_at").to_pylist()
         found = {(row["topic"], row["partition"], row["offset"]): read_letter(row) for row in rows}
-        return [found[place] for place in sorted(found)]
+        return [found[place] for place in sorted(found) if found[place].error]
 
     @property
     def _epoch(self) -> int:
