@@ -19,10 +19,8 @@ from applier.replica import Batch, Replica
 from applier.sink.iceberg_table import Table
 from applier.sink.progress import MAIN, Stamp
 from applier.sink.table import Applied, TableWriter
+from applier.sink.trace import BACKFILL
 from applier.survey import Ddl
-
-BACKFILL = "applier.backfill"
-"""Entry of the stamp of each commit to a branch: which backfill made it."""
 
 EMPTIED = "applier.emptied"
 """Entry of the stamp of a commit that removed all rows from a branch, because a DDL of the range did."""

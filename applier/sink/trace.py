@@ -10,6 +10,9 @@ from applier.sink.progress import CHANGEFEED, EPOCH, RESOLVED_TS, Stamp
 if TYPE_CHECKING:
     from applier.sink.iceberg_table import Table
 
+BACKFILL = "applier.backfill"
+"""Entry of the stamp of each commit to a branch: which backfill made it."""
+
 FOREIGN = "applier.foreign-rows"
 """Table property: others have written rows, so no key may be taken for new, in this run or a later one."""
 
@@ -34,6 +37,9 @@ def trace(table: Table, changefeed: str) -> Trace:
     """Walk back from the head to the newest commit of a changefeed: one step, if nobody else has written."""
     is_foreign = is_cut = False
     for snapshot in table.history():
+        if BACKFILL in snapshot.summary:
+            # Built beside the table up to a resolved ts of its own, and then shown: it is as new as the table was.
+            return Trace(is_foreign, False)
         if snapshot.summary.get(CHANGEFEED) == changefeed:
             stamped, epoch = snapshot.summary.get(RESOLVED_TS, ""), snapshot.summary.get(EPOCH, "")
             return Trace(is_foreign, False, int(stamped), int(epoch))

@@ -15,7 +15,7 @@ from applier.patience import patiently
 from applier.sink.iceberg import Catalog
 from applier.sink.progress import RESOLVED_TS, Stamp
 from applier.sink.table import TableWriter
-from applier.sink.trace import FOREIGN
+from applier.sink.trace import BACKFILL, FOREIGN
 from tests.spark.feeds import read, sql_name
 from tests.spark.test_sink_commit import Case
 
@@ -113,6 +113,24 @@ def test_a_table_that_is_set_forward_again_goes_on(case: Case) -> None:
     case.spark.sql(f"CALL lake.system.set_current_snapshot('{name}', {newest})")
 
     assert restart(case).rolled_back is None
+    case.apply()
+    case.check()
+
+
+def test_a_branch_that_a_backfill_shows_is_no_rollback(case: Case) -> None:
+    """Its snapshots are stamped with where the backfill was when it met the last rows, which may be below the table."""
+    case.writer.table.create_branch("mended")
+    table = case.lake.load(case.name, "mended")
+    assert table is not None
+    TableWriter(table, "shop", 2).stamp(Stamp("shop", 2, 1, {BACKFILL: "job"}))
+    main = case.lake.load(case.name)
+    assert main is not None
+    main.fast_forward("mended")
+
+    writer = restart(case)
+
+    assert writer.rolled_back is None
+    assert writer.known == Stamp("shop", 2, 2)
     case.apply()
     case.check()
 
