@@ -85,7 +85,8 @@ class Findings:
         held: Lowest offset per partition that is not applied at the watermark and must be read again.
         waiting: Rows without a known version.
         bad: Messages that could not be used.
-        counts: `messages`, `rows` (to apply), `replayed`, `left` (above the watermark), `excluded`, `zero_dates`.
+        counts: `messages`, their `bytes`, `rows` (to apply), `replayed`, `left` (above the watermark), `excluded`,
+            `zero_dates`.
     """
 
     parts: dict[tuple[TableName, int], list[Part]] = field(default_factory=dict)

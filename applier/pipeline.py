@@ -29,6 +29,9 @@ from applier.telemetry import StatusLine, Stopwatch
 _LOCAL_BYTES = 64 * 2**20
 """Windows that are likely smaller than this are decoded in the driver: a Spark job with Python workers costs more."""
 
+_UNKNOWN_BYTES = 4096.0
+"""Bytes of a message before any was read; from then on those of the last window count."""
+
 _MAX_STRETCH = 64
 _NO_LIMIT = 2**40
 
@@ -94,7 +97,7 @@ class Pipeline:
     migration: Migration
     state: State
     maintenance: Maintenance
-    _message_bytes: float = field(default=4096.0, init=False)
+    _message_bytes: float = field(default=_UNKNOWN_BYTES, init=False)
     _stretch: int = field(default=1, init=False)
     _is_torn: bool = field(default=False, init=False)
     _mended: Counter[str] = field(default_factory=Counter, init=False)
@@ -160,6 +163,9 @@ class Pipeline:
             self.state.ahead |= ahead
             known = replace(known, applied_of=self.state.ahead)
             survey = self.surveyor.survey(window, known, watch, local=self._is_small(window))
+        counts = survey.findings.counts
+        if counts.get("messages"):
+            self._message_bytes = counts["bytes"] / counts["messages"]
         return Look(survey, known, bounds)
 
     def _maintain(self, watch: Stopwatch) -> None:

@@ -9,7 +9,6 @@ import gc
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -30,7 +29,7 @@ from applier.findings import FINDING_SCHEMA, ddl_payload, error_payload, finding
 from applier.order.barrier import segment
 from applier.order.merge import BAG_SCHEMA, DATA, KEYED_SCHEMA
 from applier.order.reduce import BagGroup, KeyedGroup, group
-from applier.rowblocks import BlockGroup, segments
+from applier.rowblocks import BlockGroup, by_place, segments
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +91,11 @@ def _without_collector() -> Iterator[None]:
             gc.enable()
 
 
-SLICE_ROWS = 2_000
-"""Messages that are read together: so few that what they become is still in the processor's cache."""
+FIRST_ROWS = 1_000
+"""Messages that are read first."""
+
+SLICE_ROWS = 10_000
+"""Messages that are read together: enough of each table to pay, few enough to hold as Python objects."""
 
 Values: TypeAlias = Mapping[str, "Sequence[Any] | pa.Array[Any]"]
 """Wire values of some rows, per column."""
@@ -116,7 +118,8 @@ class _Task:
         self._waiting: dict[tuple[TableName, int, TopicPartition], list[int]] = {}
         self._control: list[dict[str, Any]] = []
         self._topics: dict[TableName, str] = {}
-        self._counts = dict.fromkeys(("messages", "rows", "replayed", "left", "excluded", "zero_dates"), 0)
+        self._is_taught = False
+        self._counts = dict.fromkeys(("messages", "bytes", "rows", "replayed", "left", "excluded", "zero_dates"), 0)
         for version in job.versions:
             self._learn(version)
         for versions in job.typed.values():
@@ -127,9 +130,15 @@ class _Task:
     def read(self, batch: pa.RecordBatch) -> None:
         """Decode and reduce one batch of messages."""
         self._counts["messages"] += batch.num_rows
-        for start in range(0, batch.num_rows, SLICE_ROWS):
-            for place, messages in _by_place(batch.slice(start, SLICE_ROWS)):
+        self._counts["bytes"] += batch.nbytes
+        start = 0
+        while start < batch.num_rows:
+            # The first messages teach the decoder what the others are read at once by.
+            size = SLICE_ROWS if self._is_taught else FIRST_ROWS
+            for place, messages in by_place(batch.slice(start, size)):
                 self._read_partition(place, messages)
+            self._is_taught = True
+            start += size
 
     def _read_partition(self, place: TopicPartition, messages: pa.RecordBatch) -> None:
         """Read messages of one partition: what the decoder can read at once, and the rest one by one."""
@@ -351,17 +360,6 @@ class _Task:
         yield finding(
             "rows", name=name, place=TopicPartition(topic, 0), segment=number, count=table.num_rows, payload=payload
         )
-
-
-def _by_place(batch: pa.RecordBatch) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
-    """Runs of messages of one partition; from Kafka a batch is one."""
-    topics = batch.column("topic").dictionary_encode()
-    partitions = batch.column("partition").to_numpy()
-    changes = (np.diff(partitions) != 0) | (np.diff(topics.indices.to_numpy()) != 0)
-    starts = [0, *(np.flatnonzero(changes) + 1).tolist(), batch.num_rows]
-    for start, end in pairwise(starts):
-        topic: Any = topics.dictionary[topics.indices[start].as_py()].as_py()
-        yield TopicPartition(topic, int(partitions[start])), batch.slice(start, end - start)
 
 
 def _columns_of(rows: KeyedGroup | BagGroup) -> tuple[pa.Table, Values]:

@@ -86,7 +86,7 @@ class RowReader:
         version: What their rows refer to.
         op: Their kind.
         shape: The columns of their rows.
-        message: The struct of a message.
+        decode: Reads a message into a struct that has just what these messages have.
         commit_ts: Path of the commit ts in it.
         image: Takes the row out of it.
         before: Takes the key columns of the old image of an update out of it, or None where it has none: a struct with
@@ -98,7 +98,7 @@ class RowReader:
     version: int
     op: Op
     shape: RowShape
-    message: type[msgspec.Struct]
+    decode: Callable[[bytes], Any]
     commit_ts: str
     image: Callable[[Any], FixedRow]
     before: Callable[[Any], Any] | None = None
@@ -106,7 +106,7 @@ class RowReader:
 
     def read(self, values: Sequence[bytes], places: list[int]) -> tuple[RowBlock, list[int]]:
         """The rows of some messages, and the places of those that are not as they seemed."""
-        decode = msgspec.json.Decoder(self.message).decode
+        decode = self.decode
         odd: list[int] = []
         try:
             messages: list[Any] = [decode(values[place]) for place in places]

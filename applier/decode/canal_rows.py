@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Annotated, Any, Literal
 
@@ -45,18 +45,18 @@ def row_reader(op: Op, description: Description, types: Mapping[str, str], names
         return None
     columns = tuple((name, types[name]) for name in names)
     try:
-        shape, message = _row_message(_KINDS[op], columns, key)
+        shape, decode = _row_message(_KINDS[op], columns, key)
     except ValueError:  # a column with a name that msgspec does not take
         return None
     before = _before if op is Op.UPDATE else None
     scales = tuple(description.scales.items())
-    return RowReader(description.name, number, op, shape, message, "extension.commit_ts", _image, before, scales)
+    return RowReader(description.name, number, op, shape, decode, "extension.commit_ts", _image, before, scales)
 
 
 @lru_cache(maxsize=1024)
 def _row_message(
     kind: str, columns: tuple[tuple[str, str], ...], key: tuple[str, ...]
-) -> tuple[RowShape, type[msgspec.Struct]]:
+) -> tuple[RowShape, Callable[[bytes], Any]]:
     shape = row_shape([name for name, _ in columns], key)
     types = msgspec.defstruct(
         "Types",
@@ -72,7 +72,8 @@ def _row_message(
     ]
     if kind == "UPDATE":
         fields.append(("old", Annotated[list[key_columns(key) | None], _One] | None, None))  # type: ignore[misc]  # too
-    return shape, msgspec.defstruct(kind.title(), fields, bases=(_Plain,), gc=False, kw_only=True)
+    message = msgspec.defstruct(kind.title(), fields, bases=(_Plain,), gc=False, kw_only=True)
+    return shape, msgspec.json.Decoder(message).decode
 
 
 def _image(message: Any) -> Any:

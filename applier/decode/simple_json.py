@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from operator import attrgetter
 from typing import Annotated, Any, Literal
@@ -98,18 +99,18 @@ def row_reader(sample: Envelope, op: Op, version: TableVersion) -> RowReader | N
         return None
     columns = tuple((name, _is_zoned(name, version)) for name in image)
     try:
-        shape, message = _row_message(sample.type, sample.schema_version, columns, version.key)
+        shape, decode = _row_message(sample.type, sample.schema_version, columns, version.key)
     except ValueError:  # a column with a name that msgspec does not take
         return None
     image_of = attrgetter("old" if op is Op.DELETE else "data")
     before = attrgetter("old") if op is Op.UPDATE else None
-    return RowReader(version.name, version.version, op, shape, message, "commit_ts", image_of, before)
+    return RowReader(version.name, version.version, op, shape, decode, "commit_ts", image_of, before)
 
 
 @lru_cache(maxsize=1024)
 def _row_message(
     kind: str, schema_version: int, columns: tuple[tuple[str, bool], ...], key: tuple[str, ...]
-) -> tuple[RowShape, type[msgspec.Struct]]:
+) -> tuple[RowShape, Callable[[bytes], Any]]:
     shape = row_shape([name for name, _ in columns], key, [name for name, is_zoned in columns if is_zoned])
     fields: list[Any] = [("type", Literal[kind]), ("schema_version", Literal[schema_version])]
     if kind == "DELETE":
@@ -118,7 +119,8 @@ def _row_message(
         fields.append(("data", shape.row))
     if kind == "UPDATE":
         fields.append(("old", key_columns(key) | None, None))
-    return shape, msgspec.defstruct(kind.title(), fields, bases=(_Plain,), gc=False, rename="camel", kw_only=True)
+    message = msgspec.defstruct(kind.title(), fields, bases=(_Plain,), gc=False, rename="camel", kw_only=True)
+    return shape, msgspec.json.Decoder(message).decode
 
 
 def _is_zoned(name: str, version: TableVersion) -> bool:

@@ -110,6 +110,7 @@ def summary(found: Survey) -> dict[str, Any]:
 
 def both_ways(monkeypatch: pytest.MonkeyPatch, source: Messages, variant: str, **known: Any) -> tuple[Any, Any]:
     """What is found if all rows are read one by one, and if as many as can be are read at once."""
+    monkeypatch.setattr(rowpass, "FIRST_ROWS", 16)
     monkeypatch.setattr(rowpass, "SLICE_ROWS", 16)
     monkeypatch.setattr(bulk, "ENOUGH", NEVER)
     slow = survey(source, variant, **known)
