@@ -176,7 +176,8 @@ def _commands() -> None:
 def main() -> None:
     """Run a command; an error becomes one sentence on standard error and an exit code."""
     try:
-        app(standalone_mode=False)
+        # Without its own mode the exit code that a command asks for comes back as a value.
+        sys.exit(app(standalone_mode=False) or 0)
     except typer.Exit as request:
         sys.exit(request.exit_code)
     except typer.Abort:
