@@ -7,6 +7,7 @@ ApplierError
     DecodeError               one message cannot be read: topic, partition, offset, protocol, hint
       IncompleteRow           the message does not hold the row (handle-key-only, a delete without a key)
       RegistryError           the registry does not give the schema of a message
+        RegistryDenied        it answers 401 or 403: retried as a TransientError, which it also is
     ValueRefused              one value does not fit its column
     SchemaChangeRefused       a DDL that cannot be applied exactly: table, statement, why, what to do
     WatermarkStalled          partitions without a resolved ts, or rows whose schema never came
@@ -91,6 +92,10 @@ class IncompleteRow(DecodeError):
 
 class RegistryError(DecodeError):
     """The schema registry answered, but not with the schema of a message."""
+
+
+class RegistryDenied(TransientError, RegistryError):
+    """The schema registry does not let us in: no message is bad for that, and it may do so later."""
 
 
 class ValueRefused(DecodeError):

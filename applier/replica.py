@@ -18,7 +18,7 @@ from applier.changefeed.tracker import Tables
 from applier.changefeed.types import TypeRules, column_arrow_type
 from applier.config import SinkSection, TablesSection
 from applier.ddl_stamp import DROPPED_AT
-from applier.errors import TableMismatch
+from applier.errors import SchemaChangeRefused, TableMismatch
 from applier.findings import Part
 from applier.order.merge import merge_bag, merge_keyed
 from applier.sink.engine import Engine
@@ -258,7 +258,10 @@ class Replica:
         faults.reach("table-ensured")
         stamp = self.stamp(batch.upto, writer=writer)
         exact = self._is_exact(writer, stamp) and _is_above(batch.parts, writer.known)
-        merged = _merged(batch.parts, batch.newest.key, by_place=not self.ordered, exact=exact)
+        try:
+            merged = _merged(batch.parts, batch.newest.key, by_place=not self.ordered, exact=exact)
+        except pa.ArrowTypeError:
+            raise _retyped(batch.name) from None
         if _is_empty(merged):
             return None
         try:
@@ -302,6 +305,13 @@ class Replica:
             nullable=column.name not in version.key,
             metadata={"doc": column.comment} if column.comment else None,
         )
+
+
+def _retyped(name: TableName) -> SchemaChangeRefused:
+    """Rows of one step that are of several types, and no DDL among them that tells where one ends."""
+    what = f"A column of table {name} changed its type in the middle of a step, and the feed carries no DDL."
+    hint = "let TiCDC send DDL messages (Avro: enable-tidb-extension, avro-enable-watermark), or load the table again."
+    return SchemaChangeRefused(what, hint)
 
 
 def _merged(parts: Sequence[Part], key: tuple[str, ...], *, by_place: bool, exact: bool) -> ChangeBatch | BagBatch:

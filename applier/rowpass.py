@@ -177,6 +177,8 @@ class _Task:
                         self._take_row(event, place, offset, index)
                     else:
                         self._take_control(event, place, offset, index)
+            except TransientError:
+                raise  # Also where it is a DecodeError: no message is bad because the registry lets nobody in.
             except DecodeError as error:
                 self._reject(place, offset, error)
 

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
+from applier.decode.bounded import Bounded
 from applier.decode.registry_http import NotFound, RegistryHttp
 from applier.decode.registry_settings import Endpoint, RegistrySettings, registry_settings
-from applier.errors import RegistryError
+from applier.errors import RegistryDenied, RegistryError
 
 __all__ = [
     "Compatibility",
@@ -45,6 +46,10 @@ class RegistrySchema:
     text: str
     kind: str = "AVRO"
     references: tuple[RegistrySchema, ...] = ()
+
+
+_KNOWN: dict[RegistrySettings, dict[int, RegistrySchema]] = {}
+"""Schemas by id for the life of this process: each row pass has a decoder of its own, and none should ask again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +103,8 @@ class SchemaRegistry:
     ) -> None:
         self._http = RegistryHttp(settings, sleep)
         self._clock = clock
-        self._by_id: dict[int, RegistrySchema] = {}
-        self._unknown: dict[int, tuple[float, RegistryError]] = {}
+        self._by_id = _KNOWN.setdefault(settings, {})
+        self._unknown: Bounded[int, tuple[float, RegistryError]] = Bounded()
 
     def schema(self, schema_id: int) -> RegistrySchema:
         """The schema of an id, from the cache after the first time."""
@@ -111,6 +116,8 @@ class SchemaRegistry:
             raise RegistryError(error.what, error.hint)
         try:
             schema = self._resolve(_mapping(self._get(f"/schemas/ids/{schema_id}")))
+        except RegistryDenied:
+            raise
         except RegistryError as refusal:
             self._unknown[schema_id] = (self._clock(), refusal)
             raise

@@ -21,7 +21,7 @@ from tenacity import (
 )
 
 from applier.decode.registry_settings import Endpoint, RegistrySettings
-from applier.errors import RegistryError, TransientError
+from applier.errors import RegistryDenied, RegistryError, TransientError
 from applier.telemetry import logger
 
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
@@ -226,7 +226,7 @@ def _answer(endpoint: Endpoint, response: requests.Response, content: bytes) -> 
         return parsed
     code, message = _error_body(parsed, status)
     what = f"Schema registry {endpoint.url} answers {status}{f' ({code})' if code != status else ''}: {message}"
-    error = RegistryError(what, _HINTS.get(status, ""))
+    error = (RegistryDenied if status in (401, 403) else RegistryError)(what, _HINTS.get(status, ""))
     raise NotFound(error) if status == 404 else error
 
 

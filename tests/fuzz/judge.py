@@ -36,6 +36,10 @@ _EVENTS = (RowChange, SchemaChange, Resolved, Bootstrap)
 _EVERY = 4
 """One row in so many has its values converted on their own, where no other row's refusal comes first."""
 
+LIVES = 2000
+"""Messages after which a judge takes a new decoder, as the job does for each row pass; what a pass may keep has bounds
+of its own (`decode/bounded.py`), so from then on memory does not grow."""
+
 _KEPT = 20
 """Table versions that a judge remembers of one feed."""
 
@@ -55,7 +59,7 @@ class Fault(AssertionError):
 
 @dataclass(slots=True)
 class Judge:
-    """Judges the messages of one feed, with one decoder for all of them.
+    """Judges the messages of one feed, with one decoder for `LIVES` of them.
 
     Args:
         feed: The feed.
@@ -73,10 +77,10 @@ class Judge:
     slowest: float = 0.0
     _decoder: Decoder = field(init=False)
     _versions: dict[tuple[TableName, int], TableVersion] = field(default_factory=dict)
+    _left: int = 0
 
     def __post_init__(self) -> None:
-        self._decoder = self.feed.renew()
-        self._forget()
+        self._renew()
 
     def take(self, numbered: Sequence[tuple[int, Message]]) -> None:
         """Judge some messages: each for itself, then all in one row pass.
@@ -84,6 +88,9 @@ class Judge:
         Raises:
             Fault: The first that is neither decoded nor refused by name.
         """
+        if self._left <= 0:
+            self._renew()
+        self._left -= len(numbered)
         for number, message in numbered:
             started = self.clock()
             try:
@@ -98,6 +105,10 @@ class Judge:
 
     def _fault(self, number: int, message: Message, what: str) -> Fault:
         return Fault(number, self.feed, message, what)
+
+    def _renew(self) -> None:
+        self._decoder, self._left = self.feed.renew(), LIVES
+        self._forget()
 
     def _forget(self) -> None:
         self._versions = {(version.name, version.version): version for version in self.feed.versions}

@@ -27,8 +27,8 @@ SCENARIOS = ("types", "pk", "ddl", "partition")
 BATCH = 50
 """Messages of one feed that go through a row pass together."""
 
-GROWTH_MIB = 96
-"""Memory that the process may gain after the first quarter of a run: caches of all decoders fill up to their bounds."""
+GROWTH_MIB = 32
+"""Memory that the process may gain after the first quarter of a run, in which a hundred decoders fill their caches."""
 
 _HANG_SECONDS = 120
 """Seconds without a finished round after which the process prints where it is and ends."""

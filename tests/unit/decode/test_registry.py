@@ -368,3 +368,24 @@ def test_mutual_tls_files_go_to_the_session() -> None:
     assert (both.verify, both.certificate) == ("ca.pem", ("c.pem", "k.pem"))
     assert (one.verify, one.certificate) == (True, "c.pem")
     assert isinstance(one, RegistrySettings)
+
+
+def test_a_schema_is_asked_for_once_in_a_process(server: FakeRegistry) -> None:
+    """A row pass has a decoder, and so a client, of its own: it knows what others of the same settings have learnt."""
+    server.on("/schemas/ids/9", FOUND)
+    settings = registry_settings(server.url)
+    SchemaRegistry(settings).schema(9)
+    SchemaRegistry(settings).schema(9)
+    SchemaRegistry(registry_settings(server.url, bearer_token="other")).schema(9)
+
+    assert len(server.requests) == 2
+
+
+def test_a_registry_that_lets_nobody_in_is_an_outage(server: FakeRegistry) -> None:
+    """401 and 403 are tried again like any outage, and an id that was refused so is asked for again at once."""
+    server.on("/schemas/ids/9", Answer(403, {"message": "no"}), FOUND)
+    client = SchemaRegistry(registry_settings(server.url))
+
+    with pytest.raises(TransientError, match="answers 403: no"):
+        client.schema(9)
+    assert client.schema(9).text
