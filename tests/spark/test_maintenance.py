@@ -77,8 +77,7 @@ def case(spark: SparkSession, lake: Catalog, fresh_name: Name) -> Case:
     return Case(spark, lake, fresh_name())
 
 
-@pytest.mark.parametrize("version", [2, 3])
-@pytest.mark.parametrize("partition", [[], [("k0", "bucket[2]")]], ids=["whole", "partitioned"])
+@pytest.mark.parametrize(("version", "partition"), [(2, [("k0", "bucket[2]")]), (3, [("k0", "bucket[2]")]), (3, [])])
 def test_compaction_keeps_rows_and_stamp(
     spark: SparkSession, lake: Catalog, fresh_name: Name, version: int, partition: Any
 ) -> None:
