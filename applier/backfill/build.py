@@ -108,6 +108,8 @@ def publish(main: Pipeline, job: Job, names: Sequence[TableName]) -> None:
         try:
             table.fast_forward(job.branches.branch)
         except JavaError as error:
+            if error.kind != "IllegalArgumentException":
+                raise
             job.forget()
             what = f"Table {table} was written while its branch was built: {error.detail}"
             raise RangeRefused(what, "give the same command again: the branch is built anew.") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -114,9 +115,5 @@ def _changed(here: pa.Table, there: pa.Table) -> Any:
 
 def _whole(counts: tuple[str, int, int], gone: pa.Table, new: pa.Table) -> Difference:
     """Rows that nothing but their values tells apart."""
-    here, there = ([repr(row) for row in rows.to_pylist()] for rows in (gone, new))
-    for row in list(here):
-        if row in there:
-            here.remove(row)
-            there.remove(row)
-    return Difference(*counts, len(here), len(there), 0)
+    here, there = (Counter(repr(row) for row in rows.to_pylist()) for rows in (gone, new))
+    return Difference(*counts, (here - there).total(), (there - here).total(), 0)

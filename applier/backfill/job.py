@@ -74,6 +74,9 @@ def prepare(main: Pipeline, request: Request, span: Range, names: Sequence[Table
     """
     state, ordered = main.state, main.surveyor.ordered
     namespace = (f"applier_{main.config.changefeed.name}__{request.branch}",)
+    if _is_stale(main, request.branch, names):
+        logger().info("branch is built anew", branch=request.branch)
+        _drop(main.replica.catalog, namespace)
     control = _open(main.replica.catalog, namespace, _identity(main, request, names))
     checkpoint, _ = control.take(this_process(unix_ms()), take_over=True)
     own = {(version.name, version.version): version for version in control.load_versions()}
@@ -110,6 +113,18 @@ def prepare(main: Pipeline, request: Request, span: Range, names: Sequence[Table
     pipeline = replace(main, config=config, surveyor=surveyor, replica=branches, migration=past, state=job_state)
     pipeline.restore()
     return Job(pipeline, branches, _ends(span, state, ordered=ordered), upto, namespace, is_resumed)
+
+
+def _is_stale(main: Pipeline, branch: str, names: Sequence[TableName]) -> bool:
+    """Whether a table has moved on since its branch was made, so that it could never show that branch."""
+    for name in names:
+        identifier = main.replica.identifier(name)
+        seen, built = main.replica.catalog.load(identifier), main.replica.catalog.load(identifier, branch)
+        if seen is None or built is None or None in (seen.snapshot_id, built.snapshot_id):
+            continue
+        if seen.snapshot_id not in {snapshot.id for snapshot in built.history()}:
+            return True
+    return False
 
 
 def _identity(main: Pipeline, request: Request, names: Sequence[TableName]) -> str:

@@ -217,17 +217,26 @@ def test_what_would_let_older_values_win_is_refused(
     assert heads(found) == before
 
 
-def test_what_a_branch_refuses(spark: SparkSession, properties: dict[str, str], tmp_path: Path) -> None:
-    """A branch of somebody else is left alone, and so is a table that was written meanwhile."""
+def test_what_a_branch_refuses(
+    spark: SparkSession, properties: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A branch of somebody else is left alone, and so is a table that is written meanwhile."""
     found = replay("pk", "simple-json", properties, tmp_path, "simple", name="bf-foreign")
     run(found, spark, "beginning")
     name = next(name for name in sorted(found.tables()) if found.contents(name))
     rules = str(name)
-    run(found, spark, "beginning", branch="mine", tables=rules)
-    empty(found, spark, name)
 
+    def meddle(point: str) -> None:
+        if point == "branch-built":
+            empty(found, spark, name)
+
+    monkeypatch.setattr(faults, "reach", meddle)
     with pytest.raises(RangeRefused, match="was written while its branch was built.*the branch is built anew"):
         run(found, spark, "beginning", branch="mine", publish=True, tables=rules)
+    monkeypatch.undo()
+    run(found, spark, "beginning", branch="mine", tables=rules)
+    empty(found, spark, name)
+    # The table has moved away from its branch once more, which is noticed before anything is built on it.
     run(found, spark, "beginning", branch="mine", publish=True, tables=rules)
     assert differences(found, states("pk")[-1][0]) == []
 
