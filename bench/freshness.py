@@ -27,14 +27,14 @@ _POLL_SECONDS = 0.2
 
 
 def start(feed: Feed, lake: Lake, messages_per_step: int, log: Path) -> Running:
-    """`applier run`, once it has taken the changefeed.
+    """`applier run`, once it has made the tables: a first step pays for a cold JVM, which no later one does.
 
     Raises:
         RuntimeError: It has not in four minutes.
     """
     file = write_config(feed, lake, messages_per_step)
     running = begin([sys.executable, "-m", "applier", "run", "-c", str(file)], log)
-    if not _said(log, "changefeed taken", _START_SECONDS, running):
+    if not _said(log, '"event": "step"', _START_SECONDS, running):
         running.end(stop=True)
         msg = f"the job did not start, see {log}"
         raise RuntimeError(msg)
