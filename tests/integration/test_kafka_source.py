@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from applier import pipeline as pipelines
 from applier.changefeed.message import TopicPartition
+from applier.consume import spark as sources
 from applier.errors import SourceLost, TransientError, WatermarkStalled
 from applier.run import refuse_stall
 from tests import recordings
@@ -20,6 +22,7 @@ from tests.replay import Replay, differences, replay
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from applier.pipeline import Pipeline
     from tests.services.kafka import Broker
 
 
@@ -60,37 +63,66 @@ def from_kafka(found: Replay, address: str, topics: list[str]) -> Replay:
 def run_to_end(found: Replay, spark: SparkSession) -> int:
     """Apply all that is there; the resolved ts that was reached."""
     with found.running(spark) as pipeline:
-        ends = pipeline.ends()
-        while True:
-            step = pipeline.step(ends)
-            if not step.moved and step.complete:
-                return pipeline.state.resolved_ts
+        return step_to_end(pipeline)
 
 
-@pytest.mark.parametrize(
-    ("scenario", "variant"),
-    [
-        ("txns", "simple-json"),
-        ("ddl", "simple-json-topic-per-table"),
-        ("types", "simple-avro"),
-        ("workload", "simple-json"),
-    ],
-)
-def test_broker_gives_the_same_tables_as_the_archive(
-    scenario: str, variant: str, spark: SparkSession, kafka: Broker, lake: dict[str, str], tmp_path: Path
+def step_to_end(pipeline: Pipeline) -> int:
+    """Let a pipeline apply all that is there; the resolved ts that was reached."""
+    ends = pipeline.ends()
+    while True:
+        step = pipeline.step(ends)
+        if not step.moved and step.complete:
+            return pipeline.state.resolved_ts
+
+
+SCENARIOS = [
+    ("txns", "simple-json"),
+    ("ddl", "simple-json-topic-per-table"),
+    ("types", "simple-avro"),
+    ("partition", "simple-json"),
+    ("pk", "simple-json"),
+    ("workload", "simple-json"),
+]
+"""All scenarios whose feed begins with its tables."""
+
+
+@pytest.mark.timeout(600)
+def test_broker_gives_the_same_tables_as_the_archive_although_it_is_restarted(
+    spark: SparkSession, kafka: Broker, lake: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every cell of every table is what SQL showed at the end."""
-    prefix = f"{scenario}-{variant}-"
-    topics = produce(kafka.bootstrap, recordings.records(scenario, variant), topic_prefix=prefix)
-    found = from_kafka(
-        replay(scenario, variant, lake, tmp_path, "simple", name=f"kafka-{scenario}-{variant}"), kafka.bootstrap, topics
-    )
+    """Half way the broker is gone: steps fail so that they may be tried again, and the same appliers go on to the end.
 
-    resolved_ts = run_to_end(found, spark)
+    Every cell of every table is what SQL showed there.
+    """
+    monkeypatch.setattr(sources, "_ADMIN_TIMEOUT_MS", 4_000)
+    with ExitStack() as stack:
+        running = []
+        for scenario, variant in SCENARIOS:
+            records = list(recordings.records(scenario, variant))
+            topics = produce(kafka.bootstrap, records, topic_prefix=f"{scenario}-{variant}-")
+            found = replay(scenario, variant, lake, tmp_path, "simple", name=f"kafka-{scenario}-{variant}")
+            found = from_kafka(found, kafka.bootstrap, topics)
+            found.raw["source"]["messages_per_step"] = len(records) // 4
+            pipeline = stack.enter_context(found.running(spark))
+            while not pipeline.step().moved:
+                pass
+            running.append((found, pipeline))
 
-    state = recordings.expected(scenario)[-1]
-    assert differences(found, state) == []
-    assert resolved_ts >= state["resolved_ts"]
+        ends = [recordings.expected(found.scenario)[-1]["resolved_ts"] for found, _ in running]
+        under_way = [p.state.resolved_ts < end for (_, p), end in zip(running, ends, strict=True)]
+        assert sum(under_way) > len(running) / 2, "most feeds came to their end before the broker stops"
+        kafka.stop()
+        try:
+            for _, pipeline in running:
+                with pytest.raises(TransientError, match="does not answer"):
+                    pipeline.step()
+        finally:
+            kafka.start()
+
+        for found, pipeline in running:
+            state = recordings.expected(found.scenario)[-1]
+            assert step_to_end(pipeline) >= state["resolved_ts"]
+            assert differences(found, state) == []
 
 
 def test_tasks_of_spark_give_the_same_tables_as_the_driver(
