@@ -37,7 +37,8 @@ def theirs(sql: str, database: str) -> list[Said] | None:
             columns = [part for part in statement.this.expressions if isinstance(part, exp.ColumnDef)]
             return [("create", name, *map(_column, columns))]
         case exp.Create(kind="DATABASE") | exp.Drop(kind="DATABASE"):
-            return [(type(statement).__name__.lower(), statement.find(exp.Identifier).name)]
+            (name_of_database, *_) = statement.find_all(exp.Identifier)
+            return [(type(statement).__name__.lower(), name_of_database.name)]
         case exp.Drop(kind="TABLE"):
             return [("drop", name)]
         case exp.TruncateTable():
