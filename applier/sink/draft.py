@@ -59,6 +59,9 @@ class Draft:
         self.rewritten = 0
         self._steps = steps
         self._schema = table.schema
+        # Read now: a revision looks at the newest metadata, which may be another applier's by then.
+        fields = json.loads(table.schema_json)["fields"]
+        self._docs = {column["id"]: column.get("doc", "") for column in fields}
         self._renamed = {step.to: step.name for step in self._of(RenameField)}
         self._dropped = {step.name for step in self._of(DropField)}
 
@@ -248,8 +251,7 @@ class Draft:
         """Comment that a field has after the statement."""
         told = [step.doc for step in self._steps if isinstance(step, DescribeField) and step.name == name]
         old = self._before(name).id
-        known = {column["id"]: column.get("doc", "") for column in json.loads(self.table.schema_json)["fields"]}
-        return str(told[-1] if told else known[old])
+        return str(told[-1] if told else self._docs[old])
 
     def _properties(self) -> dict[str, str]:
         properties: dict[str, str] = {}
