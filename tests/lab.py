@@ -6,7 +6,8 @@ Tables are read by PyIceberg, which shares no code with the applier, and compare
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
 CATALOG = "swift"
 """A catalog of the run's session whose SQLite does not wait for the disk."""
+
+
+_HOSTS = count(1)
 
 
 def swift(spark: SparkSession) -> None:
@@ -120,7 +124,9 @@ class Lab:
         }
         catalog = self._catalog
         control = Control.open(catalog, self.name)
-        checkpoint, _ = control.take(this_process(unix_ms()), take_over=True)
+        # Each is on a machine of its own: nobody can tell whether the one before is dead, and it may wake up.
+        me = replace(this_process(unix_ms()), host=f"host-{next(_HOSTS)}")
+        checkpoint, _ = control.take(me, take_over=True)
         return assemble(settings.parse(raw), self.source(), catalog, State.load(control, checkpoint))
 
     def source(self) -> Memory:
