@@ -50,6 +50,8 @@ class RowPass:
             than its rows.
         ordered: False for a feed in offset order: of two events of a key the one read later counts.
         skip: Offsets of messages that were set aside as dead letters.
+        try_all: Try the values of every row, not only those of the last of its key: what was set aside may bring
+            one to light that cannot be used either, and so on.
     """
 
     protocol: str
@@ -64,6 +66,7 @@ class RowPass:
     cuts: Mapping[TableName, Sequence[int]] = field(default_factory=dict)
     typed: Mapping[TableName, Sequence[TableVersion | None]] = field(default_factory=dict)
     skip: Mapping[TopicPartition, frozenset[int]] = field(default_factory=dict)
+    try_all: bool = False
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Read all batches of one task, then yield its findings as one batch of `FINDING_SCHEMA`."""
@@ -147,14 +150,14 @@ class _Task:
         rest: Iterable[int] = range(len(values))
         blocks: Sequence[RowBlock] = ()
         skip = self._job.skip.get(place, frozenset())
-        if self._decoder.bulk is not None and not skip:
+        if self._decoder.bulk is not None and not skip and not self._job.try_all:
             blocks, rest = self._decoder.bulk.read(values)
+            # In the order of the offsets: rows without a key, read after a watermark, would be taken for sent again.
+            rest = sorted([*rest, *(n for block in blocks if not self._is_reducible(block) for n in block.places)])
+            blocks = [block for block in blocks if self._is_reducible(block)]
         self._read_each(place, rest, offsets, keys, values, skip)
         for block in blocks:
-            if self._is_reducible(block):
-                self._take_block(block, place, offsets)
-            else:
-                self._read_each(place, block.places, offsets, keys, values, skip)
+            self._take_block(block, place, offsets)
 
     def _read_each(
         self,
@@ -221,6 +224,10 @@ class _Task:
                 return
             rows = group(self._typed(version, number), by_place=not job.ordered)
             self._groups[name, row.version, number, place.topic] = rows
+        if job.try_all:
+            one = group(rows.version)
+            one.add(row, (place.partition, offset, index))
+            self._with_data(*_columns_of(one), rows.version)
         # Only what this very pass read counts: rows above the watermark are read again, before the resolved ts that
         # their partition had sent by then.
         replay = rows.is_bag and ts <= self._resolved.get(place, 0)
@@ -266,7 +273,7 @@ class _Task:
         """False if DDL told of another key than the rows do, in any segment: they may not hold it whole."""
         version = self._versions.get((block.name, block.version))
         cuts = self._job.cuts.get(block.name, ())
-        return version is None or all(
+        return version is not None and all(
             self._typed(version, number).key == block.shape.key for number in range(len(cuts) + 1)
         )
 
@@ -326,18 +333,20 @@ class _Task:
                 zero_dates += zeros
         return meta, zero_dates
 
-    def _first_bad(self, meta: pa.Table, values: Values, version: TableVersion) -> tuple[int, int]:
-        """Place of the first row whose values do not fit: one row at a time, only ever on the way to an error."""
-        columns: list[list[Any]] = [meta[name].to_pylist() for name in ("m.partition", "m.offset")]
-        places = list(zip(*columns, strict=True))
-        for row, place in enumerate(places):
-            try:
-                self._with_data(
-                    meta.slice(row, 1), {name: column[row : row + 1] for name, column in values.items()}, version
-                )
-            except ValueRefused:
-                return place
-        return places[0]
+    def _bad_rows(
+        self, meta: pa.Table, values: Values, version: TableVersion
+    ) -> Iterator[tuple[int, int, ValueRefused]]:
+        """Partition, offset and reason of each row whose values do not fit: by halves, as nearly all of them do."""
+        try:
+            self._with_data(meta, values, version)
+        except ValueRefused as error:
+            rows = len(meta)
+            if rows == 1:
+                yield meta["m.partition"][0].as_py(), meta["m.offset"][0].as_py(), error
+                return
+            for start, end in ((0, rows // 2), (rows // 2, rows)):
+                part = {name: column[start:end] for name, column in values.items()}
+                yield from self._bad_rows(meta.slice(start, end - start), part, version)
 
     def _reject(self, place: TopicPartition, offset: int, error: DecodeError) -> None:
         table = error.table if isinstance(error, IncompleteRow) else None
@@ -353,9 +362,10 @@ class _Task:
             return
         try:
             table, zero_dates = self._with_data(meta, values, rows.version)
-        except ValueRefused as error:
-            partition, offset = self._first_bad(meta, values, rows.version)
-            self._reject(TopicPartition(topic, partition), offset, error)
+        except ValueRefused:
+            # All of them at once: a pass that names one would have to be repeated for each.
+            for partition, offset, error in self._bad_rows(meta, values, rows.version):
+                self._reject(TopicPartition(topic, partition), offset, error)
             return
         self._counts["zero_dates"] += zero_dates
         payload = rows_payload(rows.version, table)

@@ -123,6 +123,7 @@ class Survey:
     ceiling: int = NO_WATERMARK
     cuts: dict[TableName, list[int]] = field(default_factory=dict)
     typed: dict[TableName, list[TableVersion | None]] = field(default_factory=dict)
+    try_all: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +235,7 @@ class Surveyor:
             cuts=found.cuts,
             typed=found.typed,
             skip=skip,
+            try_all=found.try_all,
         )
 
     def _revise(self, found: Survey, known: Known) -> bool | None:
@@ -255,6 +257,7 @@ class Surveyor:
     def _set_aside(self, found: Survey) -> bool:
         """Bad messages become dead letters, or the first of them ends the window: what came before it is applied."""
         if self.keep_bad:
+            found.try_all = bool(found.bad)
             found.bad += found.findings.bad
             return False
         for bad in found.findings.bad:
