@@ -121,6 +121,8 @@ class _Task:
         self._waiting: dict[tuple[TableName, int, TopicPartition], list[int]] = {}
         self._control: list[dict[str, Any]] = []
         self._topics: dict[TableName, str] = {}
+        self._bags: set[TableName] = set()
+        self._runs: dict[tuple[TableName, TopicPartition], tuple[int, int]] = {}
         self._is_taught = False
         self._counts = dict.fromkeys(("messages", "bytes", "rows", "replayed", "left", "excluded", "zero_dates"), 0)
         for version in job.versions:
@@ -129,6 +131,7 @@ class _Task:
             for known in versions:
                 if known is not None:
                     decoder.learn(known)
+                    self._note_bag(known)
 
     def read(self, batch: pa.RecordBatch) -> None:
         """Decode and reduce one batch of messages."""
@@ -202,9 +205,16 @@ class _Task:
     def _learn(self, version: TableVersion) -> None:
         self._versions[version.name, version.version] = version
         self._decoder.learn(version)
+        self._note_bag(version)
+
+    def _note_bag(self, version: TableVersion) -> None:
+        if not version.key:
+            self._bags.add(version.name)
 
     def _take_row(self, row: RowChange, place: TopicPartition, offset: int, index: int) -> None:
         job, name, ts = self._job, row.name, row.commit_ts
+        # Rows that are not due count, too: they part a run from the same one sent again.
+        run = self._run(name, place, ts) if name in self._bags else 0
         if ts > job.upto:
             self._counts["left"] += 1
             self._hold(place, offset)
@@ -231,8 +241,16 @@ class _Task:
         # Only what this very pass read counts: rows above the watermark are read again, before the resolved ts that
         # their partition had sent by then.
         replay = rows.is_bag and ts <= self._resolved.get(place, 0)
-        rows.add(row, (place.partition, offset, index), replay=replay)
+        rows.add(row, (place.partition, offset, index), replay=replay, run=run)
         self._counts["rows"] += 1
+
+    def _run(self, name: TableName, place: TopicPartition, ts: int) -> int:
+        """Number of the run of rows of one commit ts that a row of a table without a key belongs to."""
+        last, number = self._runs.get((name, place), (-1, 0))
+        if ts != last:
+            number += 1
+            self._runs[name, place] = ts, number
+        return number
 
     def _take_block(self, block: RowBlock, place: TopicPartition, offsets: Sequence[int]) -> None:
         """Take many rows as `_take_row` takes one."""
@@ -386,7 +404,7 @@ def _meta(rows: KeyedGroup | BagGroup) -> tuple[pa.Table, list[Image]]:
     """The columns beside the data, and the images to take the data from."""
     if isinstance(rows, BagGroup):
         events = rows.events
-        bag = ((event.ts, event.present, *event.position, event.replay) for event in events)
+        bag = ((event.ts, event.present, *event.position, event.replay, event.run) for event in events)
         return _columns(bag, BAG_SCHEMA), [event.image for event in events]
     survivors = rows.survivors.values()
     meta = ((s.first_ts, s.fresh, s.ts, s.present, *s.position) for s in survivors)

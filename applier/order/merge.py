@@ -37,6 +37,7 @@ BAG_SCHEMA = pa.schema(
         ("m.offset", pa.int64()),
         ("m.index", pa.int32()),
         ("m.replay", pa.bool_()),
+        ("m.run", pa.int64()),
     ]  # type: ignore[arg-type]  # as above
 )
 """Columns of a part of a table without a key; they are the fields of `BagEvent`."""
@@ -158,6 +159,7 @@ def _events(rows: pa.Table) -> list[BagEvent]:
             present=row["m.present"],
             position=(row["m.partition"], row["m.offset"], row["m.index"]),
             replay=row["m.replay"],
+            run=row["m.run"],
             image={"row": number},
         )
         for number, row in enumerate(meta)

@@ -39,12 +39,15 @@ class BagEvent:
 
     Attributes:
         replay: Its partition had already resolved its commit ts, so it was sent before.
+        run: Number of the run of rows of one commit ts that it was sent in, among all runs of the table that its
+            partition had: also those of rows that are not due yet.
     """
 
     ts: int
     present: bool
     position: tuple[int, int, int]
     replay: bool
+    run: int
     image: Image
 
 
@@ -67,9 +70,9 @@ class KeyedGroup:
     def __post_init__(self) -> None:
         self._key = itemgetter(*self.version.key)
 
-    def add(self, change: RowChange, position: tuple[int, int, int], *, replay: bool = False) -> None:
-        """Take one row change. `replay` does not matter here: an equal event changes nothing."""
-        del replay
+    def add(self, change: RowChange, position: tuple[int, int, int], *, replay: bool = False, run: int = 0) -> None:
+        """Take one row change. `replay` and `run` do not matter here: an equal event changes nothing."""
+        del replay, run
         after, before = change.after, change.before
         try:
             if after is None:
@@ -113,14 +116,14 @@ class BagGroup:
     version: TableVersion
     events: list[BagEvent] = field(default_factory=list)
 
-    def add(self, change: RowChange, position: tuple[int, int, int], *, replay: bool = False) -> None:
+    def add(self, change: RowChange, position: tuple[int, int, int], *, replay: bool = False, run: int = 0) -> None:
         """Take one row change; an update takes the old image away and adds the new one."""
         if change.op is not Op.INSERT:
             if change.before is None:
                 raise IncompleteRow(_no_image(change), _OLD_VALUE_HINT)
-            self.events.append(BagEvent(change.commit_ts, False, position, replay, change.before))
+            self.events.append(BagEvent(change.commit_ts, False, position, replay, run, change.before))
         if change.after is not None:
-            self.events.append(BagEvent(change.commit_ts, True, position, replay, change.after))
+            self.events.append(BagEvent(change.commit_ts, True, position, replay, run, change.after))
 
 
 def group(version: TableVersion, *, by_place: bool = False) -> KeyedGroup | BagGroup:
@@ -136,12 +139,12 @@ def count_runs(events: list[BagEvent]) -> Iterator[BagEvent]:
     runs of one commit ts in all partitions only the fullest counts; what its partition had resolved is left out.
     """
     runs: dict[int, list[list[BagEvent]]] = {}
-    last: tuple[int, int] | None = None
+    last: tuple[int, int, int] | None = None
     for event in sorted(events, key=lambda item: item.position):
         if event.replay:
             last = None
             continue
-        here = (event.position[0], event.ts)
+        here = (event.position[0], event.run, event.ts)
         if here != last:
             runs.setdefault(event.ts, []).append([])
         runs[event.ts][-1].append(event)

@@ -89,7 +89,7 @@ def test_any_spread_order_and_duplication_gives_the_same_batch(
 
 def bag_part(*events: tuple[int, bool, int, int | None]) -> pa.Table:
     """A part of a bag from (ts, present, offset, value)."""
-    meta = [(ts, present, 0, offset, 0, False) for ts, present, offset, _ in events]
+    meta = [(ts, present, 0, offset, 0, False, 0) for ts, present, offset, _ in events]
     table = columns_of(meta, BAG_SCHEMA)
     return table.append_column(DATA + "a", pa.array([value for *_, value in events], pa.int32()))
 

@@ -87,9 +87,9 @@ def test_delete_without_image_is_refused() -> None:
         KeyedGroup(TABLE).add(RowChange(TABLE.name, 1, 5, delete(5).op, None, None), Position(0, 0, 0))
 
 
-def bag(ts: int, offset: int, *, partition: int = 0, row: str = "1", replay: bool = False) -> BagEvent:
+def bag(ts: int, offset: int, *, partition: int = 0, row: str = "1", replay: bool = False, run: int = 0) -> BagEvent:
     """A row added to a bag."""
-    return BagEvent(ts, True, (partition, offset, 0), replay, {"a": row})
+    return BagEvent(ts, True, (partition, offset, 0), replay, run, {"a": row})
 
 
 def test_bag_keeps_equal_rows_of_one_transaction() -> None:
@@ -102,6 +102,12 @@ def test_bag_drops_a_run_sent_again() -> None:
     events = [bag(5, 0), bag(5, 1), bag(7, 2), bag(5, 3), bag(5, 4), bag(7, 5)]
 
     assert [event.ts for event in count_runs(events)] == [5, 5, 7]
+
+
+def test_bag_parts_runs_by_rows_that_are_not_there() -> None:
+    """Between the run and the same run sent again lay rows above the watermark, of which only the count is left."""
+    assert len(list(count_runs([bag(5, 0, run=1), bag(5, 2, run=3)]))) == 1
+    assert len(list(count_runs([bag(5, 0, run=1), bag(5, 1, run=1)]))) == 2
 
 
 def test_bag_drops_what_its_partition_had_resolved() -> None:

@@ -1,0 +1,45 @@
+"""Tables without a key: a transaction that TiCDC sends again counts once."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+
+from applier.changefeed.message import MESSAGE_SCHEMA
+from applier.changefeed.table import Column, ColumnType, TableName, TableVersion
+from applier.changefeed.types import TypeRules
+from applier.decode.options import DecoderOptions
+from applier.findings import collect
+from applier.order.merge import merge_bag
+from applier.rowpass import RowPass
+
+TABLE = TableVersion(TableName("shop", "log"), 1, (Column("a", ColumnType("int")),), ())
+
+
+def test_a_run_sent_again_behind_rows_above_the_watermark_counts_once() -> None:
+    """Commit ts 7, then 19, then a restart sends 7 again, while the watermark is 7."""
+    job = RowPass("simple", DecoderOptions(), TypeRules(), ("*.*",), (TABLE,), applied=0, applied_of={}, upto=7)
+    rows = [_record(offset, ts) for offset, ts in enumerate((7, 7, 19, 7, 7, 19))]
+
+    found = collect(pa.Table.from_batches(job([pa.RecordBatch.from_pylist(rows, MESSAGE_SCHEMA)])))
+    (parts,) = found.parts.values()
+
+    assert found.counts["left"] == 2
+    assert merge_bag([part.rows for part in parts]).inserts.to_pylist() == [{"a": 1}, {"a": 1}]
+
+
+def _record(offset: int, ts: int) -> dict[str, object]:
+    message = {
+        "version": 1,
+        "type": "INSERT",
+        "database": "shop",
+        "table": "log",
+        "tableID": 1,
+        "commitTs": ts,
+        "buildTs": 1,
+        "schemaVersion": 1,
+        "data": {"a": "1"},
+    }
+    value = json.dumps(message).encode()
+    return {"topic": "t", "partition": 0, "offset": offset, "timestamp": None, "key": None, "value": value}
