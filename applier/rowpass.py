@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from applier.changefeed.event import Bootstrap, Event, Image, Resolved, RowChange, SchemaChange
+from applier.changefeed.event import Bootstrap, Event, Resolved, RowChange, SchemaChange
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName, TableVersion
@@ -23,13 +23,12 @@ from applier.decode.bulk import RowBlock
 from applier.decode.decoder import Decoder
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
-from applier.decode.values import to_array
 from applier.errors import DecodeError, IncompleteRow, TransientError, ValueRefused
 from applier.findings import FINDING_SCHEMA, ddl_payload, error_payload, finding, rows_payload
 from applier.order.barrier import segment
-from applier.order.merge import BAG_SCHEMA, DATA, KEYED_SCHEMA
 from applier.order.reduce import BagGroup, KeyedGroup, group
 from applier.rowblocks import BlockGroup, by_place, segments
+from applier.rowvalues import Typing, columns_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +98,6 @@ FIRST_ROWS = 1_000
 
 SLICE_ROWS = 10_000
 """Messages that are read together: enough of each table to pay, few enough to hold as Python objects."""
-
-Values: TypeAlias = Mapping[str, "Sequence[Any] | pa.Array[Any]"]
-"""Wire values of some rows, per column."""
 
 _Group: TypeAlias = KeyedGroup | BagGroup | BlockGroup
 
@@ -237,7 +233,7 @@ class _Task:
         if job.try_all:
             one = group(rows.version)
             one.add(row, (place.partition, offset, index))
-            self._with_data(*_columns_of(one), rows.version)
+            self._typing(rows.version).table(*columns_of(one))
         # Only what this very pass read counts: rows above the watermark are read again, before the resolved ts that
         # their partition had sent by then.
         replay = rows.is_bag and ts <= self._resolved.get(place, 0)
@@ -295,6 +291,9 @@ class _Task:
             self._typed(version, number).key == block.shape.key for number in range(len(cuts) + 1)
         )
 
+    def _typing(self, version: TableVersion) -> Typing:
+        return Typing(version, self._decoder.wire, self._job.rules)
+
     def _typed(self, version: TableVersion, number: int) -> TableVersion:
         tracked = self._job.typed.get(version.name, ())
         known = tracked[min(number, len(tracked) - 1)] if tracked else None
@@ -340,32 +339,6 @@ class _Task:
         payload = ddl_payload(change, index)
         self._control.append(finding("ddl", place=place, offset=offset, ts=change.commit_ts, payload=payload))
 
-    def _with_data(self, meta: pa.Table, values: Values, version: TableVersion) -> tuple[pa.Table, int]:
-        """Append the table's own columns, in their types; also how many zero dates were met."""
-        zero_dates = 0
-        for column in version.columns:
-            if column.name in values:
-                path = f"{version.name}.{column.name}"
-                array, zeros = to_array(values[column.name], column, self._decoder.wire, self._job.rules, path)
-                meta = meta.append_column(DATA + column.name, array)
-                zero_dates += zeros
-        return meta, zero_dates
-
-    def _bad_rows(
-        self, meta: pa.Table, values: Values, version: TableVersion
-    ) -> Iterator[tuple[int, int, ValueRefused]]:
-        """Partition, offset and reason of each row whose values do not fit: by halves, as nearly all of them do."""
-        try:
-            self._with_data(meta, values, version)
-        except ValueRefused as error:
-            rows = len(meta)
-            if rows == 1:
-                yield meta["m.partition"][0].as_py(), meta["m.offset"][0].as_py(), error
-                return
-            for start, end in ((0, rows // 2), (rows // 2, rows)):
-                part = {name: column[start:end] for name, column in values.items()}
-                yield from self._bad_rows(meta.slice(start, end - start), part, version)
-
     def _reject(self, place: TopicPartition, offset: int, error: DecodeError) -> None:
         table = error.table if isinstance(error, IncompleteRow) else None
         if table is not None and not self._admits(TableName(*table)):
@@ -375,14 +348,15 @@ class _Task:
         self._control.append(finding("bad", place=place, offset=offset, payload=error_payload(located)))
 
     def _rows(self, name: TableName, number: int, topic: str, rows: _Group) -> Iterator[dict[str, Any]]:
-        meta, values = rows.columns() if isinstance(rows, BlockGroup) else _columns_of(rows)
+        meta, values = rows.columns() if isinstance(rows, BlockGroup) else columns_of(rows)
         if not meta:
             return
+        typing = self._typing(rows.version)
         try:
-            table, zero_dates = self._with_data(meta, values, rows.version)
+            table, zero_dates = typing.table(meta, values)
         except ValueRefused:
             # All of them at once: a pass that names one would have to be repeated for each.
-            for partition, offset, error in self._bad_rows(meta, values, rows.version):
+            for partition, offset, error in typing.refused(meta, values):
                 self._reject(TopicPartition(topic, partition), offset, error)
             return
         self._counts["zero_dates"] += zero_dates
@@ -390,30 +364,3 @@ class _Task:
         yield finding(
             "rows", name=name, place=TopicPartition(topic, 0), segment=number, count=table.num_rows, payload=payload
         )
-
-
-def _columns_of(rows: KeyedGroup | BagGroup) -> tuple[pa.Table, Values]:
-    """The columns beside the data, and per column wire values; one that no image holds is left out: it is not NULL."""
-    meta, images = _meta(rows)
-    names = [column.name for column in rows.version.columns]
-    held = [name for name in names if any(name in image for image in images)]
-    return meta, {name: [image.get(name) for image in images] for name in held}
-
-
-def _meta(rows: KeyedGroup | BagGroup) -> tuple[pa.Table, list[Image]]:
-    """The columns beside the data, and the images to take the data from."""
-    if isinstance(rows, BagGroup):
-        events = rows.events
-        bag = ((event.ts, event.present, *event.position, event.replay, event.run) for event in events)
-        return _columns(bag, BAG_SCHEMA), [event.image for event in events]
-    survivors = rows.survivors.values()
-    meta = ((s.first_ts, s.fresh, s.ts, s.present, *s.position) for s in survivors)
-    key = rows.version.key
-    images = [s.image if s.present else {name: s.image[name] for name in key} for s in survivors]
-    return _columns(meta, KEYED_SCHEMA), images
-
-
-def _columns(rows: Iterable[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
-    columns = list(zip(*rows, strict=True)) or [()] * len(schema)
-    arrays = [pa.array(values, kind) for values, kind in zip(columns, schema.types, strict=True)]
-    return pa.Table.from_arrays(arrays, schema=schema)
