@@ -77,6 +77,7 @@ class Broken:
 
     def __init__(self, defect: Callable[[], Sequence[Event]]) -> None:
         self.wire = WireForm(binary="bytes", members="index")
+        self.bulk = None
         self.defect = defect
 
     def learn(self, version: TableVersion) -> None:
