@@ -177,7 +177,7 @@ class _Watch:
                     rest = self._take(rest + chunk)
                 if self.elapsed - self._sampled >= _SAMPLE_SECONDS:
                     self._sample()
-        self._take(rest + b"\n")
+        self._take(rest + _left(process.stdout) + b"\n")
 
     def _take(self, data: bytes) -> bytes:
         """Keep the whole lines of what was read; return the rest."""
@@ -201,6 +201,17 @@ class _Watch:
     def _sample(self) -> None:
         self.peak_mb = max(self.peak_mb, sum(_resident_mb(pid) for pid in tree(os.getpid())))
         self._sampled = self.elapsed
+
+
+def _left(pipe: IO[bytes]) -> bytes:
+    """What was written since the last look. An orphan may hold the pipe open: nothing is waited for."""
+    read = b""
+    try:
+        while chunk := os.read(pipe.fileno(), 1 << 16):
+            read += chunk
+    except BlockingIOError:
+        pass
+    return read
 
 
 def _reap() -> None:
