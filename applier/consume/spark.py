@@ -21,6 +21,11 @@ from applier.errors import OutsideRefused, SourceLost, TerminalError, TransientE
 from applier.outside import refusal
 
 _ADMIN_TIMEOUT_MS = 30_000
+
+_FETCH_WAIT_MS = "5"
+"""How long a broker may wait for more to come. A window ends where the topic did, so nobody needs what comes later; but
+a consumer that asked for it at the end of one step cannot read again, in the next, before it is answered: Kafka's 500 ms
+made each step that reads held rows again a second longer."""
 _OUTAGE = re.compile(r"applier\.errors\.TransientError|MemoryError|ConnectionError|TimeoutError")
 _RAISED = re.compile(r"^([\w.]+(?:Error|Exception|Refused|Interrupt))\b", re.MULTILINE)
 _PLACE = re.compile(r'File "(?:[^"]*/)?(applier/[^"]+)", line (\d+)')
@@ -78,7 +83,7 @@ class KafkaSource:
         self, spark: SparkSession, options: Mapping[str, str], topics: tuple[str, ...], pattern: str | None, group: str
     ) -> None:
         self._spark = spark
-        self._options = {"kafka.group.id": group, **options}
+        self._options = {"kafka.group.id": group, "kafka.fetch.max.wait.ms": _FETCH_WAIT_MS, **options}
         self._topics = topics
         self._pattern = pattern
         self._admin: Any = None
