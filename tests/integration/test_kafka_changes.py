@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaException
 from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
@@ -19,22 +19,12 @@ from applier.pipeline import Pipeline, Step
 from tests import recordings
 from tests.integration.test_kafka_source import from_kafka, produce
 from tests.replay import differences, replay
+from tests.services.kafka import send
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tests.services.kafka import Broker
-
-
-def send(address: str, records: Iterable[Mapping[str, Any]], prefix: str) -> None:
-    """Write records to topics that are there."""
-    producer = Producer({"bootstrap.servers": address})
-    for record in records:
-        producer.produce(
-            prefix + record["topic"], value=record["value"], key=record["key"], partition=record["partition"]
-        )
-        producer.poll(0)
-    producer.flush()
 
 
 def finish(pipeline: Pipeline) -> Step:

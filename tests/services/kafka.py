@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from applier import jars
@@ -87,6 +88,31 @@ class Broker:
     def _admin(self) -> AdminClient:
         # log_level 0: a refused connection is what a starting broker gives, and librdkafka prints each one.
         return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0, "socket.timeout.ms": 10_000})
+
+
+def send(address: str, records: Iterable[Mapping[str, Any]], topic_prefix: str = "") -> None:
+    """Write recorded messages to topics that are there, each to its own partition, in their order as TiCDC does.
+
+    Without idempotence a batch that a new partition's leader refuses at first would be sent again behind those after
+    it: rows would come after the watermark that covers them.
+    """
+    refused: list[str] = []
+    producer = Producer(
+        {
+            "bootstrap.servers": address,
+            "message.max.bytes": 10_000_000,
+            "enable.idempotence": True,
+            "queue.buffering.max.messages": 1_000_000,
+            "on_delivery": lambda error, _: refused.append(str(error)) if error else None,
+        }
+    )
+    for record in records:
+        topic = topic_prefix + record["topic"]
+        producer.produce(topic, value=record["value"], key=record["key"], partition=record["partition"])
+        producer.poll(0)
+    left = producer.flush(60)
+    assert not refused, f"the broker refused messages: {refused[0]}"
+    assert not left, f"the broker did not take {left} messages"
 
 
 @contextmanager
