@@ -21,6 +21,7 @@ from applier.consume.spark import ArchiveSource, KafkaSource
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
 from applier.errors import ApplierError, ConfigError
+from applier.heartbeat import beating
 from applier.maintenance import Maintenance
 from applier.migration import Migration
 from applier.patience import patiently
@@ -68,7 +69,8 @@ def assembled(config: Config, *, take_over: bool = False, spark: SparkSession | 
         control, checkpoint = patiently(lambda: _taken(config, catalog, source, me, take_over=take_over))
         state = patiently(lambda: State.load(control, checkpoint))
         try:
-            yield patiently(lambda: assemble(config, source, catalog, state))
+            with beating(state, config.run.heartbeat_seconds):
+                yield patiently(lambda: assemble(config, source, catalog, state))
         except BaseException:
             # What went wrong counts, not that the changefeed could then not be released either.
             with suppress(ApplierError):

@@ -210,7 +210,7 @@ class RunSection(Section):
 
     interval_seconds: Annotated[float, Field(gt=0, description="Pause when nothing is new.")] = 1.0
     heartbeat_seconds: Annotated[
-        float, Field(gt=0, description="An idle job renews its hold on the changefeed this often.")
+        float, Field(gt=0, description="The hold on the changefeed is renewed this often, in a long step, too.")
     ] = 20.0
     lease_seconds: Annotated[
         float, Field(gt=0, description="A holder silent for this long has lost the changefeed to whoever asks.")
@@ -218,6 +218,16 @@ class RunSection(Section):
     stall_seconds: Annotated[
         float, Field(gt=0, description="A watermark that stands still for this long is named in the status line.")
     ] = 60.0
+
+    @model_validator(mode="after")
+    def _check(self) -> RunSection:
+        if self.heartbeat_seconds > self.lease_seconds / 2:
+            msg = (
+                f"heartbeat_seconds {self.heartbeat_seconds:g} must be half of lease_seconds {self.lease_seconds:g} or "
+                "less: a healthy holder would lose the changefeed"
+            )
+            raise ValueError(msg)
+        return self
 
 
 class MetricsSection(Section):

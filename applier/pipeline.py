@@ -114,10 +114,6 @@ class Pipeline:
         self.state.ahead = ahead if self.surveyor.ordered else {}
         self._is_torn = False
 
-    def heartbeat(self) -> None:
-        """Show that this applier is alive, so that nobody takes the changefeed over."""
-        self.state.heartbeat()
-
     def step(self, ends: Mapping[TopicPartition, int] | None = None) -> Step:
         """Read the next window, apply what its watermark allows, and write the checkpoint.
 

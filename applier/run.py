@@ -76,9 +76,9 @@ def run_once(pipeline: Pipeline, stop: threading.Event, report: Report) -> None:
 
 
 def follow(pipeline: Pipeline, stop: threading.Event, report: Report) -> None:
-    """Step until told to stop; sleep when nothing is new, and keep hold of the changefeed meanwhile."""
+    """Step until told to stop; sleep when nothing is new."""
     settings = pipeline.config.run
-    progress = beat = time.monotonic()
+    progress = time.monotonic()
     warned = False
     while not stop.is_set():
         step = patiently(pipeline.step)
@@ -87,15 +87,12 @@ def follow(pipeline: Pipeline, stop: threading.Event, report: Report) -> None:
             raise step.error
         if step.moved:
             report(step.status)
-            progress, beat, warned = now, now, False
+            progress, warned = now, False
             continue
         if now - progress > settings.stall_seconds and not warned and stall(step):
             report(step.status)
             logger().warning("watermark stands still", reason=stall(step))
             warned = True
-        if now - beat > settings.heartbeat_seconds:
-            patiently(pipeline.heartbeat)
-            beat = now
         if step.complete:
             stop.wait(settings.interval_seconds)
 

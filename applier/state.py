@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 
 from applier.changefeed.checkpoint import AppliedDdl, Checkpoint, Reading, Tracked
@@ -22,7 +23,7 @@ _LATEST_DDL = 1000
 
 @dataclass(slots=True)
 class State:
-    """What the next step starts from.
+    """What the next step starts from; one thread at a time, save for `heartbeat`.
 
     Attributes:
         control: The control tables; this process holds the changefeed.
@@ -44,6 +45,7 @@ class State:
     ahead: dict[TableName, int] = field(default_factory=dict)
     done: dict[tuple[int, str], set[tuple[TableName, str]]] = field(default_factory=dict)
     applied_ddl: set[DdlId] = field(default_factory=set)
+    _writing: threading.RLock = field(default_factory=threading.RLock)
 
     @staticmethod
     def load(control: Control, checkpoint: Checkpoint) -> State:
@@ -76,11 +78,10 @@ class State:
 
     def fenced(self, tables: Iterable[Fenced]) -> None:
         """Keep that every table refuses the commits of earlier holders; the cut lists the heads that they have now."""
-        last = self.checkpoint
-        moved = {item.table: item.head for item in tables if last.snapshots.get(item.table) == item.before}
-        snapshots = {**last.snapshots, **{table: head for table, head in moved.items() if table in last.snapshots}}
-        self.checkpoint = replace(last, step=last.step + 1, written_at=unix_ms(), unfenced=0, snapshots=snapshots)
-        self.control.append_checkpoint(self.checkpoint)
+        listed = self.checkpoint.snapshots
+        moved = {item.table: item.head for item in tables if listed.get(item.table) == item.before}
+        snapshots = {**listed, **{table: head for table, head in moved.items() if table in listed}}
+        self._write(lambda last: replace(last, unfenced=0, snapshots=snapshots))
 
     @property
     def resolved_ts(self) -> int:
@@ -184,26 +185,21 @@ class State:
         """Write the checkpoint of a finished step: from here on a restart begins after it."""
         # Without a watermark no DDL is known to be the last of its time: the latest are kept, as they may come again.
         at_upto = {item for item in ddl if item.commit_ts == upto} if upto else self._latest(ddl)
-        last = self.checkpoint
-        self.checkpoint = replace(
-            last,
-            step=last.step + 1,
-            resolved_ts=upto,
-            written_at=unix_ms(),
-            partitions={**last.partitions, **readings},
-            snapshots=dict(snapshots),
-            tables={
-                name: Tracked(version.version, self.topics.get(name, ""), self.tables.partitioning(name))
-                for name, version in self.tables.items()
-            },
-            ddl=tuple(AppliedDdl(item.sql, item.table, item.commit_ts) for item in sorted(at_upto, key=astuple)),
-            counts=dict(counts),
+        tables = {
+            name: Tracked(version.version, self.topics.get(name, ""), self.tables.partitioning(name))
+            for name, version in self.tables.items()
+        }
+        self._write(
+            lambda last: replace(
+                last,
+                resolved_ts=upto,
+                partitions={**last.partitions, **readings},
+                snapshots=dict(snapshots),
+                tables=tables,
+                ddl=tuple(AppliedDdl(item.sql, item.table, item.commit_ts) for item in sorted(at_upto, key=astuple)),
+                counts=dict(counts),
+            )
         )
-        try:
-            self.control.append_checkpoint(self.checkpoint)
-        except BaseException:
-            self.checkpoint = last
-            raise
         self.applied_ddl = at_upto
         self.ahead = {name: ts for name, ts in self.ahead.items() if ts > upto}
         self.done = {key: tables for key, tables in self.done.items() if key[0] >= upto}
@@ -212,10 +208,16 @@ class State:
         return set(sorted({*self.applied_ddl, *ddl}, key=astuple)[-_LATEST_DDL:])
 
     def heartbeat(self) -> None:
-        """Write the checkpoint again with the present time: the holder's sign of life."""
-        last = self.checkpoint
-        self.checkpoint = replace(last, step=last.step + 1, written_at=unix_ms())
-        self.control.append_checkpoint(self.checkpoint)
+        """Write the checkpoint again with the present time: the holder's sign of life. Any thread may, in any step."""
+        self._write(lambda last: last)
+
+    def _write(self, following: Callable[[Checkpoint], Checkpoint]) -> None:
+        """Append what follows the newest checkpoint; until it is there, nothing has changed."""
+        with self._writing:
+            last = self.checkpoint
+            found = replace(following(last), step=last.step + 1, written_at=unix_ms())
+            self.control.append_checkpoint(found)
+            self.checkpoint = found
 
     def release(self) -> None:
         """Say that this process has stopped."""

@@ -73,7 +73,7 @@ def build(main: Pipeline, request: Request, span: Range, names: Sequence[TableNa
         what = "Stopped on its way: the same command goes on from there."
         return Outcome([what], is_done=False)
     faults.reach("branch-built")
-    differences = [_compared(job, name, driver) for name in names]
+    differences = [_compared(job, name) for name in names]
     built = f"The range {span.text} is built in branch {request.branch} of {len(names)} tables."
     if not request.publish:
         shown = f"--publish shows it; until then `VERSION AS OF '{request.branch}'` reads it."
@@ -83,8 +83,7 @@ def build(main: Pipeline, request: Request, span: Range, names: Sequence[TableNa
     return Outcome([built, "Readers see it now."], differences=differences)
 
 
-def _compared(job: Job, name: TableName, driver: Driver) -> Difference:
-    driver.keep_hold()
+def _compared(job: Job, name: TableName) -> Difference:
     live = job.branches.lineage.live.get(name)
     key = live.key if live else ()
     return compare(job.branches.main(name), job.branches.main(name, job.branches.branch), key)

@@ -46,8 +46,7 @@ def backfill(
     # A table that is compacted while its branch is built would not take the branch.
     config = config.model_copy(update={"maintenance": config.maintenance.model_copy(update={"tasks": ()})})
     with stop_signals() as stop, assembled(config, take_over=take_over, spark=spark) as pipeline:
-        section = config.run
-        driver = Driver(stop, report, pipeline.heartbeat, section.heartbeat_seconds)
+        driver = Driver(stop, report)
         if request.dead_letters:
             return _make_up(pipeline, request, driver)
         span = _range(pipeline, request)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from applier.changefeed.message import TopicPartition
 from applier.pipeline import Pipeline
@@ -19,15 +18,10 @@ class Driver:
     Args:
         stop: Set when whoever started the command wants it to end.
         report: Told of every step that moved.
-        heartbeat: Shows that this process is alive, so that nobody takes the changefeed over.
-        interval: Seconds between two heartbeats.
     """
 
     stop: threading.Event
     report: Report
-    heartbeat: Callable[[], None]
-    interval: float
-    _beat: float = field(default_factory=time.monotonic, init=False)
 
     def drive(self, pipeline: Pipeline, ends: Mapping[TopicPartition, int], upto: int) -> bool:
         """Step until all rows up to some offsets and some commit ts are applied.
@@ -56,11 +50,4 @@ class Driver:
             if step.complete and not step.moved:
                 refuse_stall(step)
                 return True
-            self.keep_hold()
         return False
-
-    def keep_hold(self) -> None:
-        """Renew the hold on the changefeed if it is time."""
-        if time.monotonic() - self._beat > self.interval:
-            patiently(self.heartbeat)
-            self._beat = time.monotonic()

@@ -15,6 +15,7 @@ import pyarrow as pa
 from applier.changefeed.checkpoint import Checkpoint, Holder
 from applier.changefeed.table import TableVersion
 from applier.errors import CheckpointConflict
+from applier.sink.commit import ATTEMPTS
 from applier.sink.control_row import (
     CHECKPOINTS,
     DEAD_LETTERS,
@@ -45,7 +46,7 @@ STEP = "applier.step"
 
 @dataclass(slots=True)
 class Control:
-    """The state of one changefeed; one thread at a time.
+    """The state of one changefeed; one thread at a time, save for `confirm` and `append_checkpoint`.
 
     Every method may raise TransientError. Those that write raise CheckpointConflict once another process has taken
     the changefeed.
@@ -58,7 +59,7 @@ class Control:
     dead_letters: Ledger
     _last: Checkpoint | None = None
     _known: set[str] = field(default_factory=set)
-    _confirming: threading.Lock = field(default_factory=threading.Lock)
+    _one_thread: threading.RLock = field(default_factory=threading.RLock)
 
     @staticmethod
     def open(catalog: Catalog, changefeed: str, namespace: tuple[str, ...] | None = None) -> Control:
@@ -129,30 +130,21 @@ class Control:
             CheckpointConflict: Another process holds the changefeed.
         """
         clock = unix_ms() if now is None else now
-        last = self.last_checkpoint()
-        grant = may_take(last, me, clock, lease_seconds, start_of, take_over=take_over)
-        holder = replace(me, since=clock)
-        if last is None:
-            taken = Checkpoint(
-                epoch=lost_epoch + 1,
-                step=0,
-                resolved_ts=0,
-                written_at=clock,
-                holder=holder,
-                unfenced=lost_epoch,
-            )
-        else:
-            taken = replace(
-                last,
-                epoch=last.epoch + 1,
-                step=last.step + 1,
-                written_at=clock,
-                holder=holder,
-                released=False,
-                unfenced=last.unfenced if grant.is_over else last.epoch,
-            )
-        self._append(taken, last)
-        return taken, grant.because
+        attempts = ATTEMPTS
+        while True:
+            last = self.last_checkpoint()
+            grant = may_take(last, me, clock, lease_seconds, start_of, take_over=take_over)
+            taken = _taken(last, replace(me, since=clock), lost_epoch, is_over=grant.is_over)
+            attempts -= 1
+            try:
+                self._append(taken, last)
+            except CheckpointConflict:
+                # The holder may have shown just now that it is alive: then it is for `may_take` to say what follows.
+                found = self.last_checkpoint()
+                if last is None or found is None or found.epoch != last.epoch or not attempts:
+                    raise
+            else:
+                return taken, grant.because
 
     def fence(self, upto: int) -> None:
         """Make the other control tables refuse what processes of epochs up to this one may still send.
@@ -172,23 +164,24 @@ class Control:
         Raises:
             CheckpointConflict: Another process has taken the changefeed, or this one never did.
         """
-        with self._confirming:
+        with self._one_thread:
             self.checkpoints.refresh()
             if self._last is None or self.checkpoints.table.setting(HOLDER) != self._last.holder.token:
                 raise self._overtaken(self._last)
 
     def append_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Append the next checkpoint: of the held epoch, and with a higher step than the last.
+        """Append the next checkpoint: of the held epoch, and with a higher step than the last. Any thread may.
 
         Raises:
             CheckpointConflict: Another process has taken the changefeed since, or this one never did.
         """
-        last = self._last
-        if last is None or (checkpoint.epoch, checkpoint.holder.token) != (last.epoch, last.holder.token):
-            raise CheckpointConflict("A checkpoint was written without holding the changefeed.")
-        if checkpoint.step <= last.step:
-            raise CheckpointConflict(f"Checkpoint {checkpoint.step} was written after checkpoint {last.step}.")
-        self._append(checkpoint, last)
+        with self._one_thread:
+            last = self._last
+            if last is None or (checkpoint.epoch, checkpoint.holder.token) != (last.epoch, last.holder.token):
+                raise CheckpointConflict("A checkpoint was written without holding the changefeed.")
+            if checkpoint.step <= last.step:
+                raise CheckpointConflict(f"Checkpoint {checkpoint.step} was written after checkpoint {last.step}.")
+            self._append(checkpoint, last)
 
     def release(self, now: int | None = None) -> None:
         """Say that this process has stopped, so that the next one need not wait."""
@@ -275,6 +268,24 @@ class Control:
             return
         self.confirm()
         ledger.append(rows, Stamp(self.changefeed, self._epoch, 0))
+
+
+def _taken(last: Checkpoint | None, holder: Holder, lost_epoch: int, *, is_over: bool) -> Checkpoint:
+    """The first checkpoint of a holder; see `Control.take`."""
+    clock = holder.since
+    if last is None:
+        return Checkpoint(
+            epoch=lost_epoch + 1, step=0, resolved_ts=0, written_at=clock, holder=holder, unfenced=lost_epoch
+        )
+    return replace(
+        last,
+        epoch=last.epoch + 1,
+        step=last.step + 1,
+        written_at=clock,
+        holder=holder,
+        released=False,
+        unfenced=last.unfenced if is_over else last.epoch,
+    )
 
 
 def unix_ms() -> int:

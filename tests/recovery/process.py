@@ -20,6 +20,9 @@ SECONDS = 120
 
 _SPARK = {"spark.master": "local[1]", "spark.driver.memory": "512m", "spark.ui.enabled": "false"}
 
+_RUN = {"heartbeat_seconds": 1800, "lease_seconds": 3600}
+"""A slow machine must not decide who holds the changefeed, nor a beat which commit is the n-th."""
+
 
 @dataclass(frozen=True, slots=True)
 class Ended:
@@ -55,7 +58,8 @@ class Applier:
 
     def __init__(self, config: Mapping[str, Any], folder: Path, *options: str, kill_at: str = "") -> None:
         file = folder / "applier.toml"
-        file.write_text(toml({"spark": _SPARK, **config}), encoding="utf-8")
+        run = {**_RUN, **config.get("run", {})}
+        file.write_text(toml({"spark": _SPARK, **config, "run": run}), encoding="utf-8")
         self._log = folder / f"{time.monotonic_ns()}.log"
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(

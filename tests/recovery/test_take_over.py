@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import signal
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -46,7 +47,6 @@ def test_a_stopped_process_changes_nothing_after_a_take_over(tmp_path: Path) -> 
     lake = {"type": "jdbc", "uri": f"jdbc:sqlite:{tmp_path}/catalog.db", "warehouse": f"{tmp_path}/tables"}
     found = replay("txns", "simple-json", lake, tmp_path, "simple")
     found.raw["source"]["messages_per_step"] = 350
-    found.raw["run"] = {"lease_seconds": 3600}  # a slow machine must not decide who holds the changefeed
     archive = found.raw["source"]["archive"]
     zombie = Applier(found.raw, tmp_path, kill_at="data-files-staged:7:STOP")
     stopped = os.waitid(os.P_PID, zombie.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
@@ -80,4 +80,29 @@ def test_a_stopped_process_changes_nothing_after_a_take_over(tmp_path: Path) -> 
     last = once(found.raw, tmp_path)
     assert (last.code, last.said) == (0, "")
     assert differences(found, recordings.expected("txns")[-1]) == []
+    assert faults_of(found) == []
+
+
+@pytest.mark.timeout(600)
+def test_the_lease_of_a_process_that_stands_still_runs_out(tmp_path: Path) -> None:
+    """Nothing beats while all of it is stopped; the next one needs no order to take over, and refuses what it sends."""
+    lake = {"type": "jdbc", "uri": f"jdbc:sqlite:{tmp_path}/catalog.db", "warehouse": f"{tmp_path}/tables"}
+    found = replay("pk", "simple-json", lake, tmp_path, "simple")
+    found.raw["run"] = {"lease_seconds": 2, "heartbeat_seconds": 0.2}
+    zombie = Applier(found.raw, tmp_path, kill_at="data-files-staged:1:STOP")
+    stopped = os.waitid(os.P_PID, zombie.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+    try:
+        assert stopped is not None
+        assert stopped.si_code == os.CLD_STOPPED, "it ended before it came to the point"
+        time.sleep(2)
+
+        taker = once(found.raw, tmp_path)
+        assert (taker.code, taker.said) == (0, "")
+        assert "has been silent for" in taker.taken["because"]
+    finally:
+        os.kill(zombie.pid, signal.SIGCONT)
+        ended = zombie.wait()
+
+    assert ended.code == 3
+    assert differences(found, recordings.expected("pk")[-1]) == []
     assert faults_of(found) == []

@@ -113,6 +113,27 @@ def test_of_two_that_take_at_once_one_gets_the_changefeed(control: Open) -> None
     assert sorted(outcomes) == ["refused"] * 3 + ["taken"]
 
 
+def test_a_holder_that_beats_meanwhile_is_asked_for_again(control: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A take-over by request comes through all the same; one that took the holder for silent is refused."""
+    holder, other = control(), control()
+    beats = [following(take(holder, ONE), 5)]
+    append = Control._append
+
+    def late(state: Control, checkpoint: Checkpoint, last: Checkpoint | None) -> None:
+        while state is other and beats:
+            holder.append_checkpoint(replace(beats.pop(), written_at=NOW + 90_000))
+        append(state, checkpoint, last)
+
+    monkeypatch.setattr(Control, "_append", late)
+    with pytest.raises(CheckpointConflict, match="The changefeed is held by process 1 on host-a"):
+        take(other, TWO, NOW + 90_000)
+    last = control().last_checkpoint()
+    assert last is not None
+    beats.append(following(last, 6))
+    taken = take(other, TWO, NOW + 90_000, take_over=True)
+    assert (taken.epoch, taken.resolved_ts, taken.unfenced) == (2, 6 << 18, 1)
+
+
 def test_a_checkpoint_needs_the_changefeed(control: Open) -> None:
     """Nothing is appended by a process that never took the changefeed, nor twice for one step."""
     state = control()

@@ -121,6 +121,18 @@ def test_route_must_place_every_table(route: str) -> None:
     assert problems(minimal(tables={"route": route}))[0].startswith("tables: route ")
 
 
+def test_a_beat_must_come_well_within_the_lease() -> None:
+    """A holder that beats as rarely as its lease ends would look dead while it works."""
+    raw = minimal(run={"heartbeat_seconds": 40, "lease_seconds": 60})
+
+    assert problems(raw) == [
+        (
+            "run: heartbeat_seconds 40 must be half of lease_seconds 60 or less: "
+            "a healthy holder would lose the changefeed."
+        )
+    ]
+
+
 def test_avro_needs_a_registry() -> None:
     """Avro messages hold no schema."""
     raw = minimal(changefeed={"name": "shop", "protocol": "avro"})
