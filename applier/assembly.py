@@ -20,7 +20,7 @@ from applier.consume.source import Source
 from applier.consume.spark import ArchiveSource, KafkaSource
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
-from applier.errors import ApplierError, ConfigError
+from applier.errors import ApplierError
 from applier.heartbeat import beating
 from applier.maintenance import Maintenance
 from applier.migration import Migration
@@ -52,11 +52,10 @@ def assembled(config: Config, *, take_over: bool = False, spark: SparkSession | 
         spark: A running session to use instead of a new one; it is left running.
 
     Raises:
-        ConfigError: The protocol carries no watermark and no order is configured, or Spark cannot start.
+        ConfigError: Spark cannot start.
         CheckpointConflict: Another applier holds the changefeed.
         TransientError: Catalog or source do not answer.
     """
-    refuse_without_order(config)
     catalog_section = config.catalog
     session = spark or build_session(
         f"applier {config.changefeed.name}", config.spark, catalog_section.name, catalog_section.properties
@@ -125,6 +124,7 @@ def assemble(config: Config, source: Source, catalog: Catalog, state: State) -> 
         ordered,
         spark_engine=lambda table: SparkEngine(catalog.java.session, catalog.name, table),
         confirm=state.control.confirm,
+        fenced=max(state.checkpoint.fenced, state.checkpoint.unfenced),
     )
     _fence(state, replica)
     surveyor = Surveyor(
@@ -183,21 +183,3 @@ def decoder_options(config: Config) -> DecoderOptions:
     return DecoderOptions(
         section.timezone, section.compression, section.claim_check, registry, section.order == "offset"
     )
-
-
-def refuse_without_order(config: Config) -> None:
-    """Refuse a feed that can carry no watermark, unless its order is said to be by offset.
-
-    Raises:
-        ConfigError: With both ways out.
-    """
-    carries = build(config.changefeed.protocol, decoder_options(config)).capabilities.resolved_ts
-    if carries == "never" and config.changefeed.order == "resolved":
-        raise ConfigError(
-            [
-                (
-                    f"Protocol {config.changefeed.protocol} carries no watermark: "
-                    'set changefeed.order = "offset", or let TiCDC write a protocol that carries one.'
-                )
-            ]
-        )

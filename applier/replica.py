@@ -70,6 +70,8 @@ class Replica:
         ordered: False for a feed in offset order: replays cannot be told, so no key may be taken for new.
         confirm: Raises CheckpointConflict once another process has the changefeed; called before what no commit can
             refuse.
+        fenced: Highest epoch of a process that lost the changefeed and may be alive. A table that is found with the
+            stamp of such an epoch was made or renamed while the fences went up, and gets its own when it is opened.
     """
 
     catalog: Catalog
@@ -81,6 +83,7 @@ class Replica:
     ordered: bool
     spark_engine: Callable[[Table], Engine] | None = None
     confirm: Callable[[], None] = lambda: None
+    fenced: int = 0
     snapshots: dict[tuple[str, ...], int] = field(default_factory=dict)
     is_strict: bool = False
     _expected: set[tuple[str, ...]] = field(default_factory=set)
@@ -178,8 +181,20 @@ class Replica:
             table = self.catalog.load(identifier)
             if table is None:
                 return None
-            self._writers[identifier] = self._open(table)
+            self._writers[identifier] = self.opened(table)
         return self._writers[identifier]
+
+    def opened(self, table: Table) -> TableWriter:
+        """A writer of a table that was just loaded, which takes no commit of a process that lost the changefeed.
+
+        Raises:
+            CheckpointConflict: A newer applier holds the table.
+        """
+        writer = self._open(table)
+        if writer.known is not None and writer.known.epoch <= self.fenced:
+            fence(table, self.changefeed, self.epoch, self.fenced)
+            writer.reload()
+        return writer
 
     @property
     def writers(self) -> list[TableWriter]:

@@ -136,7 +136,7 @@ class RowMigration:
         live = self.replica.writer(action.table)
         truncated_at = int((live.table.setting(TRUNCATED_AT) if live else None) or 0)
         if kept is not None and _dropped_at(kept, change) > truncated_at:
-            self._undrop(change, TableWriter(kept, self.replica.changefeed, self.replica.epoch), name)
+            self._undrop(change, self.replica.opened(kept), name)
         elif live is not None and truncated_at and name != action.table:
             self._untruncate(change, live, str(truncated_at), name)
         else:

@@ -81,7 +81,7 @@ class State:
         listed = self.checkpoint.snapshots
         moved = {item.table: item.head for item in tables if listed.get(item.table) == item.before}
         snapshots = {**listed, **{table: head for table, head in moved.items() if table in listed}}
-        self._write(lambda last: replace(last, unfenced=0, snapshots=snapshots))
+        self._write(lambda last: replace(last, unfenced=0, fenced=last.unfenced, snapshots=snapshots))
 
     @property
     def resolved_ts(self) -> int:

@@ -97,6 +97,7 @@ class Checkpoint:
         released: The holder has stopped, and anybody may take over at once.
         unfenced: Highest epoch whose process may still be alive, while some table may still take a commit of it; 0
             once every table refuses them.
+        fenced: Highest epoch that all tables were made to refuse; one that turns up with its stamp was made since.
         partitions: How far each partition is read.
         snapshots: Head of each table at `resolved_ts`, by its Iceberg identifier: the cut over all tables.
         tables: Each upstream table as its DDL up to `resolved_ts` left it.
@@ -111,6 +112,7 @@ class Checkpoint:
     holder: Holder
     released: bool = False
     unfenced: int = 0
+    fenced: int = 0
     partitions: Mapping[TopicPartition, Reading] = field(default_factory=dict)
     snapshots: Mapping[tuple[str, ...], int] = field(default_factory=dict)
     tables: Mapping[TableName, Tracked] = field(default_factory=dict)
@@ -223,6 +225,7 @@ class CheckpointV1(msgspec.Struct, frozen=True):
     tables: tuple[TableV1, ...] = ()
     ddl: tuple[DdlV1, ...] = ()
     unfenced: Count = 0
+    fenced: Count = 0
 
 
 def json_schema() -> bytes:
@@ -246,6 +249,7 @@ def _written(checkpoint: Checkpoint) -> CheckpointV1:
         holder=checkpoint.holder,
         released=checkpoint.released,
         unfenced=checkpoint.unfenced,
+        fenced=checkpoint.fenced,
         partitions=tuple(
             PartitionV1(*partition, *reading) for partition, reading in sorted(checkpoint.partitions.items())
         ),
@@ -265,6 +269,7 @@ def _read(written: CheckpointV1) -> Checkpoint:
         holder=written.holder,
         released=written.released,
         unfenced=written.unfenced,
+        fenced=written.fenced,
         partitions={
             TopicPartition(item.topic, item.partition): Reading(item.next_offset, item.resolved_ts)
             for item in written.partitions

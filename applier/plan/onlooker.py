@@ -6,12 +6,13 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from applier.assembly import assemble, open_source, refuse_without_order
+from applier.assembly import assemble, open_source
 from applier.changefeed.checkpoint import Checkpoint, Holder
 from applier.config import Config
 from applier.errors import CheckpointConflict
@@ -41,10 +42,9 @@ def looking(config: Config, *, spark: SparkSession | None = None) -> Iterator[Pi
         spark: A running session to use instead of a new one; it is left running.
 
     Raises:
-        ConfigError: The protocol carries no watermark and no order is configured, or Spark cannot start.
+        ConfigError: Spark cannot start.
         TransientError: Catalog or source do not answer.
     """
-    refuse_without_order(config)
     section = config.catalog
     name = config.changefeed.name
     session = spark or build_session(f"applier {name}", config.spark, section.name, section.properties)
@@ -53,7 +53,9 @@ def looking(config: Config, *, spark: SparkSession | None = None) -> Iterator[Pi
         catalog = Catalog(session, section.name)
         source = open_source(config, session, staging)
         control = unheld(catalog, name)
-        yield assemble(config, source, catalog, State.load(control, control.last_checkpoint() or NEVER))
+        # Who takes the changefeed fences the tables, not who looks.
+        checkpoint = replace(control.last_checkpoint() or NEVER, unfenced=0, fenced=0)
+        yield assemble(config, source, catalog, State.load(control, checkpoint))
     finally:
         shutil.rmtree(staging, ignore_errors=True)
         if spark is None:

@@ -10,7 +10,11 @@ from pyspark.sql import SparkSession
 
 from applier import faults
 from applier.changefeed.checkpoint import Checkpoint, Holder
+from applier.changefeed.table import Column, ColumnType, TableName, TableVersion
+from applier.changefeed.types import TypeRules
+from applier.config import SinkSection, TablesSection
 from applier.errors import CheckpointConflict, TableMismatch
+from applier.replica import Replica
 from applier.sink.control import Control, DeadLetter
 from applier.sink.control_row import letter_rows
 from applier.sink.fence import fence
@@ -100,6 +104,52 @@ def test_a_fence_is_refused_where_the_changefeed_is_lost_or_another(last: Last) 
         fence(last.table(), "shop", 4, 3)
     with pytest.raises(TableMismatch, match="belongs to changefeed shop, not to other"):
         fence(last.table(), "other", 9, 8)
+
+
+def holder(lake: Catalog, epoch: int, fenced: int = 0) -> Replica:
+    """The tables as an applier of an epoch sees them."""
+    return Replica(lake, "shop", epoch, TablesSection(), SinkSection(), TypeRules(), ordered=True, fenced=fenced)
+
+
+def test_a_table_that_is_made_while_the_fences_go_up_gets_its_own(lake: Catalog, fresh_name: Name) -> None:
+    """The last holder asked for the changefeed before it was lost, and makes the table after it was: it stays empty."""
+    name = TableName(*fresh_name())
+    version = TableVersion(name, 7, (Column("id", ColumnType("int")),))
+    last, newer = holder(lake, 1), holder(lake, 2, fenced=1)
+    assert newer.fence([name], 1) == []
+    made = last.ensure(version, last.stamp(0))
+
+    found = newer.writer(name)
+
+    with pytest.raises(CheckpointConflict, match="newer applier of changefeed shop: epoch 2, resolved ts 0"):
+        made.stamp(last.stamp(5))
+    assert found is not None
+    assert found.known == Stamp("shop", 2, 0)
+    found.stamp(newer.stamp(6))
+    assert newer.applied_ts(name) == 6
+
+
+def test_a_table_that_is_renamed_while_the_fences_go_up_gets_its_own(last: Last, fresh_name: Name) -> None:
+    """Under its new name it is known to nobody yet; what the last holder wrote before counts, and no more comes."""
+    to = fresh_name()
+    newer = holder(last.lake, 2, fenced=1)
+    last.lake.rename(last.name, to)
+    assert newer.fence([TableName(*last.name)], 1) == []
+    table = last.lake.load(to)
+    assert table is not None
+    last.writer = TableWriter(table, "shop", 1)
+    last.apply()
+
+    found = newer.writer(TableName(*to))
+
+    with pytest.raises(CheckpointConflict, match="newer applier of changefeed shop: epoch 2, resolved ts 2"):
+        last.apply()
+    assert found is not None
+    assert found.known == Stamp("shop", 2, 2, {"applier.ddl": "2 x"})
+    head = found.table.snapshot_id
+    again = holder(last.lake, 3, fenced=1).writer(TableName(*to))
+    assert again is not None
+    assert again.table.snapshot_id == head, "a fence that stands costs no second commit"
 
 
 def test_what_is_not_fenced_is_remembered(lake: Catalog, fresh_name: Name) -> None:
