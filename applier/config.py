@@ -99,6 +99,10 @@ class SourceSection(Section):
     archive: Annotated[str | None, Field(description="Folder of *.jsonl, *.jsonl.gz or *.parquet.")] = None
     kafka: Annotated[KafkaSource | None, Field(description="A Kafka cluster.")] = None
     messages_per_step: Annotated[int, Field(ge=1, description="Messages that one step reads at the most.")] = 1_000_000
+    missing_offsets: Annotated[
+        Literal["stop", "pass"],
+        Field(description="Offsets that hold no message stop the job, or are counted: compaction loses rows by them."),
+    ] = "stop"
 
     @model_validator(mode="after")
     def _check(self) -> SourceSection:

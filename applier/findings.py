@@ -81,6 +81,7 @@ class Findings:
         barriers: DDL messages, copies and those above the watermark included.
         versions: Table versions that messages brought.
         topics: The topic of each table, as its rows and BOOTSTRAP messages tell.
+        read: Messages per partition.
         resolved: Highest resolved ts per partition.
         held: Lowest offset per partition that is not applied at the watermark and must be read again.
         waiting: Rows without a known version.
@@ -93,6 +94,7 @@ class Findings:
     barriers: list[Barrier] = field(default_factory=list)
     versions: dict[tuple[TableName, int], TableVersion] = field(default_factory=dict)
     topics: dict[TableName, str] = field(default_factory=dict)
+    read: dict[TopicPartition, int] = field(default_factory=dict)
     resolved: dict[TopicPartition, int] = field(default_factory=dict)
     held: dict[TopicPartition, int] = field(default_factory=dict)
     waiting: list[Waiting] = field(default_factory=list)
@@ -128,10 +130,15 @@ class Findings:
             case "transient":
                 raise _error(row["payload"])
             case "count":
-                self.counts[row["table"]] = self.counts.get(row["table"], 0) + row["count"]
+                self._add_count(place, row)
             case unknown:
                 msg = f"no finding is of kind {unknown!r}"
                 raise ValueError(msg)
+
+    def _add_count(self, place: TopicPartition, row: Mapping[str, Any]) -> None:
+        self.counts[row["table"]] = self.counts.get(row["table"], 0) + row["count"]
+        if row["table"] == "messages":
+            self.read[place] = self.read.get(place, 0) + row["count"]
 
     def _add_version(self, name: TableName, row: Mapping[str, Any]) -> None:
         self.versions[name, row["version"]] = TableVersion.from_json(row["payload"].decode())

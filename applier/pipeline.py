@@ -14,7 +14,7 @@ from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName
 from applier.changefeed.window import OffsetRange, Window
 from applier.config import Config
-from applier.consume.offsets import next_window
+from applier.consume.offsets import missing, next_window, refuse_missing
 from applier.consume.source import Source
 from applier.errors import DecodeError
 from applier.findings import Waiting
@@ -24,7 +24,7 @@ from applier.order.watermark import in_use, silent
 from applier.replica import Batch, Replica
 from applier.state import State
 from applier.survey import Known, Survey, Surveyor
-from applier.telemetry import StatusLine, Stopwatch
+from applier.telemetry import StatusLine, Stopwatch, logger
 
 _LOCAL_BYTES = 64 * 2**20
 """Windows that are likely smaller than this are decoded in the driver: a Spark job with Python workers costs more."""
@@ -101,6 +101,7 @@ class Pipeline:
     _stretch: int = field(default=1, init=False)
     _is_torn: bool = field(default=False, init=False)
     _mended: Counter[str] = field(default_factory=Counter, init=False)
+    _told: set[TopicPartition] = field(default_factory=set, init=False)
 
     def ends(self) -> dict[TopicPartition, int]:
         """Ends of the source now."""
@@ -151,6 +152,7 @@ class Pipeline:
             bounds = _capped(self.source.bounds(), ends)
             limit = self.config.source.messages_per_step * self._stretch
             window = next_window(self.state.next_offsets, bounds, limit)
+            self.state.meet(self.source.topic_ids())
             several = len({place.topic for place in bounds}) > 1
             known = self._known(_capped(self.source.bounds(), ends) if several else bounds)
         survey = self.surveyor.survey(window, known, watch, local=self._is_small(window))
@@ -162,11 +164,25 @@ class Pipeline:
         counts = survey.findings.counts
         if counts.get("messages"):
             self._message_bytes = counts["bytes"] / counts["messages"]
+        # What was read may be of a topic that took the place of the one that was planned on.
+        self.state.meet(self.source.topic_ids())
+        self._tell_missing(survey)
         return Look(survey, known, bounds)
 
     def _maintain(self, watch: Stopwatch) -> None:
         """Mend tables, unless a step that failed left some beyond the checkpoint: its repetition may need them so."""
         if self.surveyor.ordered and self.state.reached > self.state.resolved_ts:
+    def _tell_missing(self, survey: Survey) -> None:
+        """Refuse offsets without a message, or tell of them once for each partition."""
+        window, read = survey.window, survey.findings.read
+        if self.config.source.missing_offsets == "stop":
+            refuse_missing(window, read)
+        for place, count in missing(window, read).items():
+            if place not in self._told:
+                start, end = window.ranges[place]
+                logger().warning("offsets without a message", partition=str(place), missing=count, start=start, end=end)
+        self._told |= missing(window, read).keys()
+
             return
         with watch.stage("maintain"):
             self._mended.update(self.maintenance.tend(self.state.checkpoint))
@@ -313,7 +329,7 @@ class Pipeline:
             backlog=backlog,
             seconds=watch.seconds,
             notes={key: counts.get(key, 0) for key in ("replayed", "excluded", "zero_dates")}
-            | {"dead_letters": len(survey.bad)}
+            | {"missing": sum(missing(survey.window, survey.findings.read).values()), "dead_letters": len(survey.bad)}
             | (self._mended if moved else {}),
         )
 

@@ -112,6 +112,7 @@ class _Task:
         self._versions: dict[tuple[TableName, int], TableVersion] = {}
         self._groups: dict[tuple[TableName, int, int, str], KeyedGroup | BagGroup] = {}
         self._block_groups: dict[tuple[TableName, int, int, str], BlockGroup] = {}
+        self._read: dict[TopicPartition, int] = {}
         self._resolved: dict[TopicPartition, int] = {}
         self._held: dict[TopicPartition, int] = {}
         self._waiting: dict[tuple[TableName, int, TopicPartition], list[int]] = {}
@@ -120,7 +121,7 @@ class _Task:
         self._bags: set[TableName] = set()
         self._runs: dict[tuple[TableName, TopicPartition], tuple[int, int]] = {}
         self._is_taught = False
-        self._counts = dict.fromkeys(("messages", "bytes", "rows", "replayed", "left", "excluded", "zero_dates"), 0)
+        self._counts = dict.fromkeys(("bytes", "rows", "replayed", "left", "excluded", "zero_dates"), 0)
         for version in job.versions:
             self._learn(version)
         for versions in job.typed.values():
@@ -131,7 +132,6 @@ class _Task:
 
     def read(self, batch: pa.RecordBatch) -> None:
         """Decode and reduce one batch of messages."""
-        self._counts["messages"] += batch.num_rows
         self._counts["bytes"] += batch.nbytes
         start = 0
         while start < batch.num_rows:
@@ -144,6 +144,7 @@ class _Task:
 
     def _read_partition(self, place: TopicPartition, messages: pa.RecordBatch) -> None:
         """Read messages of one partition: what the decoder can read at once, and the rest one by one."""
+        self._read[place] = self._read.get(place, 0) + messages.num_rows
         columns: list[list[Any]] = [messages.column(name).to_pylist() for name in ("offset", "key", "value")]
         offsets, keys, values = columns
         rest: Iterable[int] = range(len(values))
@@ -189,6 +190,8 @@ class _Task:
         for (name, _, number, topic), rows in [*self._groups.items(), *self._block_groups.items()]:
             yield from self._rows(name, number, topic, rows)
         yield from self._control
+        for place, count in self._read.items():
+            yield finding("count", name=TableName("", "messages"), place=place, count=count)
         for place, ts in self._resolved.items():
             yield finding("resolved", place=place, ts=ts)
         for place, offset in self._held.items():

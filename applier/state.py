@@ -11,6 +11,7 @@ from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.tracker import Tables
 from applier.changefeed.window import OffsetRange, Window
+from applier.consume.offsets import refuse_remade
 from applier.consume.source import Source
 from applier.findings import BadMessage
 from applier.order.barrier import DdlId
@@ -45,6 +46,7 @@ class State:
     ahead: dict[TableName, int] = field(default_factory=dict)
     done: dict[tuple[int, str], set[tuple[TableName, str]]] = field(default_factory=dict)
     applied_ddl: set[DdlId] = field(default_factory=set)
+    _topic_ids: Mapping[str, str] = field(default_factory=dict)
     _writing: threading.RLock = field(default_factory=threading.RLock)
 
     @staticmethod
@@ -118,6 +120,15 @@ class State:
         self.control.save_versions(versions.values())
         self.versions |= versions
         self.topics |= topics
+
+    def meet(self, topic_ids: Mapping[str, str]) -> None:
+        """Take note of the topics as they are now; the next checkpoint keeps it.
+
+        Raises:
+            SourceLost: One was made anew since it was read.
+        """
+        refuse_remade(self.checkpoint.topic_ids, topic_ids, self.next_offsets)
+        self._topic_ids = topic_ids
 
     def track(self, version: TableVersion) -> None:
         """Take note of a table as it is now."""
@@ -197,6 +208,7 @@ class State:
                 snapshots=dict(snapshots),
                 tables=tables,
                 ddl=tuple(AppliedDdl(item.sql, item.table, item.commit_ts) for item in sorted(at_upto, key=astuple)),
+                topic_ids={**last.topic_ids, **self._topic_ids},
                 counts=dict(counts),
             )
         )

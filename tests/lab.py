@@ -69,6 +69,10 @@ class Memory:
             ends[TopicPartition(record["topic"], record["partition"])] = record["offset"] + 1
         return {place: OffsetRange(0, ends[place]) for place in sorted(ends)}
 
+    def topic_ids(self) -> Mapping[str, str]:
+        """See `Source`; nothing tells."""
+        return {}
+
     def offsets_at(self, milliseconds: int) -> Mapping[TopicPartition, int]:
         """See `Source`; no record has a time."""
         return {place: span.start for place, span in self.bounds().items()}

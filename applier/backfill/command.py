@@ -113,6 +113,7 @@ def _range(pipeline: Pipeline, request: Request) -> Range:
     if by_time and not ordered:
         what = "The feed is in offset order and carries no watermark: give --from and --to as offsets."
         raise ConfigError([what])
+    pipeline.state.meet(patiently(pipeline.source.topic_ids))
     bounds = patiently(pipeline.source.bounds)
     return resolve(request.begin, request.end, bounds, lambda at: patiently(lambda: pipeline.source.offsets_at(at)))
 

@@ -102,6 +102,7 @@ class Checkpoint:
         snapshots: Head of each table at `resolved_ts`, by its Iceberg identifier: the cut over all tables.
         tables: Each upstream table as its DDL up to `resolved_ts` left it.
         ddl: DDL of exactly `resolved_ts` that are applied.
+        topic_ids: What tells each topic from another of its name; {} where the source cannot tell.
         counts: Figures of the step, for people; nothing depends on them.
     """
 
@@ -117,6 +118,7 @@ class Checkpoint:
     snapshots: Mapping[tuple[str, ...], int] = field(default_factory=dict)
     tables: Mapping[TableName, Tracked] = field(default_factory=dict)
     ddl: tuple[AppliedDdl, ...] = ()
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -226,6 +228,7 @@ class CheckpointV1(msgspec.Struct, frozen=True):
     ddl: tuple[DdlV1, ...] = ()
     unfenced: Count = 0
     fenced: Count = 0
+    topic_ids: dict[str, str] = {}
 
 
 def json_schema() -> bytes:
@@ -257,6 +260,7 @@ def _written(checkpoint: Checkpoint) -> CheckpointV1:
         counts=dict(checkpoint.counts),
         tables=tuple(_written_table(name, checkpoint.tables[name]) for name in sorted(checkpoint.tables)),
         ddl=tuple(DdlV1(*ddl) for ddl in checkpoint.ddl),
+        topic_ids=dict(checkpoint.topic_ids),
     )
 
 
@@ -277,6 +281,7 @@ def _read(written: CheckpointV1) -> Checkpoint:
         snapshots={item.table: item.snapshot_id for item in written.snapshots},
         tables={TableName(item.database, item.table): _read_table(item) for item in written.tables},
         ddl=tuple(AppliedDdl(item.sql, item.table, item.commit_ts) for item in written.ddl),
+        topic_ids=written.topic_ids,
         counts=written.counts,
     )
 

@@ -55,6 +55,59 @@ def _check(partition: TopicPartition, start: int, span: OffsetRange) -> None:
         raise SourceLost(what, _LOST_HINT)
 
 
+def refuse_remade(
+    known: Mapping[str, str], found: Mapping[str, str], next_offsets: Mapping[TopicPartition, int]
+) -> None:
+    """Refuse topics that were deleted and made again under their names: their offsets count other messages.
+
+    Args:
+        known: Id of each topic when it was read.
+        found: Id of each topic now; {} where the source cannot tell.
+        next_offsets: Offset to read next per partition; a topic of which nothing was read may be another one.
+
+    Raises:
+        SourceLost: A topic was made anew.
+    """
+    begun = {place.topic for place, offset in next_offsets.items() if offset > 0}
+    for topic in sorted(begun & known.keys() & found.keys()):
+        if known[topic] != found[topic]:
+            what = (
+                f"Topic {topic} was made anew: its id is {found[topic]}, and {known[topic]} is the one that was read "
+                f"up to the checkpoint."
+            )
+            raise SourceLost(what, _LOST_HINT)
+
+
+def missing(window: Window, read: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    """How many offsets of a window held no message, by partition; those without any are left out.
+
+    Args:
+        window: What was to be read.
+        read: Messages that were read of each partition.
+    """
+    counts = {place: len(span) - read.get(place, 0) for place, span in sorted(window.ranges.items())}
+    return {place: count for place, count in counts.items() if count > 0}
+
+
+def refuse_missing(window: Window, read: Mapping[TopicPartition, int]) -> None:
+    """Refuse a window with offsets that hold no message: TiCDC gives each offset one, so rows may be lost.
+
+    Raises:
+        SourceLost: With the partition, its offsets and how many of them are empty.
+    """
+    for place, count in missing(window, read).items():
+        start, end = window.ranges[place]
+        what = f"{count} of the offsets {start} to {end - 1} of {place} hold no message: rows may be lost."
+        raise SourceLost(what, _MISSING_HINT)
+
+
+_MISSING_HINT = (
+    "if the topic is compacted, set its cleanup.policy to delete, load the tables again and start a changefeed under a "
+    "new name; if a producer with transactions wrote it, as some mirrors do, its markers take offsets: set "
+    'source.missing_offsets = "pass".'
+)
+
+
 def refuse_gaps(changefeed: str, bounds: Mapping[TopicPartition, OffsetRange]) -> None:
     """Refuse to read a feed from its beginning, for lack of a checkpoint, unless it is all there.
 

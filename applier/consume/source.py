@@ -25,6 +25,14 @@ class Source(Protocol):
             SourceLost: A topic that was asked for does not exist.
         """
 
+    def topic_ids(self) -> Mapping[str, str]:
+        """What tells each topic from another of its name, where the source can tell; {} where it cannot.
+
+        Raises:
+            TransientError: The source does not answer.
+            SourceLost: A topic that was asked for does not exist.
+        """
+
     def offsets_at(self, milliseconds: int) -> Mapping[TopicPartition, int]:
         """The first offset of each partition whose record is of a time or later; where there is none, its end.
 

@@ -21,11 +21,14 @@ from applier.errors import OutsideRefused, SourceLost, TerminalError, TransientE
 from applier.outside import refusal
 
 _ADMIN_TIMEOUT_MS = 30_000
+_NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+"""How Kafka writes the id of a topic that has none."""
+
 
 _FETCH_WAIT_MS = "5"
 """How long a broker may wait for more to come. A window ends where the topic did, so nobody needs what comes later; but
-a consumer that asked for it at the end of one step cannot read again, in the next, before it is answered: Kafka's 500 ms
-made each step that reads held rows again a second longer."""
+a consumer that asked for it at the end of one step cannot read again, in the next, before it is answered: with Kafka's
+500 ms each step that reads held rows again took a second longer."""
 _OUTAGE = re.compile(r"applier\.errors\.TransientError|MemoryError|ConnectionError|TimeoutError")
 _RAISED = re.compile(r"^([\w.]+(?:Error|Exception|Refused|Interrupt))\b", re.MULTILINE)
 _PLACE = re.compile(r'File "(?:[^"]*/)?(applier/[^"]+)", line (\d+)')
@@ -42,6 +45,10 @@ class ArchiveSource:
     def bounds(self) -> Mapping[TopicPartition, OffsetRange]:
         """See `Source`."""
         return self._archive.bounds()
+
+    def topic_ids(self) -> Mapping[str, str]:
+        """See `Source`; records do not say it."""
+        return {}
 
     def offsets_at(self, milliseconds: int) -> Mapping[TopicPartition, int]:
         """See `Source`."""
@@ -97,6 +104,14 @@ class KafkaSource:
         except Py4JJavaError as error:
             raise self._refusal(error) from error
         return {place: OffsetRange(starts[place], ends[place]) for place in partitions}
+
+    def topic_ids(self) -> Mapping[str, str]:
+        """See `Source`; brokers before 2.8 give none."""
+        try:
+            ids = {entry.getKey(): str(entry.getValue().topicId().toString()) for entry in self._described()}
+        except Py4JJavaError as error:
+            raise self._refusal(error) from error
+        return {topic: found for topic, found in ids.items() if found != _NO_ID}
 
     def offsets_at(self, milliseconds: int) -> Mapping[TopicPartition, int]:
         """See `Source`."""
@@ -161,13 +176,16 @@ class KafkaSource:
         return self._admin
 
     def _partitions(self) -> list[TopicPartition]:
-        topics = self._java_list(self._matching() if self._pattern else self._topics)
-        described = self._client().describeTopics(topics).allTopicNames().get()
         return sorted(
             TopicPartition(entry.getKey(), info.partition())
-            for entry in described.entrySet()
+            for entry in self._described()
             for info in entry.getValue().partitions()
         )
+
+    def _described(self) -> Any:
+        """Java's description of each topic."""
+        topics = self._java_list(self._matching() if self._pattern else self._topics)
+        return self._client().describeTopics(topics).allTopicNames().get().entrySet()
 
     def _matching(self) -> list[str]:
         pattern = self._java().java.util.regex.Pattern.compile(self._pattern)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from confluent_kafka import KafkaException
+from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import TopicPartition as Place
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
@@ -111,7 +111,7 @@ def test_tables_and_topics_that_appear_while_running_are_followed(
 def test_offsets_that_aged_out_and_a_topic_made_anew_are_named(
     spark: SparkSession, kafka: Broker, lake: dict[str, str], tmp_path: Path
 ) -> None:
-    """What is needed next and was deleted is named by its offsets; a topic that ends below them is another one."""
+    """What is needed next and was deleted is named by its offsets; a topic of another id is another one."""
     records = list(recordings.records("pk", "simple-json"))
     middle = len(records) // 2
     (topic,) = produce(kafka.bootstrap, records[:middle], topic_prefix="lost-")
@@ -130,8 +130,106 @@ def test_offsets_that_aged_out_and_a_topic_made_anew_are_named(
 
         admin.delete_topics([topic])[topic].result()
         until(lambda: _made(admin, topic, len(ends)))
-        with pytest.raises(SourceLost, match=rf"of {topic}/\d+ is needed next, but it ends at 0: the topic is another"):
+        with pytest.raises(SourceLost, match=rf"Topic {topic} was made anew"):
             pipeline.step()
+
+
+def test_a_topic_made_anew_with_more_messages_is_named(
+    spark: SparkSession, kafka: Broker, lake: dict[str, str], tmp_path: Path
+) -> None:
+    """Its offsets go on where the old one ended, and still nothing of it is applied; a restart sees it, too."""
+    records = list(recordings.records("pk", "simple-json"))
+    middle = len(records) // 2
+    (topic,) = produce(kafka.bootstrap, records[:middle], topic_prefix="anew-")
+    found = from_kafka(
+        replay("pk", "simple-json", lake, tmp_path, "simple", name="kafka-anew"), kafka.bootstrap, [topic]
+    )
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    with found.running(spark) as pipeline:
+        finish(pipeline)
+        reached, ends = pipeline.state.resolved_ts, pipeline.ends()
+        (old,) = pipeline.state.checkpoint.topic_ids.values()
+        admin.delete_topics([topic])[topic].result()
+        until(lambda: _made(admin, topic, len(ends)))
+        send(kafka.bootstrap, [*records, *records[middle:]], "anew-")
+        until(lambda: all(end > ends[place] for place, end in pipeline.ends().items()))
+
+        with pytest.raises(SourceLost, match=rf"Topic {topic} was made anew: its id is \S+, and {old} is the one"):
+            pipeline.step()
+        assert pipeline.state.resolved_ts == reached
+
+    with found.running(spark) as pipeline:
+        with pytest.raises(SourceLost, match="load the tables again and start a changefeed under a new name"):
+            pipeline.step()
+        assert pipeline.state.resolved_ts == reached
+
+
+def test_a_checkpoint_without_ids_takes_the_topic_as_it_is(
+    spark: SparkSession, kafka: Broker, lake: dict[str, str], tmp_path: Path
+) -> None:
+    """One that an older applier wrote, or that a replay from an archive left: the next one has the id."""
+    records = list(recordings.records("pk", "simple-json"))
+    middle = len(records) // 2
+    found = replay("pk", "simple-json", lake, tmp_path, "simple", name="kafka-ids")
+    topics = produce(kafka.bootstrap, records, topic_prefix="")
+    ends = {}
+    for record in records[:middle]:
+        ends[TopicPartition(record["topic"], record["partition"])] = record["offset"] + 1
+    with found.running(spark) as pipeline:
+        while not (step := pipeline.step(ends)).complete or step.moved:
+            pass
+        assert pipeline.state.checkpoint.topic_ids == {}
+
+    with from_kafka(found, kafka.bootstrap, topics).running(spark) as pipeline:
+        finish(pipeline)
+        assert pipeline.state.checkpoint.topic_ids.keys() == set(topics)
+    assert differences(found, recordings.expected("pk")[-1]) == []
+
+
+def test_a_compacted_topic_is_refused(spark: SparkSession, kafka: Broker, lake: dict[str, str], tmp_path: Path) -> None:
+    """Kafka removed messages whose key came again: the offsets that have none are named, and nothing is applied."""
+    records = [record for record in recordings.records("pk", "simple-json") if record["partition"] == 0]
+    (source,) = {record["topic"] for record in records}
+    topic = f"compacted-{source}"
+    settings = {"cleanup.policy": "compact", "segment.ms": "1", "min.cleanable.dirty.ratio": "0"}
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    admin.create_topics([NewTopic(topic, 1, 1, config=settings)])[topic].result()
+    for start in range(0, len(records), len(records) // 5):
+        # Each lot begins a segment, and only whole segments are compacted.
+        send(
+            kafka.bootstrap,
+            [{**record, "key": b"k"} for record in records[start : start + len(records) // 5]],
+            "compacted-",
+        )
+    until(lambda: _messages(kafka.bootstrap, topic) < len(records))
+    found = from_kafka(
+        replay("pk", "simple-json", lake, tmp_path, "simple", name="kafka-compacted"), kafka.bootstrap, [topic]
+    )
+
+    with found.running(spark) as pipeline:
+        with pytest.raises(SourceLost, match=rf"\d+ of the offsets 0 to \d+ of {topic}/0 hold no message") as refused:
+            pipeline.step()
+        assert pipeline.state.resolved_ts == 0
+
+    assert "if the topic is compacted" in str(refused.value)
+    assert found.tables() == set()
+
+
+def _messages(address: str, topic: str) -> int:
+    """Messages that a topic of one partition still has."""
+    consumer = Consumer({"bootstrap.servers": address, "group.id": topic, "enable.auto.commit": False})
+    try:
+        start, end = consumer.get_watermark_offsets(Place(topic, 0), timeout=30)
+        consumer.assign([Place(topic, 0, start)])
+        count, position = 0, start
+        while position < end:
+            message = consumer.poll(30)
+            assert message is not None
+            assert message.error() is None, message.error()
+            count, position = count + 1, (message.offset() or 0) + 1
+        return count
+    finally:
+        consumer.close()
 
 
 def _made(admin: AdminClient, topic: str, partitions: int) -> bool:

@@ -37,6 +37,7 @@ share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
 group.initial.rebalance.delay.ms=0
 log.retention.ms=-1
+log.cleaner.backoff.ms=500
 message.max.bytes=10485760
 """
 

@@ -55,6 +55,10 @@ class Messages:
             ends[place] = OffsetRange(0, max(row["offset"] + 1, ends.get(place, OffsetRange(0, 0)).end))
         return ends
 
+    def topic_ids(self) -> Mapping[str, str]:
+        """See `Source`; nothing tells."""
+        return {}
+
     def offsets_at(self, milliseconds: int) -> Mapping[TopicPartition, int]:
         """See `Source`."""
         raise AssertionError(milliseconds)

@@ -52,6 +52,10 @@ class Messages:
         """See `Source`."""
         return self.window.ranges
 
+    def topic_ids(self) -> Mapping[str, str]:
+        """See `Source`; nothing tells."""
+        return {}
+
     def offsets_at(self, milliseconds: int) -> Mapping[TopicPartition, int]:
         """See `Source`."""
         raise AssertionError(milliseconds)

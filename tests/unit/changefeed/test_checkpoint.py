@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ FULL = Checkpoint(
     fenced=1,
     partitions={TopicPartition("shop", 0): Reading(41, 470606911607668736), TopicPartition("shop", 1): Reading(7)},
     snapshots={("shop", "orders"): -5218431879254321, ("a.b", "c d"): 9},
+    topic_ids={"shop": "q3Xl5cEGTbSdiAVFJkXW0g"},
     counts={"rows": 12},
 )
 
@@ -47,6 +49,14 @@ def test_a_checkpoint_of_a_newer_format_is_refused() -> None:
 def test_members_added_later_are_ignored() -> None:
     """A later applier may add members within a format, and an older one still starts."""
     assert Checkpoint.from_json(json.dumps(json.loads(FULL.to_json()) | {"new": 1})) == FULL
+
+
+def test_members_that_an_older_applier_did_not_write_are_empty() -> None:
+    """Its checkpoint is taken as it is: no fence is known of, and no topic."""
+    written = json.loads(FULL.to_json())
+    for name in ("unfenced", "fenced", "topic_ids"):
+        del written[name]
+    assert Checkpoint.from_json(json.dumps(written)) == replace(FULL, unfenced=0, fenced=0, topic_ids={})
 
 
 @pytest.mark.parametrize(

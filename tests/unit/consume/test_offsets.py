@@ -6,7 +6,7 @@ import pytest
 
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.window import OffsetRange, Window
-from applier.consume.offsets import next_window, refuse_gaps
+from applier.consume.offsets import missing, next_window, refuse_gaps, refuse_missing, refuse_remade
 from applier.errors import SourceLost
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -50,6 +50,40 @@ def test_lost_offsets_are_refused(bounds: dict[TopicPartition, OffsetRange], sen
     """Rows that can no longer be read are named, never passed."""
     with pytest.raises(SourceLost, match=sentence):
         next_window({P0: 5}, bounds, 100)
+
+
+def test_a_topic_of_another_id_is_refused() -> None:
+    """Whatever its offsets are; both ids are named."""
+    with pytest.raises(SourceLost, match=r"Topic t was made anew: its id is new, and old is the one that was read"):
+        refuse_remade({"t": "old"}, {"t": "new"}, {P0: 5})
+
+
+@pytest.mark.parametrize(
+    ("known", "found", "next_offsets"),
+    [
+        ({}, {"t": "new"}, {P0: 5}),
+        ({"t": "old"}, {}, {P0: 5}),
+        ({"t": "old"}, {"t": "old", "u": "new"}, {P0: 5}),
+        ({"t": "old"}, {"t": "new"}, {P0: 0, P1: 0}),
+    ],
+    ids=["an old checkpoint", "an archive", "the same", "nothing was read"],
+)
+def test_topics_that_may_be_the_same_are_taken(
+    known: dict[str, str], found: dict[str, str], next_offsets: dict[TopicPartition, int]
+) -> None:
+    """An id is compared where both are known and something depends on it."""
+    refuse_remade(known, found, next_offsets)
+
+
+def test_offsets_without_a_message_are_counted_by_partition() -> None:
+    """Whole partitions are left out; the refusal names the first that is not, with its offsets."""
+    window = Window({P1: OffsetRange(7, 12), P0: OffsetRange(0, 2)})
+
+    assert missing(window, {P0: 2, P1: 3}) == {P1: 2}
+    assert missing(window, {P0: 2, P1: 5}) == {}
+    with pytest.raises(SourceLost, match="2 of the offsets 7 to 11 of t/1 hold no message: rows may be lost"):
+        refuse_missing(window, {P0: 2, P1: 3})
+    refuse_missing(window, {P0: 2, P1: 5})
 
 
 def test_window_ends_before_a_message() -> None:
