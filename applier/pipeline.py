@@ -149,10 +149,10 @@ class Pipeline:
     def look(self, ends: Mapping[TopicPartition, int] | None, watch: Stopwatch) -> Look:
         """Read the next window without applying anything; see `step` for the arguments and the errors."""
         with watch.stage("plan"):
+            self.state.meet(self.source.topic_ids())
             bounds = _capped(self.source.bounds(), ends)
             limit = self.config.source.messages_per_step * self._stretch
             window = next_window(self.state.next_offsets, bounds, limit)
-            self.state.meet(self.source.topic_ids())
             several = len({place.topic for place in bounds}) > 1
             known = self._known(_capped(self.source.bounds(), ends) if several else bounds)
         survey = self.surveyor.survey(window, known, watch, local=self._is_small(window))
@@ -161,17 +161,14 @@ class Pipeline:
             self.state.ahead |= ahead
             known = replace(known, applied_of=self.state.ahead)
             survey = self.surveyor.survey(window, known, watch, local=self._is_small(window))
-        counts = survey.findings.counts
-        if counts.get("messages"):
-            self._message_bytes = counts["bytes"] / counts["messages"]
         # What was read may be of a topic that took the place of the one that was planned on.
         self.state.meet(self.source.topic_ids())
         self._tell_missing(survey)
+        counts = survey.findings.counts
+        if counts.get("messages"):
+            self._message_bytes = counts["bytes"] / counts["messages"]
         return Look(survey, known, bounds)
 
-    def _maintain(self, watch: Stopwatch) -> None:
-        """Mend tables, unless a step that failed left some beyond the checkpoint: its repetition may need them so."""
-        if self.surveyor.ordered and self.state.reached > self.state.resolved_ts:
     def _tell_missing(self, survey: Survey) -> None:
         """Refuse offsets without a message, or tell of them once for each partition."""
         window, read = survey.window, survey.findings.read
@@ -183,6 +180,9 @@ class Pipeline:
                 logger().warning("offsets without a message", partition=str(place), missing=count, start=start, end=end)
         self._told |= missing(window, read).keys()
 
+    def _maintain(self, watch: Stopwatch) -> None:
+        """Mend tables, unless a step that failed left some beyond the checkpoint: its repetition may need them so."""
+        if self.surveyor.ordered and self.state.reached > self.state.resolved_ts:
             return
         with watch.stage("maintain"):
             self._mended.update(self.maintenance.tend(self.state.checkpoint))
