@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
+import zlib
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -19,12 +22,15 @@ from applier.sink.parquet import Positions
 from applier.sink.plan import Plan, plan
 from applier.sink.types import Field
 
+MOST_ROWS = 1_000_000
+"""Differing rows that are held at a time, of main and branch together; more are read again for each such lot."""
+
 _KEYS_SHOWN = 10
 _PLACE, _OTHER = "\0place", "\0other"
 
 
 def compare(main: Table, branch: Table, key: Sequence[str]) -> Difference:
-    """How a branch differs from what readers see.
+    """How a branch differs from what readers see; counted exactly, whatever differs.
 
     Args:
         main: The table.
@@ -35,12 +41,54 @@ def compare(main: Table, branch: Table, key: Sequence[str]) -> Difference:
         TransientError: Storage or catalog did not answer.
     """
     seen, built = _planned(main), _planned(branch)
-    gone = _rows(main, seen, _without(seen, built))
-    new = _rows(branch, built, _without(built, seen))
+    gone, new = _without(seen, built), _without(built, seen)
+    rows = sum(len(positions) for positions in [*gone.values(), *new.values()])
+    lots = max(1, math.ceil(rows / MOST_ROWS))
+    found = Difference(str(main), _count(seen), _count(built), 0, 0, 0)
+    for lot in range(lots):
+        here = _rows(main, seen, gone, _Lot(key, lot, lots))
+        there = _rows(branch, built, new, _Lot(key, lot, lots))
+        found = _with(found, _differing(here, there, key) if key else _whole(here, there))
+    return found
+
+
+class _Lot(NamedTuple):
+    """Rows whose keys, or whole values, have one remainder: equal ones are in one lot, whichever table they are of."""
+
+    key: Sequence[str]
+    number: int
+    of: int
+
+    def take(self, rows: pa.Table) -> pa.Table:
+        if self.of == 1:
+            return rows
+        values = rows.select(list(self.key)) if self.key else rows
+        sums = [zlib.crc32(repr(tuple(row.values())).encode()) for row in values.to_pylist()]
+        return rows.filter(pa.array(np.asarray(sums, np.int64) % self.of == self.number))
+
+
+class _Counted(NamedTuple):
+    """How some rows of a table differ: see `Difference`."""
+
+    only_main: int
+    only_branch: int
+    changed: int
+    keys: tuple[str, ...] = ()
+
+
+def _with(found: Difference, more: _Counted) -> Difference:
+    return replace(
+        found,
+        only_main=found.only_main + more.only_main,
+        only_branch=found.only_branch + more.only_branch,
+        changed=found.changed + more.changed,
+        keys=(*found.keys, *more.keys)[:_KEYS_SHOWN],
+    )
+
+
+def _differing(gone: pa.Table, new: pa.Table, key: Sequence[str]) -> _Counted:
+    """Rows that a key tells apart."""
     columns = [name for name in gone.column_names if name in new.column_names]
-    counts = str(main), _count(seen), _count(built)
-    if not key:
-        return _whole(counts, gone, new)
     here, there = _places(gone, key), _places(new, key)
     pairs = here.join(there.rename_columns([*key, _OTHER]), list(key), join_type="inner", use_threads=False)
     left, right = pairs[_PLACE], pairs[_OTHER]
@@ -53,7 +101,7 @@ def compare(main: Table, branch: Table, key: Sequence[str]) -> Difference:
         *(("~", row) for row in new.select(list(key)).take(right.filter(changed)[:_KEYS_SHOWN]).to_pylist()),
     ]
     shown = tuple(sign + ",".join(map(str, row.values())) for sign, row in keys)
-    return Difference(*counts, len(only_gone), len(only_new), int(pc.sum(changed).as_py() or 0), shown[:_KEYS_SHOWN])
+    return _Counted(len(only_gone), len(only_new), int(pc.sum(changed).as_py() or 0), shown[:_KEYS_SHOWN])
 
 
 def _planned(table: Table) -> Plan:
@@ -81,11 +129,14 @@ def _without(these: Plan, those: Plan) -> dict[str, Positions]:
     return found
 
 
-def _rows(table: Table, found: Plan, positions: dict[str, Positions]) -> pa.Table:
+def _rows(table: Table, found: Plan, positions: dict[str, Positions], lot: _Lot) -> pa.Table:
     fields: list[Field] = list(table.schema.fields)
     if not positions:
         return table.schema.arrow.empty_table()
-    return ArrowEngine(table).read(found.files, positions, fields).combine_chunks()
+    # One file at a time where there are several lots: little of each is of this one.
+    parts = [positions] if lot.of == 1 else [{path: places} for path, places in positions.items()]
+    read = (ArrowEngine(table).read(found.files, part, fields) for part in parts)
+    return pa.concat_tables(map(lot.take, read)).combine_chunks()
 
 
 def _places(rows: pa.Table, key: Sequence[str]) -> pa.Table:
@@ -113,7 +164,7 @@ def _changed(here: pa.Table, there: pa.Table) -> Any:
     return pa.array(differ)
 
 
-def _whole(counts: tuple[str, int, int], gone: pa.Table, new: pa.Table) -> Difference:
+def _whole(gone: pa.Table, new: pa.Table) -> _Counted:
     """Rows that nothing but their values tells apart."""
     here, there = (Counter(repr(row) for row in rows.to_pylist()) for rows in (gone, new))
-    return Difference(*counts, (here - there).total(), (there - here).total(), 0)
+    return _Counted((here - there).total(), (there - here).total(), 0)

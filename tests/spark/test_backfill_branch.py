@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +12,11 @@ import pytest
 
 from applier import config as settings
 from applier import faults
+from applier.backfill import compare
 from applier.backfill.command import backfill, planned
 from applier.backfill.report import Outcome
 from applier.backfill.request import asked
+from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName
 from applier.errors import RangeRefused
 from applier.sink.iceberg import Catalog
@@ -126,6 +129,32 @@ def test_a_branch_is_built_compared_and_shown(spark: SparkSession, properties: d
         assert catalog.list((f"applier_{found.raw['changefeed']['name']}__again",)) == []
 
 
+@pytest.mark.parametrize("key", [("id",), ()], ids=["by key", "whole rows"])
+def test_more_rows_differ_than_are_held(
+    key: tuple[str, ...],
+    spark: SparkSession,
+    properties: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They are compared in lots, and counted as if all were held."""
+    found = replay("txns", "simple-json", properties, tmp_path, "simple", name=f"bf-lots-{len(key)}")
+    run(found, spark, "beginning")
+    damage(found, spark, ACCOUNTS)
+    run(found, spark, "beginning", branch="again")
+    catalog = Catalog(spark, "lake")
+    main, branch = (catalog.load(found.identifier(ACCOUNTS), name) for name in ("main", "again"))
+    assert main is not None
+    assert branch is not None
+    whole = compare.compare(main, branch, key)
+
+    monkeypatch.setattr(compare, "MOST_ROWS", 2)
+    lots = compare.compare(main, branch, key)
+
+    assert (whole.only_main, whole.only_branch, whole.changed) == (1, 3, 0)
+    assert (replace(lots, keys=()), sorted(lots.keys)) == (replace(whole, keys=()), sorted(whole.keys))
+
+
 @pytest.mark.parametrize("variant", ["simple-json", "canal-json-ext"])
 def test_a_repair_brings_back_a_table_through_its_ddl(
     variant: str, spark: SparkSession, properties: dict[str, str], tmp_path: Path
@@ -140,6 +169,31 @@ def test_a_repair_brings_back_a_table_through_its_ddl(
     run(found, spark, "beginning", repair=True, tables="shop.orders")
 
     assert differences(found, states("ddl")[-1][0]) == []
+
+
+def test_a_feed_in_offset_order_is_repaired_from_after_its_ddl(
+    spark: SparkSession, properties: dict[str, str], tmp_path: Path
+) -> None:
+    """Nothing tells which rows lie before a DDL, so the range begins behind it, at the offset that is named."""
+    found = replay("txns", "canal-json", properties, tmp_path, "canal-json", name="bf-plain", order="offset")
+    last = states("txns")[-1][0]
+    run(found, spark, "beginning")
+    assert differences(found, last) == []
+    empty(found, spark, ACCOUNTS)
+
+    with pytest.raises(RangeRefused, match="in offset order nothing tells which rows lie before it") as refused:
+        run(found, spark, "beginning", repair=True, tables=str(ACCOUNTS))
+    begin = re.search(r"begin the range after it \((\S+)\)", refused.value.hint)
+    assert begin is not None
+    topic, partition, offset = begin[1].rsplit(":", 2)
+    with found.running(spark) as pipeline:
+        begins = dict.fromkeys(pipeline.ends(), 0) | {TopicPartition(topic, int(partition)): int(offset)}
+    shown = run(found, spark, text(begins), repair=True, tables=str(ACCOUNTS))
+
+    assert differences(found, last) == []
+    (difference,) = shown.differences
+    assert (difference.rows_main, difference.only_main, difference.changed) == (0, 0, 0)
+    assert difference.only_branch == difference.rows_branch > 0
 
 
 def test_rows_that_moved_without_row_events_are_refused(
