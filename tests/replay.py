@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog, load_catalog
-from pyiceberg.table import StaticTable
 
 from applier import config as settings
 from applier.assembly import assembled
@@ -22,6 +21,7 @@ from applier.decode.decoder import Decoder
 from applier.errors import DecodeError
 from applier.pipeline import Pipeline
 from tests import expected, recordings
+from tests.lake_reader import table_at
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -69,7 +69,7 @@ class Replay:
     def _at(self, location: str) -> list[dict[str, Any]] | None:
         """The same at a place of its metadata, which never changes: it is read once."""
         if location not in self._seen:
-            table = StaticTable.from_metadata(location)
+            table = table_at(location)
             dropped = "applier.dropped-at" in table.properties
             self._seen[location] = None if dropped else plain(table.scan().to_arrow())
         return self._seen[location]
