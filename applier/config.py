@@ -220,7 +220,8 @@ class RunSection(Section):
         float, Field(gt=0, description="A holder silent for this long has lost the changefeed to whoever asks.")
     ] = 60.0
     stall_seconds: Annotated[
-        float, Field(gt=0, description="A watermark that stands still for this long is named in the status line.")
+        float,
+        Field(gt=0, description="A watermark that stands still for this long is logged; without any, the run ends."),
     ] = 60.0
 
     @model_validator(mode="after")

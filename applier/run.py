@@ -32,6 +32,15 @@ __all__ = [
     "stop_signals",
 ]
 
+_PARTITIONS_HINT = (
+    "if TiCDC uses fewer partitions than the topic has (`partition-num`), say how many in changefeed.partitions."
+)
+_WATERMARK_HINT = (
+    "turn the watermark on in the sink-uri of TiCDC: `enable-tidb-extension=true`, and for Avro "
+    '`avro-enable-watermark=true`, too; or set changefeed.order = "offset". Simple and Open always carry one, once '
+    "TiCDC writes to this topic."
+)
+
 Report = Callable[[StatusLine], None]
 """Told of every step that moved, and of those that wait."""
 
@@ -75,21 +84,38 @@ def run_once(pipeline: Pipeline, stop: threading.Event, report: Report) -> None:
             return
 
 
-def follow(pipeline: Pipeline, stop: threading.Event, report: Report) -> None:
-    """Step until told to stop; sleep when nothing is new."""
+def follow(
+    pipeline: Pipeline, stop: threading.Event, report: Report, clock: Callable[[], float] = time.monotonic
+) -> None:
+    """Step until told to stop; sleep when nothing is new.
+
+    Args:
+        pipeline: The pipeline.
+        stop: Set from elsewhere.
+        report: Called with the status line of each step.
+        clock: Monotonic seconds.
+
+    Raises:
+        WatermarkStalled: There are messages, but in `run.stall_seconds` no partition has ever sent a resolved ts.
+    """
     settings = pipeline.config.run
-    progress = time.monotonic()
+    progress = clock()
     warned = False
     while not stop.is_set():
         step = patiently(pipeline.step)
-        now = time.monotonic()
+        now = clock()
         if step.error is not None and not step.moved:
             raise step.error
         if step.moved:
             report(step.status)
             progress, warned = now, False
             continue
+        if not step.resolved and not step.status.messages:
+            # A topic that nobody has written to yet says nothing about watermarks.
+            progress = now
         if now - progress > settings.stall_seconds and not warned and stall(step):
+            if step.silent and not step.resolved:
+                refuse_stall(step)
             report(step.status)
             logger().warning("watermark stands still", reason=stall(step))
             warned = True
@@ -143,12 +169,7 @@ def refuse_stall(step: Step) -> None:
         )
         raise WatermarkStalled(reason, hint)
     if step.silent:
-        hint = (
-            "if TiCDC uses fewer partitions than the topic has (`partition-num`), say how many in "
-            "changefeed.partitions; if the protocol carries no watermark, turn on `enable-tidb-extension` "
-            '(Avro: `avro-enable-watermark`, too) in TiCDC, or set changefeed.order = "offset".'
-        )
-        raise WatermarkStalled(reason, hint)
+        raise WatermarkStalled(reason, _PARTITIONS_HINT if step.resolved else _WATERMARK_HINT)
 
 
 @contextmanager

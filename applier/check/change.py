@@ -150,7 +150,7 @@ def _database(sides: Sides, actions: Sequence[Action]) -> str:
 def _ddl(sides: Sides, report: ChangeReport, actions: tuple[Action, ...], capabilities: Capabilities) -> ChangeReport:
     registry: tuple[RegistryAnswer, ...] = ()
     notes: list[str] = []
-    carries = capabilities.ddl != "never"
+    carries = True
     if sides.client is not None and sides.client.protocol == "avro":
         registrations = Registrations(sides.client, sides.subjects)
         registry, carries = tuple(registrations.answers(actions)), registrations.has_extension

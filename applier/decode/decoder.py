@@ -18,7 +18,7 @@ class Capabilities:
     """What a protocol carries; printed in `docs/protocols.md` and reported by `applier check`.
 
     Attributes:
-        resolved_ts: `always`, `never`, or the TiCDC option that turns it on.
+        resolved_ts: `always`, or the TiCDC option that turns it on.
         commit_ts: Likewise, for the commit ts of rows.
         ddl: Likewise, for DDL messages.
         old_values: Likewise, for the images before an update or delete.

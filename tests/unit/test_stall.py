@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName
 from applier.changefeed.ts import from_unix_ms
+from applier.config import RunSection
+from applier.errors import WatermarkStalled
 from applier.findings import Waiting
-from applier.pipeline import Step
-from applier.run import behind, stall
+from applier.pipeline import Pipeline, Step
+from applier.run import behind, follow, stall
 from applier.telemetry import StatusLine
 
 P0, P1, P2 = (TopicPartition("t", number) for number in range(3))
@@ -49,3 +59,67 @@ def test_rows_that_wait_come_before_partitions_that_are_late() -> None:
 
     assert stall(step).startswith("Rows wait for a schema that has not come: 3 of table d.t from t/0")
     assert stall(Step(moved=False, complete=True, status=STATUS, silent=[P1])) == "No watermark has ever come from t/1."
+
+
+class Feed:
+    """A pipeline that finds the same in every step, and tells how often it was asked."""
+
+    def __init__(self, *steps: Step) -> None:
+        self.config = SimpleNamespace(run=RunSection(interval_seconds=1e-6, stall_seconds=60))
+        self.steps = list(steps)
+        self.asked = 0
+
+    def step(self) -> Step:
+        """The next step; the last one for ever."""
+        self.asked += 1
+        return self.steps.pop(0) if len(self.steps) > 1 else self.steps[0]
+
+
+def _follow(feed: Feed, seconds: int, stop: threading.Event) -> list[StatusLine]:
+    """Follow with a clock that moves by so much at every look, and stops the run after ten."""
+    reports: list[StatusLine] = []
+    now = itertools.count(0, seconds)
+
+    def clock() -> float:
+        if feed.asked >= 10:
+            stop.set()
+        return next(now)
+
+    follow(cast("Pipeline", feed), stop, reports.append, clock)
+    return reports
+
+
+def test_a_feed_with_rows_and_never_a_watermark_ends_with_both_ways_out() -> None:
+    """No row of it could ever be shown; a restart finds all of them again."""
+    stop = threading.Event()
+    feed = Feed(Step(moved=False, complete=True, status=replace(STATUS, messages=3), silent=[P0, P1]))
+
+    with pytest.raises(WatermarkStalled) as refusal:
+        _follow(feed, 20, stop)
+
+    assert refusal.value.what == "No watermark has ever come from t/0, t/1."
+    for way_out in ("`enable-tidb-extension=true`", "`avro-enable-watermark=true`", 'changefeed.order = "offset"'):
+        assert way_out in refusal.value.hint
+    assert feed.asked == 4
+
+
+def test_a_topic_without_messages_is_waited_for() -> None:
+    """It says nothing about watermarks; once messages come, their time begins."""
+    empty = Step(moved=False, complete=True, status=STATUS, silent=[P0])
+    some = Step(moved=False, complete=True, status=replace(STATUS, messages=3), silent=[P0])
+    feed = Feed(*[empty] * 5, some)
+
+    with pytest.raises(WatermarkStalled):
+        _follow(feed, 20, threading.Event())
+
+    assert feed.asked == 9
+
+
+def test_a_feed_with_some_watermarks_is_only_warned_of() -> None:
+    """One partition is late, or TiCDC is paused: it may go on at any moment."""
+    feed = Feed(
+        Step(moved=False, complete=True, status=replace(STATUS, messages=3), silent=[P1], resolved={P0: EARLY}),
+    )
+
+    assert len(_follow(feed, 20, threading.Event())) == 1
+    assert feed.asked == 10
