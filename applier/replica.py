@@ -216,7 +216,7 @@ class Replica:
         """
         found = self.writer(version.name)
         if found is None:
-            return self._create(version, stamp)
+            return self._create(version, stamp.entries())
         self.adopt(found, version)
         return found
 
@@ -295,7 +295,7 @@ class Replica:
         spark = None if self.spark_engine is None else self.spark_engine(table)
         return TableWriter(table, self.changefeed, self.epoch, self.sink.engine, spark)
 
-    def _create(self, version: TableVersion, stamp: Stamp) -> TableWriter:
+    def _create(self, version: TableVersion, entries: Mapping[str, str]) -> TableWriter:
         key = version.key
         columns = pa.schema([self._column(version, column) for column in version.columns])
         self.confirm()
@@ -304,7 +304,7 @@ class Replica:
             columns,
             key=key,
             sort=key,
-            properties={**properties_of_new(), **self.settings.properties, **stamp.entries()},
+            properties={**properties_of_new(), **self.settings.properties, **entries},
             format_version=self.settings.format_version,
         )
         writer = self._open(table)

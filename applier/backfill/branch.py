@@ -16,11 +16,17 @@ from applier.ddl_stamp import DDL, is_in, mark
 from applier.errors import RangeRefused
 from applier.migration import Migration
 from applier.replica import Batch, Replica
+from applier.sink.commit import Committer
+from applier.sink.iceberg_commit import Change
 from applier.sink.iceberg_table import Table
 from applier.sink.progress import MAIN, Stamp
 from applier.sink.table import Applied, TableWriter
 from applier.sink.trace import BACKFILL
 from applier.survey import Ddl
+
+REBUILT = "applier.rebuilt-by"
+"""Property of a table that was gone and is made anew by a backfill: readers see no row of it before it is shown. It has
+no stamp until then, so that nobody takes it for the one that is gone."""
 
 EMPTIED = "applier.emptied"
 """Entry of the stamp of a commit that removed all rows from a branch, because a DDL of the range did."""
@@ -50,13 +56,21 @@ class Branches(Replica):
             **(given | {"snapshots": {}, "_writers": {}}), names=names, branch=branch, job=job, lineage=lineage
         )
 
-    def begin(self) -> None:
-        """Make all branches anew, each at what readers see.
+    def begin(self, above: int) -> None:
+        """Make all branches anew, each at what readers see, and the tables that are gone.
+
+        Args:
+            above: Commit ts above which the range begins; 0 where offsets alone tell.
 
         Raises:
-            RangeRefused: A branch of that name was made by somebody else.
+            RangeRefused: A branch of that name was made by somebody else; or a table is gone, and the range does not
+                hold all of its rows.
         """
         for name in self.names:
+            version = self._begun(name, above)
+            if version is not None and self.catalog.load(self.identifier(name)) is None:
+                self._create(version, {REBUILT: self.job})
+                self._writers.pop(self.identifier(name))
             table = self.main(name)
             head = table.head_of(self.branch)
             if head is not None:
@@ -74,9 +88,47 @@ class Branches(Replica):
         """
         table = self.catalog.load(self.identifier(name), branch)
         if table is None:
-            what = f"Table {'.'.join(self.identifier(name))} is not in the catalog, so there is nothing to mend."
-            raise RangeRefused(what, "register its last metadata file again, or load it anew; see docs/backfill.md.")
+            raise _gone(self.identifier(name))
         return table
+
+    def refuse_part(self) -> None:
+        """Refuse to show tables that were made anew, but not from their first row on; they are removed again.
+
+        Raises:
+            RangeRefused: With the table.
+        """
+        for name in self.names:
+            table = self.main(name)
+            if table.setting(REBUILT) is not None and not self.is_emptied(name):
+                self.confirm()
+                self.catalog.drop(table.identifier, purge=True)
+                raise _gone(table.identifier)
+
+    def show(self, name: TableName, resolved_ts: int) -> Table:
+        """Let readers see a branch; may be called again.
+
+        Args:
+            name: The table.
+            resolved_ts: What the changefeed has applied, for the stamp of a table that was made anew.
+
+        Returns:
+            The table.
+
+        Raises:
+            JavaError: Somebody has written the table since the branch was begun.
+        """
+        table = self.main(name)
+        table.fast_forward(self.branch)
+        if table.setting(REBUILT) is not None:
+            found = TableWriter(self.main(name), self.changefeed, self.epoch)
+            found.stamp(Stamp(self.changefeed, self.epoch, resolved_ts), unset=(REBUILT,))
+        return self.main(name)
+
+    def _begun(self, name: TableName, above: int) -> TableVersion | None:
+        """A table whose every row may be in the range, as a DDL after its beginning made it; None for others."""
+        coming = self.lineage.coming(name, above + 1) if self.ordered else []
+        is_begun = any(isinstance(action, EMPTIES) for _, actions in coming for action in actions)
+        return self.lineage.live.get(name) if is_begun else None
 
     def writer(self, name: TableName) -> TableWriter:
         """The writer of a branch."""
@@ -155,7 +207,11 @@ class Branches(Replica):
         if table.snapshot_id is None:
             # A branch begins at a snapshot, and a table that never had rows has none.
             found = TableWriter(table, self.changefeed, self.epoch)
-            found.stamp(found.known or Stamp(self.changefeed, self.epoch, 0))
+            if table.setting(REBUILT) is None:
+                found.stamp(found.known or Stamp(self.changefeed, self.epoch, 0))
+            else:
+                committer = Committer(table, self.changefeed, self.epoch)
+                committer.commit(self.stamp(0), lambda _: Change(summary=self.stamp(0).entries()))
         self.confirm()
         table.create_branch(self.branch)
         self._writers.pop(self.identifier(name), None)
@@ -226,6 +282,15 @@ class Past(Migration):
                 isinstance(action, MOVES) and self.branches.is_emptied(name)
             ):
                 refuse_moved(name, change.commit_ts, action)
+
+
+def _gone(identifier: tuple[str, ...]) -> RangeRefused:
+    what = f"Table {'.'.join(identifier)} is not in the catalog, and the range does not hold all of its rows."
+    way_out = (
+        "register its last metadata file again (system.register_table); or begin the range before its CREATE TABLE or "
+        "TRUNCATE, which makes it anew; see docs/backfill.md."
+    )
+    return RangeRefused(what, way_out)
 
 
 def _unordered(name: TableName, ddl: Ddl) -> RangeRefused:

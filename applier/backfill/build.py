@@ -73,6 +73,7 @@ def build(main: Pipeline, request: Request, span: Range, names: Sequence[TableNa
         what = "Stopped on its way: the same command goes on from there."
         return Outcome([what], is_done=False)
     faults.reach("branch-built")
+    job.branches.refuse_part()
     differences = [_compared(job, name) for name in names]
     built = f"The range {span.text} is built in branch {request.branch} of {len(names)} tables."
     if not request.publish:
@@ -103,19 +104,17 @@ def publish(main: Pipeline, job: Job, names: Sequence[TableName]) -> None:
     """
     state, replica = main.state, main.replica
     for name in names:
-        table = job.branches.main(name)
         try:
-            table.fast_forward(job.branches.branch)
+            shown = job.branches.show(name, state.resolved_ts)
         except JavaError as error:
             if error.kind != "IllegalArgumentException":
                 raise
             job.forget()
-            what = f"Table {table} was written while its branch was built: {error.detail}"
+            what = f"Table {job.branches.main(name)} was written while its branch was built: {error.detail}"
             raise RangeRefused(what, "give the same command again: the branch is built anew.") from None
         faults.reach("branch-shown")
-        head = job.branches.main(name).snapshot_id
-        if head is not None:
-            replica.snapshots[table.identifier] = head
+        if shown.snapshot_id is not None:
+            replica.snapshots[shown.identifier] = shown.snapshot_id
     state.advance(state.resolved_ts, {}, replica.snapshots, {"tables": len(names)}, state.applied_ddl)
     faults.reach("branches-shown")
     for name in names:

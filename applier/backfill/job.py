@@ -90,7 +90,7 @@ def prepare(main: Pipeline, request: Request, span: Range, names: Sequence[Table
         logger().info("backfill goes on", branch=request.branch, step=checkpoint.step)
     else:
         assumed = span.above or _time_of(main.source, span.spans)
-        branches.begin()
+        branches.begin(span.above)
         _begin(job_state, state, span, _as_of(state, lineage, names, assumed))
     job_state.restore()
     upto = min(span.upto, state.resolved_ts) if ordered else OPEN

@@ -13,6 +13,7 @@ import pytest
 from applier import config as settings
 from applier import faults
 from applier.backfill import compare
+from applier.backfill.branch import REBUILT
 from applier.backfill.command import backfill, planned
 from applier.backfill.report import Outcome
 from applier.backfill.request import asked
@@ -194,6 +195,62 @@ def test_a_feed_in_offset_order_is_repaired_from_after_its_ddl(
     (difference,) = shown.differences
     assert (difference.rows_main, difference.only_main, difference.changed) == (0, 0, 0)
     assert difference.only_branch == difference.rows_branch > 0
+
+
+@pytest.mark.parametrize("point", ["", "data-files-staged", "branch-built", "branch-shown", "branches-shown"])
+def test_a_table_that_is_gone_is_made_anew(
+    point: str,
+    crash: Callable[..., None],
+    monkeypatch: pytest.MonkeyPatch,
+    spark: SparkSession,
+    properties: dict[str, str],
+    tmp_path: Path,
+) -> None:
+    """From its CREATE TABLE through all its DDL; until it is shown nobody takes it for the one that is gone."""
+    found = replay("ddl", "simple-json", properties, tmp_path, "simple", name=f"bf-gone-{point}")
+    run(found, spark, "beginning")
+    name = TableName("shop", "orders")
+    catalog = Catalog(spark, "lake")
+    catalog.drop(found.identifier(name), purge=True)
+
+    if point:
+        crash(point)
+        with pytest.raises(Crash):
+            run(found, spark, "beginning", repair=True, tables=str(name))
+        monkeypatch.undo()
+        if point in ("data-files-staged", "branch-built"):
+            assert found.contents(name) == []
+            with found.running(spark) as pipeline:
+                assert pipeline.replica.applied_ts(name) is None
+    run(found, spark, "beginning", repair=True, tables=str(name))
+
+    assert differences(found, states("ddl")[-1][0]) == []
+    with found.running(spark) as pipeline:
+        pipeline.replica.hold_to_checkpoint()
+        assert not pipeline.step().moved
+        assert dict(pipeline.state.checkpoint.snapshots) == heads(found)
+        assert pipeline.replica.applied_ts(name) == pipeline.state.resolved_ts
+    again = catalog.load(found.identifier(name))
+    assert again is not None
+    assert REBUILT not in again.properties
+
+
+def test_a_table_that_is_gone_is_not_made_of_a_part(
+    spark: SparkSession, properties: dict[str, str], tmp_path: Path
+) -> None:
+    """A range that begins after its CREATE TABLE, as a resolved ts or as offsets, leaves the catalog as it was."""
+    found = replay("txns", "simple-json", properties, tmp_path, "simple", name="bf-part")
+    first, offsets = states("txns")[0]
+    run(found, spark, "beginning")
+    catalog = Catalog(spark, "lake")
+    catalog.drop(found.identifier(ACCOUNTS), purge=True)
+
+    for begin in (str(first["resolved_ts"]), text(offsets)):
+        with pytest.raises(
+            RangeRefused, match="accounts is not in the catalog, and the range does not hold all of its"
+        ):
+            run(found, spark, begin, repair=True, tables=str(ACCOUNTS))
+        assert catalog.load(found.identifier(ACCOUNTS)) is None
 
 
 def test_rows_that_moved_without_row_events_are_refused(
