@@ -7,6 +7,7 @@ ApplierError
     DecodeError               one message cannot be read: topic, partition, offset, protocol, hint
       IncompleteRow           the message does not hold the row (handle-key-only, a delete without a key)
       RegistryError           the registry does not give the schema of a message
+        SchemaUnknown         it does not know the id: asked again for two minutes, then bad like any other message
         RegistryDenied        it answers 401 or 403: retried as a TransientError, which it also is
     ValueRefused              one value does not fit its column
     SchemaChangeRefused       a DDL that cannot be applied exactly: table, statement, why, what to do
@@ -92,6 +93,26 @@ class IncompleteRow(DecodeError):
 
 class RegistryError(DecodeError):
     """The schema registry answered, but not with the schema of a message."""
+
+
+class SchemaUnknown(RegistryError):
+    """The schema registry does not know a schema id, or what its schema refers to; it may be behind.
+
+    Args:
+        what: As above.
+        hint: As above.
+        schema_id: The id.
+    """
+
+    def __init__(self, what: str, hint: str = "", schema_id: int = 0) -> None:
+        super().__init__(what, hint)
+        self.args = (what, hint, schema_id)
+        self.schema_id = schema_id
+
+    def at(self, topic: str, partition: int, offset: int, protocol: str) -> DecodeError:
+        """See `DecodeError`."""
+        located = super().at(topic, partition, offset, protocol)
+        return SchemaUnknown(located.what, located.hint, self.schema_id)
 
 
 class RegistryDenied(TransientError, RegistryError):

@@ -192,7 +192,7 @@ def ddl_payload(change: SchemaChange, index: int) -> bytes:
 def error_payload(error: errors.ApplierError) -> bytes:
     """Payload of a `bad` or `transient` finding."""
     named = next(kind for kind in type(error).__mro__ if kind.__module__ == errors.__name__)
-    return json.dumps({"type": named.__name__, "what": error.what, "hint": error.hint}).encode()
+    return json.dumps({"type": named.__name__, "args": error.args}).encode()
 
 
 _VERSION = b"applier.table-version"
@@ -220,4 +220,4 @@ def _barrier(row: Mapping[str, Any]) -> Barrier:
 def _error(payload: bytes) -> errors.ApplierError:
     value = json.loads(payload)
     kind: type[errors.ApplierError] = getattr(errors, value["type"])
-    return kind(value["what"], value["hint"])
+    return kind(*value["args"])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import tenacity
@@ -13,7 +15,27 @@ from applier.telemetry import logger
 OUTAGE_SECONDS = 300.0
 """An outage that lasts longer ends the run."""
 
+LATE_SECONDS = 120.0
+"""What an outside system does not know yet is asked for again for so long; shorter than an outage may last."""
+
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Bounded patience for things that may only be late, each on its own.
+
+    Args:
+        clock: Monotonic seconds.
+    """
+
+    clock: Callable[[], float] = time.monotonic
+    _since: dict[Hashable, float] = field(default_factory=dict, init=False)
+
+    def is_over(self, thing: Hashable) -> bool:
+        """Whether a thing was missed for `LATE_SECONDS`; the first question starts its time."""
+        now = self.clock()
+        return now - self._since.setdefault(thing, now) >= LATE_SECONDS
 
 
 def patiently(call: Callable[[], T]) -> T:

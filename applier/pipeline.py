@@ -16,7 +16,7 @@ from applier.changefeed.window import OffsetRange, Window
 from applier.config import Config
 from applier.consume.offsets import missing, next_window, refuse_missing
 from applier.consume.source import Source
-from applier.errors import DecodeError
+from applier.errors import DecodeError, TransientError
 from applier.findings import Waiting
 from applier.maintenance import Maintenance
 from applier.migration import Migration
@@ -122,7 +122,8 @@ class Pipeline:
             ends: Offsets (exclusive) that the step must not pass; None for the ends of the source.
 
         Raises:
-            TransientError: Something outside did not answer; the same step may be tried again.
+            TransientError: Something outside did not answer, or does not know a schema yet; the same step may be tried
+                again.
             TerminalError: The feed cannot be applied any further; what came before it is.
         """
         if self._is_torn:
@@ -141,6 +142,8 @@ class Pipeline:
             self._is_torn = False
         # A watermark that stands still in a full window wants a longer one, not the same one again.
         self._stretch = 1 if moved or survey.error else min(self._stretch * 2, self._longest)
+        if survey.error is not None and not moved and self.surveyor.may_come(survey.error):
+            raise TransientError(survey.error.what, survey.error.hint)
         outcome = self._outcome(survey, known, bounds, watch, moved=moved)
         if moved:
             self._mended = Counter()

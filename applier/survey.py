@@ -23,10 +23,11 @@ from applier.changefeed.window import OffsetRange, Window
 from applier.consume.source import Source
 from applier.decode.ddl import parse
 from applier.decode.protocols import build
-from applier.errors import DecodeError
+from applier.errors import DecodeError, SchemaUnknown
 from applier.findings import FINDING_DDL, FINDING_SCHEMA, BadMessage, Findings, Waiting, collect
 from applier.order.barrier import Barrier, DdlId, cut, in_order
 from applier.order.watermark import advance, watermark
+from applier.patience import Patience
 from applier.rowpass import RowPass
 from applier.telemetry import Stopwatch
 
@@ -137,6 +138,7 @@ class Surveyor:
         rows_describe: True if rows or a registry describe the columns, so that the types their DDL gave count more.
         keep_bad: True to set bad messages aside; False to end the window before the first.
         ceiling: Commit ts above which nothing is due, however far the watermark is.
+        patience: For schemas that the registry does not know yet.
     """
 
     source: Source
@@ -145,6 +147,11 @@ class Surveyor:
     rows_describe: bool
     keep_bad: bool
     ceiling: int = NO_WATERMARK
+    patience: Patience = field(default_factory=Patience)
+
+    def may_come(self, error: DecodeError | None) -> bool:
+        """Whether a message may be read yet that cannot be now: its schema may be late in the registry."""
+        return isinstance(error, SchemaUnknown) and not self.patience.is_over(error.schema_id)
 
     def survey(self, window: Window, known: Known, watch: Stopwatch, *, local: bool) -> Survey:
         """Find out what a window holds; reads only.
@@ -255,15 +262,21 @@ class Surveyor:
         return False if self._hold_back(found) or self._go_further(found, known) else None
 
     def _set_aside(self, found: Survey) -> bool:
-        """Bad messages become dead letters, or the first of them ends the window: what came before it is applied."""
-        if self.keep_bad:
+        """Bad messages become dead letters, or the first of them ends the window: what came before it is applied.
+
+        One whose schema may yet come always ends it.
+        """
+        ending = [bad for bad in found.findings.bad if not self.keep_bad or self.may_come(bad.error)]
+        if not ending:
             found.try_all = bool(found.bad)
             found.bad += found.findings.bad
             return False
-        for bad in found.findings.bad:
+        for bad in ending:
             if bad.partition in found.window.ranges and bad.offset < found.window.ranges[bad.partition].end:
                 found.window = found.window.until(bad.partition, bad.offset)
                 found.error = found.error or bad.error
+        ends = {place: span.end for place, span in found.window.ranges.items()}
+        found.bad = [bad for bad in found.bad if bad.offset < ends.get(bad.partition, 0)]
         return True
 
     def _hold_back(self, found: Survey) -> bool:

@@ -14,7 +14,7 @@ from urllib.parse import quote
 from applier.decode.bounded import Bounded
 from applier.decode.registry_http import NotFound, RegistryHttp
 from applier.decode.registry_settings import Endpoint, RegistrySettings, registry_settings
-from applier.errors import RegistryDenied, RegistryError
+from applier.errors import RegistryDenied, RegistryError, SchemaUnknown
 
 __all__ = [
     "Compatibility",
@@ -113,14 +113,15 @@ class SchemaRegistry:
             return known
         asked, error = self._unknown.get(schema_id, (float("-inf"), None))
         if error is not None and self._clock() - asked < UNKNOWN_FOR_SECONDS:
-            raise RegistryError(error.what, error.hint)
+            # A new one each time: a traceback that grew with every message would keep all of them alive.
+            raise _unknown(error, schema_id)
         try:
             schema = self._resolve(_mapping(self._get(f"/schemas/ids/{schema_id}")))
         except RegistryDenied:
             raise
         except RegistryError as refusal:
             self._unknown[schema_id] = (self._clock(), refusal)
-            raise
+            raise _unknown(refusal, schema_id) from None
         self._by_id[schema_id] = schema
         return schema
 
@@ -208,6 +209,13 @@ class SchemaRegistry:
             answer = _mapping(self._get(f"/subjects/{_quoted(place[0])}/versions/{place[1]}"))
             self._collect(answer.get("references"), found, open_ | {place})
             found[place] = RegistrySchema(_text(answer, "schema"), str(answer.get("schemaType") or "AVRO"))
+
+
+def _unknown(refusal: RegistryError, schema_id: int) -> RegistryError:
+    """What is said of an id after a refusal; that it is not there may change."""
+    if isinstance(refusal, SchemaUnknown):
+        return SchemaUnknown(refusal.what, refusal.hint, schema_id)
+    return RegistryError(refusal.what, refusal.hint)
 
 
 def _quoted(subject: str) -> str:

@@ -21,7 +21,7 @@ from tenacity import (
 )
 
 from applier.decode.registry_settings import Endpoint, RegistrySettings
-from applier.errors import RegistryDenied, RegistryError, TransientError
+from applier.errors import RegistryDenied, RegistryError, SchemaUnknown, TransientError
 from applier.telemetry import logger
 
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
@@ -34,7 +34,8 @@ _MEDIA = "application/vnd.schemaregistry.v1+json"
 _HINTS = {
     401: "check user and password (URL-encoded inside a URL) or the bearer token under [registry].",
     403: "the user of [registry] needs the right to read this subject.",
-    404: "the messages were written with another registry, or the schema was deleted for good.",
+    404: "the registry may be behind the messages; else they were written with another registry, or the schema was "
+    "deleted for good.",
     409: "the schema does not fit the earlier versions at the subject's compatibility level.",
     422: "the registry does not accept what was sent; see its message.",
 }
@@ -226,8 +227,15 @@ def _answer(endpoint: Endpoint, response: requests.Response, content: bytes) -> 
         return parsed
     code, message = _error_body(parsed, status)
     what = f"Schema registry {endpoint.url} answers {status}{f' ({code})' if code != status else ''}: {message}"
-    error = (RegistryDenied if status in (401, 403) else RegistryError)(what, _HINTS.get(status, ""))
+    error = _kind(status, code)(what, _HINTS.get(status, ""))
     raise NotFound(error) if status == 404 else error
+
+
+def _kind(status: int, code: int) -> type[RegistryError]:
+    """What an answer means; a 404 without a code of its own comes from something that is no registry."""
+    if status in (401, 403):
+        return RegistryDenied
+    return SchemaUnknown if status == 404 and code != status else RegistryError
 
 
 def _parse(content: bytes) -> Any:

@@ -1,15 +1,20 @@
-"""Avro through a real Kafka broker and a real schema registry, whose door is shut in every way and opened again."""
+"""Avro through a real Kafka broker and a real schema registry, whose door is shut or slow in every way, then opened."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 import requests
 
-from applier.errors import RegistryDenied, RegistryError, TransientError
+from applier.decode.registry_http import RegistryHttp
+from applier.errors import RegistryDenied, SchemaUnknown, TransientError
+from applier.patience import LATE_SECONDS, Patience
+from applier.run import run_once
 from tests import recordings
 from tests.fake_registry import Answer, FakeRegistry, Request, fake_registry
 from tests.integration.test_kafka_source import from_kafka, produce
@@ -18,6 +23,9 @@ from tests.replay import differences, replay
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from applier.changefeed.message import TopicPartition
+    from applier.decode.registry_settings import RegistrySettings
+    from applier.pipeline import Pipeline
     from tests.services.kafka import Broker
     from tests.services.registry import Registry
 
@@ -29,16 +37,29 @@ class Door:
 
     Attributes:
         shut: The answer to everything while it is shut; None while it is open.
+        slow: So many questions get their answer only when one more has come.
+        asked: Questions so far.
     """
 
     def __init__(self, behind: Registry) -> None:
         self.behind = behind
         self.shut: Answer | None = None
+        self.slow = 0
+        self.asked = 0
+        self.opened = threading.Event()
+        self._lock = threading.Lock()
 
     def answer(self, request: Request) -> Answer:
         """The answer to one question."""
+        with self._lock:
+            self.asked += 1
+            is_late = self.asked <= self.slow
         if self.shut is not None:
             return self.shut
+        if is_late:
+            self.opened.wait()
+        else:
+            self.opened.set()
         found = requests.get(self.behind.url + request.path, timeout=30)
         return Answer(found.status_code, found.json())
 
@@ -50,6 +71,7 @@ def door(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[
     monkeypatch.setattr(FakeRegistry, "answer", lambda _self, request: standing.answer(request))
     with fake_registry() as server:
         yield standing, server.url
+        standing.opened.set()
 
 
 def _registered(registry: Registry) -> list[dict[str, Any]]:
@@ -79,12 +101,14 @@ def test_rows_are_equal_once_the_registry_answers(
 ) -> None:
     """Down, shut and without the schema it has its sentence each time; then the same pipeline goes on to the end."""
     monkeypatch.setattr("applier.decode.registry_http.MAX_WAIT_SECONDS", 0.01)
+    now = 0.0
     standing, url = door
     topics = produce(kafka.bootstrap, _registered(registry), topic_prefix="outage-")
     found = from_kafka(replay(SCENARIO, VARIANT, lake, tmp_path, "avro", name="outage"), kafka.bootstrap, topics)
     found.raw["registry"] = {"url": url}
 
     with found.running(spark) as pipeline:
+        pipeline.surveyor = replace(pipeline.surveyor, patience=Patience(lambda: now))
         standing.shut = Answer(503, {"message": "starting"}, {"Retry-After": "0"})
         with pytest.raises(TransientError, match=r"could not be reached in 5 attempts: .* answers 503"):
             pipeline.step()
@@ -94,10 +118,14 @@ def test_rows_are_equal_once_the_registry_answers(
             pipeline.step()
 
         standing.shut = Answer(404, {"error_code": 40403, "message": "Schema not found"})
+        sentence = r"answers 404 \(40403\): Schema not found. Hint: the registry may be behind the messages; else they"
+        with pytest.raises(TransientError, match=sentence):
+            _step_on(pipeline, pipeline.ends())
+        now += LATE_SECONDS
         step = pipeline.step()
-        assert isinstance(step.error, RegistryError)
-        assert "answers 404 (40403): Schema not found." in str(step.error)
-        assert "the messages were written with another registry" in str(step.error)
+        assert isinstance(step.error, SchemaUnknown)
+        assert not step.moved
+        assert str(step.error).startswith("Cannot decode avro message at outage-")
 
         standing.shut = None
         ends = pipeline.ends()
@@ -105,3 +133,72 @@ def test_rows_are_equal_once_the_registry_answers(
             assert step.error is None
 
     assert differences(found, recordings.expected(SCENARIO)[-1]) == []
+
+
+def _impatient(settings: RegistrySettings, sleep: Callable[[float], None]) -> RegistryHttp:
+    """A client that gives an answer half a second, three times in one step."""
+    return RegistryHttp(replace(settings, timeout_seconds=0.5, attempts=3), sleep)
+
+
+def _step_on(pipeline: Pipeline, ends: Mapping[TopicPartition, int]) -> NoReturn:
+    while True:
+        pipeline.step(ends)
+
+
+def test_a_slow_registry_costs_no_restart_and_no_row(
+    spark: SparkSession,
+    kafka: Broker,
+    registry: Registry,
+    door: tuple[Door, str],
+    lake: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """More answers in a row come too late than one step has attempts: the same run goes on to the end."""
+    monkeypatch.setattr("applier.decode.registry_http.MAX_WAIT_SECONDS", 0.01)
+    standing, url = door
+    topics = produce(kafka.bootstrap, _registered(registry), topic_prefix="slow-")
+    found = from_kafka(replay(SCENARIO, VARIANT, lake, tmp_path, "avro", name="slow"), kafka.bootstrap, topics)
+    found.raw["registry"] = {"url": url}
+    monkeypatch.setattr("applier.decode.registry.RegistryHttp", _impatient)
+    standing.slow = 5
+
+    with found.running(spark) as pipeline:
+        run_once(pipeline, threading.Event(), lambda status: None)
+
+    assert standing.asked > standing.slow
+    assert differences(found, recordings.expected(SCENARIO)[-1]) == []
+
+
+def test_messages_of_a_schema_that_never_comes_are_set_aside_in_the_end(
+    spark: SparkSession,
+    kafka: Broker,
+    registry: Registry,
+    door: tuple[Door, str],
+    lake: dict[str, str],
+    tmp_path: Path,
+) -> None:
+    """With `on_bad_message = "dead_letter"` they are waited for all the same; then each is kept whole."""
+    now = 0.0
+    standing, url = door
+    records = [record for record in _registered(registry) if record["topic"] in ("golden-pk", "golden_keys_k_uk")]
+    topics = produce(kafka.bootstrap, records, topic_prefix="never-")
+    found = from_kafka(
+        replay(SCENARIO, VARIANT, lake, tmp_path, "avro", name="never", on_bad_message="dead_letter"),
+        kafka.bootstrap,
+        topics,
+    )
+    found.raw["registry"] = {"url": url}
+    standing.shut = Answer(404, {"error_code": 40403, "message": "Schema not found"})
+
+    with found.running(spark) as pipeline:
+        pipeline.surveyor = replace(pipeline.surveyor, patience=Patience(lambda: now))
+        ends = pipeline.ends()
+        with pytest.raises(TransientError, match="Schema not found"):
+            _step_on(pipeline, ends)
+        now += LATE_SECONDS
+        while (step := pipeline.step(ends)).moved or not step.complete:
+            assert step.error is None
+
+        letters = pipeline.state.control.letters()
+    assert len(letters) == sum(record["value"][:1] == b"\0" for record in records)
