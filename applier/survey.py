@@ -238,7 +238,8 @@ class Surveyor:
             versions=tuple({**known.versions, **found.versions}.values()),
             applied=known.applied,
             applied_of=known.applied_of,
-            upto=known.applied if found.upto is None else found.upto,
+            # Without a watermark nothing is due, not even rows that carry no commit ts.
+            upto=-1 if found.upto is None else found.upto,
             cuts=found.cuts,
             typed=found.typed,
             skip=skip,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,8 +20,9 @@ from applier.changefeed.table import Column, TableName
 from applier.decode.avro_names import sanitised
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
-from applier.errors import IncompleteRow, SchemaChangeRefused
+from applier.errors import IncompleteRow, SchemaChangeRefused, WatermarkStalled
 from applier.pipeline import Pipeline, Step
+from applier.run import follow
 from tests import expected, recordings
 from tests.fake_registry import Answer, fake_registry
 from tests.losses import explained
@@ -206,7 +209,7 @@ def plain_cases() -> Iterator[ParameterSet]:
     for scenario in ("types", "pk", "txns", "ddl", "partition"):
         for protocol, variant in PLAIN:
             if variant == "avro-plain" and scenario in ("ddl", "partition"):
-                continue  # Rows that a DDL takes away do not go without it: see the test below.
+                continue  # Rows that a DDL takes away do not go without it: see the tests below.
             often = (scenario, variant) in PLAIN_EVERY_TIME
             yield pytest.param(scenario, protocol, variant, marks=() if often else pytest.mark.soak)
 
@@ -248,3 +251,36 @@ def test_a_type_that_changes_where_no_ddl_is_sent_is_refused(
         sentence = r"A column of table (shop|mirror).orders changed its type .*Hint: let TiCDC send DDL messages"
         with found.running(spark) as pipeline, pytest.raises(SchemaChangeRefused, match=sentence):
             advance(pipeline, pipeline.ends())
+
+
+def test_rows_that_a_partition_takes_with_it_stay_where_no_ddl_is_sent(
+    spark: SparkSession, lake: dict[str, str], tmp_path: Path
+) -> None:
+    """Avro without DDL messages shows no row of a TRUNCATE or DROP PARTITION: tables have them on top of upstream's."""
+    with replaying("partition", "avro", "avro-plain", lake, tmp_path) as found:
+        found.raw["changefeed"]["order"] = "offset"
+        with found.running(spark) as pipeline:
+            assert advance(pipeline, pipeline.ends()).error is None
+        state = _as_plain(recordings.expected("partition")[-1])
+        (problem,) = [line for line in unexplained(found, state, "avro") if line.startswith("parts.p_hash:")]
+        assert problem.startswith("parts.p_hash: 13 rows for 1\n")
+        assert problem.endswith("wants []")
+
+
+@pytest.mark.parametrize(("protocol", "variant"), PLAIN)
+def test_a_run_that_follows_a_feed_without_watermarks_ends(
+    protocol: str, variant: str, spark: SparkSession, lake: dict[str, str], tmp_path: Path
+) -> None:
+    """As long as its order is not said to be by offset; nothing of it is shown or counts as read."""
+    with replaying("types", protocol, variant, lake, tmp_path) as found:
+        found.raw["changefeed"]["name"] = f"never-{variant}"
+        found.prefix = f"never_{found.prefix}"
+        found.raw["tables"]["route"] = f"{found.prefix}__{{database}}.{{table}}"
+        found.raw["run"] = {"interval_seconds": 0.001}
+        minutes = itertools.count(0, 60)
+        with found.running(spark) as pipeline:
+            with pytest.raises(WatermarkStalled, match=r"No watermark has ever come from .*order = \"offset\""):
+                follow(pipeline, threading.Event(), lambda status: None, lambda: next(minutes))
+            assert pipeline.state.step == 0
+
+    assert not found.tables()
