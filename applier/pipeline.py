@@ -152,7 +152,6 @@ class Pipeline:
     def look(self, ends: Mapping[TopicPartition, int] | None, watch: Stopwatch) -> Look:
         """Read the next window without applying anything; see `step` for the arguments and the errors."""
         with watch.stage("plan"):
-            self.state.meet(self.source.topic_ids())
             bounds = _capped(self.source.bounds(), ends)
             limit = self.config.source.messages_per_step * self._stretch
             window = next_window(self.state.next_offsets, bounds, limit)
@@ -164,8 +163,9 @@ class Pipeline:
             self.state.ahead |= ahead
             known = replace(known, applied_of=self.state.ahead)
             survey = self.surveyor.survey(window, known, watch, local=self._is_small(window))
-        # What was read may be of a topic that took the place of the one that was planned on.
-        self.state.meet(self.source.topic_ids())
+        if window.ranges:
+            # After the messages: a topic that took the place of the one that they are to be of may do so at any time.
+            self.state.meet(self.source.topic_ids())
         self._tell_missing(survey)
         counts = survey.findings.counts
         if counts.get("messages"):
