@@ -21,6 +21,9 @@ from applier.sink.fence import Fenced
 _LATEST_DDL = 1000
 """DDL that a feed in offset order remembers."""
 
+_LOT_OFFSETS = 256
+"""Offsets that are read at once to get at bad messages. Good ones between them are read for nothing: not too many."""
+
 
 @dataclass(slots=True)
 class State:
@@ -138,23 +141,28 @@ class State:
 
     def set_aside(self, bad: Sequence[BadMessage], source: Source) -> None:
         """Keep bad messages whole as dead letters."""
-        letters = [self._letter(item, source) for item in bad]
+        letters = [letter for lot in _lots(bad) for letter in self._letters(lot, source)]
         if letters:
             self.control.bury(letters)
 
-    def _letter(self, bad: BadMessage, source: Source) -> DeadLetter:
-        window = Window({bad.partition: OffsetRange(bad.offset, bad.offset + 1)})
-        message = source.collect(window).to_pylist()[0]
-        return DeadLetter(
-            topic=bad.partition.topic,
-            partition=bad.partition.partition,
-            offset=bad.offset,
-            timestamp=message["timestamp"],
-            key=message["key"],
-            value=message["value"],
-            error=str(bad.error),
-            step=self.step + 1,
-        )
+    def _letters(self, lot: Sequence[BadMessage], source: Source) -> list[DeadLetter]:
+        """Bad messages of one partition, read at once."""
+        errors = {item.offset: str(item.error) for item in lot}
+        found = source.collect(Window({lot[0].partition: OffsetRange(min(errors), max(errors) + 1)})).to_pylist()
+        return [
+            DeadLetter(
+                topic=message["topic"],
+                partition=message["partition"],
+                offset=message["offset"],
+                timestamp=message["timestamp"],
+                key=message["key"],
+                value=message["value"],
+                error=errors[message["offset"]],
+                step=self.step + 1,
+            )
+            for message in found
+            if message["offset"] in errors
+        ]
 
     def is_begun(self, ddl: DdlId) -> bool:
         """True if a step that did not reach its checkpoint applied the DDL, or a part: the rows below it are in."""
@@ -234,3 +242,14 @@ class State:
     def release(self) -> None:
         """Say that this process has stopped."""
         self.control.release()
+
+
+def _lots(bad: Sequence[BadMessage]) -> list[list[BadMessage]]:
+    """Bad messages by partition, those of each near to one another: a read costs a Spark job however little it gets."""
+    lots: list[list[BadMessage]] = []
+    for item in sorted(bad, key=lambda item: (item.partition, item.offset)):
+        if lots and lots[-1][0].partition == item.partition and item.offset - lots[-1][0].offset < _LOT_OFFSETS:
+            lots[-1].append(item)
+        else:
+            lots.append([item])
+    return lots
