@@ -11,8 +11,8 @@ import pyarrow as pa
 from applier.changefeed.event import Image
 from applier.changefeed.table import TableVersion
 from applier.changefeed.types import TypeRules
-from applier.decode.decoder import WireForm
 from applier.decode.values import to_array
+from applier.decode.wire import WireForm
 from applier.errors import ValueRefused
 from applier.order.merge import BAG_SCHEMA, DATA, KEYED_SCHEMA
 from applier.order.reduce import BagGroup, KeyedGroup

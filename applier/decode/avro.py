@@ -31,10 +31,11 @@ from applier.decode.avro_schema import (
     record_schema,
 )
 from applier.decode.confluent import ConfluentReader, SchemaSource
-from applier.decode.decoder import Capabilities, WireForm
+from applier.decode.decoder import Capabilities
 from applier.decode.options import DecoderOptions
 from applier.decode.registry import SchemaRegistry, registry_settings
 from applier.decode.text_scales import TextScales
+from applier.decode.wire import WireForm
 from applier.errors import DecodeError, IncompleteRow
 
 CAPABILITIES = Capabilities(

@@ -22,9 +22,10 @@ from applier.decode.canal_rows import TYPE_MARK, row_reader
 from applier.decode.canal_types import column_type
 from applier.decode.claim_check import ClaimCheck, optional
 from applier.decode.compression import Compression, decompress
-from applier.decode.decoder import Capabilities, WireForm
+from applier.decode.decoder import Capabilities
 from applier.decode.described import Description, Descriptions, describe
 from applier.decode.options import DecoderOptions
+from applier.decode.wire import WireForm
 from applier.errors import DecodeError, IncompleteRow
 
 CAPABILITIES = Capabilities(

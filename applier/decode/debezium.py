@@ -28,8 +28,9 @@ from applier.decode.debezium_rows import (
     own_version,
     row_change,
 )
-from applier.decode.decoder import Capabilities, WireForm
+from applier.decode.decoder import Capabilities
 from applier.decode.options import DecoderOptions
+from applier.decode.wire import WireForm
 from applier.errors import DecodeError
 
 CAPABILITIES = Capabilities(

@@ -18,9 +18,10 @@ from applier.decode.confluent import AvroSchema, ConfluentReader, SchemaSource
 from applier.decode.debezium_ddl import TableChange, schema_change
 from applier.decode.debezium_fields import Field
 from applier.decode.debezium_rows import Announcer, Layout, declared_layout, held_image, operation, row_change
-from applier.decode.decoder import Capabilities, WireForm
+from applier.decode.decoder import Capabilities
 from applier.decode.options import DecoderOptions
 from applier.decode.registry import SchemaRegistry, registry_settings
+from applier.decode.wire import WireForm
 from applier.errors import DecodeError
 
 CAPABILITIES = Capabilities(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from applier.changefeed.event import Event
 from applier.changefeed.table import TableVersion
+from applier.decode.wire import WireForm
 
 if TYPE_CHECKING:
     from applier.decode.bulk import BulkReader
@@ -34,22 +35,6 @@ class Capabilities:
     schema: Literal["messages", "registry", "rows"]
     exact_decimals: bool
     losses: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class WireForm:
-    """How a protocol writes the values whose text alone does not tell; read by `decode/values.py`.
-
-    Attributes:
-        binary: Strings in columns of binary and blob types hold `base64`, `latin1` (one character a byte), or are
-            `bytes` objects already.
-        members: Enum and set values are the `index` (enum: 1-based, set: bit mask) or the `label`.
-        zone: IANA name of the zone of TIMESTAMP text that carries none itself.
-    """
-
-    binary: Literal["base64", "latin1", "bytes"]
-    members: Literal["index", "label"]
-    zone: str = "UTC"
 
 
 class Decoder(Protocol):

@@ -21,10 +21,11 @@ from applier.changefeed.table import TableName, TableVersion
 from applier.decode.bounded import BoundedLists
 from applier.decode.claim_check import ClaimCheck, optional
 from applier.decode.compression import Compression, decompress
-from applier.decode.decoder import Capabilities, WireForm
+from applier.decode.decoder import Capabilities
 from applier.decode.described import Description, Descriptions, describe
 from applier.decode.open_columns import UNREADABLE, Cell, Reader, keys, reader, to_column
 from applier.decode.options import DecoderOptions
+from applier.decode.wire import WireForm
 from applier.errors import DecodeError, IncompleteRow
 
 CAPABILITIES = Capabilities(

@@ -18,10 +18,11 @@ from applier.decode.bulk import BulkReader, RowReader
 from applier.decode.checksum import RowChecksums
 from applier.decode.claim_check import ClaimCheck, optional
 from applier.decode.compression import Compression, decompress
-from applier.decode.decoder import Capabilities, WireForm
+from applier.decode.decoder import Capabilities
 from applier.decode.options import DecoderOptions
 from applier.decode.simple_json import Envelope
 from applier.decode.simple_schema import TableSchema
+from applier.decode.wire import WireForm
 from applier.errors import DecodeError, IncompleteRow
 
 CAPABILITIES = Capabilities(

@@ -34,8 +34,8 @@ import pyarrow.compute as pc
 from applier.changefeed.table import Column
 from applier.changefeed.types import DATE_TYPES, UINT64, TypeRules, arrow_type
 from applier.decode.dates import ZonedText, listed, strings, to_dates, to_datetimes, to_times, to_timestamps
-from applier.decode.decoder import WireForm
 from applier.decode.target import Target
+from applier.decode.wire import WireForm
 from applier.errors import ValueRefused
 
 __all__ = ["ZonedText", "to_array"]

@@ -8,7 +8,8 @@ import pytest
 
 from applier.changefeed.event import Event, Resolved
 from applier.changefeed.table import TableVersion
-from applier.decode.decoder import Decoder, WireForm
+from applier.decode.decoder import Decoder
+from applier.decode.wire import WireForm
 from applier.errors import DecodeError
 from tests.fuzz import run
 from tests.fuzz.corpus import Feed, Message, feeds, protocol_of

@@ -17,8 +17,8 @@ from pydantic import BaseModel
 from applier import cli, config, telemetry
 from applier.changefeed.table import Column, ColumnType
 from applier.changefeed.types import TypeRules
-from applier.decode.decoder import WireForm
 from applier.decode.values import to_array
+from applier.decode.wire import WireForm
 from tests import recordings
 
 _ROOT = Path(__file__).parents[2]

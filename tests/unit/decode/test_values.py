@@ -13,8 +13,8 @@ import pytest
 
 from applier.changefeed.table import Column, ColumnType
 from applier.changefeed.types import TypeRules, arrow_type
-from applier.decode.decoder import WireForm
 from applier.decode.values import ZonedText, to_array
+from applier.decode.wire import WireForm
 from applier.errors import ValueRefused
 
 PATH = "shop.orders.c"
