@@ -19,7 +19,8 @@ from applier.replica import Batch, Replica
 from applier.sink.commit import Committer
 from applier.sink.iceberg_commit import Change
 from applier.sink.iceberg_table import Table
-from applier.sink.progress import MAIN, Stamp
+from applier.sink.progress import Stamp
+from applier.sink.snapshot import MAIN
 from applier.sink.table import Applied, TableWriter
 from applier.sink.trace import BACKFILL
 from applier.survey import Ddl

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from applier.backfill.bounds import Bound, parse
 from applier.errors import ConfigError
-from applier.sink.progress import MAIN
+from applier.sink.snapshot import MAIN
 
 REPAIR_BRANCH = "applier_repair"
 """Branch in which a repair is made ready, so that readers see it whole or not at all."""

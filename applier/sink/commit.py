@@ -12,7 +12,8 @@ from applier import faults
 from applier.errors import TableMismatch, TransientError
 from applier.sink.iceberg_commit import Change, CommitFailure
 from applier.sink.iceberg_table import Table
-from applier.sink.progress import MAIN, Stamp, guard, progress
+from applier.sink.progress import Stamp, guard, progress
+from applier.sink.snapshot import MAIN
 from applier.sink.trace import FOREIGN, rolled_back, trace
 
 ATTEMPTS = 6

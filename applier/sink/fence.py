@@ -14,7 +14,8 @@ from applier.errors import CheckpointConflict
 from applier.sink.commit import ATTEMPTS, Committer
 from applier.sink.iceberg_commit import Change
 from applier.sink.iceberg_table import Table
-from applier.sink.progress import MAIN, Stamp, guard, progress
+from applier.sink.progress import Stamp, guard, progress
+from applier.sink.snapshot import MAIN
 
 
 class Fenced(NamedTuple):

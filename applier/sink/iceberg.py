@@ -14,8 +14,8 @@ import pyarrow as pa
 from applier.errors import TableMismatch
 from applier.sink.iceberg_commit import Change
 from applier.sink.iceberg_java import Java, JavaError, translated
-from applier.sink.iceberg_table import Snapshot, Table
-from applier.sink.progress import MAIN
+from applier.sink.iceberg_table import Table
+from applier.sink.snapshot import MAIN, Snapshot
 from applier.sink.types import TableSchema, schema_json
 
 __all__ = ["Catalog", "Change", "JavaError", "PartitionField", "Snapshot", "Table"]

@@ -10,7 +10,8 @@ from typing import Any
 from applier.sink.iceberg_commit import Fence
 from applier.sink.iceberg_java import JavaError, translated
 from applier.sink.iceberg_table import Table
-from applier.sink.progress import EPOCH, MAIN, Stamp
+from applier.sink.progress import EPOCH, Stamp
+from applier.sink.snapshot import MAIN
 
 BRANCH = "applier-maintenance"
 """Branch in which files are rewritten. It is there while that lasts; one that a crash left is taken again."""

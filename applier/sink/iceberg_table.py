@@ -4,34 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from applier.errors import TableMismatch, TransientError
 from applier.sink.files import DataFile, parse_plan
 from applier.sink.iceberg_commit import Change, commit
 from applier.sink.iceberg_java import Java, JavaError, translated
-from applier.sink.progress import MAIN
+from applier.sink.snapshot import MAIN, Snapshot
 from applier.sink.types import TableSchema
 
 _T = TypeVar("_T")
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """One snapshot.
-
-    Attributes:
-        id: Snapshot id.
-        operation: `append`, `delete`, `overwrite` or `replace`.
-        summary: Its summary.
-        parent_id: The snapshot that it was made on, which may have expired; None for the first.
-    """
-
-    id: int
-    operation: str
-    summary: Mapping[str, str]
-    parent_id: int | None = None
 
 
 class Table:

@@ -7,12 +7,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from applier.errors import CheckpointConflict, TableMismatch
+from applier.sink.snapshot import MAIN
 
 if TYPE_CHECKING:
     from applier.sink.iceberg_table import Table
-
-MAIN = "main"
-"""The branch that readers see."""
 
 CHANGEFEED = "applier.changefeed"
 EPOCH = "applier.epoch"

@@ -23,8 +23,9 @@ from applier.sink.keyed import carry, sought_keys
 from applier.sink.locate import locate
 from applier.sink.parquet import Positions
 from applier.sink.plan import Plan, plan
-from applier.sink.progress import MAIN, Stamp
+from applier.sink.progress import Stamp
 from applier.sink.rows import check_columns, conform
+from applier.sink.snapshot import MAIN
 from applier.sink.types import Field
 
 Predicate = Callable[[pa.Table], "pa.BooleanArray | pa.ChunkedArray[pa.BooleanScalar]"]
