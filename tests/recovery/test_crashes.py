@@ -62,7 +62,11 @@ class Mortal:
     seed: int
 
     def run(self) -> Iterator[Pipeline]:
-        """Run to the end of the source, with a new pipeline after each crash; gives it after each step that moved."""
+        """Run to the end of the source, with a new pipeline after each crash.
+
+        It is given after each step that moved, and at the end: the last checkpoint may have been written by a step that
+        died on it.
+        """
         chance = random.Random(self.seed)
         deaths, complete = 0, False
         while not complete:
@@ -75,7 +79,7 @@ class Mortal:
                     while not complete:
                         step = pipeline.step()
                         complete = step.complete and not step.moved
-                        if step.moved:
+                        if step.moved or complete:
                             deaths = 0
                             yield pipeline
                 except Crash:
