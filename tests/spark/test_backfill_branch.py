@@ -197,7 +197,17 @@ def test_a_feed_in_offset_order_is_repaired_from_after_its_ddl(
     assert difference.only_branch == difference.rows_branch > 0
 
 
-@pytest.mark.parametrize("point", ["", "data-files-staged", "branch-built", "branch-shown", "branches-shown"])
+@pytest.mark.parametrize(
+    "point",
+    [
+        "",
+        "branch-shown",
+        *(
+            pytest.param(point, marks=pytest.mark.soak)
+            for point in ("data-files-staged", "branch-built", "branches-shown")
+        ),
+    ],
+)
 def test_a_table_that_is_gone_is_made_anew(
     point: str,
     crash: Callable[..., None],
