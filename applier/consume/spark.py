@@ -34,6 +34,9 @@ _RAISED = re.compile(r"^([\w.]+(?:Error|Exception|Refused|Interrupt))\b", re.MUL
 _PLACE = re.compile(r'File "(?:[^"]*/)?(applier/[^"]+)", line (\d+)')
 """Parts of the traceback that Spark hands on from a Python worker."""
 
+_WRAPPERS = re.compile(r"^(?:[\w.]+Exception: )+(?=.)")
+"""Java's names of the exceptions before what they say."""
+
 
 class ArchiveSource:
     """An archive as a `Source`."""
@@ -220,7 +223,7 @@ class KafkaSource:
         if lasting := refusal(f"Kafka at {servers} refuses to tell its offsets", (), _first_line(text)):
             return lasting
         hint = "check the address, the network and the kafka.security.* options."
-        return TransientError(f"Kafka at {servers} does not answer: {_first_line(text)}", hint)
+        return TransientError(f"Kafka at {servers} does not answer: {_WRAPPERS.sub('', _first_line(text))}", hint)
 
 
 def mapped(frame: DataFrame, job: Job, schema: str) -> pa.Table:

@@ -174,5 +174,8 @@ def test_broker_that_is_down_is_transient(
     found = from_kafka(replay("pk", "simple-json", lake, tmp_path, "simple", name="kafka-down"), "127.0.0.1:1", ["t"])
     found.raw["source"]["kafka"]["kafka.request.timeout.ms"] = "1000"
 
-    with found.running(spark) as pipeline, pytest.raises(TransientError, match="127.0.0.1:1 does not answer"):
+    with (
+        found.running(spark) as pipeline,
+        pytest.raises(TransientError, match="127.0.0.1:1 does not answer: Timed out"),
+    ):
         pipeline.step()
