@@ -18,7 +18,7 @@ from applier.run import run_once
 from tests import recordings
 from tests.fake_registry import Answer, FakeRegistry, Request, fake_registry
 from tests.integration.test_kafka_source import from_kafka, produce
-from tests.replay import differences, replay
+from tests.replay import Replay, differences, replay
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -90,6 +90,13 @@ def _registered(registry: Registry) -> list[dict[str, Any]]:
     return [{**record, "key": framed(record["key"]), "value": framed(record["value"])} for record in records]
 
 
+def _fed(kafka: Broker, registry: Registry, url: str, found: Replay) -> Replay:
+    """The replay, read from a broker that has its messages; the registry is asked through the door."""
+    topics = produce(kafka.bootstrap, _registered(registry), topic_prefix=f"{found.raw['changefeed']['name']}-")
+    found.raw["registry"] = {"url": url}
+    return from_kafka(found, kafka.bootstrap, topics)
+
+
 def test_rows_are_equal_once_the_registry_answers(
     spark: SparkSession,
     kafka: Broker,
@@ -103,9 +110,7 @@ def test_rows_are_equal_once_the_registry_answers(
     monkeypatch.setattr("applier.decode.registry_http.MAX_WAIT_SECONDS", 0.01)
     now = 0.0
     standing, url = door
-    topics = produce(kafka.bootstrap, _registered(registry), topic_prefix="outage-")
-    found = from_kafka(replay(SCENARIO, VARIANT, lake, tmp_path, "avro", name="outage"), kafka.bootstrap, topics)
-    found.raw["registry"] = {"url": url}
+    found = _fed(kafka, registry, url, replay(SCENARIO, VARIANT, lake, tmp_path, "avro", name="outage"))
 
     with found.running(spark) as pipeline:
         pipeline.surveyor = replace(pipeline.surveyor, patience=Patience(lambda: now))
@@ -157,9 +162,7 @@ def test_a_slow_registry_costs_no_restart_and_no_row(
     """More answers in a row come too late than one step has attempts: the same run goes on to the end."""
     monkeypatch.setattr("applier.decode.registry_http.MAX_WAIT_SECONDS", 0.01)
     standing, url = door
-    topics = produce(kafka.bootstrap, _registered(registry), topic_prefix="slow-")
-    found = from_kafka(replay(SCENARIO, VARIANT, lake, tmp_path, "avro", name="slow"), kafka.bootstrap, topics)
-    found.raw["registry"] = {"url": url}
+    found = _fed(kafka, registry, url, replay(SCENARIO, VARIANT, lake, tmp_path, "avro", name="slow"))
     monkeypatch.setattr("applier.decode.registry.RegistryHttp", _impatient)
     standing.slow = 5
 
