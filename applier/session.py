@@ -8,7 +8,7 @@ import sys
 import tempfile
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from applier import jars, java
+from applier import class_archive, jars, java
 from applier.errors import ApplierError, ConfigError, TransientError
 
 _EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
@@ -51,6 +51,8 @@ _COMPILER = " ".join(
 """The JVM's optimising compiler starts ten times as late. The first minutes of a job run a lot of code a few thousand
 times, and compiling that took two fifths of the JVM's CPU time; what is hot is compiled all the same."""
 
+_USER_JARS = ("spark.jars", "spark.jars.packages")
+
 _NOISE = (b"WARNING: Using incubator modules: jdk.incubator.vector", b"Picked up JAVA_TOOL_OPTIONS:")
 
 
@@ -71,7 +73,7 @@ def build_session(name: str, spark: Mapping[str, str], catalog_name: str, catalo
         TransientError: The jars cannot be fetched, or the cluster does not answer.
     """
     settings = _settings(name, spark, catalog_name, catalog)
-    local = settings["spark.master"].startswith("local")
+    local = _is_local(settings)
     _set_environment(settings, local=local)
     try:
         if SparkContext._gateway is None:
@@ -86,20 +88,36 @@ def build_session(name: str, spark: Mapping[str, str], catalog_name: str, catalo
 
 def _settings(name: str, spark: Mapping[str, str], catalog_name: str, catalog: Mapping[str, str]) -> dict[str, str]:
     master = spark.get("spark.master", _DEFAULTS["spark.master"])
-    defaults = _DEFAULTS | (_LOCAL_DEFAULTS if master.startswith("local") else {})
+    defaults = _DEFAULTS | (_LOCAL_DEFAULTS if _is_local({"spark.master": master}) else {})
     groups = ["spark", "s3"] if "S3FileIO" in catalog.get("io-impl", "") else ["spark"]
-    own_jars = [str(jar) for group in groups for jar in jars.fetch(group)]
+    own_jars = [jar for group in groups for jar in jars.fetch(group)]
     return (
         defaults
         | {"spark.app.name": name}
         | _catalog_settings(catalog_name, catalog)
         | dict(spark)
-        | {
-            "spark.jars": _joined(spark.get("spark.jars"), *own_jars),
-            "spark.sql.extensions": _joined(spark.get("spark.sql.extensions"), _EXTENSIONS),
-            "spark.driver.extraJavaOptions": _java_options(spark),
-        }
+        | {"spark.sql.extensions": _joined(spark.get("spark.sql.extensions"), _EXTENSIONS)}
+        | _with_jars(spark, own_jars, local=_is_local({"spark.master": master}))
     )
+
+
+def _is_local(settings: Mapping[str, str]) -> bool:
+    return settings["spark.master"].startswith("local")
+
+
+def _with_jars(spark: Mapping[str, str], own: Sequence[Path], *, local: bool) -> dict[str, str]:
+    """Settings that let Spark find our jars: on the class path of its only JVM, where that is all there is.
+
+    Spark copies what it is told by `spark.jars` at every start, and loads it by a class loader of its own, which the
+    archive of classes does not cover. Executors elsewhere, and jars of the user that must see ours, need just that.
+    """
+    if not local or any(key in spark for key in _USER_JARS):
+        listed = _joined(spark.get("spark.jars"), *map(str, own))
+        return {"spark.jars": listed, "spark.driver.extraJavaOptions": _java_options(spark)}
+    return {
+        "spark.driver.extraClassPath": class_archive.joined(own, spark.get("spark.driver.extraClassPath")),
+        "spark.driver.extraJavaOptions": _java_options(spark, class_archive.java_options(own)),
+    }
 
 
 def _joined(given: str | None, *own: str) -> str:
@@ -107,10 +125,10 @@ def _joined(given: str | None, *own: str) -> str:
     return ",".join(dict.fromkeys([*items, *own]))
 
 
-def _java_options(spark: Mapping[str, str]) -> str:
+def _java_options(spark: Mapping[str, str], *ours: str) -> str:
     quiet = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
     # The user's come last: of two equal -D the JVM takes the last.
-    return f"{quiet} {_COMPILER} {spark.get('spark.driver.extraJavaOptions', '')}".strip()
+    return " ".join(filter(None, [quiet, _COMPILER, *ours, spark.get("spark.driver.extraJavaOptions", "")]))
 
 
 def _catalog_settings(name: str, catalog: Mapping[str, str]) -> dict[str, str]:
@@ -169,6 +187,19 @@ def _start_jvm(settings: Mapping[str, str]) -> None:
         raise ConfigError([f"Spark's JVM did not start: {said.end()}"]) from error
     os.close(writer)
     SparkContext._ensure_initialized(gateway=gateway)
+
+
+def end_jvm(seconds: float) -> None:
+    """End the JVM that this process started and wait until it is gone; Spark's session must have been stopped.
+
+    Raises:
+        TimeoutExpired: It was still there after so many seconds.
+    """
+    gateway: Any = SparkContext._gateway
+    SparkContext._gateway = SparkContext._jvm = None
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait(seconds)
 
 
 @contextmanager

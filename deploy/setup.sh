@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes .venv from requirements.lock, installs applier into it, and sees to Java and the jars.
+# Makes .venv from requirements.lock, installs applier into it, and sees to Java, the jars and an archive of classes.
 # Run it as often as you like: what is there already is left alone.
 #   PYTHON=python3.12   use this Python instead of the first fitting one
 set -euo pipefail
@@ -58,4 +58,5 @@ if ! .venv/bin/python -m applier.java >/dev/null 2>&1; then
   .venv/bin/python -m applier.java >/dev/null
 fi
 .venv/bin/python -m applier.jars
+.venv/bin/python -m applier.training || true
 echo "Ready: .venv/bin/applier"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from applier import jars, session
+from applier import class_archive, jars, session
 from applier.errors import ConfigError
 
 _JDBC = {"type": "jdbc", "uri": "jdbc:sqlite:lake/catalog.db", "warehouse": "lake/warehouse"}
@@ -15,8 +15,9 @@ _JDBC = {"type": "jdbc", "uri": "jdbc:sqlite:lake/catalog.db", "warehouse": "lak
 
 @pytest.fixture(autouse=True)
 def _place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run in an empty folder, with jars that are only names."""
+    """Run in an empty folder, with jars that are only names and an archive of classes for them."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(class_archive, "java_options", lambda class_path: "-XX:SharedArchiveFile=it")
     monkeypatch.setattr(jars, "fetch", lambda group: [Path(f"/jars/{group}.jar")])
 
 
@@ -88,7 +89,28 @@ def test_the_jars_for_s3_come_with_a_catalog_on_s3() -> None:
     """The large bundle is fetched only where S3FileIO is asked for."""
     settings = _settings(catalog=_JDBC | {"io-impl": "org.apache.iceberg.aws.s3.S3FileIO"})
 
-    assert settings["spark.jars"] == "/jars/spark.jar,/jars/s3.jar"
+    assert settings["spark.driver.extraClassPath"] == "/jars/spark.jar:/jars/s3.jar"
+
+
+def test_one_machine_gets_the_jars_on_its_class_path() -> None:
+    """Where the archive of classes covers them; the user's own follow."""
+    settings = _settings({"spark.driver.extraClassPath": "/mine/*"})
+
+    assert settings["spark.driver.extraClassPath"] == "/jars/spark.jar:/mine/*"
+    assert "-XX:SharedArchiveFile=it" in settings["spark.driver.extraJavaOptions"]
+    assert "spark.jars" not in settings
+
+
+@pytest.mark.parametrize(
+    "spark", [{"spark.master": "yarn"}, {"spark.jars": "mine.jar"}, {"spark.jars.packages": "a:b:1"}]
+)
+def test_executors_and_jars_of_the_user_get_ours_beside_them(spark: dict[str, str]) -> None:
+    """A driver of a database is seen by Iceberg only where one class loader has both."""
+    settings = _settings(spark)
+
+    assert settings["spark.jars"].endswith("/jars/spark.jar")
+    assert "spark.driver.extraClassPath" not in settings
+    assert "SharedArchiveFile" not in settings["spark.driver.extraJavaOptions"]
 
 
 def test_java_options_of_the_user_come_last() -> None:
