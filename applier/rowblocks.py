@@ -13,7 +13,7 @@ import pyarrow as pa
 from applier.changefeed.event import Op
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableVersion
-from applier.decode.bulk import FixedRow, RowBlock, RowShape
+from applier.decode.bulk import Block, ColumnBlock, FixedRow, RowShape
 from applier.order.merge import DATA, KEYED_SCHEMA, last_per_key
 
 _CHUNK_ROWS = 2_000
@@ -49,7 +49,7 @@ class BlockGroup:
     _rows: int = 0
     _survivors: int = 0
 
-    def add(self, block: RowBlock, numbers: Sequence[int], partition: int, offsets: Sequence[int]) -> None:
+    def add(self, block: Block, numbers: Sequence[int], partition: int, offsets: Sequence[int]) -> None:
         """Take some rows of a block.
 
         Args:
@@ -58,10 +58,19 @@ class BlockGroup:
             partition: Where their messages were read.
             offsets: Offsets of the messages of the batch that the block's places count.
         """
-        pending = self._pending.setdefault((block.op, block.shape), _Pending())
+        pending = _Pending()
+        if not isinstance(block, ColumnBlock):
+            pending = self._pending.setdefault((block.op, block.shape), pending)
         pending.commit_ts += [block.commit_ts[number] for number in numbers]
         pending.partitions += [partition] * len(numbers)
         pending.offsets += [offsets[block.places[number]] for number in numbers]
+        if isinstance(block, ColumnBlock):
+            names = block.key if block.op is Op.DELETE else tuple(block.columns)
+            columns = [block.columns[name] for name in names]
+            if len(numbers) < len(block.places):
+                columns = [column.take(pa.array(numbers)) for column in columns]
+            self._append(block.op, pending, names, columns)
+            return
         pending.rows += [block.rows[number] for number in numbers]
         if len(pending.rows) >= _CHUNK_ROWS:
             self._flush(block.op, block.shape)
@@ -76,9 +85,12 @@ class BlockGroup:
 
     def _flush(self, op: Op, shape: RowShape) -> None:
         pending = self._pending.pop((op, shape))
-        count = len(pending.rows)
         # Of a deleted row only the key counts; the other columns become NULL beside rows that have them.
         names = shape.key if op is Op.DELETE else shape.names
+        self._append(op, pending, names, shape.arrays(pending.rows, names))
+
+    def _append(self, op: Op, pending: _Pending, names: Sequence[str], columns: Sequence[pa.Array[Any]]) -> None:
+        count = len(pending.offsets)
         stamps = pa.array(pending.commit_ts, pa.int64())
         meta = [
             stamps,
@@ -89,8 +101,7 @@ class BlockGroup:
             pa.array(pending.offsets, pa.int64()),
             pa.array(np.zeros(count, np.int32)),
         ]
-        columns = [*meta, *shape.arrays(pending.rows, names)]
-        chunk = pa.Table.from_arrays(columns, [*KEYED_SCHEMA.names, *(DATA + name for name in names)])
+        chunk = pa.Table.from_arrays([*meta, *columns], [*KEYED_SCHEMA.names, *(DATA + name for name in names)])
         self._chunks.append(chunk)
         self._rows += count
         if self._rows >= 2 * self._survivors + _REDUCE_ROWS:

@@ -6,7 +6,7 @@ The same code runs in Spark's tasks (`frame.mapInArrow(row_pass, FINDING_DDL)`) 
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -19,7 +19,7 @@ from applier.changefeed.filter import TableFilter
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.types import TypeRules
-from applier.decode.bulk import RowBlock
+from applier.decode.bulk import Block
 from applier.decode.decoder import Decoder
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
@@ -111,7 +111,7 @@ class _Task:
         self._admits = TableFilter(job.include).admits
         self._versions: dict[tuple[TableName, int], TableVersion] = {}
         self._groups: dict[tuple[TableName, int, int, str], KeyedGroup | BagGroup] = {}
-        self._block_groups: dict[tuple[TableName, int, int, str], BlockGroup] = {}
+        self._block_groups: dict[tuple[TableName, int, int, str, Hashable], BlockGroup] = {}
         self._read: dict[TopicPartition, int] = {}
         self._resolved: dict[TopicPartition, int] = {}
         self._held: dict[TopicPartition, int] = {}
@@ -148,10 +148,10 @@ class _Task:
         columns: list[list[Any]] = [messages.column(name).to_pylist() for name in ("offset", "key", "value")]
         offsets, keys, values = columns
         rest: Iterable[int] = range(len(values))
-        blocks: Sequence[RowBlock] = ()
+        blocks: Sequence[Block] = ()
         skip = self._job.skip.get(place, frozenset())
         if self._decoder.bulk is not None and not skip and not self._job.try_all:
-            blocks, rest = self._decoder.bulk.read(values)
+            blocks, rest = self._decoder.bulk.read(keys, values)
             # In the order of the offsets: rows without a key, read after a watermark, would be taken for sent again.
             rest = sorted([*rest, *(n for block in blocks if not self._is_reducible(block) for n in block.places)])
             blocks = [block for block in blocks if self._is_reducible(block)]
@@ -187,8 +187,10 @@ class _Task:
 
     def findings(self) -> Iterator[dict[str, Any]]:
         """What this task found, one dictionary per row of `FINDING_SCHEMA`."""
-        for (name, _, number, topic), rows in [*self._groups.items(), *self._block_groups.items()]:
+        for (name, _, number, topic), rows in self._groups.items():
             yield from self._rows(name, number, topic, rows)
+        for (name, _, number, topic, _), reduced in self._block_groups.items():
+            yield from self._rows(name, number, topic, reduced)
         yield from self._control
         for place, count in self._read.items():
             yield finding("count", name=TableName("", "messages"), place=place, count=count)
@@ -251,7 +253,7 @@ class _Task:
             self._runs[name, place] = ts, number
         return number
 
-    def _take_block(self, block: RowBlock, place: TopicPartition, offsets: Sequence[int]) -> None:
+    def _take_block(self, block: Block, place: TopicPartition, offsets: Sequence[int]) -> None:
         """Take many rows as `_take_row` takes one."""
         job, name = self._job, block.name
         stamps = np.array(block.commit_ts, np.int64)
@@ -271,10 +273,10 @@ class _Task:
             self._add_rows(block, due[rows].tolist(), number, place, offsets)
 
     def _add_rows(
-        self, block: RowBlock, rows: list[int], number: int, place: TopicPartition, offsets: Sequence[int]
+        self, block: Block, rows: list[int], number: int, place: TopicPartition, offsets: Sequence[int]
     ) -> None:
         """Reduce the rows of a segment."""
-        where = (block.name, block.version, number, place.topic)
+        where = (block.name, block.version, number, place.topic, block.form)
         reduced = self._block_groups.get(where)
         if reduced is None:
             version = self._versions.get((block.name, block.version))
@@ -286,12 +288,12 @@ class _Task:
         reduced.add(block, rows, place.partition, offsets)
         self._counts["rows"] += len(rows)
 
-    def _is_reducible(self, block: RowBlock) -> bool:
+    def _is_reducible(self, block: Block) -> bool:
         """False if DDL told of another key than the rows do, in any segment: they may not hold it whole."""
         version = self._versions.get((block.name, block.version))
         cuts = self._job.cuts.get(block.name, ())
         return version is not None and all(
-            self._typed(version, number).key == block.shape.key for number in range(len(cuts) + 1)
+            self._typed(version, number).key == block.key for number in range(len(cuts) + 1)
         )
 
     def _typing(self, version: TableVersion) -> Typing:

@@ -19,7 +19,9 @@ import msgspec
 from applier.changefeed.event import Bootstrap, Event, Image, Op, Resolved, RowChange, SchemaChange
 from applier.changefeed.table import TableName, TableVersion, fingerprint
 from applier.decode.avro_checksum import AvroChecksums
+from applier.decode.avro_columns import AvroBulk, Head, Reader, schema_id
 from applier.decode.avro_names import OriginalNames
+from applier.decode.avro_rows import head, rows_reader
 from applier.decode.avro_schema import (
     BEFORE,
     CHECKSUM,
@@ -126,7 +128,6 @@ class AvroDecoder:
     """
 
     capabilities = CAPABILITIES
-    bulk = None
 
     def __init__(self, registry: SchemaSource, zone: str = "UTC") -> None:
         self.wire = WireForm(binary="bytes", members="label", zone=zone)
@@ -136,6 +137,8 @@ class AvroDecoder:
         self._scales = TextScales()
         self._checksums = AvroChecksums(zone)
         self._known: set[tuple[TableName, int]] = set()
+        self._readers: dict[tuple[int, int], Reader | None] = {}
+        self.bulk = AvroBulk(head, self._bulk_reader)
 
     def learn(self, version: TableVersion) -> None:
         """Know a version that this decoder emitted, or take names from one that a DDL described.
@@ -147,6 +150,7 @@ class AvroDecoder:
             return
         self._names.learn(version)
         self._layouts.clear()
+        self._readers.clear()
 
     def decode(self, key: bytes | None, value: bytes | None) -> Sequence[Event]:
         """Decode one message; see `Decoder.decode`."""
@@ -205,8 +209,22 @@ class AvroDecoder:
         self._known.add(known)
         return (Bootstrap(version), change)
 
-    def _record(self, schema_id: int) -> RecordSchema:
-        return record_schema(schema_id, self._reader.writer(schema_id).schema)
+    def _bulk_reader(self, beginning: Head) -> Reader | None:
+        """A reader of rows of schemas that were met and whose version was announced."""
+        key_id, value_id = (schema_id(part) if part else 0 for part in beginning)
+        if key_id is None or value_id is None:
+            return None
+        ids = key_id, value_id
+        layout = self._layouts.get(ids)
+        if layout is None or (layout.version.name, layout.version.version) not in self._known:
+            return None
+        if ids not in self._readers:
+            writer = self._reader.writer(value_id or key_id)
+            self._readers[ids] = rows_reader(layout.version, layout.record, layout.renamed, writer)
+        return self._readers[ids]
+
+    def _record(self, number: int) -> RecordSchema:
+        return record_schema(number, self._reader.writer(number).schema)
 
     def _key_layout(self, key_id: int) -> _Layout:
         record = self._record(key_id)

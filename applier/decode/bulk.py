@@ -8,10 +8,10 @@ quick way decides how fast a row is read, never what it says.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any
+from typing import Any, Protocol, TypeAlias
 
 import msgspec
 import pyarrow as pa
@@ -75,6 +75,53 @@ class RowBlock:
     places: list[int]
     commit_ts: list[int]
     rows: list[FixedRow]
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """Names of the key columns."""
+        return self.shape.key
+
+    @property
+    def form(self) -> Hashable:
+        """Blocks of one version and of one form have columns of one type; all of these are text."""
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnBlock:
+    """The same where the rows are columns already.
+
+    Attributes:
+        name: See `RowBlock`, also for the next four.
+        version: What the rows refer to.
+        op: Insert, update or delete.
+        key: Names of the key columns.
+        places: Number of each row's message in what was read.
+        commit_ts: TSO of each row.
+        form: See `RowBlock`.
+        columns: Wire values, as `to_array` takes them; of a delete at least those of the key.
+    """
+
+    name: TableName
+    version: int
+    op: Op
+    key: tuple[str, ...]
+    places: list[int]
+    commit_ts: list[int]
+    form: Hashable
+    columns: Mapping[str, pa.Array[Any]]
+
+
+Block: TypeAlias = RowBlock | ColumnBlock
+
+
+class Bulk(Protocol):
+    """Reads what it can of many messages at once. One instance belongs to one decoder."""
+
+    def read(
+        self, keys: Sequence[bytes | None], values: Sequence[bytes | None]
+    ) -> tuple[Sequence[Block], Sequence[int]]:
+        """The rows that can be read at once, and the places of all other messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +187,7 @@ class RowReader:
 
 
 class BulkReader:
-    """Reads what it can of many messages at once. One instance belongs to one decoder.
+    """Reads many messages whose value tells by its first bytes what it is; see `Bulk`.
 
     Args:
         mark: What stands before the first letter of the type, in messages of rows.
@@ -153,8 +200,8 @@ class BulkReader:
         self._readers: dict[bytes, RowReader | None] = {}
         self._met: dict[bytes, int] = {}
 
-    def read(self, values: Sequence[bytes | None]) -> tuple[list[RowBlock], list[int]]:
-        """The rows that can be read at once, and the places of all other messages."""
+    def read(self, _keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> tuple[list[RowBlock], list[int]]:
+        """See `Bulk`; the keys say nothing."""
         alike, rest = self._grouped(values)
         blocks = []
         for head, places in alike.items():

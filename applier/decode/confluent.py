@@ -15,6 +15,7 @@ from typing import Any, Protocol, TypeAlias
 import fastavro
 from fastavro.schema import parse_schema
 
+from applier.decode import avro_datums
 from applier.decode.registry import RegistrySchema
 from applier.errors import DecodeError, RegistryError
 
@@ -42,10 +43,12 @@ class WriterSchema:
     Attributes:
         schema: As registered.
         read: Reads one datum; raises whatever fastavro raises.
+        read_many: Reads many; None where the schema has types that only `read` knows.
     """
 
     schema: AvroSchema
     read: Callable[[BytesIO], Any]
+    read_many: avro_datums.ReadRecords | None
 
 
 class ConfluentReader:
@@ -124,7 +127,14 @@ def _parse(schema_id: int, registered: RegistrySchema) -> WriterSchema:
     def read(stream: BytesIO) -> Any:
         return fastavro.schemaless_reader(stream, parsed, None)
 
-    return WriterSchema(schema, read)
+    return WriterSchema(schema, read, _reader_of_many(parsed))
+
+
+def _reader_of_many(parsed: AvroSchema) -> avro_datums.ReadRecords | None:
+    try:
+        return avro_datums.reader(parsed)
+    except avro_datums.Unsupported:
+        return None
 
 
 def _refuse_recursion(schema: AvroSchema, open_names: frozenset[str]) -> None:

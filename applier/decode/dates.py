@@ -117,7 +117,9 @@ def listed(values: Any) -> Sequence[Any]:
 
 
 def _kinds(values: Any) -> set[type]:
-    return {str} if isinstance(values, pa.Array) else set(map(type, values))
+    if isinstance(values, pa.Array):
+        return {int if pa.types.is_int64(values.type) else str}
+    return set(map(type, values))
 
 
 def _as_text(values: Sequence[Any], target: Target) -> pa.Array[Any]:

@@ -13,8 +13,10 @@ import msgspec
 
 from applier.changefeed.event import Event, Resolved
 from applier.changefeed.table import TableName, TableVersion
+from applier.decode.avro_columns import AvroBulk, Head, Reader, schema_id
 from applier.decode.bounded import Bounded
 from applier.decode.confluent import AvroSchema, ConfluentReader, SchemaSource
+from applier.decode.debezium_avro_rows import head, rows_reader
 from applier.decode.debezium_ddl import TableChange, schema_change
 from applier.decode.debezium_fields import Field
 from applier.decode.debezium_rows import Announcer, Layout, declared_layout, held_image, operation, row_change
@@ -116,13 +118,15 @@ class DebeziumAvroDecoder:
     """
 
     capabilities = CAPABILITIES
-    bulk = None
     wire = WireForm(binary="bytes", members="label")
 
     def __init__(self, registry: SchemaSource) -> None:
         self._reader = ConfluentReader(registry)
         self._announcer = Announcer()
         self._rows: Bounded[tuple[TableName, int, int], _Rows] = Bounded()
+        self._last: Bounded[tuple[int, int], _Rows] = Bounded()
+        self._readers: Bounded[tuple[int, int], tuple[_Rows, Reader | None]] = Bounded()
+        self.bulk = AvroBulk(head, self._bulk_reader)
 
     def learn(self, version: TableVersion) -> None:
         """Know a version that this decoder emitted."""
@@ -153,8 +157,24 @@ class DebeziumAvroDecoder:
         held_image(name, op, before, after)
         key_id = self._reader.schema_id(key) if key else 0
         rows = self._rows.get((name, key_id, value_id)) or self._learn_rows(name, key_id, value_id)
+        self._last[key_id, value_id] = rows
         change = row_change(rows.layout, op, commit_ts, rows.image(before), rows.image(after))
         return self._announcer.events(rows.layout, change)
+
+    def _bulk_reader(self, beginning: Head) -> Reader | None:
+        """A reader of rows of schemas that were met, of the table that was met with them last."""
+        key_id, value_id = (schema_id(part) for part in beginning)
+        rows = None if key_id is None or value_id is None else self._last.get((key_id, value_id))
+        if key_id is None or value_id is None or rows is None or not self._announcer.knows(rows.layout.version):
+            return None
+        made, reader = self._readers.get((key_id, value_id), (None, None))
+        if made is not rows:
+            writer = self._reader.writer(value_id)
+            if writer.read_many is not None:
+                record = _row_record(writer.schema)
+                reader = rows_reader(rows.layout, rows.renamed, record, value_id, writer.read_many)
+            self._readers[key_id, value_id] = rows, reader
+        return reader
 
     def _learn_rows(self, name: TableName, key_id: int, value_id: int) -> _Rows:
         try:

@@ -88,6 +88,10 @@ class Announcer:
         """No `Bootstrap` is needed for this one."""
         self._known[version.name, version.version] = True
 
+    def knows(self, version: TableVersion) -> bool:
+        """Whether no `Bootstrap` is needed for this one."""
+        return (version.name, version.version) in self._known
+
     def events(self, layout: Layout, change: RowChange) -> Sequence[Event]:
         """The row change, with its version in front when it is new."""
         version = layout.version

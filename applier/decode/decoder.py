@@ -11,7 +11,7 @@ from applier.changefeed.table import TableVersion
 from applier.decode.wire import WireForm
 
 if TYPE_CHECKING:
-    from applier.decode.bulk import BulkReader
+    from applier.decode.bulk import Bulk
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Decoder(Protocol):
     wire: WireForm
 
     @property
-    def bulk(self) -> BulkReader | None:
+    def bulk(self) -> Bulk | None:
         """Reads rows many at a time, once the decoder has met their like; None where the protocol has no quick way."""
 
     def learn(self, version: TableVersion) -> None:

@@ -1,7 +1,8 @@
 """Wire values of one column in, one Arrow array out: the same array for all protocols that carry the same row.
 
 Wire values of a column, by type; None is NULL, and an absent column has no value at all. Text comes as str, or many at
-once as an Arrow array of strings or of `ZONED`, which need not become Python objects where Arrow converts them:
+once as an Arrow array of strings or of `ZONED`, which need not become Python objects where Arrow converts them. So may
+numbers and bytes, as arrays of `int64`, `float64`, `bool_`, `binary` and decimals:
 
   tinyint … bigint, year       text of digits, or int; a negative int in an unsigned bigint, set or bit wraps around
   decimal                      text, `Decimal`, int; a float is rounded to the column's scale
@@ -82,7 +83,7 @@ def to_array(values: Values, column: Column, wire: WireForm, rules: TypeRules, p
 
 def _convert(values: Any, target: Target) -> tuple[pa.Array[Any], int]:
     name = target.column.type.name
-    if isinstance(values, pa.Array) and name not in _FROM_ARROW:
+    if isinstance(values, pa.Array) and not _stays(values.type, name):
         values = listed(values)
     if name in DATE_TYPES:
         array, zeros = _DATED[name](values, target)
@@ -93,11 +94,22 @@ def _convert(values: Any, target: Target) -> tuple[pa.Array[Any], int]:
     return array, zeros
 
 
+def _stays(kind: pa.DataType, name: str) -> bool:
+    """Whether Arrow converts an array of a type to the values of a column."""
+    if pa.types.is_int64(kind):
+        return name in _FROM_INTEGERS
+    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return _PLAIN.get(name) is (_real if pa.types.is_floating(kind) else _decimal)
+    return name in _FROM_ARROW and (pa.types.is_string(kind) or pa.types.is_struct(kind))
+
+
 def _text(values: Sequence[Any], _target: Target) -> pa.Array[Any]:
     return strings(values)
 
 
-def _integer(values: Sequence[Any], target: Target) -> pa.Array[Any]:
+def _integer(values: Any, target: Target) -> pa.Array[Any]:
+    if isinstance(values, pa.Array) and pa.types.is_int64(values.type):
+        return _whole_array(values, target)
     try:
         texts = strings(values)
     except pa.ArrowTypeError:
@@ -115,6 +127,14 @@ def _refuse_hexadecimal(texts: pa.Array[Any], target: Target) -> None:
     characters = texts.buffers()[2]
     if characters is not None and (b"x" in (data := characters.to_pybytes()) or b"X" in data):
         raise target.refuse()
+
+
+def _whole_array(values: pa.Array[Any], target: Target) -> pa.Array[Any]:
+    if target.arrow == UINT64:
+        return values.view(pa.uint64()).cast(UINT64)
+    if pa.types.is_boolean(target.arrow):
+        return _truth(values, target)
+    return values.cast(target.arrow)
 
 
 def _whole_numbers(values: Sequence[Any], target: Target) -> pa.Array[Any]:
@@ -295,4 +315,9 @@ _FROM_ARROW = frozenset(
     for name, convert in (_PLAIN | _DATED).items()
     if convert in (_integer, _text, _real, _member, _decimal, to_dates, to_datetimes, to_timestamps)
 )
-"""Types whose values may stay in Arrow."""
+"""Types whose values may stay in Arrow where they are text."""
+
+_FROM_INTEGERS = frozenset(
+    name for name, convert in (_PLAIN | _DATED).items() if convert in (_integer, to_dates, to_datetimes, to_timestamps)
+)
+"""The same where they are integers."""

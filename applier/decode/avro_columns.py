@@ -1,0 +1,258 @@
+"""Fields of many Avro datums in, Arrow arrays of wire values out; with the groups of messages to read so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from applier.changefeed.event import Op
+from applier.changefeed.table import ColumnType, TableName
+from applier.decode.avro_datums import DECIMAL_BYTES, Flags, Ints, Numbers, Records, Texts, Values, taken, to_arrow
+from applier.decode.bulk import ColumnBlock
+from applier.decode.confluent import HEADER_BYTES, AvroSchema
+
+FEWEST = 40
+"""Messages with one head that pay for reading them together."""
+
+_MOST_BYTES = 64 << 20
+"""Bytes of messages that are read together."""
+
+_MAX_DIGITS = 38
+_KINDS: dict[str, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "int": pa.int64(),
+    "long": pa.int64(),
+    "float": pa.float64(),
+    "double": pa.float64(),
+    "bytes": pa.binary(),
+    "string": pa.string(),
+}
+_NONE = np.zeros(0, np.int64)
+
+Head: TypeAlias = tuple[bytes, bytes]
+"""What messages that are read together have in common: the beginnings of key and value."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnPlan:
+    """How one column is read.
+
+    Attributes:
+        field: Its name in the datum.
+        name: Its name upstream.
+        kind: What `to_arrow` makes of it.
+        factor: Numbers are multiplied by this.
+    """
+
+    field: str
+    name: str
+    kind: pa.DataType
+    factor: int = 1
+
+    def odd(self, values: Values) -> Flags | None:
+        """Values that only the decoder itself can read; None for none."""
+        if isinstance(values, Texts) and pa.types.is_decimal(self.kind):
+            return values.sizes > DECIMAL_BYTES
+        if isinstance(values, Numbers) and self.factor > 1:
+            most = ((1 << 63) - 1) // self.factor
+            return np.asarray((values.values > most) | (values.values < -most))
+        return None
+
+    def array(self, values: Values, rows: Ints) -> pa.Array[Any]:
+        """Values of some rows."""
+        if not isinstance(values, Numbers | Texts):
+            nulls: pa.Array[Any] = pa.array([None] * len(rows), self.kind)
+            return nulls
+        chosen = taken(values, rows)
+        if isinstance(chosen, Numbers) and self.factor > 1:
+            chosen = Numbers(chosen.values * self.factor, chosen.present)
+        return to_arrow(chosen, self.kind)
+
+
+def column_plan(written: str, name: str, avro: str, column: ColumnType, *, factor: int = 1) -> ColumnPlan:
+    """The plan of one column.
+
+    Args:
+        written: Its name in the datum.
+        name: Its name upstream.
+        avro: Avro's name of its type.
+        column: Its type upstream.
+        factor: See `ColumnPlan`.
+
+    Raises:
+        KeyError: It has values that must be read one by one.
+    """
+    if column.name == "decimal" and avro == "bytes":
+        if (column.length or 0) > _MAX_DIGITS:
+            raise KeyError(name)
+        return ColumnPlan(written, name, pa.decimal128(_MAX_DIGITS, column.scale or 0), factor)
+    return ColumnPlan(written, name, _KINDS[avro], factor)
+
+
+@dataclass(frozen=True, slots=True)
+class RowPlan:
+    """How the rows of one description are read.
+
+    Attributes:
+        name: Their table.
+        version: What they refer to.
+        key: Names of the key columns.
+        form: See `RowBlock`.
+        columns: The columns.
+    """
+
+    name: TableName
+    version: int
+    key: tuple[str, ...]
+    form: int
+    columns: tuple[ColumnPlan, ...]
+
+    @property
+    def is_reducible(self) -> bool:
+        """It has a key of columns whose equal values are equal bytes."""
+        kinds = {plan.name: plan.kind for plan in self.columns}
+        return bool(self.key) and all(name in kinds and kinds[name] != pa.float64() for name in self.key)
+
+    def odd(self, image: Records, count: int) -> Flags:
+        """Rows of an image that only the decoder itself can read, or that lack it."""
+        odd = np.zeros(count, np.bool_)
+        if image.rows is not None:
+            odd[:] = True
+            odd[image.rows] = False
+        held: Any = slice(None) if image.rows is None else image.rows
+        for column in self.columns:
+            found = column.odd(image.fields[column.field])
+            if found is not None:
+                odd[held] |= found
+        return odd
+
+    def block(self, op: Op, image: Records, rows: Ints, places: Ints, commit_ts: Ints) -> ColumnBlock:
+        """A block of some rows.
+
+        Args:
+            op: Their kind.
+            image: Their new image, of a delete the old one.
+            rows: Which rows.
+            places: Number of each message, of all that were read.
+            commit_ts: Likewise, its TSO.
+
+        Raises:
+            pa.ArrowInvalid: A text is not UTF-8.
+        """
+        chosen = self.columns if op is not Op.DELETE else [plan for plan in self.columns if plan.name in self.key]
+        inside = within(image, rows)
+        columns = {plan.name: plan.array(image.fields[plan.field], inside) for plan in chosen}
+        stamps, numbers = commit_ts[rows].tolist(), places[rows].tolist()
+        return ColumnBlock(self.name, self.version, op, self.key, numbers, stamps, self.form, columns)
+
+    def moved(self, before: Records, after: Records, rows: Ints) -> Flags:
+        """Which of some rows changed their key."""
+        moved = np.zeros(len(rows), np.bool_)
+        for plan in self.columns:
+            if plan.name in self.key:
+                old: Any = plan.array(before.fields[plan.field], within(before, rows))
+                new: Any = plan.array(after.fields[plan.field], within(after, rows))
+                moved |= ~pc.fill_null(pc.equal(old, new), False).to_numpy(zero_copy_only=False)
+        return moved
+
+
+def within(image: Records, rows: Ints) -> Ints:
+    """Places of some rows, which all have the image, in its fields."""
+    return rows if image.rows is None else np.searchsorted(image.rows, rows)
+
+
+def held(values: Values, rows: Ints) -> Ints:
+    """Those of some rows that have a record."""
+    if not isinstance(values, Records):
+        return _NONE
+    return rows if values.rows is None else np.intersect1d(rows, values.rows, assume_unique=True)
+
+
+class Reader(Protocol):
+    """Reads messages with one head."""
+
+    def read(
+        self, keys: Sequence[bytes | None], values: Sequence[bytes | None], places: Ints
+    ) -> tuple[list[ColumnBlock], Flags]:
+        """The rows of some messages, and which messages it leaves alone.
+
+        Args:
+            keys: Their keys.
+            values: Their values.
+            places: Number of each, of all that were read.
+
+        Raises:
+            pa.ArrowInvalid: A text is not UTF-8.
+        """
+
+
+class AvroBulk:
+    """The `Bulk` of the protocols in Avro.
+
+    Args:
+        head: What messages that are read together have in common; None to leave one alone.
+        reader: A reader for a head, or None to leave its messages alone. It is asked for each time, as rows may be of
+            another version since a DDL came.
+    """
+
+    def __init__(
+        self, head: Callable[[bytes | None, bytes | None], Head | None], reader: Callable[[Head], Reader | None]
+    ) -> None:
+        self._head = head
+        self._reader = reader
+
+    def read(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> tuple[list[ColumnBlock], list[int]]:
+        """See `Bulk`."""
+        alike: dict[Head | None, list[int]] = {}
+        for place, head in enumerate(map(self._head, keys, values)):
+            alike.setdefault(head, []).append(place)
+        rest = alike.pop(None, [])
+        blocks: list[ColumnBlock] = []
+        for head, places in alike.items():
+            reader = self._reader(head) if head is not None and len(places) >= FEWEST else None
+            if reader is None:
+                rest += places
+                continue
+            for some in _pieces(values, places):
+                numbers = np.array(some)
+                try:
+                    found, odd = reader.read([keys[n] for n in some], [values[n] for n in some], numbers)
+                except pa.ArrowInvalid:
+                    rest += some
+                else:
+                    blocks += found
+                    rest += numbers[odd].tolist()
+        return blocks, sorted(rest)
+
+
+def _pieces(messages: Sequence[bytes | None], places: list[int]) -> Iterator[list[int]]:
+    """Places cut so that their messages are not too many bytes together."""
+    start, size = 0, 0
+    for number, place in enumerate(places):
+        size += len(messages[place] or b"")
+        if size > _MOST_BYTES:
+            yield places[start : number + 1]
+            start, size = number + 1, 0
+    if start < len(places):
+        yield places[start:]
+
+
+def schema_id(head: bytes) -> int | None:
+    """Schema id of a datum by its first bytes; None if they are no header."""
+    return int.from_bytes(head[1:], "big") if len(head) == HEADER_BYTES and head[0] == 0 else None
+
+
+def avro_types(record: AvroSchema) -> dict[str, str]:
+    """Avro's name of the type of each field, beside null."""
+    return {field["name"]: _type(field["type"]) for field in record["fields"]}
+
+
+def _type(schema: AvroSchema) -> str:
+    branches = schema if isinstance(schema, list) else [schema]
+    kind = next((branch for branch in branches if branch != "null"), "null")
+    return str(kind["type"] if isinstance(kind, dict) else kind)
