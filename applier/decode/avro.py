@@ -19,7 +19,7 @@ import msgspec
 from applier.changefeed.event import Bootstrap, Event, Image, Op, Resolved, RowChange, SchemaChange
 from applier.changefeed.table import TableName, TableVersion, fingerprint
 from applier.decode.avro_checksum import AvroChecksums
-from applier.decode.avro_columns import AvroBulk, Head, Reader, schema_id
+from applier.decode.avro_columns import Head, schema_id
 from applier.decode.avro_names import OriginalNames
 from applier.decode.avro_rows import head, rows_reader
 from applier.decode.avro_schema import (
@@ -34,6 +34,7 @@ from applier.decode.avro_schema import (
 )
 from applier.decode.confluent import ConfluentReader, SchemaSource
 from applier.decode.decoder import Capabilities
+from applier.decode.grouped import GroupedReader, Reader
 from applier.decode.options import DecoderOptions
 from applier.decode.registry import SchemaRegistry, registry_settings
 from applier.decode.text_scales import TextScales
@@ -137,8 +138,7 @@ class AvroDecoder:
         self._scales = TextScales()
         self._checksums = AvroChecksums(zone)
         self._known: set[tuple[TableName, int]] = set()
-        self._readers: dict[tuple[int, int], Reader | None] = {}
-        self.bulk = AvroBulk(head, self._bulk_reader)
+        self.bulk = GroupedReader(head, self._row_reader)
 
     def learn(self, version: TableVersion) -> None:
         """Know a version that this decoder emitted, or take names from one that a DDL described.
@@ -150,7 +150,7 @@ class AvroDecoder:
             return
         self._names.learn(version)
         self._layouts.clear()
-        self._readers.clear()
+        self.bulk.forget()
 
     def decode(self, key: bytes | None, value: bytes | None) -> Sequence[Event]:
         """Decode one message; see `Decoder.decode`."""
@@ -209,19 +209,15 @@ class AvroDecoder:
         self._known.add(known)
         return (Bootstrap(version), change)
 
-    def _bulk_reader(self, beginning: Head) -> Reader | None:
+    def _row_reader(self, beginning: Head, *_: bytes | None) -> Reader | None:
         """A reader of rows of schemas that were met and whose version was announced."""
         key_id, value_id = (schema_id(part) if part else 0 for part in beginning)
         if key_id is None or value_id is None:
             return None
-        ids = key_id, value_id
-        layout = self._layouts.get(ids)
+        layout = self._layouts.get((key_id, value_id))
         if layout is None or (layout.version.name, layout.version.version) not in self._known:
             return None
-        if ids not in self._readers:
-            writer = self._reader.writer(value_id or key_id)
-            self._readers[ids] = rows_reader(layout.version, layout.record, layout.renamed, writer)
-        return self._readers[ids]
+        return rows_reader(layout.version, layout.record, layout.renamed, self._reader.writer(value_id or key_id))
 
     def _record(self, number: int) -> RecordSchema:
         return record_schema(number, self._reader.writer(number).schema)

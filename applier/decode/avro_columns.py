@@ -1,10 +1,9 @@
-"""Fields of many Avro datums in, Arrow arrays of wire values out; with the groups of messages to read so."""
+"""Fields of many Avro datums in, Arrow arrays of wire values out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -15,12 +14,6 @@ from applier.changefeed.table import ColumnType, TableName
 from applier.decode.avro_datums import DECIMAL_BYTES, Flags, Ints, Numbers, Records, Texts, Values, taken, to_arrow
 from applier.decode.bulk import ColumnBlock
 from applier.decode.confluent import HEADER_BYTES, AvroSchema
-
-FEWEST = 40
-"""Messages with one head that pay for reading them together."""
-
-_MOST_BYTES = 64 << 20
-"""Bytes of messages that are read together."""
 
 _MAX_DIGITS = 38
 _KINDS: dict[str, pa.DataType] = {
@@ -35,7 +28,7 @@ _KINDS: dict[str, pa.DataType] = {
 _NONE = np.zeros(0, np.int64)
 
 Head: TypeAlias = tuple[bytes, bytes]
-"""What messages that are read together have in common: the beginnings of key and value."""
+"""The beginnings of key and value, which name their schemas."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,75 +164,6 @@ def held(values: Values, rows: Ints) -> Ints:
     if not isinstance(values, Records):
         return _NONE
     return rows if values.rows is None else np.intersect1d(rows, values.rows, assume_unique=True)
-
-
-class Reader(Protocol):
-    """Reads messages with one head."""
-
-    def read(
-        self, keys: Sequence[bytes | None], values: Sequence[bytes | None], places: Ints
-    ) -> tuple[list[ColumnBlock], Flags]:
-        """The rows of some messages, and which messages it leaves alone.
-
-        Args:
-            keys: Their keys.
-            values: Their values.
-            places: Number of each, of all that were read.
-
-        Raises:
-            pa.ArrowInvalid: A text is not UTF-8.
-        """
-
-
-class AvroBulk:
-    """The `Bulk` of the protocols in Avro.
-
-    Args:
-        head: What messages that are read together have in common; None to leave one alone.
-        reader: A reader for a head, or None to leave its messages alone. It is asked for each time, as rows may be of
-            another version since a DDL came.
-    """
-
-    def __init__(
-        self, head: Callable[[bytes | None, bytes | None], Head | None], reader: Callable[[Head], Reader | None]
-    ) -> None:
-        self._head = head
-        self._reader = reader
-
-    def read(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> tuple[list[ColumnBlock], list[int]]:
-        """See `Bulk`."""
-        alike: dict[Head | None, list[int]] = {}
-        for place, head in enumerate(map(self._head, keys, values)):
-            alike.setdefault(head, []).append(place)
-        rest = alike.pop(None, [])
-        blocks: list[ColumnBlock] = []
-        for head, places in alike.items():
-            reader = self._reader(head) if head is not None and len(places) >= FEWEST else None
-            if reader is None:
-                rest += places
-                continue
-            for some in _pieces(values, places):
-                numbers = np.array(some)
-                try:
-                    found, odd = reader.read([keys[n] for n in some], [values[n] for n in some], numbers)
-                except pa.ArrowInvalid:
-                    rest += some
-                else:
-                    blocks += found
-                    rest += numbers[odd].tolist()
-        return blocks, sorted(rest)
-
-
-def _pieces(messages: Sequence[bytes | None], places: list[int]) -> Iterator[list[int]]:
-    """Places cut so that their messages are not too many bytes together."""
-    start, size = 0, 0
-    for number, place in enumerate(places):
-        size += len(messages[place] or b"")
-        if size > _MOST_BYTES:
-            yield places[start : number + 1]
-            start, size = number + 1, 0
-    if start < len(places):
-        yield places[start:]
 
 
 def schema_id(head: bytes) -> int | None:

@@ -8,6 +8,7 @@ one are read with what the DDL before them said of their table: only that tells 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Annotated, Any
 
 import msgspec
@@ -18,6 +19,7 @@ from applier.decode.bounded import Bounded
 from applier.decode.compression import Compression, decompress
 from applier.decode.debezium_ddl import Described, TableChange, schema_change
 from applier.decode.debezium_fields import Field, Reader, little_endian, microseconds
+from applier.decode.debezium_json_rows import SCHEMA, Head, Heads, rows_reader
 from applier.decode.debezium_rows import (
     UNKNOWN_VERSION,
     Announcer,
@@ -29,6 +31,8 @@ from applier.decode.debezium_rows import (
     row_change,
 )
 from applier.decode.decoder import Capabilities
+from applier.decode.grouped import GroupedReader
+from applier.decode.grouped import Reader as RowReader
 from applier.decode.options import DecoderOptions
 from applier.decode.wire import WireForm
 from applier.errors import DecodeError
@@ -49,8 +53,6 @@ CAPABILITIES = Capabilities(
         "With debezium-disable-schema, rows wait for the DDL message that describes their table.",
     ),
 )
-
-_SCHEMA = b',"schema":{'
 
 
 class _Source(msgspec.Struct, gc=False):
@@ -109,7 +111,6 @@ class DebeziumDecoder:
     """
 
     capabilities = CAPABILITIES
-    bulk = None
     wire = WireForm(binary="base64", members="label")
 
     def __init__(self, compression: Compression | None = None) -> None:
@@ -119,6 +120,7 @@ class DebeziumDecoder:
         self._declared: Bounded[bytes, tuple[Field, ...]] = Bounded()
         self._layouts: Bounded[tuple[TableName, tuple[str, ...]], tuple[bytes, Layout]] = Bounded()
         self._untyped: Bounded[tuple[TableName, int, tuple[str, ...]], Layout] = Bounded()
+        self.bulk = GroupedReader(Heads(), self._row_reader)
 
     def learn(self, version: TableVersion) -> None:
         """Know a version that this decoder emitted, in a `Bootstrap` or as what a DDL left."""
@@ -167,6 +169,17 @@ class DebeziumDecoder:
         self._layouts[name, key] = (schema, layout)
         return layout
 
+    def _row_reader(self, head: Head, key: bytes | None, value: bytes | None) -> RowReader | None:
+        """A reader of rows like this one, if its version was announced."""
+        with suppress(DecodeError):
+            (payload, schema), names = _split(value or b""), _key_names(key or b"")
+            name = TableName(payload.source.db, payload.source.table)
+            image = held_image(name, operation(payload.op), payload.before, payload.after)
+            layout = self._declared_layout(name, schema, names, image)
+            if self._announcer.knows(layout.version):
+                return rows_reader(head, layout, self._declared.get(schema) or _fields(schema), names)
+        return None
+
     def _described_layout(self, described: TableVersion, key: tuple[str, ...]) -> Layout:
         place = (described.name, described.version, key)
         layout = self._untyped.get(place)
@@ -211,19 +224,19 @@ def _split(value: bytes) -> tuple[_Payload, bytes]:
     The payload comes first and is a tenth of the message. A quote inside a JSON string is always escaped, so what looks
     like the start of the schema is the start of the schema, and its kilobytes need not be parsed again for each row.
     """
-    at = value.find(_SCHEMA)
+    at = value.find(SCHEMA)
     try:
         if at < 0 or not value.endswith(b"}"):
             message = _MESSAGE.decode(value)
             return message.payload, bytes(message.schema)
-        return _MESSAGE.decode(value[:at] + b"}").payload, value[at + len(_SCHEMA) - 1 : -1]
+        return _MESSAGE.decode(value[:at] + b"}").payload, value[at + len(SCHEMA) - 1 : -1]
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         msg = f"It is not a Debezium message of TiCDC in JSON ({_reason(error)})."
         raise DecodeError(msg, "are protocol and compression right?") from error
 
 
 def _key_names(key: bytes) -> tuple[str, ...]:
-    at = key.find(_SCHEMA)
+    at = key.find(SCHEMA)
     try:
         return tuple(_KEY.decode(key if at < 0 else key[:at] + b"}").payload)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

@@ -13,7 +13,7 @@ import msgspec
 
 from applier.changefeed.event import Event, Resolved
 from applier.changefeed.table import TableName, TableVersion
-from applier.decode.avro_columns import AvroBulk, Head, Reader, schema_id
+from applier.decode.avro_columns import Head, schema_id
 from applier.decode.bounded import Bounded
 from applier.decode.confluent import AvroSchema, ConfluentReader, SchemaSource
 from applier.decode.debezium_avro_rows import head, rows_reader
@@ -21,6 +21,7 @@ from applier.decode.debezium_ddl import TableChange, schema_change
 from applier.decode.debezium_fields import Field
 from applier.decode.debezium_rows import Announcer, Layout, declared_layout, held_image, operation, row_change
 from applier.decode.decoder import Capabilities
+from applier.decode.grouped import GroupedReader, Reader
 from applier.decode.options import DecoderOptions
 from applier.decode.registry import SchemaRegistry, registry_settings
 from applier.decode.wire import WireForm
@@ -125,8 +126,7 @@ class DebeziumAvroDecoder:
         self._announcer = Announcer()
         self._rows: Bounded[tuple[TableName, int, int], _Rows] = Bounded()
         self._last: Bounded[tuple[int, int], _Rows] = Bounded()
-        self._readers: Bounded[tuple[int, int], tuple[_Rows, Reader | None]] = Bounded()
-        self.bulk = AvroBulk(head, self._bulk_reader)
+        self.bulk = GroupedReader(head, self._row_reader)
 
     def learn(self, version: TableVersion) -> None:
         """Know a version that this decoder emitted."""
@@ -161,20 +161,18 @@ class DebeziumAvroDecoder:
         change = row_change(rows.layout, op, commit_ts, rows.image(before), rows.image(after))
         return self._announcer.events(rows.layout, change)
 
-    def _bulk_reader(self, beginning: Head) -> Reader | None:
+    def _row_reader(self, beginning: Head, *_: bytes | None) -> Reader | None:
         """A reader of rows of schemas that were met, of the table that was met with them last."""
         key_id, value_id = (schema_id(part) for part in beginning)
-        rows = None if key_id is None or value_id is None else self._last.get((key_id, value_id))
-        if key_id is None or value_id is None or rows is None or not self._announcer.knows(rows.layout.version):
+        if key_id is None or value_id is None:
             return None
-        made, reader = self._readers.get((key_id, value_id), (None, None))
-        if made is not rows:
-            writer = self._reader.writer(value_id)
-            if writer.read_many is not None:
-                record = _row_record(writer.schema)
-                reader = rows_reader(rows.layout, rows.renamed, record, value_id, writer.read_many)
-            self._readers[key_id, value_id] = rows, reader
-        return reader
+        rows = self._last.get((key_id, value_id))
+        if rows is None or not self._announcer.knows(rows.layout.version):
+            return None
+        writer = self._reader.writer(value_id)
+        if writer.read_many is None:
+            return None
+        return rows_reader(rows.layout, rows.renamed, _row_record(writer.schema), value_id, writer.read_many)
 
     def _learn_rows(self, name: TableName, key_id: int, value_id: int) -> _Rows:
         try:

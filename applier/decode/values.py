@@ -99,7 +99,7 @@ def _stays(kind: pa.DataType, name: str) -> bool:
     if pa.types.is_int64(kind):
         return name in _FROM_INTEGERS
     if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-        return _PLAIN.get(name) is (_real if pa.types.is_floating(kind) else _decimal)
+        return name == "decimal" or (name in ("float", "double") and pa.types.is_floating(kind))
     return name in _FROM_ARROW and (pa.types.is_string(kind) or pa.types.is_struct(kind))
 
 
@@ -168,13 +168,23 @@ def _bit(values: Sequence[Any], target: Target) -> pa.Array[Any]:
     return _integer(values, target)
 
 
-def _decimal(values: Sequence[Any], target: Target) -> pa.Array[Any]:
+def _decimal(values: Any, target: Target) -> pa.Array[Any]:
     if pa.types.is_string(target.arrow):
         return pa.array([None if value is None else _plain(value, target) for value in listed(values)], pa.string())
+    if isinstance(values, pa.Array) and pa.types.is_floating(values.type):
+        return _decimal_of_doubles(values, target)
     try:
         return strings(values).cast(target.arrow)
     except pa.ArrowTypeError:
         return pa.array([_number(value, target) for value in values], target.arrow)
+
+
+def _decimal_of_doubles(values: pa.Array[Any], target: Target) -> pa.Array[Any]:
+    try:
+        # The shortest text that is read as the double, as `repr` writes it; mostly it has no digits to be rounded.
+        return values.cast(pa.string()).cast(target.arrow)
+    except pa.ArrowInvalid:
+        return pa.array([_number(value, target) for value in listed(values)], target.arrow)
 
 
 def _plain(value: Any, target: Target) -> str:

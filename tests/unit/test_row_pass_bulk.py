@@ -18,7 +18,7 @@ from applier.changefeed.tracker import Tables
 from applier.changefeed.types import TypeRules
 from applier.changefeed.window import OffsetRange, Window
 from applier.consume.source import Job
-from applier.decode import avro, avro_columns, bulk, debezium_avro
+from applier.decode import avro, bulk, debezium_avro, grouped
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
 from applier.errors import IncompleteRow
@@ -33,13 +33,14 @@ from tests.unit.decode.recorded_registry import RecordedRegistry
 NEVER = 2**63 - 1
 ENOUGH = 1_500
 """Messages of a recording that show all that there is to show."""
-PROTOCOLS = {"simple-json": "simple", "canal-json": "canal-json", "avro": "avro", "debezium-avro": "debezium-avro"}
-WITHOUT_WATERMARKS = ("canal-json", "avro-plain")
+PROTOCOLS = {"simple-json": "simple"} | {name: name for name in ("canal-json", "avro", "debezium-avro", "debezium")}
+WITHOUT_WATERMARKS = ("canal-json", "avro-plain", "debezium-plain")
 FEEDS = [
     (scenario, variant)
     for scenario in ("pk", "types", "workload", "ddl")
     for prefix in PROTOCOLS
     for variant in recordings.variants(scenario, prefix)
+    if next(name for name in PROTOCOLS if variant.startswith(name)) == prefix
     # Without DDL nothing brings the versions of a table that is altered to one form.
     if "claim" not in variant and (scenario, variant) != ("ddl", "avro-plain")
 ]
@@ -133,10 +134,10 @@ def both_ways(monkeypatch: pytest.MonkeyPatch, source: Messages, variant: str, *
     monkeypatch.setattr(rowpass, "FIRST_ROWS", 16)
     monkeypatch.setattr(rowpass, "SLICE_ROWS", 16)
     monkeypatch.setattr(bulk, "ENOUGH", NEVER)
-    monkeypatch.setattr(avro_columns, "FEWEST", NEVER)
+    monkeypatch.setattr(grouped, "FEWEST", NEVER)
     slow = survey(source, variant, **known)
     monkeypatch.setattr(bulk, "ENOUGH", 1)
-    monkeypatch.setattr(avro_columns, "FEWEST", 1)
+    monkeypatch.setattr(grouped, "FEWEST", 1)
     return summary(slow), summary(survey(source, variant, **known))
 
 
@@ -168,12 +169,18 @@ def test_rows_above_the_watermark_and_sent_again_are_told(variant: str, monkeypa
 
 @pytest.mark.parametrize(
     ("scenario", "variant"),
-    [("workload", "simple-json"), ("workload", "canal-json-ext"), ("pk", "avro-precise"), ("pk", "debezium-avro")],
+    [
+        ("workload", "simple-json"),
+        ("workload", "canal-json-ext"),
+        ("pk", "avro-precise"),
+        ("pk", "debezium-avro"),
+        ("pk", "debezium"),
+    ],
 )
 def test_most_rows_are_read_at_once(scenario: str, variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The quick way is taken: without it the tests above would compare the slow way with itself."""
     use_recorded_registry(monkeypatch, scenario, variant)
-    monkeypatch.setattr(avro_columns, "FEWEST", 1)
+    monkeypatch.setattr(grouped, "FEWEST", 1)
     protocol = next(name for prefix, name in PROTOCOLS.items() if variant.startswith(prefix))
     decoder = build(protocol, DecoderOptions())
     records = list(recordings.records(scenario, variant))

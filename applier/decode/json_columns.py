@@ -1,0 +1,50 @@
+"""Values of one column of many JSON messages in, the Arrow array of wire values out, if all are of one kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from applier.decode.bulk import FixedRow
+
+
+@dataclass(frozen=True, slots=True)
+class JsonColumn:
+    """How the values of one column are read.
+
+    Attributes:
+        name: The column.
+        types: What its values may be, beside None: exactly what is read one by one.
+        kind: What they become.
+        reader: Turns each value that is not None into one of `kind`; None where they are already.
+    """
+
+    name: str
+    types: frozenset[type]
+    kind: pa.DataType
+    reader: Callable[[Any], Any] | None = None
+
+    def array(self, values: Sequence[Any]) -> pa.Array[Any]:
+        """All values. Raises one of `grouped.UNFIT` if one of them is not as it must be."""
+        if not self.types >= set(map(type, values)) - {type(None)}:
+            raise TypeError
+        if self.reader is not None:
+            read = self.reader
+            values = [None if value is None else read(value) for value in values]
+        made: pa.Array[Any] = pa.array(values, self.kind)
+        return made
+
+
+def row_struct(names: Sequence[str], kinds: Sequence[Any]) -> Any:
+    """A struct with just these members: fields `c0`, `c1`, … of the given kinds.
+
+    Raises:
+        ValueError: A name is none that msgspec takes.
+    """
+    fields = [(f"c{number}", kind) for number, kind in enumerate(kinds)]
+    renamed = {f"c{number}": name for number, name in enumerate(names)}
+    return msgspec.defstruct("Row", fields, bases=(FixedRow,), gc=False, forbid_unknown_fields=True, rename=renamed)
