@@ -167,7 +167,8 @@ def open_source(config: Config, session: SparkSession, staging: Path) -> Source:
     if section.archive is not None:
         return ArchiveSource(session, Archive(Path(section.archive), staging))
     kafka = cast("settings.KafkaSource", section.kafka)
-    return KafkaSource(session, kafka.options, kafka.topics, kafka.topic_pattern, f"applier-{config.changefeed.name}")
+    group = f"applier-{config.changefeed.name}"
+    return KafkaSource(session, kafka.options, kafka.topics, kafka.topic_pattern, group, section.engine)
 
 
 def type_rules(config: Config) -> TypeRules:

@@ -18,6 +18,7 @@ from applier.errors import ConfigError
 Protocol = Literal["simple", "open", "canal-json", "avro", "debezium", "debezium-avro"]
 ZeroDates = Literal["null", "stop", "string"]
 Policy = Literal["apply", "ignore", "stop"]
+SourceEngine = Literal["auto", "driver", "spark"]
 
 
 class Section(BaseModel):
@@ -99,6 +100,13 @@ class SourceSection(Section):
     archive: Annotated[str | None, Field(description="Folder of *.jsonl, *.jsonl.gz or *.parquet.")] = None
     kafka: Annotated[KafkaSource | None, Field(description="A Kafka cluster.")] = None
     messages_per_step: Annotated[int, Field(ge=1, description="Messages that one step reads at the most.")] = 1_000_000
+    engine: Annotated[
+        SourceEngine,
+        Field(
+            description="Messages are decoded in the driver, or in Spark's tasks; `auto` takes these for large steps "
+            "where four or more run at once."
+        ),
+    ] = "auto"
     missing_offsets: Annotated[
         Literal["stop", "pass"],
         Field(description="Offsets that hold no message stop the job, or are counted: compaction loses rows by them."),

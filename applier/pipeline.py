@@ -212,7 +212,8 @@ class Pipeline:
         )
 
     def _is_small(self, window: Window) -> bool:
-        return window.messages * self._message_bytes <= _LOCAL_BYTES
+        engine = self.config.source.engine
+        return engine != "spark" and window.messages * self._message_bytes <= _LOCAL_BYTES
 
     def _has_news(self, survey: Survey) -> bool:
         """True if the checkpoint can advance: by a higher watermark, or in a feed without one by any message."""

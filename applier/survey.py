@@ -37,6 +37,9 @@ NO_WATERMARK = 2**63 - 1
 TAIL_MESSAGES = 400
 """Messages at the end of a partition's range that are searched first for a resolved ts; TiCDC sends one a second."""
 
+HEAD_MESSAGES = 1_000
+"""Messages at the start of a first window's partitions that are searched for CREATE TABLE."""
+
 _MAX_PASSES = 100
 
 Run = Callable[[RowPass], pa.Table]
@@ -171,6 +174,9 @@ class Surveyor:
         with watch.stage("read"):
             run = self._reader(found, local=local)
         faults.reach("read")
+        if not local and not known.tables:
+            with watch.stage("decode"):
+                self._peek(found, known)
         for _ in range(_MAX_PASSES):
             found.upto = self._upto(found, known)
             with watch.stage("decode"):
@@ -195,6 +201,18 @@ class Surveyor:
             return lambda job: pa.Table.from_batches(job(messages.to_batches()), schema=FINDING_SCHEMA)
         found.resolved = advance(found.resolved, self._resolved(window, self.source.collect))
         return lambda job: self.source.map(window, job, FINDING_DDL)
+
+    def _peek(self, found: Survey, known: Known) -> None:
+        """Learn from its first messages what tables a first window makes.
+
+        It is the largest of all, and rows that were reduced without their CREATE TABLE would all be read again.
+        """
+        found.upto = self._upto(found, known)
+        messages = self.source.collect(found.window.head(HEAD_MESSAGES))
+        first = self._row_pass(found, known)(messages.to_batches())
+        found.findings = collect(pa.Table.from_batches(first, schema=FINDING_SCHEMA))
+        _learn(found)
+        self._cut(found, known)
 
     def _resolved(self, window: Window, read: Callable[[Window], pa.Table]) -> dict[TopicPartition, int]:
         """Highest resolved ts near the end of each partition's range; the search widens until one is found."""

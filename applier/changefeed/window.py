@@ -38,6 +38,12 @@ class Window:
             ranges[partition] = OffsetRange(span.start, end)
         return Window(ranges)
 
+    def head(self, messages: int) -> Window:
+        """The first `messages` offsets of each partition."""
+        return Window(
+            {p: OffsetRange(span.start, min(span.start + messages, span.end)) for p, span in self.ranges.items()}
+        )
+
     def tail(self, messages: int) -> Window:
         """The last `messages` offsets of each partition."""
         return Window(

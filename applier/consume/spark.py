@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
@@ -13,22 +13,28 @@ from pyspark.errors import PySparkException, PythonException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from applier.changefeed.message import MESSAGE_ORDER, MESSAGE_SCHEMA, TopicPartition
+from applier.changefeed.message import MESSAGE_SCHEMA, TopicPartition
 from applier.changefeed.window import OffsetRange, Window
+from applier.config import SourceEngine
+from applier.consume.ahead import ahead
 from applier.consume.archive import Archive
+from applier.consume.kafka_client import KafkaClient, KafkaSilentError
 from applier.consume.source import Job
 from applier.errors import OutsideRefused, SourceLost, TerminalError, TransientError
 from applier.outside import refusal
-
-_ADMIN_TIMEOUT_MS = 30_000
-_NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
-"""How Kafka writes the id of a topic that has none."""
-
 
 _FETCH_WAIT_MS = "5"
 """How long a broker may wait for more to come. A window ends where the topic did, so nobody needs what comes later; but
 a consumer that asked for it at the end of one step cannot read again, in the next, before it is answered: with Kafka's
 500 ms each step that reads held rows again took a second longer."""
+_CHUNK_BYTES = 16 * 2**20
+"""Bytes that are read while the same amount is decoded."""
+
+_MANY_TASKS = 4
+"""Tasks at once from which on they decode faster than one process."""
+
+_SILENT = "Reading from Kafka failed: no message came for a minute, though the topic has more."
+_AGAIN = "the read is tried again; check the brokers."
 _OUTAGE = re.compile(r"applier\.errors\.TransientError|MemoryError|ConnectionError|TimeoutError")
 _RAISED = re.compile(r"^([\w.]+(?:Error|Exception|Refused|Interrupt))\b", re.MULTILINE)
 _PLACE = re.compile(r'File "(?:[^"]*/)?(applier/[^"]+)", line (\d+)')
@@ -87,62 +93,61 @@ class KafkaSource:
         topics: Topics to read, or
         pattern: a Java regular expression for them.
         group: Consumer group name; a fixed one lets executors reuse their consumers between steps.
+        engine: Where large windows are read and decoded, see `source.engine` of the configuration.
     """
 
     def __init__(
-        self, spark: SparkSession, options: Mapping[str, str], topics: tuple[str, ...], pattern: str | None, group: str
+        self,
+        spark: SparkSession,
+        options: Mapping[str, str],
+        topics: tuple[str, ...],
+        pattern: str | None,
+        group: str,
+        engine: SourceEngine = "auto",
     ) -> None:
         self._spark = spark
+        self._engine = engine
         self._options = {"kafka.group.id": group, "kafka.fetch.max.wait.ms": _FETCH_WAIT_MS, **options}
         self._topics = topics
         self._pattern = pattern
-        self._admin: Any = None
+        own = {key.removeprefix("kafka."): value for key, value in self._options.items()}
+        self._client = KafkaClient(spark._jvm, own)  # noqa: SLF001 - the one way to Kafka's clients in Spark's JVM
 
     def bounds(self) -> Mapping[TopicPartition, OffsetRange]:
         """See `Source`."""
-        try:
-            partitions = self._partitions()
-            starts = self._offsets(partitions, lambda spec: spec.earliest())
-            ends = self._offsets(partitions, lambda spec: spec.latest())
-        except Py4JJavaError as error:
-            raise self._refusal(error) from error
-        return {place: OffsetRange(starts[place], ends[place]) for place in partitions}
+        with self._asking():
+            return self._client.bounds(self._client.partitions(self._names()))
 
     def topic_ids(self) -> Mapping[str, str]:
         """See `Source`; brokers before 2.8 give none."""
-        try:
-            ids = {entry.getKey(): str(entry.getValue().topicId().toString()) for entry in self._described()}
-        except Py4JJavaError as error:
-            raise self._refusal(error) from error
-        return {topic: found for topic, found in ids.items() if found != _NO_ID}
+        with self._asking():
+            return self._client.topic_ids(self._names())
 
     def offsets_at(self, milliseconds: int) -> Mapping[TopicPartition, int]:
         """See `Source`."""
-        try:
-            partitions = self._partitions()
-            found = self._offsets(partitions, lambda spec: spec.forTimestamp(milliseconds))
-            ends = self._offsets(partitions, lambda spec: spec.latest())
-        except Py4JJavaError as error:
-            raise self._refusal(error) from error
-        # Kafka answers -1 where every record is older.
-        return {place: found[place] if found[place] >= 0 else ends[place] for place in partitions}
+        with self._asking():
+            return self._client.offsets_at(self._client.partitions(self._names()), milliseconds)
 
     def collect(self, window: Window) -> pa.Table:
         """See `Source`."""
-        if not window.ranges:
-            return MESSAGE_SCHEMA.empty_table()
-        try:
-            return self._frame(window).toArrow().cast(MESSAGE_SCHEMA).sort_by(MESSAGE_ORDER)
-        except (Py4JJavaError, PySparkException) as error:
-            raise read_refusal(error) from error
+        with _reading():
+            return self._client.read(window)
 
     def map(self, window: Window, job: Job, schema: str) -> pa.Table:
         """See `Source`."""
-        try:
-            frame = self._frame(window)
-        except PySparkException as error:
-            raise read_refusal(error) from error
-        return mapped(frame, job, schema)
+        with _reading():
+            if self._stays_here(window):
+                chunks = ahead(self._client.chunks(window, _CHUNK_BYTES))
+                return pa.Table.from_batches(job(batch for chunk in chunks for batch in chunk.to_batches()))
+            return mapped(self._frame(window), job, schema)
+
+    def _stays_here(self, window: Window) -> bool:
+        """True if the driver reads it: one process that decodes what another reads costs half as much as two do."""
+        if self._engine != "auto":
+            return self._engine == "driver"
+        context = self._spark.sparkContext
+        is_local = (context.master or "").startswith("local")
+        return is_local and min(context.defaultParallelism, len(window.ranges)) < _MANY_TASKS
 
     def _frame(self, window: Window) -> DataFrame:
         assigned: dict[str, list[int]] = {}
@@ -158,61 +163,18 @@ class KafkaSource:
         return reader.load().select(*MESSAGE_SCHEMA.names)
 
     def close(self) -> None:
-        """End the connection that asks for offsets."""
-        if self._admin is not None:
-            self._admin.close()
-            self._admin = None
+        """End the connections to the brokers."""
+        self._client.close()
 
-    def _java(self) -> Any:
-        jvm: Any = self._spark._jvm  # noqa: SLF001 - the one way to Kafka's admin client in Spark's JVM
-        return jvm
+    def _names(self) -> Sequence[str]:
+        return self._client.matching(self._pattern) if self._pattern else self._topics
 
-    def _client(self) -> Any:
-        if self._admin is None:
-            properties = self._java().java.util.Properties()
-            for key, value in self._options.items():
-                if key != "kafka.group.id":
-                    properties.setProperty(key.removeprefix("kafka."), value)
-            properties.setProperty("default.api.timeout.ms", str(_ADMIN_TIMEOUT_MS))
-            properties.setProperty("request.timeout.ms", str(_ADMIN_TIMEOUT_MS // 2))
-            self._admin = self._java().org.apache.kafka.clients.admin.AdminClient.create(properties)
-        return self._admin
-
-    def _partitions(self) -> list[TopicPartition]:
-        return sorted(
-            TopicPartition(entry.getKey(), info.partition())
-            for entry in self._described()
-            for info in entry.getValue().partitions()
-        )
-
-    def _described(self) -> Any:
-        """Java's description of each topic."""
-        topics = self._java_list(self._matching() if self._pattern else self._topics)
-        return self._client().describeTopics(topics).allTopicNames().get().entrySet()
-
-    def _matching(self) -> list[str]:
-        pattern = self._java().java.util.regex.Pattern.compile(self._pattern)
-        names = self._client().listTopics().names().get()
-        return sorted(name for name in names if pattern.matcher(name).matches())
-
-    def _offsets(self, partitions: Iterable[TopicPartition], which: Callable[[Any], Any]) -> dict[TopicPartition, int]:
-        java = self._java()
-        spec = java.org.apache.kafka.clients.admin.OffsetSpec
-        wanted = java.java.util.HashMap()
-        for place in partitions:
-            key = java.org.apache.kafka.common.TopicPartition(place.topic, place.partition)
-            wanted.put(key, which(spec))
-        found = self._client().listOffsets(wanted).all().get()
-        return {
-            TopicPartition(entry.getKey().topic(), entry.getKey().partition()): entry.getValue().offset()
-            for entry in found.entrySet()
-        }
-
-    def _java_list(self, items: Iterable[str]) -> Any:
-        names = self._java().java.util.ArrayList()
-        for item in items:
-            names.add(item)
-        return names
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        try:
+            yield
+        except Py4JJavaError as error:
+            raise self._refusal(error) from error
 
     def _refusal(self, error: Py4JJavaError) -> TransientError | SourceLost | OutsideRefused:
         servers = self._options.get("kafka.bootstrap.servers", "")
@@ -226,12 +188,20 @@ class KafkaSource:
         return TransientError(f"Kafka at {servers} does not answer: {_WRAPPERS.sub('', _first_line(text))}", hint)
 
 
-def mapped(frame: DataFrame, job: Job, schema: str) -> pa.Table:
-    """Run a job over a frame of messages in Spark's tasks; see `Source.map` for errors."""
+@contextmanager
+def _reading() -> Iterator[None]:
     try:
-        return frame.mapInArrow(job, schema).toArrow()
+        yield
+    except KafkaSilentError:
+        raise TransientError(_SILENT, _AGAIN) from None
     except (Py4JJavaError, PySparkException) as error:
         raise read_refusal(error) from error
+
+
+def mapped(frame: DataFrame, job: Job, schema: str) -> pa.Table:
+    """Run a job over a frame of messages in Spark's tasks; see `Source.map` for errors."""
+    with _reading():
+        return frame.mapInArrow(job, schema).toArrow()
 
 
 def read_refusal(error: Exception) -> TransientError | TerminalError:
@@ -243,9 +213,7 @@ def read_refusal(error: Exception) -> TransientError | TerminalError:
         return SourceLost(f"Kafka no longer has the offsets to read: {_first_line(text)}", "see docs/what-if.md.")
     if lasting := refusal("Messages cannot be read", [type(error).__name__], _first_line(text)):
         return lasting
-    return TransientError(
-        f"Reading from Kafka failed: {_first_line(text)}", "the read is tried again; check the brokers."
-    )
+    return TransientError(f"Reading from Kafka failed: {_first_line(text)}", _AGAIN)
 
 
 def _defect(text: str) -> TerminalError:

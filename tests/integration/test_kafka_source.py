@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from applier import pipeline as pipelines
 from applier.changefeed.message import TopicPartition
-from applier.consume import spark as sources
+from applier.consume import kafka_client
 from applier.errors import SourceLost, TransientError, WatermarkStalled
 from applier.run import refuse_stall
 from tests import recordings
@@ -88,7 +88,7 @@ def test_broker_gives_the_same_tables_as_the_archive_although_it_is_restarted(
 
     Every cell of every table is what SQL showed there.
     """
-    monkeypatch.setattr(sources, "_ADMIN_TIMEOUT_MS", 4_000)
+    monkeypatch.setattr(kafka_client, "_ADMIN_TIMEOUT_MS", 4_000)
     with ExitStack() as stack:
         running = []
         for scenario, variant in SCENARIOS:
@@ -119,15 +119,23 @@ def test_broker_gives_the_same_tables_as_the_archive_although_it_is_restarted(
             assert differences(found, state) == []
 
 
+@pytest.mark.parametrize("engine", ["driver", "spark"])
 def test_tasks_of_spark_give_the_same_tables_as_the_driver(
-    spark: SparkSession, kafka: Broker, lake: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession,
+    kafka: Broker,
+    lake: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    engine: str,
 ) -> None:
-    """Windows too large for the driver are decoded in Spark's tasks, with the same result."""
+    """Windows too large to be held are decoded while they are read, or in Spark's tasks, with the same result."""
     monkeypatch.setattr(pipelines, "_LOCAL_BYTES", 0)
-    topics = produce(kafka.bootstrap, recordings.records("txns", "simple-json"), topic_prefix="tasks-")
+    monkeypatch.setattr("applier.consume.spark._CHUNK_BYTES", 4_000)
+    topics = produce(kafka.bootstrap, recordings.records("txns", "simple-json"), topic_prefix=f"{engine}-")
     found = from_kafka(
-        replay("txns", "simple-json", lake, tmp_path, "simple", name="kafka-tasks"), kafka.bootstrap, topics
+        replay("txns", "simple-json", lake, tmp_path, "simple", name=f"kafka-{engine}"), kafka.bootstrap, topics
     )
+    found.raw["source"]["engine"] = engine
 
     run_to_end(found, spark)
 
@@ -170,7 +178,7 @@ def test_broker_that_is_down_is_transient(
     spark: SparkSession, lake: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A broker that does not answer is tried again, not given up."""
-    monkeypatch.setattr(sources, "_ADMIN_TIMEOUT_MS", 4_000)
+    monkeypatch.setattr(kafka_client, "_ADMIN_TIMEOUT_MS", 4_000)
     found = from_kafka(replay("pk", "simple-json", lake, tmp_path, "simple", name="kafka-down"), "127.0.0.1:1", ["t"])
     found.raw["source"]["kafka"]["kafka.request.timeout.ms"] = "1000"
 

@@ -1,0 +1,186 @@
+"""Kafka's own clients, in the JVM that Spark runs in: offsets, ids of topics, and the messages of a small window.
+
+A Spark job that reads some thousand messages costs more than all that is done with them, and ten times that where it is
+the first one. A consumer is the same code with the same options, stays connected, and needs no job.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from applier.changefeed.message import MESSAGE_SCHEMA, TopicPartition
+from applier.changefeed.window import OffsetRange, Window
+from applier.consume.kafka_records import ColumnWriters, KafkaRecords
+
+_ADMIN_TIMEOUT_MS = 30_000
+_POLL_MS = 1_000
+_SILENT_SECONDS = 60.0
+"""Without any progress for so long the brokers count as gone."""
+
+_MOST_RECORDS = "100000"
+"""Records that a poll may give: all that was fetched, and not 500 of them."""
+
+_NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
+"""How Kafka writes the id of a topic that has none."""
+
+
+class KafkaSilentError(Exception):
+    """Kafka sent nothing of what it has, for a minute."""
+
+
+@dataclass(slots=True)
+class KafkaClient:
+    """One cluster, asked from the driver.
+
+    Every method raises Py4JJavaError with what Kafka's client raised.
+
+    Args:
+        jvm: The view of the JVM that py4j gives.
+        options: Options of Kafka's clients.
+    """
+
+    jvm: Any
+    options: Mapping[str, str]
+    _admin: Any = field(default=None, init=False)
+    _consumer: Any = field(default=None, init=False)
+    _writers: ColumnWriters | None = field(default=None, init=False)
+
+    def matching(self, pattern: str) -> list[str]:
+        """Topics whose whole name matches a Java regular expression."""
+        compiled = self.jvm.java.util.regex.Pattern.compile(pattern)
+        return sorted(
+            name for name in self._asked().listTopics().names().get().toArray() if compiled.matcher(name).matches()
+        )
+
+    def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
+        """All partitions of some topics, sorted."""
+        return sorted(
+            TopicPartition(entry.getKey(), info.partition())
+            for entry in self._described(topics)
+            for info in entry.getValue().partitions()
+        )
+
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
+        """The id of each topic; brokers before 2.8 give none."""
+        ids = {entry.getKey(): str(entry.getValue().topicId().toString()) for entry in self._described(topics)}
+        return {topic: found for topic, found in ids.items() if found != _NO_ID}
+
+    def bounds(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetRange]:
+        """First offset kept and end offset (exclusive) of partitions."""
+        places, spec = self._java_places(partitions), self._spec()
+        starts, ends = self._offsets(places, spec.earliest()), self._offsets(places, spec.latest())
+        return {place: OffsetRange(starts[place], ends[place]) for place in places}
+
+    def offsets_at(self, partitions: Iterable[TopicPartition], milliseconds: int) -> dict[TopicPartition, int]:
+        """First offset whose record is of a time or later; where there is none, the end."""
+        places, spec = self._java_places(partitions), self._spec()
+        found, ends = self._offsets(places, spec.forTimestamp(milliseconds)), self._offsets(places, spec.latest())
+        # Kafka answers -1 where every record is older.
+        return {place: offset if offset >= 0 else ends[place] for place, offset in found.items()}
+
+    def read(self, window: Window) -> pa.Table:
+        """The messages of a window: `MESSAGE_SCHEMA`, by topic, partition and offset.
+
+        Raises:
+            KafkaSilentError: Nothing came for a minute.
+        """
+        return pa.concat_tables([MESSAGE_SCHEMA.empty_table(), *self.chunks(window, sys.maxsize)]).combine_chunks()
+
+    def chunks(self, window: Window, size: int) -> Iterator[pa.Table]:
+        """The messages of a window, some at a time; each partition in the order of its offsets. See `read`.
+
+        Args:
+            window: The window.
+            size: Bytes of values from which on a chunk is handed on.
+        """
+        left = self._begin(window)
+        self._writers = self._writers or ColumnWriters(self.jvm)
+        while left:
+            with KafkaRecords(self.jvm, self._writers) as records:
+                while left and records.bytes < size:
+                    self._poll(window, left, records)
+                yield records.table(window)
+
+    def _begin(self, window: Window) -> dict[TopicPartition, Any]:
+        """Go to the start of a window; returns Java's names of its partitions."""
+        consumer = self._reading()
+        places = self._java_places(window.ranges)
+        chosen = self._java_list(places.values())
+        consumer.assign(chosen)
+        # A partition that is assigned again is still paused as the last read left it.
+        consumer.resume(chosen)
+        for place, java_place in places.items():
+            consumer.seek(java_place, window.ranges[place].start)
+        return places
+
+    def _poll(self, window: Window, left: dict[TopicPartition, Any], records: KafkaRecords) -> None:
+        """Wait for what comes next, and take the partitions that were read to their ends out of `left`."""
+        consumer = self._reading()
+        patience = time.monotonic() + _SILENT_SECONDS
+        while time.monotonic() < patience:
+            came = records.add(consumer.poll(self.jvm.java.time.Duration.ofMillis(_POLL_MS)))
+            # Where the last offsets hold no message, the position alone tells that they were read.
+            done = [p for p in came or left if p in left and consumer.position(left[p]) >= window.ranges[p].end]
+            if done:
+                consumer.pause(self._java_list(left.pop(place) for place in done))
+            if came or done:
+                return
+        raise KafkaSilentError
+
+    def close(self) -> None:
+        """End the connections."""
+        for client in (self._admin, self._consumer):
+            if client is not None:
+                client.close()
+        self._admin = self._consumer = None
+
+    def _asked(self) -> Any:
+        if self._admin is None:
+            limits = {"default.api.timeout.ms": _ADMIN_TIMEOUT_MS, "request.timeout.ms": _ADMIN_TIMEOUT_MS // 2}
+            properties = self._properties(limits)
+            self._admin = self.jvm.org.apache.kafka.clients.admin.AdminClient.create(properties)
+        return self._admin
+
+    def _reading(self) -> Any:
+        if self._consumer is None:
+            # A place to begin is always given: where Kafka does not have it, nobody may choose another.
+            fixed = {"enable.auto.commit": "false", "auto.offset.reset": "none", "max.poll.records": _MOST_RECORDS}
+            as_bytes = self.jvm.org.apache.kafka.common.serialization.ByteArrayDeserializer
+            consumer = self.jvm.org.apache.kafka.clients.consumer.KafkaConsumer
+            self._consumer = consumer(self._properties(fixed), as_bytes(), as_bytes())
+        return self._consumer
+
+    def _properties(self, fixed: Mapping[str, object]) -> Any:
+        properties = self.jvm.java.util.Properties()
+        for key, value in {**self.options, **fixed}.items():
+            properties.setProperty(key, str(value))
+        return properties
+
+    def _described(self, topics: Iterable[str]) -> Any:
+        return self._asked().describeTopics(self._java_list(topics)).allTopicNames().get().entrySet().toArray()
+
+    def _spec(self) -> Any:
+        return self.jvm.org.apache.kafka.clients.admin.OffsetSpec
+
+    def _offsets(self, places: Mapping[TopicPartition, Any], which: Any) -> dict[TopicPartition, int]:
+        wanted = self.jvm.java.util.HashMap()
+        for java_place in places.values():
+            wanted.put(java_place, which)
+        found = self._asked().listOffsets(wanted)
+        return {place: int(found.partitionResult(java_place).get().offset()) for place, java_place in places.items()}
+
+    def _java_places(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Any]:
+        java = self.jvm.org.apache.kafka.common
+        return {place: java.TopicPartition(place.topic, place.partition) for place in partitions}
+
+    def _java_list(self, items: Iterable[Any]) -> Any:
+        java_list = self.jvm.java.util.ArrayList()
+        for item in items:
+            java_list.add(item)
+        return java_list

@@ -1,0 +1,165 @@
+"""Records of Kafka's Java consumer in, one Arrow table out, without a call from Python for each record.
+
+py4j has no lambdas, but Java makes an interface of any method handle: so the JVM itself writes one file for each column
+of many records, which Python maps into memory as the columns that they are.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from applier.changefeed.message import MESSAGE_SCHEMA, TopicPartition
+from applier.changefeed.window import Window
+
+_NUMBERS = {"offset": "Long", "timestamp": "Long", "serializedKeySize": "Integer", "serializedValueSize": "Integer"}
+_WRITES = {"Long": "writeLong", "Integer": "writeInt"}
+_BYTES = ("key", "value")
+_RECORD = "org.apache.kafka.clients.consumer.ConsumerRecord"
+
+
+class ColumnWriters:
+    """Java's writers of the columns, made once: each takes a dozen calls.
+
+    Args:
+        jvm: The view of the JVM that py4j gives.
+
+    Attributes:
+        buffers: By column: what was written since it was reset, a `ByteArrayOutputStream`.
+        writers: Writes its column of one record; each a `java.util.function.Consumer`.
+    """
+
+    def __init__(self, jvm: Any) -> None:
+        self._jvm = jvm
+        self.buffers = {name: jvm.java.io.ByteArrayOutputStream() for name in (*_NUMBERS, *_BYTES)}
+        self.writers = [*(self._number(name, kind) for name, kind in _NUMBERS.items()), *map(self._bytes, _BYTES)]
+
+    def _number(self, name: str, kind: str) -> Any:
+        """Writes a number of each record."""
+        java = self._jvm.java
+        number, void = getattr(java.lang, kind).TYPE, java.lang.Void.TYPE
+        write = self._handle("java.io.DataOutputStream", _WRITES[kind], void, number)
+        stream = java.io.DataOutputStream(self.buffers[name])
+        return self._consumer(self._handle(_RECORD, name, number), write.bindTo(stream))
+
+    def _bytes(self, name: str) -> Any:
+        """Writes the bytes of each record that has them."""
+        java = self._jvm.java
+        handles, types = java.lang.invoke.MethodHandles, java.lang.invoke.MethodType
+        void, some_bytes, anything = java.lang.Void.TYPE, self._class("[B"), self._class("java.lang.Object")
+        write = self._handle("java.io.OutputStream", "write", void, some_bytes).bindTo(self.buffers[name])
+        is_there = handles.publicLookup().findStatic(
+            self._class("java.util.Objects"), "nonNull", types.methodType(java.lang.Boolean.TYPE, anything)
+        )
+        asks = is_there.asType(types.methodType(java.lang.Boolean.TYPE, some_bytes))
+        guarded = handles.guardWithTest(asks, write, handles.empty(types.methodType(void, some_bytes)))
+        read = self._handle(_RECORD, name, anything)
+        return self._consumer(read.asType(types.methodType(some_bytes, self._class(_RECORD))), guarded)
+
+    def _consumer(self, read: Any, write: Any) -> Any:
+        """A `java.util.function.Consumer` that writes what was read."""
+        invoke = self._jvm.java.lang.invoke
+        both = invoke.MethodHandles.filterReturnValue(read, write)
+        return invoke.MethodHandleProxies.asInterfaceInstance(self._class("java.util.function.Consumer"), both)
+
+    def _handle(self, owner: str, method: str, gives: Any, *takes: Any) -> Any:
+        invoke = self._jvm.java.lang.invoke
+        return invoke.MethodHandles.publicLookup().findVirtual(
+            self._class(owner), method, invoke.MethodType.methodType(gives, *takes)
+        )
+
+    def _class(self, name: str) -> Any:
+        # Kafka's classes may be known to the loader of Spark's jars alone.
+        loader = self._jvm.java.lang.Thread.currentThread().getContextClassLoader()
+        return self._jvm.java.lang.Class.forName(name, True, loader)
+
+
+class KafkaRecords:
+    """Records of several polls, collected in a folder that only this user can read and that goes with the block.
+
+    Args:
+        jvm: The view of the JVM that py4j gives.
+        writers: Java's writers of the columns; for one reader at a time.
+
+    Attributes:
+        bytes: Size of all values.
+    """
+
+    def __init__(self, jvm: Any, writers: ColumnWriters) -> None:
+        self.bytes = 0
+        self._writers = writers
+        self._folder = tempfile.TemporaryDirectory(prefix="applier-")
+        self._runs: list[tuple[TopicPartition, int]] = []
+        self._files = {name: jvm.java.io.FileOutputStream(str(self._path(name))) for name in writers.buffers}
+        for buffer in writers.buffers.values():
+            buffer.reset()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+        self._folder.cleanup()
+
+    def add(self, polled: Any) -> list[TopicPartition]:
+        """Take what a poll gave, Java's `ConsumerRecords`; returns the partitions that it is of."""
+        if polled.isEmpty():
+            return []
+        # A poll's records come partition by partition, in this order.
+        java_places = list(polled.partitions().toArray())
+        places = [TopicPartition(place.topic(), place.partition()) for place in java_places]
+        self._runs += zip(places, [polled.records(place).size() for place in java_places], strict=True)
+        for writer in self._writers.writers:
+            polled.forEach(writer)
+        self.bytes += self._writers.buffers["value"].size()
+        for name, buffer in self._writers.buffers.items():
+            buffer.writeTo(self._files[name])
+            buffer.reset()
+        return places
+
+    def table(self, window: Window) -> pa.Table:
+        """All records inside of a window: `MESSAGE_SCHEMA`, by topic, partition and offset. Nothing can be added."""
+        self._close()
+        offsets = self._read("offset", ">i8")
+        columns: dict[str, pa.Array[Any]] = {
+            "offset": pa.array(offsets),
+            "timestamp": pa.array(self._read("timestamp", ">i8"), pa.timestamp("ms", "UTC")),
+            "key": self._values("key"),
+            "value": self._values("value"),
+        }
+        ends = np.cumsum([count for _, count in self._runs], dtype=np.int64)
+        parts = []
+        # Sorting is stable, and the runs of a partition came in the order of its offsets.
+        for (place, count), end in sorted(zip(self._runs, ends.tolist(), strict=True), key=lambda run: run[0][0]):
+            inside = int(np.searchsorted(offsets[end - count : end], window.ranges[place].end))
+            rows = {name: column.slice(end - count, inside) for name, column in columns.items()}
+            parts.append(_placed(place, rows, inside))
+        return pa.concat_tables([MESSAGE_SCHEMA.empty_table(), *parts]).combine_chunks()
+
+    def _path(self, name: str) -> Path:
+        return Path(self._folder.name) / name
+
+    def _close(self) -> None:
+        while self._files:
+            self._files.popitem()[1].close()
+
+    def _read(self, name: str, kind: str) -> npt.NDArray[np.int64]:
+        return np.fromfile(self._path(name), kind).astype(np.int64)
+
+    def _values(self, name: str) -> pa.Array[Any]:
+        sizes = self._read(f"serialized{name.capitalize()}Size", ">i4")
+        ends = np.zeros(len(sizes) + 1, np.int32)
+        np.cumsum(np.maximum(sizes, 0), out=ends[1:])
+        data = pa.py_buffer(self._path(name).read_bytes())
+        is_there = pa.array(sizes >= 0).buffers()[1]
+        return pa.Array.from_buffers(pa.binary(), len(sizes), [is_there, pa.array(ends).buffers()[1], data])
+
+
+def _placed(place: TopicPartition, rows: dict[str, pa.Array[Any]], count: int) -> pa.Table:
+    topics, partitions = pa.repeat(place.topic, count), pa.array(np.full(count, place.partition, np.int32))
+    return pa.table({"topic": topics, "partition": partitions, **rows}).cast(MESSAGE_SCHEMA)

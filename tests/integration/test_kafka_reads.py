@@ -1,0 +1,110 @@
+"""Messages as the driver reads them: the same bytes, places and times as Spark's own reader gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import Producer
+
+from applier.changefeed.message import MESSAGE_ORDER, MESSAGE_SCHEMA, TopicPartition
+from applier.changefeed.window import OffsetRange, Window
+from applier.consume import kafka_client
+from applier.consume.spark import KafkaSource
+from applier.errors import SourceLost, TransientError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.services.kafka import Broker
+
+PAYLOADS = (b"", None, b"\x00\xff" * 50, b"text", bytes(range(256)) * 40)
+
+
+def _source(spark: SparkSession, broker: Broker, *topics: str) -> KafkaSource:
+    return KafkaSource(spark, {"kafka.bootstrap.servers": broker.bootstrap}, topics, None, "reads")
+
+
+@pytest.fixture(scope="module")
+def source(spark: SparkSession, kafka: Broker) -> Iterator[KafkaSource]:
+    """Two topics whose messages have every kind of key and value, and times of their own."""
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "enable.idempotence": True})
+    for topic in ("reads-b", "reads-a"):
+        kafka.create_topic(topic, 3)
+        for number in range(600):
+            key, value = PAYLOADS[number % 3], PAYLOADS[number % 5]
+            producer.produce(topic, key=key, value=value, partition=number % 2, timestamp=1_000_000 + number)
+    producer.flush()
+    found = _source(spark, kafka, "reads-b", "reads-a")
+    yield found
+    found.close()
+
+
+def test_the_driver_reads_what_spark_reads(source: KafkaSource) -> None:
+    """Some messages of some partitions, twice over: a place that was read to its end can be read again."""
+    window = Window(
+        {
+            TopicPartition("reads-b", 1): OffsetRange(10, 300),
+            TopicPartition("reads-a", 1): OffsetRange(0, 7),
+            TopicPartition("reads-a", 0): OffsetRange(250, 260),
+        }
+    )
+    expected = source._frame(window).toArrow().cast(MESSAGE_SCHEMA).sort_by(MESSAGE_ORDER)
+
+    assert expected.num_rows == 307
+    assert source.collect(window) == expected
+    assert source.collect(window) == expected
+
+
+def test_chunks_are_the_whole_in_its_order(source: KafkaSource) -> None:
+    """Each partition in the order of its offsets, however little is read at a time."""
+    window = Window({TopicPartition("reads-a", number): OffsetRange(0, 300) for number in (0, 1)})
+
+    chunks = list(source._client.chunks(window, 1))
+
+    for place in window.ranges:
+        offsets = [
+            row["offset"] for chunk in chunks for row in chunk.to_pylist() if row["partition"] == place.partition
+        ]
+        assert offsets == list(range(300))
+
+
+def test_nothing_of_nothing(source: KafkaSource) -> None:
+    """A window without partitions needs no broker."""
+    assert source.collect(Window({})) == MESSAGE_SCHEMA.empty_table()
+
+
+def test_offsets_without_a_message_end_a_read(spark: SparkSession, kafka: Broker) -> None:
+    """The mark that ends a transaction takes an offset, and no message ever comes for it."""
+    kafka.create_topic("reads-marked")
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": "reads"})
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.produce("reads-marked", b"one")
+    producer.commit_transaction()
+    source = _source(spark, kafka, "reads-marked")
+    place = TopicPartition("reads-marked", 0)
+
+    assert source.bounds() == {place: OffsetRange(0, 2)}
+    assert source.collect(Window({place: OffsetRange(0, 2)}))["value"].to_pylist() == [b"one"]
+    source.close()
+
+
+def test_a_broker_that_sends_nothing_is_named(source: KafkaSource, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is tried again, and not waited for without end."""
+    monkeypatch.setattr(kafka_client, "_SILENT_SECONDS", 0.1)
+    window = Window({TopicPartition("reads-a", 0): OffsetRange(0, 1_000)})
+
+    with pytest.raises(
+        TransientError, match=r"no message came for a minute, though the topic has more\. Hint: .*again"
+    ):
+        source.collect(window)
+
+
+def test_offsets_that_kafka_never_had_are_named(source: KafkaSource) -> None:
+    """Nobody begins somewhere else instead."""
+    window = Window({TopicPartition("reads-a", 0): OffsetRange(5_000, 6_000)})
+
+    with pytest.raises(SourceLost, match="Kafka no longer has the offsets to read"):
+        source.collect(window)
