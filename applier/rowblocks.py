@@ -58,22 +58,22 @@ class BlockGroup:
             partition: Where their messages were read.
             offsets: Offsets of the messages of the batch that the block's places count.
         """
-        pending = _Pending()
-        if not isinstance(block, ColumnBlock):
-            pending = self._pending.setdefault((block.op, block.shape), pending)
+        if isinstance(block, ColumnBlock):
+            self._add_columns(block if len(numbers) == len(block.places) else block.part(numbers), partition, offsets)
+            return
+        pending = self._pending.setdefault((block.op, block.shape), _Pending())
         pending.commit_ts += [block.commit_ts[number] for number in numbers]
         pending.partitions += [partition] * len(numbers)
         pending.offsets += [offsets[block.places[number]] for number in numbers]
-        if isinstance(block, ColumnBlock):
-            names = block.key if block.op is Op.DELETE else tuple(block.columns)
-            columns = [block.columns[name] for name in names]
-            if len(numbers) < len(block.places):
-                columns = [column.take(pa.array(numbers)) for column in columns]
-            self._append(block.op, pending, names, columns)
-            return
         pending.rows += [block.rows[number] for number in numbers]
         if len(pending.rows) >= _CHUNK_ROWS:
             self._flush(block.op, block.shape)
+
+    def _add_columns(self, block: ColumnBlock, partition: int, offsets: Sequence[int]) -> None:
+        count = len(block.places)
+        read = _Pending(block.commit_ts, [partition] * count, [offsets[place] for place in block.places])
+        names = block.key if block.op is Op.DELETE else tuple(block.columns)
+        self._append(block.op, read, names, [block.columns[name] for name in names], block.indexes)
 
     def columns(self) -> tuple[pa.Table, dict[str, pa.Array[Any]]]:
         """One row per key: the columns of `KEYED_SCHEMA`, and the wire values of the table's own columns."""
@@ -89,7 +89,14 @@ class BlockGroup:
         names = shape.key if op is Op.DELETE else shape.names
         self._append(op, pending, names, shape.arrays(pending.rows, names))
 
-    def _append(self, op: Op, pending: _Pending, names: Sequence[str], columns: Sequence[pa.Array[Any]]) -> None:
+    def _append(
+        self,
+        op: Op,
+        pending: _Pending,
+        names: Sequence[str],
+        columns: Sequence[pa.Array[Any]],
+        indexes: Sequence[int] = (),
+    ) -> None:
         count = len(pending.offsets)
         stamps = pa.array(pending.commit_ts, pa.int64())
         meta = [
@@ -99,7 +106,7 @@ class BlockGroup:
             pa.array(np.full(count, op is not Op.DELETE)),
             pa.array(pending.partitions, pa.int32()),
             pa.array(pending.offsets, pa.int64()),
-            pa.array(np.zeros(count, np.int32)),
+            pa.array(indexes or np.zeros(count, np.int32), pa.int32()),
         ]
         chunk = pa.Table.from_arrays([*meta, *columns], [*KEYED_SCHEMA.names, *(DATA + name for name in names)])
         self._chunks.append(chunk)

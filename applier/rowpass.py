@@ -9,6 +9,7 @@ import gc
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -19,7 +20,7 @@ from applier.changefeed.filter import TableFilter
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.types import TypeRules
-from applier.decode.bulk import Block
+from applier.decode.bulk import Block, without
 from applier.decode.decoder import Decoder
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
@@ -152,9 +153,11 @@ class _Task:
         skip = self._job.skip.get(place, frozenset())
         if self._decoder.bulk is not None and not skip and not self._job.try_all:
             blocks, rest = self._decoder.bulk.read(keys, values)
-            # In the order of the offsets: rows without a key, read after a watermark, would be taken for sent again.
-            rest = sorted([*rest, *(n for block in blocks if not self._is_reducible(block) for n in block.places)])
-            blocks = [block for block in blocks if self._is_reducible(block)]
+            alone = {place for block in blocks if not self._is_reducible(block) for place in block.places}
+            if alone:
+                # In order of the offsets: rows without a key, read after a watermark, would be taken for sent again.
+                rest = sorted([*rest, *alone])
+                blocks = [block for block in map(partial(without, places=alone), blocks) if block.places]
         self._read_each(place, rest, offsets, keys, values, skip)
         for block in blocks:
             self._take_block(block, place, offsets)

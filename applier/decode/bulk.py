@@ -8,8 +8,8 @@ quick way decides how fast a row is read, never what it says.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any, Protocol, TypeAlias
 
@@ -86,6 +86,11 @@ class RowBlock:
         """Blocks of one version and of one form have columns of one type; all of these are text."""
         return None
 
+    def part(self, rows: Sequence[int]) -> RowBlock:
+        """Some of its rows."""
+        places, stamps = [self.places[row] for row in rows], [self.commit_ts[row] for row in rows]
+        return replace(self, places=places, commit_ts=stamps, rows=[self.rows[row] for row in rows])
+
 
 @dataclass(frozen=True, slots=True)
 class ColumnBlock:
@@ -100,6 +105,7 @@ class ColumnBlock:
         commit_ts: TSO of each row.
         form: See `RowBlock`.
         columns: Wire values, as `to_array` takes them; of a delete at least those of the key.
+        indexes: Number of each row within its message; empty where each message holds one.
     """
 
     name: TableName
@@ -110,9 +116,27 @@ class ColumnBlock:
     commit_ts: list[int]
     form: Hashable
     columns: Mapping[str, pa.Array[Any]]
+    indexes: Sequence[int] = ()
+
+    def part(self, rows: Sequence[int]) -> ColumnBlock:
+        """Some of its rows."""
+        taken = pa.array(rows, pa.int64())
+        return replace(
+            self,
+            places=[self.places[row] for row in rows],
+            commit_ts=[self.commit_ts[row] for row in rows],
+            columns={name: column.take(taken) for name, column in self.columns.items()},
+            indexes=[self.indexes[row] for row in rows] if self.indexes else (),
+        )
 
 
 Block: TypeAlias = RowBlock | ColumnBlock
+
+
+def without(block: Block, places: Collection[int]) -> Block:
+    """A block without the rows of some messages."""
+    rows = [row for row, place in enumerate(block.places) if place not in places]
+    return block if len(rows) == len(block.places) else block.part(rows)
 
 
 class Bulk(Protocol):
@@ -182,7 +206,7 @@ class RowReader:
                     strange.add(n)
         for name, scale in self.scales:
             texts = map(attrgetter(f"c{self.shape.names.index(name)}"), rows)
-            strange.update(n for n, text in enumerate(texts) if text is not None and not _has_scale(text, scale))
+            strange.update(n for n, text in enumerate(texts) if text is not None and not has_scale(text, scale))
         return strange
 
 
@@ -279,7 +303,8 @@ def _one_by_one(
     return messages, good, odd
 
 
-def _has_scale(text: str, scale: int) -> bool:
+def has_scale(text: str, scale: int) -> bool:
+    """Whether the text of a decimal has so many digits after the point."""
     return text[-scale - 1 : -scale] == "." if scale else "." not in text
 
 

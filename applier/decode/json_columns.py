@@ -39,12 +39,17 @@ class JsonColumn:
         return made
 
 
-def row_struct(names: Sequence[str], kinds: Sequence[Any]) -> Any:
+def row_struct(names: Sequence[str], kinds: Sequence[Any], **default: Any) -> Any:
     """A struct with just these members: fields `c0`, `c1`, … of the given kinds.
+
+    Args:
+        names: The members.
+        kinds: The type of each.
+        default: `default`, where members may be missing: what they are then.
 
     Raises:
         ValueError: A name is none that msgspec takes.
     """
-    fields = [(f"c{number}", kind) for number, kind in enumerate(kinds)]
+    fields: list[Any] = [(f"c{number}", kind, *default.values()) for number, kind in enumerate(kinds)]
     renamed = {f"c{number}": name for number, name in enumerate(names)}
     return msgspec.defstruct("Row", fields, bases=(FixedRow,), gc=False, forbid_unknown_fields=True, rename=renamed)

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from typing import Annotated, Any, NamedTuple
 
 import msgspec
@@ -23,7 +25,9 @@ from applier.decode.claim_check import ClaimCheck, optional
 from applier.decode.compression import Compression, decompress
 from applier.decode.decoder import Capabilities
 from applier.decode.described import Description, Descriptions, describe
+from applier.decode.grouped import Reader as RowReader
 from applier.decode.open_columns import UNREADABLE, Cell, Reader, keys, reader, to_column
+from applier.decode.open_rows import Head, OpenBulk, rows_reader
 from applier.decode.options import DecoderOptions
 from applier.decode.wire import WireForm
 from applier.errors import DecodeError, IncompleteRow
@@ -115,7 +119,6 @@ class OpenDecoder:
     """
 
     capabilities = CAPABILITIES
-    bulk = None
 
     def __init__(
         self, timezone: str = "UTC", compression: Compression | None = None, claim_check: ClaimCheck | None = None
@@ -125,6 +128,7 @@ class OpenDecoder:
         self._claim_check = claim_check
         self._descriptions = Descriptions()
         self._seen: BoundedLists[tuple[str, str], _Seen] = BoundedLists()
+        self.bulk = OpenBulk(_split, self._row_reader)
 
     def learn(self, version: TableVersion) -> None:
         """Make a table version known, so that no Bootstrap for it is needed."""
@@ -133,7 +137,7 @@ class OpenDecoder:
     def decode(self, key: bytes | None, value: bytes | None) -> Sequence[Event]:
         """Decode one message: its events in their order."""
         events: list[Event] = []
-        pairs = list(_split(key, value))
+        pairs = _split(key, value)
         for event_key, body in pairs:
             try:
                 events += self._event(_parse(_KEYS, event_key), body)
@@ -204,6 +208,19 @@ class OpenDecoder:
         self._seen.keep((key.scm, key.tbl), seen)
         return seen
 
+    def _row_reader(self, beginning: Head, event_key: bytes | None, body: bytes | None) -> RowReader | None:
+        """A reader of rows like this one, if it is whole and its version was announced."""
+        with suppress(DecodeError):
+            key, row = _parse(_KEYS, event_key or b""), _parse(_ROWS, body or b"")
+            cells = row.d if row.u is None else row.u
+            if key.t == _ROW and key.ccl is None and not key.ohk and cells:
+                seen = self._recognise(key, cells)
+                known = seen.description
+                if known.fits(_image(cells, seen, key)):
+                    version = replace(known.version, version=known.number or 0)
+                    return rows_reader(beginning, version, known.scales, cells)
+        return None
+
     def _claimed(self, key: EventKey, location: str) -> tuple[EventKey, bytes]:
         """The key and value of the large event, which lies in the claim-check storage as a message of one event."""
         if self._claim_check is None:
@@ -211,7 +228,7 @@ class OpenDecoder:
             hint = "Set changefeed.claim_check to the changefeed's claim-check-storage-uri."
             raise IncompleteRow(what, hint, (key.scm, key.tbl))
         large = self._claim_check.fetch(location)
-        events = list(_split(large.key, large.value))
+        events = _split(large.key, large.value)
         found = _parse(_KEYS, events[0][0])
         if len(events) > 1 or _identity(found) != _identity(key) or found.ccl is not None:
             name = location.rsplit("/", 1)[-1]
@@ -220,10 +237,18 @@ class OpenDecoder:
         return found, events[0][1]
 
 
-def _split(key: bytes | None, value: bytes | None) -> Iterator[tuple[bytes, bytes]]:
+def _split(key: bytes | None, value: bytes | None) -> Sequence[tuple[bytes, bytes]]:
     """Key and value of each event of a message."""
     if not key or not value or not key.startswith(_VERSION) or len(key) == len(_VERSION):
         raise DecodeError("The message does not begin as one of the Open protocol, version 1, does.", _PROTOCOL_HINT)
+    start = len(_VERSION) + _LENGTH.size
+    event_key, body = key[start:], value[_LENGTH.size :]
+    if key[len(_VERSION) : start] == _LENGTH.pack(len(event_key)) and value[: _LENGTH.size] == _LENGTH.pack(len(body)):
+        return ((event_key, body),)
+    return list(_several(key, value))
+
+
+def _several(key: bytes, value: bytes) -> Iterator[tuple[bytes, bytes]]:
     at, place = len(_VERSION), 0
     while at < len(key):
         event_key, at = _framed(key, at)

@@ -100,11 +100,13 @@ def _stays(kind: pa.DataType, name: str) -> bool:
         return name in _FROM_INTEGERS
     if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return name == "decimal" or (name in ("float", "double") and pa.types.is_floating(kind))
+    if pa.types.is_binary(kind):
+        return _PLAIN.get(name) in (_text, _binary)
     return name in _FROM_ARROW and (pa.types.is_string(kind) or pa.types.is_struct(kind))
 
 
-def _text(values: Sequence[Any], _target: Target) -> pa.Array[Any]:
-    return strings(values)
+def _text(values: Any, _target: Target) -> pa.Array[Any]:
+    return strings(values).cast(pa.string())
 
 
 def _integer(values: Any, target: Target) -> pa.Array[Any]:
@@ -224,7 +226,9 @@ def _real(values: Sequence[Any], target: Target) -> pa.Array[Any]:
     return array
 
 
-def _binary(values: Sequence[Any], target: Target) -> pa.Array[Any]:
+def _binary(values: Any, target: Target) -> pa.Array[Any]:
+    if isinstance(values, pa.Array):
+        return values
     decode = _BYTES[target.wire.binary]
     return pa.array([decode(value) if isinstance(value, str) else value for value in values], pa.binary())
 
