@@ -46,10 +46,12 @@ class Part:
     Attributes:
         version: The version they are written in, with the types that count.
         rows: Columns of `KEYED_SCHEMA` or `BAG_SCHEMA`, and `c.<column>` for the table's own.
+        topic: Topic that they were read from.
     """
 
     version: TableVersion
     rows: pa.Table
+    topic: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +114,7 @@ class Findings:
         match row["kind"]:
             case "rows":
                 version, rows = _split(row["payload"])
-                self.parts.setdefault((name, row["segment"]), []).append(Part(version, rows))
+                self.parts.setdefault((name, row["segment"]), []).append(Part(version, rows, place.topic))
                 self.topics[name] = place.topic
             case "version":
                 self._add_version(name, row)

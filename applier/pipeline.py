@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
 from applier import faults
 from applier.changefeed.checkpoint import Reading
+from applier.changefeed.coverage import Coverage, furthest
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName
 from applier.changefeed.window import OffsetRange, Window
@@ -21,7 +22,7 @@ from applier.findings import Waiting
 from applier.maintenance import Maintenance
 from applier.migration import Migration
 from applier.order.watermark import in_use, silent
-from applier.replica import Batch, Replica
+from applier.replica import Batch, Extent, Replica
 from applier.state import State
 from applier.survey import Known, Survey, Surveyor
 from applier.telemetry import StatusLine, Stopwatch, logger
@@ -111,8 +112,8 @@ class Pipeline:
         """Begin at the checkpoint, with the tables as they are: some may be ahead of it, after a step that failed."""
         self.state.restore()
         names = dict.fromkeys([*self.state.tables, *(name for name, _ in self.state.versions)])
-        ahead = self.replica.restore(names, self.state.checkpoint)
-        self.state.ahead = ahead if self.surveyor.ordered else {}
+        self.state.ahead = self.replica.restore(names, self.state.checkpoint)
+        self.state.covered = {} if self.surveyor.ordered else self._covered(self.state.ahead)
         self._is_torn = False
 
     def step(self, ends: Mapping[TopicPartition, int] | None = None) -> Step:
@@ -154,14 +155,12 @@ class Pipeline:
         with watch.stage("plan"):
             bounds = _capped(self.source.bounds(), ends)
             limit = self.config.source.messages_per_step * self._stretch
-            window = next_window(self.state.next_offsets, bounds, limit)
+            window = next_window(self.state.next_offsets, bounds, limit, self._least())
             several = len({place.topic for place in bounds}) > 1
             known = self._known(_capped(self.source.bounds(), ends) if several else bounds)
         survey = self.surveyor.survey(window, known, watch, local=self._is_small(window))
-        ahead = self._unknown_ahead(survey)
-        if ahead:
-            self.state.ahead |= ahead
-            known = replace(known, applied_of=self.state.ahead)
+        if self._find_ahead(survey):
+            known = replace(known, applied_of=self.state.ahead, covered=self.state.covered)
             survey = self.surveyor.survey(window, known, watch, local=self._is_small(window))
         if window.ranges:
             # After the messages: a topic that took the place of the one that they are to be of may do so at any time.
@@ -190,13 +189,32 @@ class Pipeline:
         with watch.stage("maintain"):
             self._mended.update(self.maintenance.tend(self.state.checkpoint))
 
-    def _unknown_ahead(self, survey: Survey) -> dict[TableName, int]:
-        """Tables that a crash left behind in the catalog, with rows, before any checkpoint knew of them."""
+    def _find_ahead(self, survey: Survey) -> bool:
+        """Take note of tables that a crash left in the catalog, with rows, before any checkpoint knew of them."""
+        names = {name for name, _ in survey.findings.parts if name not in self.state.tables} - self.state.ahead.keys()
         if not self.surveyor.ordered:
-            return {}
-        names = {name for name, _ in survey.findings.parts if name not in self.state.tables}
-        applied = {name: self.replica.applied_ts(name) or 0 for name in names - self.state.ahead.keys()}
-        return {name: ts for name, ts in applied.items() if ts > self.state.resolved_ts}
+            found = self._covered(names - self.state.covered.keys())
+            self.state.covered |= found
+            return bool(found)
+        applied = {name: self.replica.applied_ts(name) or 0 for name in names}
+        ahead = {name: ts for name, ts in applied.items() if ts > self.state.resolved_ts}
+        self.state.ahead |= ahead
+        return bool(ahead)
+
+    def _covered(self, names: Iterable[TableName]) -> dict[TableName, Coverage]:
+        """In offset order what tables have beyond the checkpoint."""
+        found = {name: self.replica.covered(name).beyond(self.state.next_offsets) for name in names}
+        return {name: covered for name, covered in found.items() if covered}
+
+    def _least(self) -> dict[TopicPartition, int]:
+        """Ends of the window of a step in offset order that failed: a shorter one might leave out a DDL that is done.
+
+        A backfill of single tables may have come so far that no window holds it; it stops before any DDL of theirs.
+        """
+        ends, state = furthest(self.state.covered.values()), self.state
+        messages = sum(max(0, end - state.next_offsets.get(place, 0)) for place, end in ends.items())
+        is_long = messages > self.config.source.messages_per_step * _MAX_STRETCH
+        return {} if is_long and state.checkpoint.partitions else ends
 
     def _known(self, later: Mapping[TopicPartition, OffsetRange]) -> Known:
         state = self.state
@@ -206,6 +224,7 @@ class Pipeline:
             topics=state.topics,
             applied=state.resolved_ts,
             applied_of=state.ahead,
+            covered=state.covered,
             applied_ddl=frozenset(state.applied_ddl),
             versions=state.versions,
             tables=state.tables,
@@ -220,7 +239,9 @@ class Pipeline:
         if survey.upto is None or not survey.window.ranges:
             return False
         if not self.surveyor.ordered:
-            return True
+            # Rows that wait for their schema are read again: where nothing else came, they wait.
+            held = survey.findings.held
+            return any(held.get(place, span.end) > span.start for place, span in survey.window.ranges.items())
         # A step that failed may have left tables ahead; a checkpoint below them would not be one cut through all.
         is_late = survey.error is not None or self._stretch >= self._longest
         is_whole = survey.upto >= self.state.reached or (is_late and not self.state.is_without_checkpoint)
@@ -234,7 +255,7 @@ class Pipeline:
         were renamed or dropped since. Little is held of it, as the rows that a table has are dropped where they are
         read.
         """
-        return _NO_LIMIT if self.state.is_without_checkpoint else _MAX_STRETCH
+        return _NO_LIMIT if self.surveyor.ordered and self.state.is_without_checkpoint else _MAX_STRETCH
 
     def _apply(self, survey: Survey, watch: Stopwatch) -> int:
         """Apply DDL in order, each after the rows below it and before the rows above it; then all other rows."""
@@ -244,19 +265,23 @@ class Pipeline:
         if self.config.changefeed.start == "midstream":
             self._begin_with(survey)
         due = dict(survey.findings.parts)
+        extent = None if self.surveyor.ordered else Extent(survey.window.ranges, self.state.topic_ids)
         commits = 0
         with watch.stage("apply"):
             for ddl in survey.ddl:
                 batches = [
-                    Batch(name, due.pop((name, number)), ddl.commit_ts, before_ddl=True)
+                    Batch(name, due.pop((name, number)), ddl.commit_ts, before_ddl=True, extent=extent)
                     for name in ddl.names
                     for number in _segments(due, name, survey.cuts[name].index(ddl.commit_ts))
                 ]
-                if not self.migration.is_begun(ddl):
+                is_begun = self.migration.is_begun(ddl)
+                if not is_begun:
                     commits += self._commit(batches)
                 self.migration.apply(ddl)
-            batches = [Batch(name, parts, upto) for (name, _), parts in sorted(due.items(), key=_by_name)]
-            commits += self._commit(batches)
+                if is_begun and self.migration.leaves_rows(ddl):
+                    commits += self._commit(batches)
+            rest = sorted(due.items(), key=_by_name)
+            commits += self._commit([Batch(name, parts, upto, extent=extent) for (name, _), parts in rest])
         return commits
 
     def _commit(self, batches: Sequence[Batch]) -> int:
@@ -289,6 +314,10 @@ class Pipeline:
             readings[place] = Reading(next_offset, resolved)
         counts = {**survey.findings.counts, "tables": tables}
         self.state.advance(upto, readings, self.replica.snapshots, counts, [ddl.barrier.id for ddl in survey.ddl])
+        if not self.surveyor.ordered:
+            # What was held is read again, with rows that were applied beside it.
+            is_beyond = survey.findings.held or self.state.covered
+            self.state.covered = self._covered(self.state.tables) if is_beyond else {}
 
     def _outcome(
         self,

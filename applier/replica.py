@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,10 +13,13 @@ import pyarrow.compute as pc
 from applier import faults
 from applier.changefeed.batch import BagBatch, ChangeBatch
 from applier.changefeed.checkpoint import Checkpoint
+from applier.changefeed.coverage import Coverage
+from applier.changefeed.message import TopicPartition
 from applier.changefeed.route import Route
 from applier.changefeed.table import Column, TableName, TableVersion
 from applier.changefeed.tracker import Tables
 from applier.changefeed.types import TypeRules, column_arrow_type
+from applier.changefeed.window import OffsetRange
 from applier.config import SinkSection, TablesSection
 from applier.ddl_stamp import DROPPED_AT
 from applier.errors import SchemaChangeRefused, TableMismatch
@@ -26,11 +30,23 @@ from applier.sink.fence import Fenced, fence
 from applier.sink.iceberg import Catalog, JavaError
 from applier.sink.iceberg_table import Table
 from applier.sink.maintenance import properties_of_new
-from applier.sink.progress import Stamp
+from applier.sink.progress import OFFSETS, Stamp, covered
 from applier.sink.table import Applied, TableWriter
 
 ADOPTED = "applier.adopted"
 """Table property: rows were there before the first commit of ours, so no key may be taken for new."""
+
+
+class Extent(NamedTuple):
+    """What a step in offset order reads, for the stamps of its commits.
+
+    Attributes:
+        window: The offsets.
+        topic_ids: Ids of their topics, where the source can tell.
+    """
+
+    window: Mapping[TopicPartition, OffsetRange]
+    topic_ids: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +58,14 @@ class Batch:
         parts: Reduced rows from all tasks.
         upto: Resolved ts that the commit is stamped with: all rows at or below it are in the table afterwards.
         before_ddl: A DDL follows in the same step. After a crash it may have been done already: a DROP, for instance.
+        extent: In a feed in offset order what was read, all of whose rows at or below `upto` the table has afterwards.
     """
 
     name: TableName
     parts: Sequence[Part]
     upto: int
     before_ddl: bool = False
+    extent: Extent | None = None
 
     @property
     def newest(self) -> TableVersion:
@@ -123,7 +141,7 @@ class Replica:
             checkpoint: What is certain.
 
         Returns:
-            Resolved ts of the tables that are ahead of the checkpoint.
+            Resolved ts of the tables that are ahead of the checkpoint; 0 in a feed in offset order.
         """
         self._writers.clear()
         self.snapshots.clear()
@@ -133,13 +151,19 @@ class Replica:
         for name in names:
             writer = self.writer(name)
             known = writer.known if writer else None
-            if writer is None or known is None or known.resolved_ts > checkpoint.resolved_ts:
+            is_ahead = known is not None and self._is_ahead(name, known, checkpoint)
+            if writer is None or known is None or is_ahead:
                 self.snapshots.pop(self.identifier(name), None)
-            if writer is not None and known is not None and known.resolved_ts > checkpoint.resolved_ts:
+            if writer is not None and known is not None and is_ahead:
                 ahead[name] = known.resolved_ts
                 if writer.table.setting(DROPPED_AT) is None:
                     self.committed(writer, writer.table.snapshot_id)
         return ahead
+
+    def _is_ahead(self, name: TableName, known: Stamp, checkpoint: Checkpoint) -> bool:
+        if self.ordered:
+            return known.resolved_ts > checkpoint.resolved_ts
+        return bool(self.covered(name).beyond(checkpoint.next_offsets))
 
     def hold_to_checkpoint(self) -> None:
         """From here on refuse tables that others dropped, replaced or rolled back: only a backfill can mend them.
@@ -173,6 +197,12 @@ class Replica:
         writer = self.writer(name)
         known = writer.known if writer else None
         return None if known is None else known.resolved_ts
+
+    def covered(self, name: TableName) -> Coverage:
+        """Rows that a table has, as its stamp tells in a feed in offset order."""
+        writer = self.writer(name)
+        # What an earlier changefeed left there counts other messages.
+        return Coverage() if writer is None or writer.known is None else covered(writer.table)
 
     def writer(self, name: TableName) -> TableWriter | None:
         """The writer of a table; None if the catalog has no such table."""
@@ -257,7 +287,10 @@ class Replica:
         is_foreign = writer is not None and writer.known is None
         # A feed in offset order is true as of no resolved ts.
         upto = upto if self.ordered else 0
-        return Stamp(self.changefeed, self.epoch, upto, {**(extra or {}), **({ADOPTED: "true"} if is_foreign else {})})
+        adopted = {ADOPTED: "true"} if is_foreign else {}
+        if is_foreign and not self.ordered:
+            adopted[OFFSETS] = Coverage().to_text()
+        return Stamp(self.changefeed, self.epoch, upto, {**adopted, **(extra or {})})
 
     def committed(self, writer: TableWriter, snapshot_id: int | None) -> None:
         """Remember the head of a table for the checkpoint."""
@@ -271,7 +304,7 @@ class Replica:
         if writer.known is None:
             self.confirm()
         faults.reach("table-ensured")
-        stamp = self.stamp(batch.upto, writer=writer)
+        stamp = self.stamp(batch.upto, self._offsets(batch), writer)
         exact = self._is_exact(writer, stamp) and _is_above(batch.parts, writer.known)
         try:
             merged = _merged(batch.parts, batch.newest.key, by_place=not self.ordered, exact=exact)
@@ -287,6 +320,15 @@ class Replica:
             raise
         self.committed(writer, done.snapshot_id)
         return done
+
+    def _offsets(self, batch: Batch) -> dict[str, str]:
+        """What the commit of a batch says of the messages that the table has: of the topics of its rows alone."""
+        if batch.extent is None:
+            return {}
+        topics = {part.topic for part in batch.parts}
+        window = {place: span for place, span in batch.extent.window.items() if place.topic in topics}
+        known = self.covered(batch.name)
+        return {OFFSETS: known.after(window, batch.upto, batch.extent.topic_ids).to_text()}
 
     def _is_exact(self, writer: TableWriter, stamp: Stamp) -> bool:
         return self.ordered and ADOPTED not in stamp.extra and writer.table.setting(ADOPTED) is None

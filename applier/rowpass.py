@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
+from applier.changefeed.coverage import Coverage
 from applier.changefeed.event import Bootstrap, Event, Resolved, RowChange, SchemaChange
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.message import TopicPartition
@@ -44,6 +45,7 @@ class RowPass:
         versions: Table versions known so far.
         applied: Resolved ts that all tables have applied; rows at or below it were sent again.
         applied_of: The same for tables that are ahead of it.
+        covered: In a feed in offset order what tables have beyond the checkpoint, by place.
         upto: The watermark: rows above it are left for a later step.
         cuts: DDL that cut the rows of a table into segments.
         typed: Per table and segment the version whose column types and key count, where the feed's DDL tell more
@@ -63,6 +65,7 @@ class RowPass:
     applied_of: Mapping[TableName, int]
     upto: int
     ordered: bool = True
+    covered: Mapping[TableName, Coverage] = field(default_factory=dict)
     cuts: Mapping[TableName, Sequence[int]] = field(default_factory=dict)
     typed: Mapping[TableName, Sequence[TableVersion | None]] = field(default_factory=dict)
     skip: Mapping[TopicPartition, frozenset[int]] = field(default_factory=dict)
@@ -226,7 +229,8 @@ class _Task:
         if not self._admits(name):
             self._counts["excluded"] += 1
             return
-        if 0 < ts <= job.applied_of.get(name, job.applied):
+        covered = job.covered.get(name)
+        if 0 < ts <= job.applied_of.get(name, job.applied) or (covered and covered.holds(place, offset, ts)):
             self._counts["replayed"] += 1
             return
         number = segment(job.cuts, name, ts) if job.cuts else 0
@@ -268,6 +272,9 @@ class _Task:
             self._counts["excluded"] += int((~above).sum())
             return
         again = (stamps > 0) & (stamps <= job.applied_of.get(name, job.applied))
+        if name in job.covered:
+            where = [offsets[number] for number in block.places]
+            again |= [job.covered[name].holds(place, *row) for row in zip(where, block.commit_ts, strict=True)]
         self._counts["replayed"] += int(again.sum())
         due = np.flatnonzero(~above & ~again)
         if not len(due):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 
 from applier.changefeed.checkpoint import AppliedDdl, Checkpoint, Reading, Tracked
+from applier.changefeed.coverage import Coverage
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.tracker import Tables
@@ -35,10 +36,12 @@ class State:
         versions: All table versions known.
         tables: Each upstream table as its DDL left it.
         topics: The topic of each table.
-        ahead: Resolved ts of tables that a crash inside a step left ahead of the checkpoint.
+        ahead: Resolved ts of tables that a crash inside a step left ahead of the checkpoint; 0 in offset order.
+        covered: In offset order what tables have beyond the checkpoint, by place.
         done: DDL at or above the checkpoint's resolved ts that are in the tables already, by commit ts and text; of
             each the parts, by table and kind.
         applied_ddl: DDL at exactly the checkpoint's resolved ts.
+        topic_ids: What tells each topic from another of its name, as last asked; the next checkpoint keeps it.
     """
 
     control: Control
@@ -47,9 +50,10 @@ class State:
     tables: Tables = field(default_factory=Tables)
     topics: dict[TableName, str] = field(default_factory=dict)
     ahead: dict[TableName, int] = field(default_factory=dict)
+    covered: dict[TableName, Coverage] = field(default_factory=dict)
     done: dict[tuple[int, str], set[tuple[TableName, str]]] = field(default_factory=dict)
     applied_ddl: set[DdlId] = field(default_factory=set)
-    _topic_ids: Mapping[str, str] = field(default_factory=dict)
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
     _writing: threading.RLock = field(default_factory=threading.RLock)
 
     @staticmethod
@@ -64,7 +68,7 @@ class State:
         """Return to the checkpoint, after a start or a step that failed on its way; what was decided stays decided."""
         checkpoint = self.checkpoint
         decisions = self.control.decisions(checkpoint.resolved_ts)
-        self.tables, self.topics, self.done, self.ahead = Tables(), {}, {}, {}
+        self.tables, self.topics, self.done, self.ahead, self.covered = Tables(), {}, {}, {}, {}
         for name, tracked in checkpoint.tables.items():
             self.tables.put(self.versions[name, tracked.version], tracked.partitioning)
             self.topics[name] = tracked.topic
@@ -130,8 +134,12 @@ class State:
         Raises:
             SourceLost: One was made anew since it was read.
         """
-        refuse_remade(self.checkpoint.topic_ids, topic_ids, self.next_offsets)
-        self._topic_ids = topic_ids
+        known, read = dict(self.checkpoint.topic_ids), self.next_offsets
+        for item in self.covered.values():
+            # Without a checkpoint the tables alone tell which topics they are of.
+            known, read = {**item.topic_ids, **known}, {**read, **item.ends()}
+        refuse_remade(known, topic_ids, read)
+        self.topic_ids = topic_ids
 
     def track(self, version: TableVersion) -> None:
         """Take note of a table as it is now."""
@@ -216,7 +224,7 @@ class State:
                 snapshots=dict(snapshots),
                 tables=tables,
                 ddl=tuple(AppliedDdl(item.sql, item.table, item.commit_ts) for item in sorted(at_upto, key=astuple)),
-                topic_ids={**last.topic_ids, **self._topic_ids},
+                topic_ids={**last.topic_ids, **self.topic_ids},
                 counts=dict(counts),
             )
         )

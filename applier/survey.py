@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from applier import faults
+from applier.changefeed.coverage import ALL, Coverage
 from applier.changefeed.ddl import Action, CreateTable, DropDatabase, DropTable, RenameTable, touches
 from applier.changefeed.event import Resolved
 from applier.changefeed.message import TopicPartition
@@ -31,7 +32,7 @@ from applier.patience import Patience
 from applier.rowpass import RowPass
 from applier.telemetry import Stopwatch
 
-NO_WATERMARK = 2**63 - 1
+NO_WATERMARK = ALL
 """Upper bound of commit ts for a feed in offset order: all that was read may be applied."""
 
 TAIL_MESSAGES = 400
@@ -85,6 +86,7 @@ class Known:
         applied_ddl: DDL at exactly that ts that were applied.
         versions: Table versions.
         tables: Each table as of `applied`.
+        covered: In a feed in offset order what tables have beyond the checkpoint, by place.
     """
 
     resolved: Mapping[TopicPartition, int]
@@ -95,6 +97,7 @@ class Known:
     applied_ddl: frozenset[DdlId]
     versions: Mapping[tuple[TableName, int], TableVersion]
     tables: Tables
+    covered: Mapping[TableName, Coverage] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -256,6 +259,7 @@ class Surveyor:
             versions=tuple({**known.versions, **found.versions}.values()),
             applied=known.applied,
             applied_of=known.applied_of,
+            covered=known.covered,
             # Without a watermark nothing is due, not even rows that carry no commit ts.
             upto=-1 if found.upto is None else found.upto,
             cuts=found.cuts,

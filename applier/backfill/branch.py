@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, fields
 from applier.backfill.lineage import EMPTIES, MOVES, Lineage, concerns, refuse_moved
 from applier.changefeed import ddl as say
 from applier.changefeed.checkpoint import Checkpoint
+from applier.changefeed.coverage import Coverage
 from applier.changefeed.ddl import kind
 from applier.changefeed.event import SchemaChange
 from applier.changefeed.table import TableName, TableVersion
@@ -159,6 +160,11 @@ class Branches(Replica):
         writer = self.writer(name) if name in self.names else None
         known = writer.known if writer else None
         return known.resolved_ts if known is not None and self._is_own(known) else None
+
+    def covered(self, name: TableName) -> Coverage:
+        """Nothing: what a range holds is applied again."""
+        del name
+        return Coverage()
 
     def stamp(self, upto: int, extra: Mapping[str, str] | None = None, writer: TableWriter | None = None) -> Stamp:
         """What a commit to a branch says about itself."""

@@ -102,7 +102,7 @@ class Lineage:
             version, rows = self._past(name, version, rows, commit_ts, actions)
         if not coming and not part.version.keys_only and _differ(part.version, live):
             rows = self._stepped(name, rows, plan(part.version, live, (), self.rules), 0)
-        return Part(live, rows)
+        return Part(live, rows, part.topic)
 
     def _past(
         self, name: TableName, before: TableVersion, rows: pa.Table, commit_ts: int, actions: Sequence[say.Action]

@@ -10,7 +10,10 @@ from applier.errors import SourceLost
 
 
 def next_window(
-    next_offsets: Mapping[TopicPartition, int], bounds: Mapping[TopicPartition, OffsetRange], limit: int
+    next_offsets: Mapping[TopicPartition, int],
+    bounds: Mapping[TopicPartition, OffsetRange],
+    limit: int,
+    least: Mapping[TopicPartition, int] | None = None,
 ) -> Window:
     """The next window.
 
@@ -21,6 +24,7 @@ def next_window(
         next_offsets: Offset to read next per partition; partitions that are not in it start at their first offset.
         bounds: What the source has.
         limit: Messages at the most, save that each partition with a backlog gets one at least.
+        least: Ends that the window reaches all the same, as far as the source does.
 
     Raises:
         SourceLost: Offsets that are to be read next were deleted, or lie beyond the end.
@@ -37,7 +41,9 @@ def next_window(
     backlog = sum(len(span) for span in todo.values())
     if backlog <= limit:
         return Window(todo)
-    return Window({p: OffsetRange(s.start, s.start + max(1, len(s) * limit // backlog)) for p, s in todo.items()})
+    shares = {p: s.start + max(1, len(s) * limit // backlog) for p, s in todo.items()}
+    reached = {p: min(end, todo[p].end) for p, end in (least or {}).items() if p in todo}
+    return Window({p: OffsetRange(s.start, max(shares[p], reached.get(p, 0))) for p, s in todo.items()})
 
 
 _LOST_HINT = (

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from applier.changefeed.coverage import Coverage
 from applier.errors import CheckpointConflict, TableMismatch
 from applier.sink.snapshot import MAIN
 
@@ -16,6 +17,13 @@ CHANGEFEED = "applier.changefeed"
 EPOCH = "applier.epoch"
 RESOLVED_TS = "applier.resolved-ts"
 """Keys of the stamp, in the snapshot's summary and in the table's properties alike."""
+
+OFFSETS = "applier.offsets"
+"""Entry of the stamp of a commit of rows in a feed in offset order: the messages that the table has, see `Coverage`.
+Commits of other kinds leave the property as it is."""
+
+SUMMARY_LENGTH = 4096
+"""Characters of an entry beyond which it is a property alone: a table keeps the summaries of hundreds of snapshots."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +53,10 @@ class Stamp:
             EPOCH: str(self.epoch),
             RESOLVED_TS: str(self.resolved_ts),
         }
+
+    def summary(self) -> dict[str, str]:
+        """The entries that the snapshot's summary has room for."""
+        return {key: value for key, value in self.entries().items() if len(value) <= SUMMARY_LENGTH}
 
     def is_in(self, properties: Mapping[str, str]) -> bool:
         """Whether exactly this stamp is the newest of a table."""
@@ -79,13 +91,29 @@ def progress(table: Table, changefeed: str) -> Stamp | None:
     try:
         stamp = read(table.properties if table.branch == MAIN else _branch_entries(table))
     except (KeyError, ValueError) as error:
-        what = f"The applier.* properties of table {table} are damaged"
-        raise TableMismatch(what, "Drop the table and backfill it.") from error
+        raise _damaged(table) from error
     if stamp is not None and stamp.changefeed != changefeed:
         what = f"Table {table} belongs to changefeed {stamp.changefeed}, not to {changefeed}"
         way_out = f"Route it elsewhere, or unset the property {CHANGEFEED} if that changefeed is gone."
         raise TableMismatch(what, way_out)
     return stamp
+
+
+def covered(table: Table) -> Coverage:
+    """The messages that a stamped table has, as far as a feed in offset order has written it.
+
+    Raises:
+        TableMismatch: Somebody edited the stamp.
+    """
+    try:
+        return Coverage.from_text(table.setting(OFFSETS) or "{}")
+    except ValueError as error:
+        raise _damaged(table) from error
+
+
+def _damaged(table: Table) -> TableMismatch:
+    what = f"The applier.* properties of table {table} are damaged"
+    return TableMismatch(what, "Drop the table and backfill it.")
 
 
 def _branch_entries(table: Table) -> Mapping[str, str]:

@@ -343,7 +343,7 @@ class TableWriter:
             replaced=staged.deletes.replaced,
             touched=list(staged.deletes.state),
             truncate=truncate,
-            summary=stamp.entries(),
+            summary=stamp.summary(),
             properties=stamp.entries() if self.table.branch == MAIN else {},
             schema_id=staged.schema_id,
         )

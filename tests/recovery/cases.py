@@ -25,11 +25,13 @@ class Case:
         past: Makes it.
         habits: How it is sent.
         messages: Messages a step: so many that several steps are needed.
+        order: As in the configuration.
     """
 
     past: Callable[[Database], None]
     habits: Habits = field(default_factory=lambda: Habits(resolve=0.6))
     messages: int = 60
+    order: str = "resolved"
 
     def lab(self, spark: SparkSession, name: str) -> Lab:
         """The changefeed of the case."""
@@ -37,7 +39,7 @@ class Case:
         self.past(database)
         feed = Changefeed(database, self.habits, seed=1)
         feed.send()
-        return Lab(spark, name, database, feed.records, self.messages)
+        return Lab(spark, name, database, feed.records, self.messages, self.order)
 
 
 def _row(key: int, value: object) -> Row:
@@ -151,6 +153,26 @@ def _bag(database: Database) -> None:
         database.transact({ORDERS: [Change(_row(1, "same"), None)]})
 
 
+def _bag_changes(database: Database) -> None:
+    """Tables without a key that get columns, take each other's names, and are emptied."""
+    for name in (ORDERS, ITEMS):
+        database.create(name, _COLUMNS)
+        database.insert(name, _row(1, name.table), _row(1, name.table), _row(2, name.table))
+    database.add_column(ORDERS, Column("c", "int", 7))
+    with_c: Row = {**_row(1, "c"), "c": 7}
+    database.insert(ORDERS, with_c, with_c)
+    database.transact({ORDERS: [Change({**_row(1, "orders"), "c": 7}, with_c)]})
+    database.rename_column(ORDERS, "v", "w")
+    with_w: Row = {"id": 1, "w": "vc", "c": 7}
+    database.insert(ORDERS, with_w, with_w)
+    database.insert(ITEMS, _row(3, "out"), _row(3, "out"))
+    database.rename((ORDERS, SPARE), (ITEMS, ORDERS), (SPARE, ITEMS))
+    database.insert(ORDERS, _row(3, "out"), _row(3, "out"))
+    database.transact({ITEMS: [Change(with_w, None)]})
+    database.truncate(ORDERS)
+    database.insert(ORDERS, _row(3, "out"), _row(3, "out"), _row(3, "out"))
+
+
 def _everything(database: Database) -> None:
     _tables(database)
     database.add_column(SPARE, Column("c", "int", 1))
@@ -173,5 +195,8 @@ CASES = {
     "many-tables": Case(_many_tables),
     "bag": Case(_bag, Habits(dispatcher="table", resolve=0.6), messages=20),
     "replays": Case(_everything, _BAD_DAYS, messages=30),
+    "bag-by-offset": Case(_bag, Habits(dispatcher="table", resolve=0.6), messages=20, order="offset"),
+    "bag-changes-by-offset": Case(_bag_changes, Habits(partitions=1, resolve=0.2), messages=14, order="offset"),
+    "tables-by-offset": Case(_tables, Habits(partitions=1, resolve=0.2), messages=20, order="offset"),
 }
 """By name."""

@@ -41,10 +41,11 @@ def repeated(name: str, metadata: TableMetadata) -> list[str]:
     stamps = [snapshot.summary.additional_properties for snapshot in metadata.snapshots if snapshot.summary]
     stamps = [stamp for stamp in stamps if "applier.resolved-ts" in stamp]
     # A DDL that writes rows anew is stamped with its commit ts, as are the rows below it, and with its text.
-    marks = [(int(stamp["applier.resolved-ts"]), stamp.get("applier.ddl", "")) for stamp in stamps]
+    more = ("applier.ddl", "applier.offsets")
+    marks = [(stamp["applier.resolved-ts"], *(stamp.get(key, "") for key in more)) for stamp in stamps]
     with_rows = [mark for mark, stamp in zip(marks, stamps, strict=True) if int(stamp.get("added-records", 0))]
     problems = [f"{name}: {count} snapshots at {mark}" for mark, count in Counter(with_rows).items() if count > 1]
-    times = [resolved_ts for resolved_ts, _ in marks]
+    times = [int(stamp["applier.resolved-ts"]) for stamp in stamps]
     return problems + ([f"{name}: resolved ts went back: {times}"] if times != sorted(times) else [])
 
 

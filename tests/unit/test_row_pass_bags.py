@@ -6,13 +6,15 @@ import json
 
 import pyarrow as pa
 
-from applier.changefeed.message import MESSAGE_SCHEMA
+from applier.changefeed.coverage import Coverage, Reach
+from applier.changefeed.message import MESSAGE_SCHEMA, TopicPartition
 from applier.changefeed.table import Column, ColumnType, TableName, TableVersion
 from applier.changefeed.types import TypeRules
 from applier.decode.options import DecoderOptions
 from applier.findings import collect
 from applier.order.merge import merge_bag
 from applier.rowpass import RowPass
+from applier.survey import NO_WATERMARK
 
 TABLE = TableVersion(TableName("shop", "log"), 1, (Column("a", ColumnType("int")),), ())
 
@@ -27,6 +29,22 @@ def test_a_run_sent_again_behind_rows_above_the_watermark_counts_once() -> None:
 
     assert found.counts["left"] == 2
     assert merge_bag([part.rows for part in parts]).inserts.to_pylist() == [{"a": 1}, {"a": 1}]
+
+
+def test_rows_below_the_offset_of_the_stamp_count_no_second_time() -> None:
+    """Offset 3 ends a step in the middle of a transaction: of the same rows read again those beyond it are new."""
+    covered = {TABLE.name: Coverage({TopicPartition("t", 0): (Reach(3), Reach(5, upto=7))})}
+    job = RowPass(
+        "simple", DecoderOptions(), TypeRules(), ("*.*",), (TABLE,), 0, {}, NO_WATERMARK, ordered=False, covered=covered
+    )
+    rows = [_record(offset, ts) for offset, ts in enumerate((7, 7, 8, 7, 8, 7))]
+
+    found = collect(pa.Table.from_batches(job([pa.RecordBatch.from_pylist(rows, MESSAGE_SCHEMA)])))
+    (parts,) = found.parts.values()
+
+    assert found.counts["replayed"] == 4
+    assert parts[0].rows["m.offset"].to_pylist() == [4, 5]
+    assert parts[0].topic == "t"
 
 
 def _record(offset: int, ts: int) -> dict[str, object]:

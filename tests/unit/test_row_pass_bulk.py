@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from applier import rowpass
+from applier.changefeed.coverage import Coverage, Reach
 from applier.changefeed.event import RowChange, SchemaChange
 from applier.changefeed.message import MESSAGE_SCHEMA, TopicPartition
 from applier.changefeed.tracker import Tables
@@ -166,6 +167,28 @@ def test_rows_above_the_watermark_and_sent_again_are_told(variant: str, monkeypa
     assert slow["counts"]["left"]
     assert slow["counts"]["replayed"]
     assert slow["held"]
+    assert quick == slow
+
+
+@pytest.mark.parametrize("variant", ["simple-json", "canal-json-ext"])
+def test_rows_that_a_table_has_by_its_stamp_are_dropped(variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those below an offset of their partition, or those of them up to a commit ts: in blocks as one by one."""
+    source = Messages("workload", variant)
+    first = survey(source, variant)
+    (name, _), parts = next(iter(first.findings.parts.items()))
+    stamps = sorted(int(str(ts)) for part in parts for ts in part.rows["m.ts"])
+    middle = {place: (span.start + span.end) // 2 for place, span in source.bounds().items()}
+    reaches = {
+        place: (Reach(end // 2), Reach(end + end // 2, stamps[len(stamps) // 2])) for place, end in middle.items()
+    }
+    slow, quick = both_ways(monkeypatch, source, variant, covered={name: Coverage(reaches)})
+    assert 0 < slow["counts"]["replayed"] < slow["counts"]["rows"]
+    assert not any(
+        Coverage(reaches).holds(TopicPartition(parts[0].topic, row["m.partition"]), row["m.offset"], row["m.ts"])
+        for (owner, _), rest in slow["rows"].items()
+        for row in rest
+        if owner == name
+    )
     assert quick == slow
 
 

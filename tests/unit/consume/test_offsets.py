@@ -38,6 +38,14 @@ def test_every_partition_with_a_backlog_advances() -> None:
     assert len(window.ranges[P1]) == 1
 
 
+def test_a_window_reaches_what_tables_have_already() -> None:
+    """A step that failed is repeated with all that it read, as far as the source goes; others get their share."""
+    bounds = {P0: OffsetRange(0, 900), P1: OffsetRange(0, 100)}
+    window = next_window({}, bounds, 100, least={P0: 40, P1: 200, TopicPartition("gone", 0): 7})
+
+    assert window.ranges == {P0: OffsetRange(0, 90), P1: OffsetRange(0, 100)}
+
+
 @pytest.mark.parametrize(
     ("bounds", "sentence"),
     [

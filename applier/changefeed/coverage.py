@@ -1,0 +1,120 @@
+"""Which rows a table has, told by their places: what its stamp says in offset order; and the text form of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from applier.changefeed.message import TopicPartition
+from applier.changefeed.window import OffsetRange
+
+ALL = 2**63 - 1
+"""Upper bound of commit ts: rows count whatever theirs is."""
+
+
+class Reach(NamedTuple):
+    """How far a table has the rows of a partition.
+
+    Attributes:
+        end: Below this offset it has them;
+        upto: those at or below this commit ts. A step with a DDL commits rows before it and rows after it.
+    """
+
+    end: int
+    upto: int = ALL
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """Rows that a table has.
+
+    Attributes:
+        reaches: Of each partition where rows of the table may have been: a row is in the table if one of them holds it.
+        topic_ids: What told each topic from another of its name, where the source could tell.
+    """
+
+    reaches: Mapping[TopicPartition, tuple[Reach, ...]] = field(default_factory=dict)
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.reaches)
+
+    def holds(self, place: TopicPartition, offset: int, commit_ts: int) -> bool:
+        """Whether a row is in the table."""
+        return any(offset < end and commit_ts <= upto for end, upto in self.reaches.get(place, ()))
+
+    def after(self, window: Mapping[TopicPartition, OffsetRange], upto: int, topic_ids: Mapping[str, str]) -> Coverage:
+        """What the table has once the rows of a window at or below a commit ts are in it.
+
+        Args:
+            window: What was read; everything before it has been applied.
+            upto: The commit ts.
+            topic_ids: Ids of the topics now.
+        """
+        reaches = dict(self.reaches)
+        for place, span in window.items():
+            known = [Reach(end, ALL if end <= span.start else ts) for end, ts in reaches.get(place, ())]
+            reaches[place] = _needed([*known, Reach(span.end, upto)])
+        named = {place.topic for place in window} & topic_ids.keys()
+        return Coverage(reaches, {**self.topic_ids, **{topic: topic_ids[topic] for topic in named}})
+
+    def beyond(self, next_offsets: Mapping[TopicPartition, int]) -> Coverage:
+        """The partitions that it covers further than they are applied to all tables."""
+        ends = self.ends()
+        further = {place: self.reaches[place] for place, end in ends.items() if end > next_offsets.get(place, 0)}
+        return Coverage(further, self.topic_ids)
+
+    def ends(self) -> dict[TopicPartition, int]:
+        """The furthest end in each partition."""
+        return {place: max(reach.end for reach in reaches) for place, reaches in self.reaches.items()}
+
+    def to_text(self) -> str:
+        """Compact JSON: by topic `ends`, as `partition:end`, or `partition:end@ts` up to a commit ts; and its `id`."""
+        ends: dict[str, list[str]] = {}
+        for place in sorted(self.reaches):
+            for end, upto in self.reaches[place]:
+                limit = "" if upto == ALL else f"@{upto}"
+                ends.setdefault(place.topic, []).append(f"{place.partition}:{end}{limit}")
+        ids = {topic: {"id": self.topic_ids[topic]} for topic in ends.keys() & self.topic_ids.keys()}
+        said = {topic: {"ends": ",".join(items), **ids.get(topic, {})} for topic, items in ends.items()}
+        return json.dumps(said, separators=(",", ":"), ensure_ascii=False)
+
+    @staticmethod
+    def from_text(text: str) -> Coverage:
+        """Read what `to_text` wrote.
+
+        Raises:
+            ValueError: It is no such text.
+        """
+        reaches: dict[TopicPartition, tuple[Reach, ...]] = {}
+        topics = json.loads(text)
+        try:
+            for topic, said in topics.items():
+                for item in said["ends"].split(","):
+                    partition, _, reach = item.partition(":")
+                    end, _, upto = reach.partition("@")
+                    place = TopicPartition(topic, int(partition))
+                    reaches[place] = (*reaches.get(place, ()), Reach(int(end), int(upto or ALL)))
+        except (AttributeError, KeyError, TypeError) as error:
+            raise ValueError(text) from error
+        return Coverage(reaches, {topic: said["id"] for topic, said in topics.items() if "id" in said})
+
+
+def furthest(coverages: Iterable[Coverage]) -> dict[TopicPartition, int]:
+    """The furthest end in each partition over several tables."""
+    found: dict[TopicPartition, int] = {}
+    for coverage in coverages:
+        for place, end in coverage.ends().items():
+            found[place] = max(end, found.get(place, 0))
+    return found
+
+
+def _needed(reaches: Iterable[Reach]) -> tuple[Reach, ...]:
+    """Those that hold rows which no other one holds."""
+    kept: list[Reach] = []
+    for reach in sorted(reaches, key=lambda reach: (-reach.upto, -reach.end)):
+        if not kept or reach.end > kept[-1].end:
+            kept.append(reach)
+    return tuple(kept)
