@@ -31,6 +31,13 @@ def run(
     take_over: Annotated[
         bool, typer.Option("--take-over", help="Take the changefeed even if another applier seems to hold it.")
     ] = False,
+    accept_remade_topics: Annotated[
+        bool,
+        typer.Option(
+            "--accept-remade-topics",
+            help="Go on with topics that were made anew, as a mirror that keeps the offset of every message. Once.",
+        ),
+    ] = False,
     log_level: LogLevel = "info",
 ) -> None:
     """Follow the changefeed and keep its tables up to date."""
@@ -48,7 +55,7 @@ def run(
             show(status)
             measure(status)
 
-        follow(loaded, once=once, take_over=take_over, report=report)
+        follow(loaded, once=once, take_over=take_over, report=report, accept_remade=accept_remade_topics)
 
 
 @app.command()

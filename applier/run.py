@@ -45,7 +45,7 @@ Report = Callable[[StatusLine], None]
 """Told of every step that moved, and of those that wait."""
 
 
-def run(config: Config, *, once: bool, take_over: bool, report: Report) -> None:
+def run(config: Config, *, once: bool, take_over: bool, report: Report, accept_remade: bool = False) -> None:
     """Follow the changefeed of a configuration.
 
     Args:
@@ -53,6 +53,7 @@ def run(config: Config, *, once: bool, take_over: bool, report: Report) -> None:
         once: Stop at the ends of the source as they are at the start.
         take_over: Take the changefeed even if another applier seems to hold it.
         report: Called with the status line of each step.
+        accept_remade: Go on with topics that were made anew by now, as the messages are at the offsets that they had.
 
     Raises:
         TransientError: Something outside did not answer for five minutes.
@@ -60,6 +61,8 @@ def run(config: Config, *, once: bool, take_over: bool, report: Report) -> None:
     """
     with stop_signals() as stop, assembled(config, take_over=take_over) as pipeline:
         pipeline.replica.hold_to_checkpoint()
+        if accept_remade:
+            pipeline.state.accept(patiently(pipeline.source.topic_ids))
         if once:
             run_once(pipeline, stop, report)
         else:

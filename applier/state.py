@@ -12,12 +12,13 @@ from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.tracker import Tables
 from applier.changefeed.window import OffsetRange, Window
-from applier.consume.offsets import refuse_remade
+from applier.consume.offsets import refuse_remade, remade
 from applier.consume.source import Source
 from applier.findings import BadMessage
 from applier.order.barrier import DdlId
 from applier.sink.control import Control, DeadLetter, SchemaDecision, unix_ms
 from applier.sink.fence import Fenced
+from applier.telemetry import logger
 
 _LATEST_DDL = 1000
 """DDL that a feed in offset order remembers."""
@@ -134,12 +135,28 @@ class State:
         Raises:
             SourceLost: One was made anew since it was read.
         """
-        known, read = dict(self.checkpoint.topic_ids), self.next_offsets
-        for item in self.covered.values():
-            # Without a checkpoint the tables alone tell which topics they are of.
-            known, read = {**item.topic_ids, **known}, {**read, **item.ends()}
+        known, read = self._topics_read()
         refuse_remade(known, topic_ids, read)
         self.topic_ids = topic_ids
+
+    def accept(self, topic_ids: Mapping[str, str]) -> None:
+        """Take topics that were made anew for those that were read, whose offsets count the same messages.
+
+        That is kept at once, so that it need not be said again, and the log tells it.
+        """
+        known, read = self._topics_read()
+        topics = remade(known, topic_ids, read)
+        for topic in topics:
+            logger().warning("topic accepted", topic=topic, was=known[topic], now=topic_ids[topic])
+        if topics:
+            self._write(lambda last: replace(last, topic_ids={**last.topic_ids, **topic_ids}))
+
+    def _topics_read(self) -> tuple[dict[str, str], dict[TopicPartition, int]]:
+        """Ids of the topics when they were read, and how far; without a checkpoint the tables alone tell."""
+        known, read = dict(self.checkpoint.topic_ids), self.next_offsets
+        for item in self.covered.values():
+            known, read = {**item.topic_ids, **known}, {**read, **item.ends()}
+        return known, read
 
     def track(self, version: TableVersion) -> None:
         """Take note of a table as it is now."""

@@ -61,27 +61,38 @@ def _check(partition: TopicPartition, start: int, span: OffsetRange) -> None:
         raise SourceLost(what, _LOST_HINT)
 
 
-def refuse_remade(
-    known: Mapping[str, str], found: Mapping[str, str], next_offsets: Mapping[TopicPartition, int]
-) -> None:
-    """Refuse topics that were deleted and made again under their names: their offsets count other messages.
+def remade(known: Mapping[str, str], found: Mapping[str, str], next_offsets: Mapping[TopicPartition, int]) -> list[str]:
+    """Topics that were deleted and made again under their names.
 
     Args:
         known: Id of each topic when it was read.
         found: Id of each topic now; {} where the source cannot tell.
         next_offsets: Offset to read next per partition; a topic of which nothing was read may be another one.
+    """
+    begun = {place.topic for place, offset in next_offsets.items() if offset > 0}
+    return sorted(topic for topic in begun & known.keys() & found.keys() if known[topic] != found[topic])
+
+
+def refuse_remade(
+    known: Mapping[str, str], found: Mapping[str, str], next_offsets: Mapping[TopicPartition, int]
+) -> None:
+    """Refuse what `remade` names: the offsets of such a topic count other messages, unless it is a mirror.
 
     Raises:
         SourceLost: A topic was made anew.
     """
-    begun = {place.topic for place, offset in next_offsets.items() if offset > 0}
-    for topic in sorted(begun & known.keys() & found.keys()):
-        if known[topic] != found[topic]:
-            what = (
-                f"Topic {topic} was made anew: its id is {found[topic]}, and {known[topic]} is the one that was read "
-                f"up to the checkpoint."
-            )
-            raise SourceLost(what, _LOST_HINT)
+    for topic in remade(known, found, next_offsets):
+        what = (
+            f"Topic {topic} was made anew: its id is {found[topic]}, and {known[topic]} is the one that was read "
+            f"up to the checkpoint."
+        )
+        raise SourceLost(what, _REMADE_HINT)
+
+
+_REMADE_HINT = (
+    "if it is a mirror that holds every message at the offset that it had, start once with `applier run "
+    "--accept-remade-topics`; else load the tables again and start a changefeed under a new name."
+)
 
 
 def missing(window: Window, read: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:

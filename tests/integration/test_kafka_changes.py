@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from confluent_kafka import Consumer, KafkaException
@@ -18,13 +18,42 @@ from applier.errors import SourceLost, TransientError
 from applier.pipeline import Pipeline, Step
 from tests import recordings
 from tests.integration.test_kafka_source import from_kafka, produce
-from tests.replay import differences, replay
+from tests.recovery.process import once
+from tests.replay import Replay, differences, replay
 from tests.services.kafka import send
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tests.services.kafka import Broker
+
+
+class Half(NamedTuple):
+    """A topic that has the first half of a recording.
+
+    Attributes:
+        first: That half.
+        rest: The other one.
+        topic: The topic.
+        found: Where it goes.
+        admin: Of the broker.
+    """
+
+    first: list[dict[str, Any]]
+    rest: list[dict[str, Any]]
+    topic: str
+    found: Replay
+    admin: AdminClient
+
+
+def half_sent(name: str, kafka: Broker, lake: dict[str, str], folder: Path) -> Half:
+    """Send the first half of a recording to a topic of its own."""
+    records = list(recordings.records("pk", "simple-json"))
+    first, rest = records[: len(records) // 2], records[len(records) // 2 :]
+    (topic,) = produce(kafka.bootstrap, first, topic_prefix=f"{name}-")
+    found = replay("pk", "simple-json", lake, folder, "simple", name=f"kafka-{name}")
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    return Half(first, rest, topic, from_kafka(found, kafka.bootstrap, [topic]), admin)
 
 
 def finish(pipeline: Pipeline) -> Step:
@@ -112,16 +141,10 @@ def test_offsets_that_aged_out_and_a_topic_made_anew_are_named(
     spark: SparkSession, kafka: Broker, lake: dict[str, str], tmp_path: Path
 ) -> None:
     """What is needed next and was deleted is named by its offsets; a topic that ends below them is another one."""
-    records = list(recordings.records("pk", "simple-json"))
-    middle = len(records) // 2
-    (topic,) = produce(kafka.bootstrap, records[:middle], topic_prefix="lost-")
-    found = from_kafka(
-        replay("pk", "simple-json", lake, tmp_path, "simple", name="kafka-lost"), kafka.bootstrap, [topic]
-    )
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    _, rest, topic, found, admin = half_sent("lost", kafka, lake, tmp_path)
     with found.running(spark) as pipeline:
         finish(pipeline)
-        send(kafka.bootstrap, records[middle:], "lost-")
+        send(kafka.bootstrap, rest, "lost-")
         ends = pipeline.ends()
         for future in admin.delete_records([Place(topic, p.partition, end) for p, end in ends.items()]).values():
             future.result()
@@ -139,20 +162,14 @@ def test_a_topic_made_anew_with_more_messages_is_named(
     spark: SparkSession, kafka: Broker, lake: dict[str, str], tmp_path: Path
 ) -> None:
     """Its offsets go on where the old one ended, and still nothing of it is applied; a restart sees it, too."""
-    records = list(recordings.records("pk", "simple-json"))
-    middle = len(records) // 2
-    (topic,) = produce(kafka.bootstrap, records[:middle], topic_prefix="anew-")
-    found = from_kafka(
-        replay("pk", "simple-json", lake, tmp_path, "simple", name="kafka-anew"), kafka.bootstrap, [topic]
-    )
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    first, rest, topic, found, admin = half_sent("anew", kafka, lake, tmp_path)
     with found.running(spark) as pipeline:
         finish(pipeline)
         reached, ends = pipeline.state.resolved_ts, pipeline.ends()
         (old,) = pipeline.state.checkpoint.topic_ids.values()
         admin.delete_topics([topic])[topic].result()
         until(lambda: _made(admin, topic, len(ends)))
-        send(kafka.bootstrap, [*records, *records[middle:]], "anew-")
+        send(kafka.bootstrap, [*first, *rest, *rest], "anew-")
         until(lambda: all(_ends(pipeline).get(place, 0) > end for place, end in ends.items()))
 
         with pytest.raises(SourceLost, match=rf"Topic {topic} was made anew: its id is \S+, and {old} is the one"):
@@ -163,6 +180,39 @@ def test_a_topic_made_anew_with_more_messages_is_named(
         with pytest.raises(SourceLost, match="load the tables again and start a changefeed under a new name"):
             pipeline.step()
         assert pipeline.state.resolved_ts == reached
+
+
+def test_a_mirror_that_keeps_the_offsets_is_accepted_once(
+    spark: SparkSession, kafka: Broker, lake: dict[str, str], tmp_path: Path
+) -> None:
+    """By an option of one start, which the log tells; from then on the new topic is the one that counts."""
+    first, rest, topic, found, admin = half_sent("mirror", kafka, lake, tmp_path)
+    with found.running(spark) as pipeline:
+        finish(pipeline)
+        ends = pipeline.ends()
+        (old,) = pipeline.state.checkpoint.topic_ids.values()
+        admin.delete_topics([topic])[topic].result()
+        until(lambda: _made(admin, topic, len(ends)))
+        send(kafka.bootstrap, [*first, *rest], "mirror-")
+        until(lambda: sum(_ends(pipeline).values()) == len(first) + len(rest))
+        with pytest.raises(SourceLost, match="start once with `applier run --accept-remade-topics`"):
+            pipeline.step()
+
+    accepted = once(found.raw, tmp_path, "--accept-remade-topics")
+
+    assert accepted.code == 0, accepted.said
+    (event,) = [event for event in accepted.events if event["event"] == "topic accepted"]
+    assert (event["topic"], event["was"]) == (topic, old)
+    assert differences(found, recordings.expected("pk")[-1]) == []
+    with found.running(spark) as pipeline:
+        finish(pipeline)
+        assert pipeline.state.checkpoint.topic_ids == {topic: event["now"]}
+        admin.delete_topics([topic])[topic].result()
+        until(lambda: _made(admin, topic, len(ends)))
+        send(kafka.bootstrap, [*first, *rest, *rest], "mirror-")
+        until(lambda: sum(_ends(pipeline).values()) > len(first) + len(rest))
+        with pytest.raises(SourceLost, match=rf"Topic {topic} was made anew: its id is \S+, and {event['now']} is"):
+            pipeline.step()
 
 
 def test_a_checkpoint_without_ids_takes_the_topic_as_it_is(

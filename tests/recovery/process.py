@@ -110,9 +110,12 @@ def once(config: Mapping[str, Any], folder: Path, *options: str, kill_at: str = 
 
 
 def toml(config: Mapping[str, Any]) -> str:
-    """A dictionary of sections as TOML."""
+    """A dictionary of sections as TOML; sections may hold sections."""
     lines = []
     for section, entries in config.items():
+        inner = {key: value for key, value in entries.items() if isinstance(value, Mapping)}
         lines.append(f"[{section}]")
-        lines += [f"{json.dumps(key)} = {json.dumps(value)}" for key, value in entries.items()]
+        lines += [f"{json.dumps(key)} = {json.dumps(value)}" for key, value in entries.items() if key not in inner]
+        if inner:
+            lines.append(toml({f"{section}.{key}": value for key, value in inner.items()}))
     return "\n".join(lines) + "\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, cast
 
 import pytest
+from structlog.testing import capture_logs
 
 from applier.changefeed.checkpoint import Checkpoint, Holder, Reading
 from applier.changefeed.coverage import Coverage, Reach
@@ -42,3 +43,34 @@ def test_the_checkpoint_counts_more_than_the_tables() -> None:
 
     state.meet({"feed": "accepted"})
     assert state.topic_ids == {"feed": "accepted"}
+
+
+class _Control:
+    """Keeps what is written."""
+
+    def __init__(self) -> None:
+        self.written: list[Checkpoint] = []
+
+    def append_checkpoint(self, checkpoint: Checkpoint) -> None:
+        self.written.append(checkpoint)
+
+
+def test_an_accepted_topic_is_kept_at_once_and_the_next_one_is_refused() -> None:
+    """The acceptance is for the topics that are there: it is no licence for others."""
+    control = _Control()
+    state = _state({PLACE: Reading(3), TopicPartition("late", 0): Reading(0)}, {"feed": "old", "late": "of no message"})
+    state.control = cast("Control", control)
+    found = {"feed": "mirror", "late": "another"}
+
+    with capture_logs() as logs:
+        state.accept(found)
+        state.accept(found)
+
+    assert [(item["event"], item["topic"], item["was"], item["now"]) for item in logs] == [
+        ("topic accepted", "feed", "old", "mirror")
+    ]
+    assert [item.topic_ids for item in control.written] == [found]
+    assert control.written[0].partitions == {PLACE: Reading(3), TopicPartition("late", 0): Reading(0)}
+    state.meet(found)
+    with pytest.raises(SourceLost, match="--accept-remade-topics`; else load the tables again"):
+        state.meet({"feed": "third"})
