@@ -150,16 +150,14 @@ def _database(sides: Sides, actions: Sequence[Action]) -> str:
 def _ddl(sides: Sides, report: ChangeReport, actions: tuple[Action, ...], capabilities: Capabilities) -> ChangeReport:
     registry: tuple[RegistryAnswer, ...] = ()
     notes: list[str] = []
-    carries = True
+    lacks_ddl = False
     if sides.client is not None and sides.client.protocol == "avro":
         registrations = Registrations(sides.client, sides.subjects)
-        registry, carries = tuple(registrations.answers(actions)), registrations.has_extension
-        notes += registrations.notes(actions)
-    if not carries:
-        notes.append(_UNSEEN)
+        registry, lacks_ddl = tuple(registrations.answers(actions)), not registrations.has_extension
+        notes += [*registrations.notes(actions), *([_UNSEEN] if lacks_ddl else ())]
     tables: tuple[TableAnswer, ...] = ()
     if sides.replicas is not None:
-        statement = _statement(sides.replicas, sides.registered(), actions, carries=carries)
+        statement = _statement(sides.replicas, sides.registered(), actions, carries=not lacks_ddl)
         tables = tuple(answers(statement, sides.replicas))
     done = _judged(replace(report, registry=registry, tables=tables, notes=tuple(notes)))
     missing = tuple(_missing(sides, actions, capabilities))
