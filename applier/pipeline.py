@@ -70,11 +70,13 @@ class Look:
         survey: What its window holds.
         known: What was known before it.
         bounds: What the source has, up to the ends that were asked for.
+        empty: How many offsets of the window hold no message, by partition.
     """
 
     survey: Survey
     known: Known
     bounds: Mapping[TopicPartition, OffsetRange]
+    empty: Mapping[TopicPartition, int]
 
 
 @dataclass(slots=True)
@@ -132,20 +134,20 @@ class Pipeline:
         watch = Stopwatch()
         self._maintain(watch)
         found = self.look(ends, watch)
-        survey, known, bounds = found.survey, found.known, found.bounds
+        survey = found.survey
         faults.reach("decoded")
         moved = self._has_news(survey)
         if moved:
             self._is_torn = True
             tables = self._apply(survey, watch)
             with watch.stage("checkpoint"):
-                self._checkpoint(survey, bounds, tables)
+                self._checkpoint(survey, found.bounds, tables)
             self._is_torn = False
         # A watermark that stands still in a full window wants a longer one, not the same one again.
         self._stretch = 1 if moved or survey.error else min(self._stretch * 2, self._longest)
         if survey.error is not None and not moved and self.surveyor.may_come(survey.error):
             raise TransientError(survey.error.what, survey.error.hint)
-        outcome = self._outcome(survey, known, bounds, watch, moved=moved)
+        outcome = self._outcome(found, watch, moved=moved)
         if moved:
             self._mended = Counter()
         return outcome
@@ -165,22 +167,22 @@ class Pipeline:
         if window.ranges:
             # After the messages: a topic that took the place of the one that they are to be of may do so at any time.
             self.state.meet(self.source.topic_ids())
-        self._tell_missing(survey)
+        empty = missing(survey.window, survey.findings.read)
+        self._tell_empty(survey.window, empty)
         counts = survey.findings.counts
         if counts.get("messages"):
             self._message_bytes = counts["bytes"] / counts["messages"]
-        return Look(survey, known, bounds)
+        return Look(survey, known, bounds, empty)
 
-    def _tell_missing(self, survey: Survey) -> None:
+    def _tell_empty(self, window: Window, empty: Mapping[TopicPartition, int]) -> None:
         """Refuse offsets without a message, or tell of them once for each partition."""
-        window, read = survey.window, survey.findings.read
         if self.config.source.missing_offsets == "stop":
-            refuse_missing(window, read)
-        for place, count in missing(window, read).items():
+            refuse_missing(window, empty)
+        for place, count in empty.items():
             if place not in self._told:
                 start, end = window.ranges[place]
                 logger().warning("offsets without a message", partition=str(place), missing=count, start=start, end=end)
-        self._told |= missing(window, read).keys()
+        self._told |= empty.keys()
 
     def _maintain(self, watch: Stopwatch) -> None:
         """Mend tables, unless a step that failed left some beyond the checkpoint: its repetition may need them so."""
@@ -319,15 +321,8 @@ class Pipeline:
             is_beyond = survey.findings.held or self.state.covered
             self.state.covered = self._covered(self.state.tables) if is_beyond else {}
 
-    def _outcome(
-        self,
-        survey: Survey,
-        known: Known,
-        bounds: Mapping[TopicPartition, OffsetRange],
-        watch: Stopwatch,
-        *,
-        moved: bool,
-    ) -> Step:
+    def _outcome(self, found: Look, watch: Stopwatch, *, moved: bool) -> Step:
+        survey, known, bounds = found.survey, found.known, found.bounds
         read = {place: span.end for place, span in survey.window.ranges.items()}
         complete = all(
             read.get(p, self.state.next_offsets.get(p, span.start)) >= span.end for p, span in bounds.items()
@@ -336,7 +331,7 @@ class Pipeline:
         return Step(
             moved=moved,
             complete=complete,
-            status=self._status(survey, bounds, watch, moved=moved),
+            status=self._status(found, watch, moved=moved),
             waiting=survey.waiting,
             silent=silent(survey.resolved, known.ends) if ordered and survey.upto is None else (),
             error=survey.error,
@@ -344,9 +339,8 @@ class Pipeline:
             mark=survey.upto if ordered else None,
         )
 
-    def _status(
-        self, survey: Survey, bounds: Mapping[TopicPartition, OffsetRange], watch: Stopwatch, *, moved: bool
-    ) -> StatusLine:
+    def _status(self, found: Look, watch: Stopwatch, *, moved: bool) -> StatusLine:
+        survey, bounds = found.survey, found.bounds
         counts = survey.findings.counts
         backlog = sum(
             max(0, span.end - self.state.next_offsets.get(place, span.start)) for place, span in bounds.items()
@@ -362,7 +356,7 @@ class Pipeline:
             backlog=backlog,
             seconds=watch.seconds,
             notes={key: counts.get(key, 0) for key in ("replayed", "excluded", "zero_dates")}
-            | {"missing": sum(missing(survey.window, survey.findings.read).values()), "dead_letters": len(survey.bad)}
+            | {"missing": sum(found.empty.values()), "dead_letters": len(survey.bad)}
             | (self._mended if moved else {}),
         )
 

@@ -106,13 +106,17 @@ def missing(window: Window, read: Mapping[TopicPartition, int]) -> dict[TopicPar
     return {place: count for place, count in counts.items() if count > 0}
 
 
-def refuse_missing(window: Window, read: Mapping[TopicPartition, int]) -> None:
+def refuse_missing(window: Window, empty: Mapping[TopicPartition, int]) -> None:
     """Refuse a window with offsets that hold no message: TiCDC gives each offset one, so rows may be lost.
+
+    Args:
+        window: What was to be read.
+        empty: How many of its offsets hold none, as `missing` tells.
 
     Raises:
         SourceLost: With the partition, its offsets and how many of them are empty.
     """
-    for place, count in missing(window, read).items():
+    for place, count in empty.items():
         start, end = window.ranges[place]
         what = f"{count} of the offsets {start} to {end - 1} of {place} hold no message: rows may be lost."
         raise SourceLost(what, _MISSING_HINT)
