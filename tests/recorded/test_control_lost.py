@@ -64,6 +64,29 @@ def test_lost_checkpoints_cost_a_replay_and_no_row(
         assert pipeline.state.checkpoint.epoch == 3
 
 
+def test_lost_checkpoints_cost_no_row_in_offset_order_either(
+    spark: SparkSession, lake: dict[str, str], tmp_path: Path
+) -> None:
+    """Tables without a key among them: what the stamps say is read in one window and passed over."""
+    found = replay("pk", "canal-json", lake, tmp_path, "canal-json", name="lost-plain", order="offset")
+    found.raw["source"]["messages_per_step"] = 30
+    with found.running(spark) as pipeline:
+        ends = {place: end // 2 for place, end in pipeline.ends().items()}
+        advance(pipeline, ends)
+        assert pipeline.state.step > 2
+    Catalog(spark, "lake").drop(("applier_lost-plain", "checkpoints"))
+
+    with found.running(spark) as pipeline:
+        assert pipeline.state.checkpoint.epoch == 2
+        assert pipeline.state.covered
+        step = pipeline.step()
+        assert step.status.messages > 30
+        assert dict(step.status.notes)["replayed"] > 0
+        advance(pipeline)
+
+    assert differences(found, recordings.expected("pk")[-1]) == []
+
+
 def test_tables_dropped_or_replaced_between_two_runs_are_refused(
     spark: SparkSession, lake: dict[str, str], tmp_path: Path
 ) -> None:
