@@ -12,7 +12,6 @@ from applier.backfill.selection import rules_for
 from applier.changefeed.checkpoint import Checkpoint, Reading
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName, TableVersion
-from applier.changefeed.tracker import Tables
 from applier.changefeed.window import OffsetRange
 from applier.errors import RangeRefused
 from applier.migration import Migration
@@ -50,26 +49,6 @@ def refuse_gap(span: Range, next_offsets: Mapping[TopicPartition, int], resolved
             raise RangeRefused(what, f"begin the range at or before offset {due} of {place}.")
 
 
-def refuse_bags(tables: Tables, names: Sequence[TableName], *, ordered: bool) -> None:
-    """Refuse to bring tables forward alone that `run` would then give the same rows once more.
-
-    Args:
-        tables: All tables.
-        names: Those that are meant.
-        ordered: False for a feed in offset order, in which no stamp tells what a table has.
-
-    Raises:
-        RangeRefused: One of them has no key either, by which a row that comes again takes its own place.
-    """
-    for name, version in tables.items():
-        if name in names and not version.key and not ordered:
-            what = (
-                f"Table {name} has no key, and in offset order nothing tells which rows it has: `run` would apply "
-                f"those of the range once more."
-            )
-            raise RangeRefused(what, "give the range without --tables, or leave that table out.")
-
-
 def begin_at(state: State, span: Range) -> None:
     """Let a changefeed that has read nothing yet begin with a range, for tables that were loaded before."""
     if not state.checkpoint.partitions:
@@ -90,7 +69,7 @@ def catch_up(pipeline: Pipeline, span: Range, names: Sequence[TableName], driver
         driver: Drives it.
 
     Raises:
-        RangeRefused: Rows would be left out or be there twice, or a DDL of a single table is in the way.
+        RangeRefused: Rows would be left out, or a DDL of a single table is in the way.
     """
     state = pipeline.state
     begin_at(state, span)
@@ -99,7 +78,6 @@ def catch_up(pipeline: Pipeline, span: Range, names: Sequence[TableName], driver
     surveyor = replace(pipeline.surveyor, ceiling=span.upto)
     moving = replace(pipeline, surveyor=surveyor)
     if names:
-        refuse_bags(state.tables, names, ordered=surveyor.ordered)
         moving = _alone(moving, names)
     ends = {place: max(end, start.get(place, end)) for place, end in span.ends.items()}
     is_done = driver.drive(moving, ends, span.upto)
