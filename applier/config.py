@@ -130,6 +130,13 @@ class RegistrySection(Section):
     ca: Annotated[str | None, Field(description="PEM file of a private certificate authority.")] = None
     client_cert: Annotated[str | None, Field(description="PEM file of the client certificate.")] = None
     client_key: Annotated[str | None, Field(description="PEM file of its key.")] = None
+    timeout_seconds: Annotated[
+        float, Field(gt=0, le=300, description="Longest wait for a connection, and for each part of an answer.")
+    ] = 10.0
+    attempts: Annotated[
+        int,
+        Field(ge=1, le=100, description="Rounds over all addresses before an outage is told; a run goes on to ask."),
+    ] = 5
 
 
 class CatalogSection(BaseModel):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,5 +22,5 @@ class DecoderOptions:
     timezone: str = "UTC"
     compression: Literal["none", "lz4", "snappy"] | None = None
     claim_check: str | None = None
-    registry: Mapping[str, str] = field(default_factory=dict, repr=False)
+    registry: Mapping[str, Any] = field(default_factory=dict, repr=False)
     by_offset: bool = False

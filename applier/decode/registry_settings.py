@@ -13,6 +13,10 @@ ClientCertificate: TypeAlias = str | tuple[str, str] | None
 """PEM file with certificate and key, or one file for each."""
 
 
+TIMEOUT_SECONDS = 10.0
+ATTEMPTS = 5
+
+
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """One address of the registry.
@@ -47,8 +51,8 @@ class RegistrySettings:
     ca: str | None = None
     client_cert: str | None = None
     client_key: str | None = None
-    timeout_seconds: float = 10.0
-    attempts: int = 5
+    timeout_seconds: float = TIMEOUT_SECONDS
+    attempts: int = ATTEMPTS
 
     @property
     def verify(self) -> str | bool:
@@ -63,7 +67,7 @@ class RegistrySettings:
         return self.client_cert
 
 
-def registry_settings(
+def registry_settings(  # noqa: PLR0913  # one for each key of the section
     url: str | Sequence[str],
     *,
     username: str | None = None,
@@ -72,6 +76,8 @@ def registry_settings(
     ca: str | None = None,
     client_cert: str | None = None,
     client_key: str | None = None,
+    timeout_seconds: float = TIMEOUT_SECONDS,
+    attempts: int = ATTEMPTS,
 ) -> RegistrySettings:
     """Settings from the keys of `[registry]`.
 
@@ -84,6 +90,8 @@ def registry_settings(
         ca: PEM file of a private certificate authority.
         client_cert: PEM file of the client certificate.
         client_key: PEM file of its key.
+        timeout_seconds: See `RegistrySettings`; more than 0.
+        attempts: See `RegistrySettings`; at least 1.
 
     Raises:
         ConfigError: With every problem found.
@@ -101,7 +109,13 @@ def registry_settings(
     if problems:
         raise ConfigError(problems)
     return RegistrySettings(
-        endpoints=tuple(endpoints), bearer_token=bearer_token, ca=ca, client_cert=client_cert, client_key=client_key
+        endpoints=tuple(endpoints),
+        bearer_token=bearer_token,
+        ca=ca,
+        client_cert=client_cert,
+        client_key=client_key,
+        timeout_seconds=timeout_seconds,
+        attempts=attempts,
     )
 
 

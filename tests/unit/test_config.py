@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from applier.config import Config, load, parse
+from applier.decode.registry_settings import registry_settings
 from applier.errors import ConfigError
 
 
@@ -138,6 +139,25 @@ def test_avro_needs_a_registry() -> None:
     raw = minimal(changefeed={"name": "shop", "protocol": "avro"})
 
     assert problems(raw) == ["the file: [registry] is needed for protocol avro."]
+
+
+def test_patience_with_the_registry_has_bounds() -> None:
+    """A wait that never ends, or no attempt at all, cannot be meant; the defaults are those of the client."""
+    avro = {"name": "shop", "protocol": "avro"}
+    url = "http://registry:8081"
+    wrong = minimal(changefeed=avro, registry={"url": url, "timeout_seconds": 0, "attempts": 0})
+    right = parse(minimal(changefeed=avro, registry={"url": url, "timeout_seconds": 2.5, "attempts": 9})).registry
+    plain = parse(minimal(changefeed=avro, registry={"url": url})).registry
+
+    assert problems(wrong) == [
+        "registry.timeout_seconds: Input should be greater than 0.",
+        "registry.attempts: Input should be greater than or equal to 1.",
+    ]
+    assert right is not None
+    assert plain is not None
+    told = registry_settings(**right.model_dump(exclude_none=True))
+    assert (told.timeout_seconds, told.attempts) == (2.5, 9)
+    assert registry_settings(**plain.model_dump(exclude_none=True)) == registry_settings(url)
 
 
 def test_unreadable_file_and_bad_toml(tmp_path: Path) -> None:

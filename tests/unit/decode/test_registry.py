@@ -245,15 +245,28 @@ def test_a_passing_failure_is_tried_again(server: FakeRegistry, status: int) -> 
     assert 0.5 <= sleeps[0] <= 1.0 <= sleeps[1] <= 1.5
 
 
-def test_attempts_are_bounded(server: FakeRegistry) -> None:
-    """A registry that stays busy ends in a TransientError after five attempts."""
+@pytest.mark.parametrize("attempts", [None, 1, 3])
+def test_attempts_are_bounded(server: FakeRegistry, attempts: int | None) -> None:
+    """A registry that stays busy ends in a TransientError after five attempts, or as many as were asked for."""
     server.on("/schemas/ids/7", BUSY)
-    sleeps = Sleeps()
+    sleeps, count = Sleeps(), attempts or 5
+    settings = registry_settings(server.url) if attempts is None else registry_settings(server.url, attempts=attempts)
 
-    with pytest.raises(TransientError, match=r"could not be reached in 5 attempts: http://127.0.0.1:\d+ answers 503\."):
-        client(server.url, sleeps).schema(7)
+    told = rf"could not be reached in {count} attempts: http://127.0.0.1:\d+ answers 503\."
+    with pytest.raises(TransientError, match=told):
+        SchemaRegistry(settings, sleep=sleeps).schema(7)
 
-    assert (len(server.requests), len(sleeps)) == (5, 4)
+    assert (len(server.requests), len(sleeps)) == (count, count - 1)
+
+
+def test_the_wait_for_an_answer_is_bounded(server: FakeRegistry) -> None:
+    """A registry that takes a connection and says nothing is given up after the seconds that were asked for."""
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        url = f"http://127.0.0.1:{mute.getsockname()[1]}"
+        settings = registry_settings([url, server.url], timeout_seconds=0.05, attempts=1)
+        server.on("/subjects", Answer(200, ["shop-value"]))
+
+        assert SchemaRegistry(settings, sleep=Sleeps()).subjects() == ["shop-value"]
 
 
 def test_retry_after_is_honoured_up_to_a_bound(server: FakeRegistry) -> None:
@@ -351,7 +364,7 @@ def test_secrets_are_never_printed(server: FakeRegistry) -> None:
         ("http://h", {"client_key": "k.pem"}, "without registry.client_cert"),
     ],
 )
-def test_wrong_settings_are_refused_without_showing_them(url: str, keys: dict[str, str], problem: str) -> None:
+def test_wrong_settings_are_refused_without_showing_them(url: str, keys: dict[str, Any], problem: str) -> None:
     """A wrong address or combination is a ConfigError that repeats nothing of what may be a secret."""
     with pytest.raises(ConfigError) as caught:
         registry_settings(url, **keys)
