@@ -13,7 +13,7 @@ from applier.assembly import assembled
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.ts import wall_clock
 from applier.config import Config
-from applier.errors import WatermarkStalled
+from applier.errors import DecodeError, WatermarkStalled
 from applier.findings import Waiting
 from applier.patience import patiently
 from applier.pipeline import Pipeline, Step
@@ -81,7 +81,7 @@ def run_once(pipeline: Pipeline, stop: threading.Event, report: Report) -> None:
         if step.moved or step.waiting:
             report(step.status)
         if step.error is not None and not step.moved:
-            raise step.error
+            raise refusal(step.error, step)
         if step.complete and not step.moved:
             refuse_stall(step)
             return
@@ -108,7 +108,7 @@ def follow(
         step = patiently(pipeline.step)
         now = clock()
         if step.error is not None and not step.moved:
-            raise step.error
+            raise refusal(step.error, step)
         if step.moved:
             report(step.status)
             progress, warned = now, False
@@ -124,6 +124,15 @@ def follow(
             warned = True
         if step.complete:
             stop.wait(settings.interval_seconds)
+
+
+def refusal(error: DecodeError, step: Step) -> DecodeError:
+    """The error of a message that ends a run; before the first watermark with the ways out of a feed without any."""
+    if not step.silent or step.resolved:
+        return error
+    hint = f"{error.hint} " if error.hint else ""
+    hint += f"No watermark came before it: if the feed carries none, {_WATERMARK_HINT}"
+    return type(error)(error.what, hint)
 
 
 def stall(step: Step) -> str:

@@ -14,7 +14,7 @@ from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName
 from applier.changefeed.ts import from_unix_ms
 from applier.config import RunSection
-from applier.errors import WatermarkStalled
+from applier.errors import IncompleteRow, WatermarkStalled
 from applier.findings import Waiting
 from applier.pipeline import Pipeline, Step
 from applier.run import behind, follow, stall
@@ -101,6 +101,23 @@ def test_a_feed_with_rows_and_never_a_watermark_ends_with_both_ways_out() -> Non
     for way_out in ("`enable-tidb-extension=true`", "`avro-enable-watermark=true`", 'changefeed.order = "offset"'):
         assert way_out in refusal.value.hint
     assert feed.asked == 4
+
+
+def test_a_bad_message_before_any_watermark_names_the_ways_out_of_a_feed_without_any() -> None:
+    """The message alone would send a reader after it; with a watermark, or the other order, it may not matter."""
+    error = IncompleteRow("Cannot decode avro message at t/0 offset 0: A delete has no Kafka key.", "Give it a key.")
+    lost = Step(moved=False, complete=True, status=replace(STATUS, messages=3), silent=[P0], error=error)
+
+    with pytest.raises(IncompleteRow) as refusal:
+        _follow(Feed(lost), 1, threading.Event())
+
+    assert refusal.value.what == error.what
+    assert refusal.value.hint.startswith("Give it a key. No watermark came before it: if the feed carries none, turn")
+    for way_out in ("`avro-enable-watermark=true`", 'changefeed.order = "offset"'):
+        assert way_out in refusal.value.hint
+    with pytest.raises(IncompleteRow) as plain:
+        _follow(Feed(replace(lost, silent=[], resolved={P0: EARLY})), 1, threading.Event())
+    assert plain.value.hint == error.hint
 
 
 def test_a_topic_without_messages_is_waited_for() -> None:
