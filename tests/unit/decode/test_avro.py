@@ -1,12 +1,10 @@
-"""The Avro decoder on messages of builds that were not recorded, and on bytes that are none."""
+"""The Avro decoder on messages of builds that were not recorded."""
 
 from __future__ import annotations
 
 import json
-from io import BytesIO
 from typing import Any
 
-import fastavro
 import pytest
 
 from applier.changefeed.event import Bootstrap, Op, Resolved, RowChange, SchemaChange
@@ -14,54 +12,9 @@ from applier.changefeed.table import Column, ColumnType, Index, TableName, Table
 from applier.decode.avro import AvroDecoder, build, row_version
 from applier.decode.avro_names import sanitised
 from applier.decode.avro_schema import members
-from applier.decode.confluent import ConfluentReader
 from applier.decode.options import DecoderOptions
-from applier.decode.registry import RegistrySchema
-from applier.errors import DecodeError, IncompleteRow, RegistryError, TransientError
-
-EXTENSION: list[dict[str, Any]] = [
-    {"name": "_tidb_op", "type": "string", "default": ""},
-    {"name": "_tidb_commit_ts", "type": "long", "default": 0},
-    {"name": "_tidb_commit_physical_time", "type": "long", "default": 0},
-]
-TS = 470606910877335552
-
-
-def column(name: str, tidb: str, avro: str, *, null: str = "", **more: Any) -> dict[str, Any]:
-    """A field as TiCDC declares it; `null` puts NULL `first` or `last` into a union."""
-    parameters = {"tidb_type": tidb} | {k: more.pop(k) for k in ("length", "allowed") if k in more}
-    field_default = {k: more.pop(k) for k in ("default",) if k in more}
-    kind: Any = {"type": avro, "connect.parameters": parameters, **more}
-    unions: dict[str, Any] = {"": kind, "first": ["null", kind], "last": [kind, "null"]}
-    return {"name": name, "type": unions[null], **field_default}
-
-
-def record(*fields: dict[str, Any], name: str = "t", namespace: str = "default.shop") -> dict[str, Any]:
-    """A record schema."""
-    return {"type": "record", "name": name, "namespace": namespace, "fields": list(fields)}
-
-
-class Schemas:
-    """Schemas by id, and messages written with them by fastavro's own writer."""
-
-    def __init__(self, **schemas: Any) -> None:
-        self.schemas = dict(enumerate(schemas.values(), 1))
-        self.ids = {name: number for number, name in enumerate(schemas, 1)}
-
-    def schema(self, schema_id: int) -> RegistrySchema:
-        """The schema of an id."""
-        if schema_id not in self.schemas:
-            raise RegistryError("It is unknown.")
-        return RegistrySchema(json.dumps(self.schemas[schema_id]))
-
-    def message(self, name: str, **values: Any) -> bytes:
-        """A framed datum."""
-        number, body = self.ids[name], BytesIO()
-        fastavro.schemaless_writer(body, self.schemas[number], values)
-        return b"\0" + number.to_bytes(4, "big") + body.getvalue()
-
-
-ID = column("id", "BIGINT", "long")
+from applier.errors import DecodeError, IncompleteRow
+from tests.unit.decode.avro_messages import EXTENSION, ID, TS, Schemas, column, record
 
 
 def extension(op: str = "c") -> dict[str, Any]:
@@ -317,114 +270,9 @@ def test_columns_that_shared_a_sanitised_name_are_refused() -> None:
         decoder.decode(schemas.message("key", id=1), schemas.message("value", id=1, a_b=1))
 
 
-def broken_schemas() -> list[tuple[str, Any]]:
-    """Schemas that TiCDC does not write for the avro protocol."""
-    return [
-        ("no record", "int"),
-        ("no namespace", {"type": "record", "name": "t", "fields": []}),
-        ("no database", record(ID, namespace="default")),
-        ("foreign field", record(ID, {"name": "x", "type": "string"})),
-        ("unknown type", record(ID, column("c", "GEOMETRY", "bytes"))),
-        ("bit without length", record(ID, column("c", "BIT", "bytes"))),
-        ("decimal without precision", record(ID, column("c", "DECIMAL", "bytes"))),
-        ("debezium", record({"name": "before", "type": ["null", "string"]})),
-    ]
-
-
-@pytest.mark.parametrize(("what", "schema"), broken_schemas())
-def test_a_schema_of_another_writer_is_refused(what: str, schema: Any) -> None:
-    """The error names the schema id and asks whether the protocol is right."""
-    schemas = Schemas(key=record(ID), value=schema)
-
-    with pytest.raises(RegistryError, match="Schema id 2 is not one that TiCDC generates for protocol avro") as caught:
-        AvroDecoder(schemas).decode(schemas.message("key", id=1), b"\0\0\0\0\2" + bytes(20))
-
-    assert "protocol" in caught.value.hint, what
-
-
-@pytest.mark.parametrize(
-    ("value", "what"),
-    [
-        (b"", "It begins with nothing and has 0 bytes"),
-        (b"\0\0\0", "does not begin with the header"),
-        (b"\x01", "begins with the mark of a DDL"),
-        (b"\x01{}", "begins with the mark of a DDL"),
-        (b'\x01{"query":1,"commitTs":2}', "begins with the mark of a DDL"),
-        (b"\x02\0", "It begins with 0200 and has 2 bytes"),
-        (b"\x02" + b"\xff" * 8, "Its resolved ts is no TSO"),
-        (b"\x03" + b"\xff" * 8, "Its commit ts is no TSO"),
-        (b"\x03\x00" + bytes(16) + b"row", "It begins with 0300"),
-        (b"{}", "It begins with 7b7d"),
-        (b"\0\0\0\0\x09", "It is unknown"),
-        (b"\0\0\0\0\2", r"does not fit the writer's schema 2 \(EOFError\)"),
-        (b"\0\0\0\0\2\x02\x02\xff", "A string in it is not UTF-8"),
-        (b"\0\0\0\0\2\x02\x02a\x00", "longer than its schema 2 says, by 1 bytes"),
-    ],
-)
-def test_bytes_that_are_no_message_are_refused(value: bytes, what: str) -> None:
-    """Each kind of broken message has its own sentence, none shows what the message holds."""
-    schemas = Schemas(key=record(ID), value=record(ID, column("c", "TEXT", "string")))
-
-    with pytest.raises(DecodeError, match=what):
-        AvroDecoder(schemas).decode(schemas.message("key", id=1), value)
-
-
-def test_a_registry_that_is_down_stops_the_message_only_for_now() -> None:
-    """A TransientError of the registry passes through, so that the message is tried again."""
-
-    class Down:
-        """A registry that nobody reaches."""
-
-        def schema(self, schema_id: int) -> RegistrySchema:
-            """Fail."""
-            raise TransientError("The schema registry could not be reached.")
-
-    with pytest.raises(TransientError):
-        AvroDecoder(Down()).decode(b"\0\0\0\0\1", b"\0\0\0\0\2")
-
-
 def test_options_give_registry_and_zone_without_connecting() -> None:
     """The decoder of a worker is built from picklable options; nobody listens at that address."""
     decoder = build(DecoderOptions(timezone="Asia/Shanghai", registry={"url": "http://127.0.0.1:1"}))
 
     assert decoder.wire.zone == "Asia/Shanghai"
     assert decoder.capabilities.schema == "registry"
-
-
-@pytest.mark.parametrize("kind", ["default.shop.t", ["null", "default.shop.t"], {"type": "array", "items": "t"}])
-def test_a_schema_that_holds_itself_is_refused(kind: Any) -> None:
-    """Its reader would go ever deeper, as the bytes tell it, and take the process down with it."""
-    schemas = Schemas(key=record(ID), value=record(ID))
-    schemas.schemas[2] = record(ID, {"name": "_ticdc_before", "type": kind})
-
-    with pytest.raises(RegistryError, match=r"Schema id 2 is not a valid Avro schema \(ValueError\)"):
-        AvroDecoder(schemas).decode(schemas.message("key", id=1), b"\0\0\0\0\2" + b"\2" * 100_000)
-
-
-def test_named_types_of_references_are_found() -> None:
-    """A schema that uses a type of another subject is read with both."""
-
-    class Referring:
-        """One schema that refers to another."""
-
-        def schema(self, schema_id: int) -> RegistrySchema:
-            """Both schemas, the needed one first."""
-            outer = record(ID, {"name": "other", "type": ["null", "default.shop.inner"], "default": None})
-            inner = record(ID, name="inner")
-            return RegistrySchema(json.dumps(outer), references=(RegistrySchema(json.dumps(inner)),))
-
-    assert ConfluentReader(Referring()).read(2, b"\0\0\0\0\2\x02\x02\x04") == {"id": 1, "other": {"id": 2}}
-
-
-def test_a_schema_of_another_kind_is_refused() -> None:
-    """A registry may hold JSON and Protobuf schemas; an id of one is named as what it is."""
-
-    class Foreign:
-        """A JSON schema."""
-
-        def schema(self, schema_id: int) -> RegistrySchema:
-            """The schema."""
-            return RegistrySchema("{}", kind="JSON")
-
-    with pytest.raises(RegistryError, match="Schema id 2 is of type JSON, not AVRO"):
-        ConfluentReader(Foreign()).writer(2)

@@ -10,12 +10,10 @@ import pytest
 from applier.changefeed.event import Bootstrap, Op, Resolved, RowChange, SchemaChange
 from applier.changefeed.table import Column, ColumnType, Index, TableName, TableVersion
 from applier.decode.debezium import DebeziumDecoder, build
-from applier.decode.debezium_avro import DebeziumAvroDecoder
-from applier.decode.debezium_ddl import ColumnChange, Described, TableChange, TableDescription, table_version
+from applier.decode.debezium_ddl import Described
 from applier.decode.debezium_fields import Field
 from applier.decode.debezium_rows import OWN, UNKNOWN_VERSION
 from applier.decode.options import DecoderOptions
-from applier.decode.registry import RegistrySchema
 from applier.errors import DecodeError, IncompleteRow
 
 TS = 470606910877335552
@@ -214,71 +212,6 @@ def test_descriptions_come_in_any_order_and_more_than_once() -> None:
     assert [version and version.version for version in found] == [None, None, TS + 1, TS + 2, TS + 3]
 
 
-def change(*columns: ColumnChange, name: str = '"shop"."t"', key: list[str] | None = None) -> TableChange:
-    """A description of a table."""
-    return TableChange(name, TableDescription(list(columns), key))
-
-
-@pytest.mark.parametrize(
-    ("column", "expected"),
-    [
-        (ColumnChange("c", "INT UNSIGNED ZEROFILL", 8), ColumnType("int", unsigned=True, length=8)),
-        (ColumnChange("c", "TINYINT", 1), ColumnType("tinyint", length=1)),
-        (ColumnChange("c", "DECIMAL", 10), ColumnType("decimal", length=10, scale=0)),
-        (ColumnChange("c", "BIT"), ColumnType("bit", length=1)),
-        (ColumnChange("c", "DATETIME"), ColumnType("datetime", scale=0)),
-        (ColumnChange("c", "TIMESTAMP", 3), ColumnType("timestamp", scale=3)),
-        (
-            ColumnChange("c", "ENUM", 1, enum_values=["'a''b'", "','", "''"]),
-            ColumnType("enum", elements=("a'b", ",", "")),
-        ),
-        (ColumnChange("c", "VARCHAR", 20), ColumnType("varchar", length=20)),
-    ],
-)
-def test_a_described_column_gives_its_full_type(column: ColumnChange, expected: ColumnType) -> None:
-    """Lengths, digits and members come as MySQL knows them; `length` of a time type is its fractional digits."""
-    version = table_version(NAME, TS, change(column))
-
-    assert version is not None
-    assert version.columns[0].type == expected
-    assert version.version == TS
-
-
-@pytest.mark.parametrize(
-    ("described_change", "why"),
-    [
-        (TableChange('"shop"."t"', None), "the table is gone"),
-        (change(ColumnChange("c", "UNSPECIFIED")), "it is a view"),
-        (
-            change(ColumnChange("c", "INT"), name='"shop"."other"'),
-            "it is the table that a partition was exchanged with",
-        ),
-        (change(ColumnChange("c", "INT"), name="?"), "it names no table"),
-    ],
-)
-def test_no_table_is_left_where_none_is_described(described_change: TableChange, why: str) -> None:
-    """Only the table that the message is about becomes a version."""
-    assert table_version(NAME, TS, described_change) is None, why
-
-
-def test_a_rename_describes_the_new_name_and_hidden_columns_are_left_out() -> None:
-    """`id` names both tables; columns of expression indexes are never in a row."""
-    renamed = change(
-        ColumnChange("c", "INT"), ColumnChange("_V$_idx_0", "INT"), name='"shop"."a.b","shop"."t"', key=["c"]
-    )
-
-    version = table_version(NAME, TS, renamed)
-
-    assert version is not None
-    assert ([column.name for column in version.columns], version.key) == (["c"], ("c",))
-
-
-def test_a_description_without_a_commit_ts_is_refused() -> None:
-    """Its number would be that of another version."""
-    with pytest.raises(DecodeError, match="is no TSO"):
-        table_version(NAME, 5, change(ColumnChange("c", "INT")))
-
-
 @pytest.mark.parametrize(
     ("message", "error", "what"),
     [
@@ -345,58 +278,6 @@ def test_the_options_choose_the_compression() -> None:
     """With compression `none`, bytes that are no JSON are not taken for compressed ones."""
     with pytest.raises(DecodeError, match=r"changefeed\.compression is none"):
         build(DecoderOptions(compression="none")).decode(KEY, b"\x04\x22\x4d\x18")
-
-
-class OneSchema:
-    """A registry whose schemas are all the same."""
-
-    def __init__(self, schema: Any) -> None:
-        self.text = json.dumps(schema)
-
-    def schema(self, schema_id: int) -> RegistrySchema:
-        """The schema."""
-        return RegistrySchema(self.text)
-
-
-def record(*fields: dict[str, Any]) -> dict[str, Any]:
-    """A record schema."""
-    return {"type": "record", "name": "r", "fields": list(fields)}
-
-
-SOURCE = {
-    "name": "source",
-    "type": {
-        "type": "record",
-        "name": "Source",
-        "fields": [
-            {"name": "db", "type": "string"},
-            {"name": "table", "type": "string"},
-            {"name": "commit_ts", "type": "long"},
-        ],
-    },
-}
-OP = {"name": "op", "type": "string"}
-
-
-@pytest.mark.parametrize(
-    ("schema", "body"),
-    [
-        ("int", b"\x02"),
-        (record(OP), b"\x02c"),
-        (record(SOURCE), b"\x02a\x02b\x02"),
-        (record(SOURCE, {"name": "op", "type": "int"}), b"\x02a\x02b\x02\x02"),
-        (record(SOURCE, OP), b"\x02a\x02b\x01\x02m"),
-        (record(SOURCE, {"name": "ddl", "type": "int"}), b"\x02a\x02b\x02\x02"),
-        (
-            record(SOURCE, OP, {"name": "after", "type": {"type": "map", "values": "int"}}),
-            b"\x02a\x02b\x02\x02c\x02\x02k\x02\x00",
-        ),
-    ],
-)
-def test_a_schema_of_another_writer_is_refused(schema: Any, body: bytes) -> None:
-    """Records that lack source, op or rows, or hold them in other types, are not Debezium's."""
-    with pytest.raises(DecodeError, match="is not one that TiCDC generates for protocol debezium-avro"):
-        DebeziumAvroDecoder(OneSchema(schema)).decode(b"", b"\0\0\0\0\1" + body)
 
 
 def test_a_type_without_a_semantic_name_is_as_wide_as_connect_says() -> None:
