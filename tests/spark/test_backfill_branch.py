@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,21 +45,20 @@ def properties(warehouse: Path) -> dict[str, str]:
     return {"type": "jdbc", "uri": f"jdbc:sqlite:{warehouse}/catalog.db", "warehouse": f"{warehouse}/tables"}
 
 
-@pytest.fixture
-def crash(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Lets the process die at a point, the n-th time that it comes there; once."""
+@contextmanager
+def dying(point: str, turn: int = 1) -> Iterator[None]:
+    """The process dies at a point, the n-th time that it comes there."""
+    left = [turn]
 
-    def at(point: str, turn: int = 1) -> None:
-        left = [turn]
+    def reach(name: str) -> None:
+        left[0] -= name == point
+        if name == point and left[0] == 0:
+            raise Crash(point)
 
-        def reach(name: str) -> None:
-            left[0] -= name == point
-            if name == point and left[0] == 0:
-                raise Crash(point)
-
-        monkeypatch.setattr(faults, "reach", reach)
-
-    return at
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(faults, "reach", reach)
+        with pytest.raises(Crash):
+            yield
 
 
 def run(found: Replay, spark: SparkSession, begin: str | None, end: str | None = None, **options: Any) -> Outcome:
@@ -209,12 +209,7 @@ def test_a_feed_in_offset_order_is_repaired_from_after_its_ddl(
     ],
 )
 def test_a_table_that_is_gone_is_made_anew(
-    point: str,
-    crash: Callable[..., None],
-    monkeypatch: pytest.MonkeyPatch,
-    spark: SparkSession,
-    properties: dict[str, str],
-    tmp_path: Path,
+    point: str, spark: SparkSession, properties: dict[str, str], tmp_path: Path
 ) -> None:
     """From its CREATE TABLE through all its DDL; until it is shown nobody takes it for the one that is gone."""
     found = replay("ddl", "simple-json", properties, tmp_path, "simple", name=f"bf-gone-{point}")
@@ -224,10 +219,8 @@ def test_a_table_that_is_gone_is_made_anew(
     catalog.drop(found.identifier(name), purge=True)
 
     if point:
-        crash(point)
-        with pytest.raises(Crash):
+        with dying(point):
             run(found, spark, "beginning", repair=True, tables=str(name))
-        monkeypatch.undo()
         if point in ("data-files-staged", "branch-built"):
             assert found.contents(name) == []
             with found.running(spark) as pipeline:
@@ -287,13 +280,7 @@ def test_rows_that_moved_without_row_events_are_refused(
     [("data-files-staged", 3), ("applied", 2), ("branch-built", 1)],
 )
 def test_a_repair_that_was_killed_goes_on(
-    point: str,
-    turn: int,
-    crash: Callable[..., None],
-    monkeypatch: pytest.MonkeyPatch,
-    spark: SparkSession,
-    properties: dict[str, str],
-    tmp_path: Path,
+    point: str, turn: int, spark: SparkSession, properties: dict[str, str], tmp_path: Path
 ) -> None:
     """The same command ends it; readers see all of a table's repair or nothing."""
     found = replay("txns", "simple-json", properties, tmp_path, "simple", name=f"bf-killed-{point}-{turn}")
@@ -304,10 +291,8 @@ def test_a_repair_that_was_killed_goes_on(
     broken = found.contents(name)
     found.raw["source"]["messages_per_step"] = 500
 
-    crash(point, turn)
-    with pytest.raises(Crash):
+    with dying(point, turn):
         run(found, spark, "beginning", repair=True)
-    monkeypatch.undo()
     assert point == "branch-shown" or found.contents(name) == broken
 
     run(found, spark, "beginning", repair=True)
