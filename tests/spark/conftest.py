@@ -1,15 +1,20 @@
-"""The Iceberg catalog of the run, as the sink sees it, and names in it."""
+"""The Iceberg catalog of the run, as the sink sees it, names in it, and tables that DDL are applied to."""
 
 from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
+from applier import faults, row_migration
 from applier.sink.iceberg import Catalog
+from tests.spark.ddl_applier import Applier, Crash, Start
+from tests.spark.upstream_table import Upstream
 
 
 @pytest.fixture(scope="session")
@@ -36,3 +41,34 @@ def fresh_name(request: pytest.FixtureRequest) -> Callable[[], tuple[str, str]]:
     """Gives identifiers that no other test uses."""
     test = re.sub(r"\W+", "_", request.node.name)[:60]
     return lambda: ("test", f"{test}_{next(_numbers)}")
+
+
+@pytest.fixture
+def start(spark: SparkSession, lake: Catalog, fresh_name: Callable[[], tuple[str, str]]) -> Start:
+    """Starts an applier with a database of its own."""
+    return lambda **settings: Applier(spark, lake, fresh_name()[1][-40:].strip("_"), **settings)
+
+
+@pytest.fixture
+def crash(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
+    """Lets the process die at a point, once."""
+    at: list[str] = []
+
+    def reach(point: str) -> None:
+        if point in at:
+            at.remove(point)
+            raise Crash(point)
+
+    monkeypatch.setattr(row_migration, "faults", type("Faults", (), {"reach": staticmethod(reach)}))
+    monkeypatch.setattr(faults, "reach", reach)
+    yield at.append
+    assert at == [], "the point was never reached"
+
+
+@pytest.fixture
+def upstream(
+    spark: SparkSession, lake: Catalog, warehouse: Path, fresh_name: Callable[[], tuple[str, str]]
+) -> Upstream:
+    """A table that is yet to be created."""
+    reader = SqlCatalog("lake", uri=f"sqlite:///{warehouse}/catalog.db", warehouse=f"file://{warehouse}/tables")
+    return Upstream(spark, lake, reader, fresh_name())

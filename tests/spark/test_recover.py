@@ -1,0 +1,107 @@
+"""Tables that were dropped or truncated and come back with their rows."""
+
+from __future__ import annotations
+
+import pytest
+
+from applier import row_migration
+from applier.changefeed.table import TableName
+from applier.ddl_stamp import DROPPED_AT
+from applier.errors import SchemaChangeRefused
+from applier.sink.iceberg import Catalog
+from tests.spark.ddl_applier import Crash, Start, partitioned
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.mark.parametrize("statement", ["FLASHBACK TABLE p", "RECOVER TABLE p", "FLASHBACK TABLE p TO q"])
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_dropped_table_comes_back(start: Start, statement: str, restart: bool) -> None:
+    """With the rows that it had, under its name or another, and goes on from there."""
+    applier = start()
+    partitioned(applier)
+    applier.ddl("DROP TABLE p")
+    applier.checkpoint()
+    if restart:
+        applier.restart()
+
+    applier.ddl(statement)
+
+    name = statement.rsplit(maxsplit=1)[-1]
+    table = applier.lake.load((applier.database, name))
+    assert table is not None
+    assert table.setting(DROPPED_AT) is None
+    applier.insert(name, (1, "new"))
+    assert applier.rows(name) == [(1, "new"), (100, "c"), (199, "d"), (99, "b")]
+    applier.checkpoint()
+    applier.restart()
+    assert TableName(applier.database, name) in applier.state.tables
+
+
+def test_the_newest_dropped_table_of_a_name_comes_back(start: Start) -> None:
+    """A table that took the name meanwhile stays what it is."""
+    applier = start()
+    for number in (1, 2, 3):
+        applier.ddl("CREATE TABLE d (id INT PRIMARY KEY)")
+        applier.insert("d", (number,))
+        if number < 3:
+            applier.ddl("DROP TABLE d")
+
+    applier.ddl("FLASHBACK TABLE d TO back")
+
+    assert applier.rows("back") == [(2,)]
+    assert applier.rows("d") == [(3,)]
+
+
+def test_a_table_comes_back_after_a_crash_before_its_new_name(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The mark of the drop is off, but the name is still the old one: the restart finds it all the same."""
+    applier = start()
+    partitioned(applier)
+    applier.ddl("DROP TABLE p")
+    applier.checkpoint()
+    with monkeypatch.context() as patch:
+        patch.setattr(Catalog, "rename", lambda *_: (_ for _ in ()).throw(Crash()))
+        with pytest.raises(Crash):
+            applier.ddl("FLASHBACK TABLE p TO q")
+
+    applier.restart()
+    applier.ddl("FLASHBACK TABLE p TO q", again=True)
+
+    assert applier.rows("q") == [(1, "a"), (100, "c"), (199, "d"), (99, "b")]
+    assert applier.lake.load((applier.database, "p")) is None
+
+
+@pytest.mark.parametrize("crashes", [False, True])
+def test_truncated_rows_come_back_under_another_name(
+    start: Start, monkeypatch: pytest.MonkeyPatch, crashes: bool
+) -> None:
+    """FLASHBACK after TRUNCATE makes a second table; the first keeps its new rows."""
+    applier = start()
+    partitioned(applier)
+    applier.ddl("TRUNCATE TABLE p")
+    applier.insert("p", (5, "new"))
+    told = applier.versions[TableName(applier.database, "p")].renamed(TableName(applier.database, "q"))
+    applier.checkpoint()
+    if crashes:
+        with monkeypatch.context() as patch:
+            patch.setattr(row_migration, "replace_rows", lambda *_: (_ for _ in ()).throw(Crash()))
+            with pytest.raises(Crash):
+                applier.ddl("FLASHBACK TABLE p TO q", after=told)
+        applier.restart()
+
+    applier.ddl("FLASHBACK TABLE p TO q", again=crashes, after=told)
+
+    assert applier.rows("q") == [(1, "a"), (100, "c"), (199, "d"), (99, "b")]
+    assert applier.rows("p") == [(5, "new")]
+
+
+def test_a_table_that_was_not_kept_cannot_come_back(start: Start) -> None:
+    """The refusal names the setting that keeps dropped tables."""
+    applier = start(on_drop="drop")
+    partitioned(applier)
+    applier.ddl("DROP TABLE p")
+
+    with pytest.raises(SchemaChangeRefused, match="brings back rows of table .* that are not here") as refusal:
+        applier.ddl("FLASHBACK TABLE p")
+
+    assert 'tables.on_drop to "keep"' in refusal.value.hint
