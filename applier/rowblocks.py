@@ -40,10 +40,12 @@ class BlockGroup:
     Attributes:
         version: The version, with the types that count.
         by_place: As in `KeyedGroup`.
+        taken: Rows that it was given.
     """
 
     version: TableVersion
     by_place: bool = False
+    taken: int = 0
     _pending: dict[tuple[Op, RowShape], _Pending] = field(default_factory=dict)
     _chunks: list[pa.Table] = field(default_factory=list)
     _rows: int = 0
@@ -58,6 +60,7 @@ class BlockGroup:
             partition: Where their messages were read.
             offsets: Offsets of the messages of the batch that the block's places count.
         """
+        self.taken += len(numbers)
         if isinstance(block, ColumnBlock):
             self._add_columns(block if len(numbers) == len(block.places) else block.part(numbers), partition, offsets)
             return

@@ -81,8 +81,9 @@ def rows_reader(head: Head, layout: Layout, fields: Sequence[Field], key: Sequen
     if op is None or not key or layout.text_decimals or any(field.connect not in _KINDS for field in held):
         return None
     columns = tuple(_column(field, layout) for field in held)
-    if any(column.name in version.key and column.kind == pa.float64() for column in columns):
-        return None
+    kinds = {column.name: column.kind for column in columns}
+    if any(kinds.get(name, pa.float64()) == pa.float64() for name in version.key):
+        return None  # a key column that rows lack, or whose equal values may be written in two ways
     try:
         decode, decode_key = _message(version, head[2].decode(), columns), _key(key)
     except ValueError:  # a column with a name that msgspec does not take
@@ -157,7 +158,7 @@ class Rows:
         version, columns = self.version, self._arrays(images, self.columns)
         stamps = [payload.source.commit_ts for payload in payloads]
         numbers = places[~odd].tolist()
-        form = "json"
+        form = tuple(str(column.kind) for column in self.columns)
         return [ColumnBlock(version.name, version.version, self.op, version.key, numbers, stamps, form, columns)], odd
 
     def _message(self, key: bytes, value: bytes) -> Any:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from applier.changefeed.event import Image, Op, RowChange
 from applier.changefeed.table import TableVersion
-from applier.errors import IncompleteRow
+from applier.errors import DecodeError, IncompleteRow
 
 
 @dataclass(slots=True)
@@ -90,6 +90,9 @@ class KeyedGroup:
             self._put(key, change.commit_ts, position, after, present=True, fresh=fresh)
         except KeyError as missing:
             raise IncompleteRow(_no_key(change, missing), _KEY_HINT) from missing
+        except TypeError:  # A list or an object has no hash; no protocol has such values in a key.
+            what = f"A key column of a row of table {change.name} holds no value of a column."
+            raise DecodeError(what, "is the protocol of the changefeed right?") from None
 
     def _put(
         self, key: Any, ts: int, position: tuple[int, int, int], image: Image, *, present: bool, fresh: bool

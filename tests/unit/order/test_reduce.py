@@ -6,7 +6,7 @@ import pytest
 
 from applier.changefeed.event import RowChange
 from applier.changefeed.message import Position
-from applier.errors import IncompleteRow
+from applier.errors import DecodeError, IncompleteRow
 from applier.order.reduce import BagEvent, BagGroup, KeyedGroup, count_runs, group
 from tests.builders import delete, insert, update, version
 
@@ -79,6 +79,12 @@ def test_missing_key_column_is_refused() -> None:
     """A row without its key names no row."""
     with pytest.raises(IncompleteRow, match="lacks the key column 'id'"):
         reduced(update(5, v="1"))
+
+
+def test_a_key_that_is_no_value_is_refused() -> None:
+    """JSON holds a list where a damaged message has one."""
+    with pytest.raises(DecodeError, match="holds no value of a column"):
+        reduced(update(5, id=["1"], v="5"))
 
 
 def test_delete_without_image_is_refused() -> None:
