@@ -9,9 +9,11 @@ from __future__ import annotations
 import base64
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 
@@ -20,12 +22,13 @@ from applier.changefeed.message import MESSAGE_SCHEMA
 from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.tracker import Tables
 from applier.changefeed.types import TypeRules
+from applier.decode import bulk, grouped
 from applier.decode.ddl import parse
 from applier.decode.decoder import Decoder
 from applier.decode.options import DecoderOptions
 from applier.decode.values import to_array
 from applier.errors import DecodeError, SchemaChangeRefused, ValueRefused
-from applier.findings import FINDING_SCHEMA, collect
+from applier.findings import FINDING_SCHEMA, Findings, collect
 from applier.rowpass import RowPass, _Task
 from tests.fuzz.corpus import Feed, Message
 
@@ -39,6 +42,9 @@ _EVERY = 4
 LIVES = 2000
 """Messages after which a judge takes a new decoder, as the job does for each row pass; what a pass may keep has bounds
 of its own (`decode/bounded.py`), so from then on memory does not grow."""
+
+COMPARED = 4
+"""One row pass in so many is compared with one that reads all messages one by one."""
 
 _KEPT = 20
 """Table versions that a judge remembers of one feed."""
@@ -67,7 +73,7 @@ class Judge:
 
     Attributes:
         counts: Messages `decoded` and `refused`, and `row pass refused`; `rows`, `values` refused, `ddl` read and
-            `ddl refused`.
+            `ddl refused`; `rows at once`, of damaged and undamaged messages.
         slowest: CPU seconds of the slowest message.
     """
 
@@ -78,12 +84,17 @@ class Judge:
     _decoder: Decoder = field(init=False)
     _versions: dict[tuple[TableName, int], TableVersion] = field(default_factory=dict)
     _left: int = 0
+    _passes: int = 0
 
     def __post_init__(self) -> None:
         self._renew()
 
-    def take(self, numbered: Sequence[tuple[int, Message]]) -> None:
-        """Judge some messages: each for itself, then all in one row pass.
+    def take(self, numbered: Sequence[tuple[int, Message]], whole: Sequence[Message] = ()) -> None:
+        """Judge some messages: each for itself, then all in one row pass, one by one and as many at once as can be.
+
+        Args:
+            numbered: The messages.
+            whole: Undamaged ones that come in the same row pass, so that there are messages alike.
 
         Raises:
             Fault: The first that is neither decoded nor refused by name.
@@ -101,7 +112,7 @@ class Judge:
             self.slowest = max(seconds, self.slowest)
             if seconds > SLOWEST:
                 raise self._fault(number, message, f"took {seconds:.1f} CPU seconds")
-        self._pass(numbered)
+        self._pass(numbered, whole)
 
     def _fault(self, number: int, message: Message, what: str) -> Fault:
         return Fault(number, self.feed, message, what)
@@ -165,13 +176,14 @@ class Judge:
             for action in actions:
                 tables.apply(action, change.commit_ts)
 
-    def _pass(self, numbered: Sequence[tuple[int, Message]]) -> None:
+    def _pass(self, numbered: Sequence[tuple[int, Message]], whole: Sequence[Message]) -> None:
+        self._passes += 1
         try:
-            self._run(numbered)
+            difference = self._difference(numbered, whole, compare=self._passes % COMPARED == 0)
         except Exception as error:
             for number, message in numbered:
                 try:
-                    self._run([(number, message)])
+                    self._difference([(number, message)], whole, compare=True)
                 except Exception as alone:
                     what = f"breaks the row pass, {type(alone).__name__}: {alone}"
                     raise self._fault(number, message, what) from alone
@@ -179,20 +191,124 @@ class Judge:
             numbers = ", ".join(str(number) for number, _ in numbered)
             what = f"messages {numbers} together break the row pass, {type(error).__name__}: {error}"
             raise self._fault(number, message, what) from error
+        if difference:
+            for number, message in numbered:
+                single = self._difference([(number, message)], whole, compare=True)
+                if single:
+                    raise self._fault(number, message, f"is read otherwise at once: {single}")
+            raise self._fault(*numbered[-1], f"or one before it is read otherwise at once: {difference}")
 
-    def _run(self, numbered: Sequence[tuple[int, Message]]) -> None:
+    def _difference(self, numbered: Sequence[tuple[int, Message]], whole: Sequence[Message], *, compare: bool) -> str:
+        """What a row pass tells otherwise of messages if it reads as many at once as it can; "" for nothing.
+
+        What is not read is not looked at: a message that is damaged there alone is of use if it is read with others.
+        And a value counts only if its row is the last of its key among those that are reduced together. So what either
+        way refuses is left out for both, as the job does with bad messages, until nothing is refused.
+        """
+        placed = [(2 * number, message) for number, message in numbered]
+        # Undamaged ones between them, so that there are messages alike: readers are made from the last of them.
+        placed += [(2 * number + 1, message) for (number, _), message in zip(numbered, whole, strict=False)]
+        quick = self._quick(placed)
+        self.counts["row pass refused"] += len(quick.bad)
+        self.counts["rows at once"] += quick.at_once
+        while compare:
+            slow = self._run(placed, _OneByOne(self._decoder))
+            only = {offset for offset, error in quick.bad.items() if offset not in slow.bad and not _is_value(error)}
+            if only:
+                return f"refused only then: {[quick.bad[offset] for offset in only]}"
+            refused = slow.bad.keys() | quick.bad.keys()
+            if not refused:
+                return _differing(slow.told, quick.told)
+            placed = [(offset, message) for offset, message in placed if offset not in refused]
+            quick = self._quick(placed)
+        return ""
+
+    def _quick(self, placed: Sequence[tuple[int, Message]]) -> _Pass:
+        with patch.object(bulk, "ENOUGH", 1), patch.object(grouped, "FEWEST", 1):
+            return self._run(placed, self._decoder)
+
+    def _run(self, placed: Sequence[tuple[int, Message]], decoder: Decoder) -> _Pass:
         rows = [
-            {"topic": "fuzz", "partition": 0, "offset": number, "key": key, "value": value}
-            for number, (key, value) in numbered
+            {"topic": "fuzz", "partition": 0, "offset": offset, "key": key, "value": value}
+            for offset, (key, value) in placed
         ]
-        task = _Task(row_pass(self.feed), self._decoder)
+        job = replace(row_pass(self.feed), versions=(*self.feed.versions, *self._versions.values()))
+        task = _Task(job, decoder)
         task.read(pa.RecordBatch.from_pylist(rows, MESSAGE_SCHEMA))
-        found = pa.Table.from_pylist(list(task.findings()), FINDING_SCHEMA)
-        findings = collect(found)
-        self.counts["row pass refused"] += len(findings.bad)
+        at_once = sum(group.taken for group in task._block_groups.values())
+        findings = collect(pa.Table.from_pylist(list(task.findings()), FINDING_SCHEMA))
         for bad in findings.bad:
             place = f"Cannot decode {self.feed.protocol} message at fuzz/0 offset {bad.offset}: "
             assert str(bad.error).startswith(place)
+        # A version that comes twice with two contents counts from its place on, which is another one for rows at once.
+        known = {(version.name, version.version): version for version in job.versions}
+        told = (
+            set[str]() if any(known.get(key, new) != new for key, new in findings.versions.items()) else _told(findings)
+        )
+        return _Pass({bad.offset: bad.error for bad in findings.bad}, at_once, told)
+
+
+class _OneByOne:
+    """A decoder without its quick way."""
+
+    bulk = None
+
+    def __init__(self, decoder: Decoder) -> None:
+        self.capabilities, self.wire = decoder.capabilities, decoder.wire
+        self.learn, self.decode = decoder.learn, decoder.decode
+
+
+@dataclass(frozen=True, slots=True)
+class _Pass:
+    """What one row pass found: bad messages by offset, rows read at once, and all else in a form that compares."""
+
+    bad: dict[int, DecodeError]
+    at_once: int
+    told: set[str]
+
+
+def _is_value(error: DecodeError) -> bool:
+    return " cannot be read as " in error.what
+
+
+def _told(findings: Findings) -> set[str]:
+    told = {f"{name} {count}" for name, count in findings.counts.items() if name != "zero_dates"}
+    told |= {f"waiting {waiting}" for waiting in findings.waiting}
+    for (name, segment), parts in findings.parts.items():
+        bags = [part.rows["m.run"].to_pylist() for part in parts if not part.version.key]
+        runs: list[Any] = sorted({run for numbers in bags for run in numbers})
+        rows = [(part.version.key, row) for part in parts for row in _plain(part.rows).to_pylist()]
+        keyed = [row for row in rows if row[0]]
+        told |= {f"{name} {segment} {row}" for row in _last(keyed)}
+        ranked = [row | {"m.run": runs.index(row["m.run"])} for key, row in rows if not key]
+        told |= {f"{name} {segment} {sorted(row.items())}" for row in ranked}
+    return told
+
+
+def _plain(rows: pa.Table) -> pa.Table:
+    """Rows with dates as numbers: Arrow has dates that Python has not."""
+    kinds = [pa.int32() if pa.types.is_date(kind) else pa.int64() if pa.types.is_timestamp(kind) else kind
+             for kind in rows.schema.types]  # fmt: skip
+    return rows.cast(pa.schema(list(zip(rows.column_names, kinds, strict=True))))
+
+
+def _last(rows: Sequence[tuple[tuple[str, ...], dict[str, Any]]]) -> Iterator[str]:
+    """The last change of each key over all versions, and what the first one knew."""
+    by_key: dict[str, list[dict[str, Any]]] = {}
+    for key, row in rows:
+        by_key.setdefault(repr([row[f"c.{name}"] for name in key]), []).append(row)
+    for key_text, changes in by_key.items():
+        last = max(changes, key=lambda row: (row["m.ts"], row["m.present"], row["m.offset"], row["m.index"]))
+        first = min(changes, key=lambda row: (row["m.first_ts"], row["m.fresh"]))
+        data = sorted((name, value) for name, value in last.items() if name.startswith("c.") and value is not None)
+        place = [last[name] for name in ("m.ts", "m.present", "m.offset", "m.index")]
+        yield f"{key_text} {place} {first['m.first_ts']} {first['m.fresh']} {data if last['m.present'] else ''}"
+
+
+def _differing(slow: set[str], quick: set[str]) -> str:
+    if slow == quick:
+        return ""
+    return f"{sorted(slow - quick)!r:.1500} but {sorted(quick - slow)!r:.1500}"
 
 
 def row_pass(feed: Feed) -> RowPass:
@@ -201,7 +317,7 @@ def row_pass(feed: Feed) -> RowPass:
         protocol=feed.protocol,
         options=DecoderOptions(),
         rules=TypeRules(),
-        include=(),
+        include=("*.*",),
         versions=tuple(feed.versions),
         applied=0,
         applied_of={},

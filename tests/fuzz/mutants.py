@@ -25,9 +25,7 @@ class Mutants:
 
     def make(self, number: int) -> tuple[Feed, Message]:
         """The feed whose decoder gets the mutant, and the mutant."""
-        dice = random.Random(f"{self.seed} {number}")
-        feed = dice.choice(self.feeds)
-        message = dice.choice(feed.messages)
+        dice, feed, message = self._drawn(number)
         kind = dice.randrange(20)
         if kind == 0:
             return feed, self._foreign(feed, message, dice)
@@ -40,6 +38,15 @@ class Mutants:
         for _ in range(dice.choice((1, 1, 1, 3))):
             message = self._damaged(feed, message, dice)
         return feed, message
+
+    def whole(self, number: int) -> Message:
+        """The message that a mutant is made of, as it was recorded."""
+        return self._drawn(number)[2]
+
+    def _drawn(self, number: int) -> tuple[random.Random, Feed, Message]:
+        dice = random.Random(f"{self.seed} {number}")
+        feed = dice.choice(self.feeds)
+        return dice, feed, dice.choice(feed.messages)
 
     def _damaged(self, feed: Feed, message: Message, dice: random.Random) -> Message:
         key, value = message

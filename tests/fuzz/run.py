@@ -73,7 +73,7 @@ def fuzz(sources: Sequence[Feed], messages: int, seed: int, tell: Callable[[str]
         queue = waiting[feed.name]
         queue.append((number, message))
         if len(queue) == BATCH:
-            judges[feed.name].take(queue)
+            judges[feed.name].take(queue, [mutants.whole(other) for other, _ in queue])
             queue.clear()
         if (number + 1) % quarter == 0:
             faulthandler.dump_traceback_later(_HANG_SECONDS, exit=True)
@@ -82,7 +82,7 @@ def fuzz(sources: Sequence[Feed], messages: int, seed: int, tell: Callable[[str]
         elif number % 1000 == 0:
             faulthandler.dump_traceback_later(_HANG_SECONDS, exit=True)
     for name, queue in waiting.items():
-        judges[name].take(queue)
+        judges[name].take(queue, [mutants.whole(number) for number, _ in queue])
     faulthandler.cancel_dump_traceback_later()
     for judge in judges.values():
         outcome.counts += judge.counts
@@ -116,7 +116,7 @@ def main() -> int:
         if chosen.only is not None:
             feed, message = Mutants(sources, chosen.seed).make(chosen.only)
             judge = Judge(feed)
-            judge.take([(chosen.only, message)])
+            judge.take([(chosen.only, message)], [Mutants(sources, chosen.seed).whole(chosen.only)])
             print(f"{feed.protocol} ({feed.name}): {dict(judge.counts)}")
         else:
             print(fuzz(sources, chosen.messages, chosen.seed, partial(print, flush=True)))

@@ -8,10 +8,11 @@ import pytest
 
 from applier.changefeed.event import Event, Resolved
 from applier.changefeed.table import TableVersion
+from applier.decode import open_rows
 from applier.decode.decoder import Decoder
 from applier.decode.wire import WireForm
 from applier.errors import DecodeError
-from tests.fuzz import run
+from tests.fuzz import judge, run
 from tests.fuzz.corpus import Feed, Message, feeds, protocol_of
 from tests.fuzz.judge import SLOWEST, Fault, Judge
 from tests.fuzz.mutants import Mutants
@@ -45,7 +46,7 @@ def test_damaged_messages_are_decoded_or_refused_by_name(sources: list[Feed]) ->
 
     assert {feed.protocol for feed in sources} == {protocol_of(variant) for variant in VARIANTS}
     assert outcome.counts["decoded"] + outcome.counts["refused"] == MESSAGES
-    assert min(outcome.counts[what] for what in ("decoded", "refused", "rows")) > MESSAGES / 10
+    assert min(outcome.counts[what] for what in ("decoded", "refused", "rows", "rows at once")) > MESSAGES / 10
     assert min(outcome.counts[what] for what in ("values", "ddl", "ddl refused")) > 0
     assert outcome.slowest < SLOWEST
 
@@ -53,12 +54,12 @@ def test_damaged_messages_are_decoded_or_refused_by_name(sources: list[Feed]) ->
 def test_undamaged_messages_are_decoded(sources: list[Feed]) -> None:
     """The messages that mutants are made of are whole, so a refusal is the work of the damage."""
     for feed in sources:
-        judge = Judge(feed)
-        judge.take(list(enumerate(feed.messages)))
+        one = Judge(feed)
+        one.take(list(enumerate(feed.messages)))
 
-        refused = [judge.counts[what] for what in ("refused", "row pass refused", "values", "ddl refused")]
+        refused = [one.counts[what] for what in ("refused", "row pass refused", "values", "ddl refused")]
         assert (feed.name, refused) == (feed.name, [0, 0, 0, 0])
-        assert judge.counts["decoded"] == len(feed.messages) > 50
+        assert one.counts["decoded"] == len(feed.messages) > 50
 
 
 def test_a_mutant_is_the_same_whenever_it_is_made(sources: list[Feed]) -> None:
@@ -69,6 +70,17 @@ def test_a_mutant_is_the_same_whenever_it_is_made(sources: list[Feed]) -> None:
 
     assert Mutants(sources, 7).make(41) == (feed, message)
     assert Mutants(sources, 8).make(41) != (feed, message)
+
+
+def test_a_quick_way_that_reads_otherwise_is_found(sources: list[Feed], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that are read together must be the rows that are read one by one, down to the commit ts."""
+    feed = next(feed for feed in sources if feed.variant == "open")
+    real = open_rows._commit_ts
+    monkeypatch.setattr(judge, "COMPARED", 1)
+    monkeypatch.setattr(open_rows, "_commit_ts", lambda key: real(key) + 1)
+
+    with pytest.raises(Fault, match="is read otherwise at once"):
+        Judge(feed).take(list(enumerate(feed.messages)))
 
 
 class Broken:
