@@ -14,8 +14,9 @@ from applier.errors import CheckpointConflict
 from applier.sink.commit import ATTEMPTS, Committer
 from applier.sink.iceberg_commit import Change
 from applier.sink.iceberg_table import Table
-from applier.sink.progress import Stamp, guard, progress
+from applier.sink.progress import OFFSETS, RESOLVED_TS, Stamp, guard, progress
 from applier.sink.snapshot import MAIN
+from applier.sink.trace import trace
 
 
 class Fenced(NamedTuple):
@@ -75,11 +76,18 @@ def _fence(committer: Committer, upto: int, *, unwritten: bool) -> Fenced | None
     # Without the extra entries: the commit of a DDL is found by them, and this is none.
     stamp = Stamp(changefeed, epoch, known.resolved_ts)
     properties = stamp.entries() if table.branch == MAIN else {}
+    summary = {**stamp.entries(), **(_shown(table, changefeed) if committer.rolled_back is not None else {})}
     before = committer.head
     try:
-        head = committer.commit(stamp, lambda _: Change(summary=stamp.entries(), properties=properties))
+        head = committer.commit(stamp, lambda _: Change(summary=summary, properties=properties))
     except CheckpointConflict as error:
         found = progress(table, changefeed)
         guard(table, found, found, epoch)
         raise _Overtaken(error.what, error.hint) from error
     return Fenced(table.identifier, before, head)
+
+
+def _shown(table: Table, changefeed: str) -> dict[str, str]:
+    """What the head of a table that was rolled back says of itself: the fence must not make it look newer."""
+    found = trace(table, changefeed)
+    return {RESOLVED_TS: str(found.resolved_ts), **({OFFSETS: found.offsets} if found.offsets else {})}

@@ -106,6 +106,19 @@ def test_a_fence_is_refused_where_the_changefeed_is_lost_or_another(last: Last) 
         fence(last.table(), "other", 9, 8)
 
 
+def test_a_fence_hides_no_rollback(last: Last) -> None:
+    """The table goes on to show what somebody set it back to, and is refused for it by whoever took over."""
+    last.apply()
+    older = [snapshot.id for snapshot in last.table().history()][1]
+    last.table().handle.manageSnapshots().setCurrentSnapshot(older).commit()
+
+    assert fence(last.table(), "shop", 2, 1)
+
+    refusal = TableWriter(last.table(), "shop", 2).rolled_back
+    assert refusal is not None
+    assert "stamped with resolved ts 2, but shows resolved ts 1" in str(refusal)
+
+
 def holder(lake: Catalog, epoch: int, fenced: int = 0) -> Replica:
     """The tables as an applier of an epoch sees them."""
     return Replica(lake, "shop", epoch, TablesSection(), SinkSection(), TypeRules(), ordered=True, fenced=fenced)
