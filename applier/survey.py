@@ -11,7 +11,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from applier import faults
 from applier.changefeed.coverage import ALL, Coverage
@@ -200,7 +199,7 @@ class Surveyor:
         window = found.window
         if local:
             messages = self.source.collect(window)
-            found.resolved = advance(found.resolved, self._resolved(window, lambda tails: _within(messages, tails)))
+            found.resolved = advance(found.resolved, self._resolved(window, lambda tails: tails.among(messages)))
             return lambda job: pa.Table.from_batches(job(messages.to_batches()), schema=FINDING_SCHEMA)
         found.resolved = advance(found.resolved, self._resolved(window, self.source.collect))
         return lambda job: self.source.map(window, job, FINDING_DDL)
@@ -395,13 +394,3 @@ def _typed(ddl: Sequence[Ddl], tables: Tables) -> dict[TableName, list[TableVers
         for name in change.names:
             typed.setdefault(name, [None]).append(after.get(name))
     return typed
-
-
-def _within(messages: pa.Table, window: Window) -> pa.Table:
-    """The messages of a window among messages that were read already, by topic, partition and offset."""
-    parts = [messages.slice(0, 0)]
-    for place, span in window.ranges.items():
-        mine = (pc.field("topic") == place.topic) & (pc.field("partition") == place.partition)
-        near = (pc.field("offset") >= span.start) & (pc.field("offset") < span.end)
-        parts.append(messages.filter(mine & near))
-    return pa.concat_tables(parts)
