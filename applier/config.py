@@ -99,7 +99,7 @@ class SourceSection(Section):
 
     archive: Annotated[str | None, Field(description="Folder of *.jsonl, *.jsonl.gz or *.parquet.")] = None
     kafka: Annotated[KafkaSource | None, Field(description="A Kafka cluster.")] = None
-    messages_per_step: Annotated[int, Field(ge=1, description="Messages that one step reads at the most.")] = 1_000_000
+    messages_per_step: Annotated[int, Field(ge=1, description="Messages that one step reads at the most.")] = 500_000
     engine: Annotated[
         SourceEngine,
         Field(

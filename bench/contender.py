@@ -59,7 +59,7 @@ class Run:
     freshness: list[float] = field(default_factory=list)
 
 
-def run_applier(feed: Feed, lake: Lake, messages_per_step: int, log: Path) -> Run:
+def run_applier(feed: Feed, lake: Lake, messages_per_step: int | None, log: Path) -> Run:
     """`applier run --once`, as a user would start it."""
     file = write_config(feed, lake, messages_per_step)
     measured = measure([sys.executable, "-m", "applier", "run", "--once", "-c", str(file)], log)
@@ -83,13 +83,13 @@ def as_run(measured: Measured, log: Path, *, started: str, worked: str) -> Run:
     )
 
 
-def write_config(feed: Feed, lake: Lake, messages_per_step: int) -> Path:
+def write_config(feed: Feed, lake: Lake, messages_per_step: int | None) -> Path:
     """The job's configuration file, beside its lake."""
     lake.folder.mkdir(parents=True, exist_ok=True)
     protocol = _WIRE.get(feed.protocol, feed.protocol)
     sections: dict[str, Mapping[str, Any]] = {
         "changefeed": {"name": "bench", "protocol": protocol},
-        "source": {"messages_per_step": messages_per_step},
+        "source": {} if messages_per_step is None else {"messages_per_step": messages_per_step},
         "source.kafka": {"topics": [feed.topic], "kafka.bootstrap.servers": feed.bootstrap},
         "catalog": {"name": lake.name, **lake.properties},
         "tables": {"include": [f"{DATABASE}.*"]},

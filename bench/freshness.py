@@ -26,7 +26,7 @@ _LATE_SECONDS = 120.0
 _POLL_SECONDS = 0.2
 
 
-def start(feed: Feed, lake: Lake, messages_per_step: int, log: Path) -> Running:
+def start(feed: Feed, lake: Lake, messages_per_step: int | None, log: Path) -> Running:
     """`applier run`, once it has made the tables: a first step pays for a cold JVM, which no later one does.
 
     Raises:

@@ -36,7 +36,7 @@ class Scenario:
         cases: The topics.
         limits: Limits of Spark to measure beside: `read`, `append`.
         peers: True if other ways to apply the topic can be measured beside.
-        messages_per_step: The job's setting.
+        messages_per_step: The job's setting; None for its default, and for all at once where a peer has batches.
         reads: True if the cost of reading the tables afterwards is measured.
         live: True if the feed goes on while the job follows it, at the workload's own pace.
     """
@@ -46,7 +46,7 @@ class Scenario:
     cases: tuple[Case, ...]
     limits: tuple[str, ...] = ()
     peers: bool = False
-    messages_per_step: int = 1_000_000
+    messages_per_step: int | None = None
     reads: bool = False
     live: bool = False
 

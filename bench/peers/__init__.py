@@ -22,17 +22,17 @@ class Peer:
     """One of them.
 
     Attributes:
-        run: Applies a topic to a lake's table, in about so many messages per commit, with a log file.
+        run: Applies a topic to a lake's table, in about so many messages per commit, or all at once, with a log file.
         format_version: Iceberg format of its table.
     """
 
-    run: Callable[[Feed, Lake, int, Path], Run]
+    run: Callable[[Feed, Lake, int | None, Path], Run]
     format_version: int
 
 
-def _merge(feed: Feed, lake: Lake, messages_per_step: int, log: Path, *, mode: str) -> Run:
+def _merge(feed: Feed, lake: Lake, messages_per_step: int | None, log: Path, *, mode: str) -> Run:
     command = [sys.executable, "-m", "bench.peers.merge", "--lake", str(lake.folder), "--mode", mode]
-    command += ["--bootstrap", feed.bootstrap, "--topic", feed.topic, "--messages", str(messages_per_step)]
+    command += ["--bootstrap", feed.bootstrap, "--topic", feed.topic, "--messages", str(messages_per_step or 1_000_000)]
     return as_run(measure(command, log), log, started="started", worked="step")
 
 

@@ -81,7 +81,7 @@ INSERT INTO {catalog}.{database}.{table} SELECT {selected} FROM feed
 """
 
 
-def run_flink(feed: Feed, lake: Lake, messages_per_step: int, log: Path) -> Run:
+def run_flink(feed: Feed, lake: Lake, messages_per_step: int | None, log: Path) -> Run:
     """Apply a topic; commits come with checkpoints, every ten seconds, whatever the messages."""
     del messages_per_step
     lake.folder.mkdir(parents=True, exist_ok=True)
