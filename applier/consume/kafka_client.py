@@ -6,7 +6,6 @@ the first one. A consumer is the same code with the same options, stays connecte
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -25,6 +24,9 @@ _SILENT_SECONDS = 60.0
 
 _MOST_RECORDS = "100000"
 """Records that a poll may give: all that was fetched, and not 500 of them."""
+
+_MOST_BYTES = 2**28
+"""Bytes of values that become one array at the most: Arrow's places in it have 31 bits."""
 
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 """How Kafka writes the id of a topic that has none."""
@@ -90,7 +92,7 @@ class KafkaClient:
         Raises:
             KafkaSilentError: Nothing came for a minute.
         """
-        return pa.concat_tables([MESSAGE_SCHEMA.empty_table(), *self.chunks(window, sys.maxsize)]).combine_chunks()
+        return pa.concat_tables([MESSAGE_SCHEMA.empty_table(), *self.chunks(window, _MOST_BYTES)]).combine_chunks()
 
     def chunks(self, window: Window, size: int) -> Iterator[pa.Table]:
         """The messages of a window, some at a time; each partition in the order of its offsets. See `read`.

@@ -6,6 +6,7 @@ of many records, which Python maps into memory as the columns that they are.
 
 from __future__ import annotations
 
+import os
 import tempfile
 from pathlib import Path
 from typing import Any, Self
@@ -80,7 +81,7 @@ class ColumnWriters:
 
 
 class KafkaRecords:
-    """Records of several polls, collected in a folder that only this user can read and that goes with the block.
+    """Records of several polls, collected in files without a name: a killed process leaves none of them behind.
 
     Args:
         jvm: The view of the JVM that py4j gives.
@@ -93,9 +94,8 @@ class KafkaRecords:
     def __init__(self, jvm: Any, writers: ColumnWriters) -> None:
         self.bytes = 0
         self._writers = writers
-        self._folder = tempfile.TemporaryDirectory(prefix="applier-")
         self._runs: list[tuple[TopicPartition, int]] = []
-        self._files = {name: jvm.java.io.FileOutputStream(str(self._path(name))) for name in writers.buffers}
+        self._columns = {name: _Column(jvm) for name in writers.buffers}
         for buffer in writers.buffers.values():
             buffer.reset()
 
@@ -103,8 +103,8 @@ class KafkaRecords:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._close()
-        self._folder.cleanup()
+        for column in self._columns.values():
+            column.close()
 
     def add(self, polled: Any) -> list[TopicPartition]:
         """Take what a poll gave, Java's `ConsumerRecords`; returns the partitions that it is of."""
@@ -118,17 +118,16 @@ class KafkaRecords:
             polled.forEach(writer)
         self.bytes += self._writers.buffers["value"].size()
         for name, buffer in self._writers.buffers.items():
-            buffer.writeTo(self._files[name])
+            buffer.writeTo(self._columns[name].java)
             buffer.reset()
         return places
 
     def table(self, window: Window) -> pa.Table:
-        """All records inside of a window: `MESSAGE_SCHEMA`, by topic, partition and offset. Nothing can be added."""
-        self._close()
-        offsets = self._read("offset", ">i8")
+        """All records inside of a window: `MESSAGE_SCHEMA`, by topic, partition and offset."""
+        offsets = self._numbers("offset", ">i8")
         columns: dict[str, pa.Array[Any]] = {
             "offset": pa.array(offsets),
-            "timestamp": pa.array(self._read("timestamp", ">i8"), pa.timestamp("ms", "UTC")),
+            "timestamp": pa.array(self._numbers("timestamp", ">i8"), pa.timestamp("ms", "UTC")),
             "key": self._values("key"),
             "value": self._values("value"),
         }
@@ -141,23 +140,43 @@ class KafkaRecords:
             parts.append(_placed(place, rows, inside))
         return pa.concat_tables([MESSAGE_SCHEMA.empty_table(), *parts]).combine_chunks()
 
-    def _path(self, name: str) -> Path:
-        return Path(self._folder.name) / name
-
-    def _close(self) -> None:
-        while self._files:
-            self._files.popitem()[1].close()
-
-    def _read(self, name: str, kind: str) -> npt.NDArray[np.int64]:
-        return np.fromfile(self._path(name), kind).astype(np.int64)
+    def _numbers(self, name: str, kind: str) -> npt.NDArray[np.int64]:
+        return np.frombuffer(self._columns[name].read(), kind).astype(np.int64)
 
     def _values(self, name: str) -> pa.Array[Any]:
-        sizes = self._read(f"serialized{name.capitalize()}Size", ">i4")
+        sizes = self._numbers(f"serialized{name.capitalize()}Size", ">i4")
         ends = np.zeros(len(sizes) + 1, np.int32)
         np.cumsum(np.maximum(sizes, 0), out=ends[1:])
-        data = pa.py_buffer(self._path(name).read_bytes())
-        is_there = pa.array(sizes >= 0).buffers()[1]
-        return pa.Array.from_buffers(pa.binary(), len(sizes), [is_there, pa.array(ends).buffers()[1], data])
+        is_there, places = pa.array(sizes >= 0).buffers()[1], pa.array(ends).buffers()[1]
+        return pa.Array.from_buffers(
+            pa.binary(), len(sizes), [is_there, places, pa.py_buffer(self._columns[name].read())]
+        )
+
+
+class _Column:
+    """A file that Java writes and Python reads.
+
+    Attributes:
+        java: Java's `OutputStream` to it.
+    """
+
+    def __init__(self, jvm: Any) -> None:
+        handle, path = tempfile.mkstemp(prefix="applier-")
+        self._file = os.fdopen(handle, "rb")
+        try:
+            self.java = jvm.java.io.FileOutputStream(path)
+        finally:
+            Path(path).unlink()
+
+    def read(self) -> bytes:
+        """All that was written."""
+        self._file.seek(0)
+        return self._file.read()
+
+    def close(self) -> None:
+        """Let the file go."""
+        self.java.close()
+        self._file.close()
 
 
 def _placed(place: TopicPartition, rows: dict[str, pa.Array[Any]], count: int) -> pa.Table:
