@@ -11,9 +11,21 @@ import pyarrow.compute as pc
 
 from applier.changefeed.event import Op
 from applier.changefeed.table import ColumnType, TableName
-from applier.decode.avro_datums import DECIMAL_BYTES, Flags, Ints, Numbers, Records, Texts, Values, taken, to_arrow
+from applier.decode.avro_datums import (
+    DECIMAL_BYTES,
+    Flags,
+    Ints,
+    Numbers,
+    Records,
+    Texts,
+    Values,
+    Zoned,
+    taken,
+    to_arrow,
+)
 from applier.decode.bulk import ColumnBlock
 from applier.decode.confluent import HEADER_BYTES, AvroSchema
+from applier.decode.dates import ZONED
 
 _MAX_DIGITS = 38
 _KINDS: dict[str, pa.DataType] = {
@@ -58,6 +70,9 @@ class ColumnPlan:
 
     def array(self, values: Values, rows: Ints) -> pa.Array[Any]:
         """Values of some rows."""
+        if isinstance(values, Zoned):
+            pair = [to_arrow(taken(part, rows), pa.string()) for part in (values.locations, values.clocks)]
+            return pa.StructArray.from_arrays(pair, fields=list(ZONED), mask=pair[0].is_null())
         if not isinstance(values, Numbers | Texts):
             nulls: pa.Array[Any] = pa.array([None] * len(rows), self.kind)
             return nulls
@@ -102,7 +117,7 @@ class RowPlan:
     name: TableName
     version: int
     key: tuple[str, ...]
-    form: int
+    form: int | str
     columns: tuple[ColumnPlan, ...]
 
     @property
@@ -150,8 +165,14 @@ class RowPlan:
             if plan.name in self.key:
                 old: Any = plan.array(before.fields[plan.field], within(before, rows))
                 new: Any = plan.array(after.fields[plan.field], within(after, rows))
-                moved |= ~pc.fill_null(pc.equal(old, new), False).to_numpy(zero_copy_only=False)
+                for one, other in zip(_parts(old), _parts(new), strict=True):
+                    moved |= ~pc.fill_null(pc.equal(one, other), False).to_numpy(zero_copy_only=False)
         return moved
+
+
+def _parts(array: Any) -> list[Any]:
+    """What Arrow compares."""
+    return list(array.flatten()) if pa.types.is_struct(array.type) else [array]
 
 
 def within(image: Records, rows: Ints) -> Ints:

@@ -132,7 +132,15 @@ class Records:
     rows: Ints | None = None
 
 
-Values: TypeAlias = "Numbers | Texts | Records | None"
+@dataclass(frozen=True, slots=True)
+class Zoned:
+    """A time zone and a wall clock each."""
+
+    locations: Texts
+    clocks: Texts
+
+
+Values: TypeAlias = "Numbers | Texts | Zoned | Records | None"
 """Values of one field; None for null in all."""
 
 Read: TypeAlias = "Callable[[Datums], Values]"
@@ -186,7 +194,7 @@ def _union(branches: list[Read]) -> Read:
             part = datums.part(rows)
             values = read_branch(part)
             datums.rejoin(rows, part)
-            if values is not None:
+            if isinstance(values, Numbers | Texts | Records):
                 if found is not None:
                     raise Unsupported
                 found = _scattered(values, rows, len(branch))
@@ -236,8 +244,10 @@ def _bytes(datums: Datums) -> Values:
     return Texts(datums.data, starts, np.where(datums.odd, 0, sizes))
 
 
-def _real(size: int) -> Read:
-    def read(datums: Datums) -> Values:
+def real(size: int) -> Callable[[Datums], Numbers]:
+    """A reader of floating-point numbers of so many bytes."""
+
+    def read(datums: Datums) -> Numbers:
         starts = datums.advance(size)
         raw = datums.data[starts[:, None] + np.arange(size)]
         return Numbers(raw.view(f"<f{size}").astype(np.float64).ravel())
@@ -250,8 +260,8 @@ _SIMPLE: dict[str, Read] = {
     "boolean": _boolean,
     "int": _long,
     "long": _long,
-    "float": _real(4),
-    "double": _real(8),
+    "float": real(4),
+    "double": real(8),
     "bytes": _bytes,
     "string": _bytes,
 }

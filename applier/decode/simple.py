@@ -9,16 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from applier.changefeed.event import Bootstrap, Event, Op, Resolved, RowChange, SchemaChange
 from applier.changefeed.table import TableName, TableVersion
-from applier.decode import simple_avro, simple_json
+from applier.decode import simple_avro, simple_avro_rows, simple_json
 from applier.decode.bounded import Bounded
-from applier.decode.bulk import BulkReader, RowReader
+from applier.decode.bulk import Block, Bulk, BulkReader, RowReader
 from applier.decode.checksum import RowChecksums
 from applier.decode.claim_check import ClaimCheck, optional
 from applier.decode.compression import Compression, decompress
 from applier.decode.decoder import Capabilities
+from applier.decode.grouped import GroupedReader, Reader
 from applier.decode.options import DecoderOptions
 from applier.decode.simple_json import Envelope
 from applier.decode.simple_schema import TableSchema
@@ -68,7 +70,10 @@ class SimpleDecoder:
         self._checksums = RowChecksums()
         self._names: Bounded[tuple[str, str], TableName] = Bounded()
         self._versions: dict[tuple[TableName, int], TableVersion] = {}
-        self.bulk = BulkReader(simple_json.TYPE_MARK, self._row_reader)
+        self.bulk = BothForms(
+            BulkReader(simple_json.TYPE_MARK, self._row_reader),
+            GroupedReader(simple_avro_rows.head, self._avro_reader),
+        )
 
     def learn(self, version: TableVersion) -> None:
         """Make a table version known. Rows are decoded without; only their checksums and the quick way need it."""
@@ -121,6 +126,16 @@ class SimpleDecoder:
                 return simple_json.row_reader(envelope, op, version)
         return None
 
+    def _avro_reader(self, _head: bytes, _key: bytes | None, value: bytes | None) -> Reader | None:
+        """The same for Avro."""
+        with suppress(DecodeError):
+            envelope = simple_avro.read(value or b"")
+            version = self._versions.get((TableName(envelope.database, envelope.table), envelope.schema_version))
+            names = list(envelope.data or envelope.old or ())
+            if version is not None and names:
+                return simple_avro_rows.rows_reader(names, version, envelope.schema_version)
+        return None
+
     def _name(self, envelope: Envelope) -> TableName:
         pair = (envelope.database, envelope.table)
         name = self._names.get(pair)
@@ -171,6 +186,23 @@ class SimpleDecoder:
         if version is not None:
             self._checksums.learn(version)
         return version
+
+
+class BothForms:
+    """The `Bulk` of Simple: of messages in JSON and of those in Avro, which a changefeed may turn to half-way."""
+
+    def __init__(self, texts: Bulk, datums: Bulk) -> None:
+        self._texts = texts
+        self._datums = datums
+
+    def read(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> tuple[list[Block], Sequence[int]]:
+        """See `Bulk`."""
+        blocks, rest = self._texts.read(keys, values)
+        if all((values[place] or _JSON_START).startswith(_JSON_START) for place in rest):
+            return list(blocks), rest
+        more, left = self._datums.read([keys[place] for place in rest], [values[place] for place in rest])
+        moved = [replace(block, places=[rest[place] for place in block.places]) for block in more]
+        return [*blocks, *moved], [rest[place] for place in left]
 
 
 def _is_plain(value: bytes) -> bool:

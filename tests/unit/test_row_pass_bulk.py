@@ -34,7 +34,7 @@ from tests.unit.decode.recorded_registry import RecordedRegistry
 NEVER = 2**63 - 1
 ENOUGH = 1_500
 """Messages of a recording that show all that there is to show."""
-PROTOCOLS = {"simple-json": "simple"} | {
+PROTOCOLS = {"simple-json": "simple", "simple-avro": "simple"} | {
     name: name for name in ("canal-json", "avro", "debezium-avro", "debezium", "open")
 }
 WITHOUT_WATERMARKS = ("canal-json", "avro-plain", "debezium-plain")
