@@ -83,7 +83,7 @@ def arrow_type(column: ColumnType, rules: TypeRules = TypeRules(), path: str = "
         path: `database.table.column`, for rules of single columns.
 
     Raises:
-        ValueError: TiDB has no type of that name.
+        ValueError: TiDB has no such type.
     """
     if column.name == "decimal":
         return _decimal(column)
@@ -112,4 +112,8 @@ def _decimal(column: ColumnType) -> pa.DataType:
     precision = column.length or MAX_DECIMAL_DIGITS
     if precision > MAX_DECIMAL_DIGITS:
         return pa.string()
-    return pa.decimal128(precision, column.scale or 0)
+    try:
+        return pa.decimal128(precision, column.scale or 0)
+    except OverflowError:
+        msg = "TiDB has no decimal with so many digits after the point"
+        raise ValueError(msg) from None
