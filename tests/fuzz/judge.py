@@ -240,12 +240,14 @@ class Judge:
         for bad in findings.bad:
             place = f"Cannot decode {self.feed.protocol} message at fuzz/0 offset {bad.offset}: "
             assert str(bad.error).startswith(place)
-        # A version that comes twice with two contents counts from its place on, which is another one for rows at once.
-        known = {(version.name, version.version): version for version in job.versions}
-        told = (
-            set[str]() if any(known.get(key, new) != new for key, new in findings.versions.items()) else _told(findings)
-        )
+        told = set[str]() if self._is_redefined(findings) else _told(findings)
         return _Pass({bad.offset: bad.error for bad in findings.bad}, at_once, told)
+
+    def _is_redefined(self, findings: Findings) -> bool:
+        """A version that comes with two contents counts from its place on, which is another one for rows at once."""
+        known = {(version.name, version.version): version for version in self.feed.versions}
+        met = [*self._versions.items(), *findings.versions.items()]
+        return any(known.setdefault(key, new) != new for key, new in met)
 
 
 class _OneByOne:
