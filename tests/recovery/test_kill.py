@@ -59,3 +59,20 @@ def test_killed_and_started_again(scenario: str, messages: int, points: tuple[st
     assert (again.code, again.said) == (0, "")
     assert "released it" in again.taken["because"]
     assert heads(found) == before
+
+
+@pytest.mark.timeout(900)
+def test_killed_in_offset_order_and_started_again(tmp_path: Path) -> None:
+    """Nothing but offsets tells what tables have, those without a key among them: no row is there twice or missing."""
+    lake = {"type": "jdbc", "uri": f"jdbc:sqlite:{tmp_path}/catalog.db", "warehouse": f"{tmp_path}/tables"}
+    found = replay("pk", "canal-json", lake, tmp_path, "canal-json", order="offset")
+    found.raw["source"]["messages_per_step"] = 60
+    for point in ("commit-done:4", "applied:1", "data-files-staged:6", "commit-sent:5", "applied:2"):
+        killed = once(found.raw, tmp_path, kill_at=point)
+        assert killed.code == -signal.SIGKILL, f"never came to {point}: {killed.said}"
+
+    ended = once(found.raw, tmp_path)
+
+    assert (ended.code, ended.said) == (0, "")
+    assert differences(found, recordings.expected("pk")[-1]) == []
+    assert faults_of(found) == []
