@@ -236,18 +236,20 @@ class Judge:
         task = _Task(job, decoder)
         task.read(pa.RecordBatch.from_pylist(rows, MESSAGE_SCHEMA))
         at_once = sum(group.taken for group in task._block_groups.values())
-        findings = collect(pa.Table.from_pylist(list(task.findings()), FINDING_SCHEMA))
+        found = list(task.findings())
+        findings = collect(pa.Table.from_pylist(found, FINDING_SCHEMA))
         for bad in findings.bad:
             place = f"Cannot decode {self.feed.protocol} message at fuzz/0 offset {bad.offset}: "
             assert str(bad.error).startswith(place)
-        told = set[str]() if self._is_redefined(findings) else _told(findings)
+        told = set[str]() if self._is_redefined(found) else _told(findings)
         return _Pass({bad.offset: bad.error for bad in findings.bad}, at_once, told)
 
-    def _is_redefined(self, findings: Findings) -> bool:
+    def _is_redefined(self, found: Sequence[dict[str, Any]]) -> bool:
         """A version that comes with two contents counts from its place on, which is another one for rows at once."""
         known = {(version.name, version.version): version for version in self.feed.versions}
-        met = [*self._versions.items(), *findings.versions.items()]
-        return any(known.setdefault(key, new) != new for key, new in met)
+        brought = [TableVersion.from_json(item["payload"]) for item in found if item["kind"] == "version"]
+        met = [*self._versions.values(), *brought]
+        return any(known.setdefault((new.name, new.version), new) != new for new in met)
 
 
 class _OneByOne:
