@@ -218,7 +218,7 @@ class Judge:
                 return f"refused only then: {[quick.bad[offset] for offset in only]}"
             refused = slow.bad.keys() | quick.bad.keys()
             if not refused:
-                return _differing(slow.told, quick.told)
+                return "" if slow.told is None or quick.told is None else _differing(slow.told, quick.told)
             placed = [(offset, message) for offset, message in placed if offset not in refused]
             quick = self._quick(placed)
         return ""
@@ -241,7 +241,8 @@ class Judge:
         for bad in findings.bad:
             place = f"Cannot decode {self.feed.protocol} message at fuzz/0 offset {bad.offset}: "
             assert str(bad.error).startswith(place)
-        told = set[str]() if self._is_redefined(found) else _told(findings)
+        # Rows wait for a version that the decoder announced and this judge has forgotten.
+        told = None if findings.waiting or self._is_redefined(found) else _told(findings)
         return _Pass({bad.offset: bad.error for bad in findings.bad}, at_once, told)
 
     def _is_redefined(self, found: Sequence[dict[str, Any]]) -> bool:
@@ -264,11 +265,11 @@ class _OneByOne:
 
 @dataclass(frozen=True, slots=True)
 class _Pass:
-    """What one row pass found: bad messages by offset, rows read at once, and all else in a form that compares."""
+    """What one row pass found: bad messages by offset, rows read at once, and all else, if it can be compared."""
 
     bad: dict[int, DecodeError]
     at_once: int
-    told: set[str]
+    told: set[str] | None
 
 
 def _is_value(error: DecodeError) -> bool:
@@ -277,7 +278,6 @@ def _is_value(error: DecodeError) -> bool:
 
 def _told(findings: Findings) -> set[str]:
     told = {f"{name} {count}" for name, count in findings.counts.items() if name != "zero_dates"}
-    told |= {f"waiting {waiting}" for waiting in findings.waiting}
     for (name, segment), parts in findings.parts.items():
         bags = [part.rows["m.run"].to_pylist() for part in parts if not part.version.key]
         runs: list[Any] = sorted({run for numbers in bags for run in numbers})
