@@ -11,7 +11,7 @@ import numpy.typing as npt
 from applier.decode.bounded import Bounded
 from applier.decode.bulk import ColumnBlock
 
-FEWEST = 40
+FEWEST = 150
 """Messages of one kind that pay for reading them together."""
 
 _MOST_BYTES = 64 << 20
