@@ -12,7 +12,18 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from applier.decode.avro_datums import Datums, Numbers, Records, Texts, Unsupported, Values, reader, taken, to_arrow
+from applier.decode.avro_datums import (
+    Datums,
+    Numbers,
+    Records,
+    Texts,
+    Unsupported,
+    Values,
+    Zoned,
+    reader,
+    taken,
+    to_arrow,
+)
 from tests.fuzz.damage import PLAIN
 
 SCHEMA: Any = fastavro.parse_schema(
@@ -58,7 +69,7 @@ def alone(message: bytes) -> Any:
 
 def value(values: Values, row: int) -> Any:
     """The value of one datum as fastavro has it. Raises ArrowInvalid for text that is not UTF-8."""
-    if values is None:
+    if values is None or isinstance(values, Zoned):
         return None
     if isinstance(values, Records):
         rows = list(range(row + 1)) if values.rows is None else values.rows.tolist()
