@@ -161,7 +161,7 @@ class RowReader:
         commit_ts: Path of the commit ts in it.
         image: Takes the row out of it.
         before: Takes the key columns of the old image of an update out of it, or None where it has none: a struct with
-            fields `k0`, `k1`, … that are None where the old image lacks them.
+            fields `k0`, `k1`, … that are UNSET where the old image lacks them.
         scales: Columns of decimals whose scale shows only in their text, and the scale that `version` has.
     """
 
@@ -200,7 +200,7 @@ class RowReader:
             numbers = range(len(self.shape.key))
             old = attrgetter(*(f"k{number}" for number in numbers))
             new = attrgetter(*(f"c{self.shape.names.index(name)}" for name in self.shape.key))
-            unchanged = None if len(numbers) == 1 else (None,) * len(numbers)
+            unchanged = msgspec.UNSET if len(numbers) == 1 else (msgspec.UNSET,) * len(numbers)
             for n, (before, row) in enumerate(zip(map(self.before, messages), rows, strict=True)):
                 if before is not None and (key := old(before)) != new(row) and key != unchanged:
                     strange.add(n)
@@ -282,9 +282,9 @@ def row_shape(names: Sequence[str], key: Sequence[str], zoned: Sequence[str] = (
 
 
 def key_columns(key: Sequence[str]) -> type[msgspec.Struct]:
-    """The struct of the key columns of an old image: `k0`, `k1`, …, None for those that it lacks."""
+    """The struct of the key columns of an old image: `k0`, `k1`, …, UNSET for those that it lacks."""
     numbered = list(enumerate(key))
-    fields: list[tuple[str, Any, Any]] = [(f"k{number}", Any, None) for number, _ in numbered]
+    fields: list[tuple[str, Any, Any]] = [(f"k{number}", Any, msgspec.UNSET) for number, _ in numbered]
     return msgspec.defstruct("Key", fields, gc=False, rename={f"k{number}": name for number, name in numbered})
 
 
