@@ -68,7 +68,7 @@ class ChangefeedSection(Section):
 
 
 class KafkaSource(BaseModel):
-    """Kafka, read through Spark's batch source; every `kafka.*` key goes to the clients as it is."""
+    """Kafka, read by its own consumer or by Spark's tasks; every `kafka.*` key goes to the clients as it is."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 

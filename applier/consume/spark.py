@@ -1,4 +1,4 @@
-"""Windows -> Spark frames of messages: Kafka's batch source with explicit offsets, or a staged archive."""
+"""Windows -> messages: Kafka by its consumer in the driver or by Spark's batch source, or a staged archive."""
 
 from __future__ import annotations
 
@@ -85,11 +85,11 @@ class ArchiveSource:
 
 
 class KafkaSource:
-    """A Kafka cluster as a `Source`, read by Spark's batch source.
+    """A Kafka cluster as a `Source`, read by Kafka's consumer in the driver, or by Spark's batch source in its tasks.
 
     Args:
         spark: The session.
-        options: `kafka.*` options of Spark's source; the admin client gets the same without the prefix.
+        options: `kafka.*` options of Spark's source; Kafka's clients get the same without the prefix.
         topics: Topics to read, or
         pattern: a Java regular expression for them.
         group: Consumer group name; a fixed one lets executors reuse their consumers between steps.
