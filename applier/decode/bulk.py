@@ -83,8 +83,8 @@ class RowBlock:
 
     @property
     def form(self) -> Hashable:
-        """Blocks of one version and of one form have columns of one type; all of these are text."""
-        return None
+        """Blocks of one version and of one form have columns of one type: the same are text with a zone here."""
+        return frozenset(self.shape.names[number] for number in self.shape.zoned)
 
     def part(self, rows: Sequence[int]) -> RowBlock:
         """Some of its rows."""
