@@ -22,8 +22,9 @@ ZONED = {"location": "UTC", "value": "2024-01-01 00:00:00"}
 
 
 def _create(kind: str) -> dict[str, Any]:
-    columns = [_SCHEMA["columns"][0], {**_SCHEMA["columns"][1], "dataType": {"mysqlType": kind, "charset": "utf8mb4"}}]
-    return _message("BOOTSTRAP", 0, tableSchema={**_SCHEMA, "columns": columns})
+    key = {"name": "id", "dataType": {"mysqlType": "int"}, "nullable": False, "default": None}
+    value = {"name": "left", "dataType": {"mysqlType": kind}, "nullable": True, "default": None}
+    return _message("BOOTSTRAP", 0, tableSchema={**_SCHEMA, "columns": [key, value]})
 
 
 def _rows(kind: str, value: object, start: int) -> list[dict[str, Any]]:
