@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from applier.changefeed.tracker import Tables
@@ -11,6 +12,7 @@ from applier.changefeed.types import TypeRules
 from applier.decode.options import DecoderOptions
 from applier.errors import DecodeError
 from applier.rowpass import RowPass
+from applier.rowvalues import Typing, Values
 from applier.survey import HEAD_MESSAGES, Known, Survey, Surveyor
 from applier.telemetry import Stopwatch
 from tests.unit.test_survey_dead_letters import _SCHEMA, TS, Messages, _message, _row
@@ -65,3 +67,20 @@ def test_a_bad_message_among_the_first_is_told_as_ever() -> None:
 
     assert isinstance(found.error, DecodeError)
     assert found.window.ranges[next(iter(found.window.ranges))].end == 3
+
+
+def test_rows_among_the_first_are_given_types_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not by the look ahead, too: it has no use for them, and to name each that does not fit costs more than a step."""
+    typed: list[int] = []
+    table = Typing.table
+
+    def counted(self: Typing, meta: pa.Table, values: Values) -> tuple[pa.Table, int]:
+        typed.append(len(meta))
+        return table(self, meta, values)
+
+    monkeypatch.setattr(Typing, "table", counted)
+    source = Messages([CREATE, *_rows(5), _message("WATERMARK", 9)])
+
+    _survey(source)
+
+    assert typed == [5]
