@@ -239,7 +239,7 @@ class CanalJsonDecoder:
             return None
         if not description.fits(rows[0]):
             return None
-        return row_reader(op, description, envelope.mysql_type or {}, list(rows[0]))
+        return row_reader(value, op, description, envelope.mysql_type or {}, list(rows[0]))
 
     def _coarse_ts(self, envelope: Envelope) -> int:
         return from_unix_ms(envelope.es or 0) if self._by_offset else 0
