@@ -27,6 +27,9 @@ _FETCH_WAIT_MS = "5"
 """How long a broker may wait for more to come. A window ends where the topic did, so nobody needs what comes later; but
 a consumer that asked for it at the end of one step cannot read again, in the next, before it is answered: with Kafka's
 500 ms each step that reads held rows again took a second longer."""
+_FETCH_BYTES = str(4 * 2**20)
+"""What a broker may send of a partition at once: with Kafka's 1 MiB a third of the reading was asking for more."""
+
 _CHUNK_BYTES = 16 * 2**20
 """Bytes that are read while the same amount is decoded."""
 
@@ -107,7 +110,8 @@ class KafkaSource:
     ) -> None:
         self._spark = spark
         self._engine = engine
-        self._options = {"kafka.group.id": group, "kafka.fetch.max.wait.ms": _FETCH_WAIT_MS, **options}
+        usual = {"kafka.fetch.max.wait.ms": _FETCH_WAIT_MS, "kafka.max.partition.fetch.bytes": _FETCH_BYTES}
+        self._options = {"kafka.group.id": group, **usual, **options}
         self._topics = topics
         self._pattern = pattern
         own = {key.removeprefix("kafka."): value for key, value in self._options.items()}
