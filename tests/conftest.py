@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from collections.abc import Iterator
 from importlib.metadata import version
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytest_plugins = ["tests.services.kafka", "tests.services.registry", "tests.services.s3"]
+
+# Every JVM here, also of a broker or of a process that is killed, ends before the optimising compiler could pay.
+os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
 
 # The same cases on every machine; `make soak` looks for new ones.
 hypothesis.settings.register_profile("applier", derandomize=True, deadline=None)

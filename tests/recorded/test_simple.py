@@ -17,8 +17,12 @@ from tests.replay import differences, ends_at, replay
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SELDOM = {(scenario, variant) for scenario in ("ddl", "partition") for variant in ("checksum-shanghai", "raw-change")}
-"""On demand only: DDL as in the other variants, and rows in the forms that every other scenario has, too."""
+SELDOM = {
+    "txns": ("avro-claimcheck", "json-checksum-shanghai", "json-claimcheck-raw-snappy", "json-raw-change"),
+    "ddl": ("avro", "json-checksum-shanghai", "json-raw-change"),
+    "partition": ("json-checksum-shanghai", "json-raw-change"),
+}
+"""On demand only: feeds as in the other variants, and rows in the forms that every other scenario has, too."""
 
 
 def cases() -> Iterator[ParameterSet]:
@@ -26,7 +30,7 @@ def cases() -> Iterator[ParameterSet]:
     for scenario in ("types", "pk", "txns", "ddl", "partition", "workload"):
         for variant in recordings.variants(scenario, "simple-"):
             if "handlekey" not in variant:
-                is_seldom = (scenario, variant.removeprefix("simple-json-")) in SELDOM
+                is_seldom = variant.removeprefix("simple-") in SELDOM.get(scenario, ())
                 yield pytest.param(scenario, variant, marks=pytest.mark.soak if is_seldom else ())
 
 
