@@ -18,7 +18,7 @@ from applier.decode.bulk import ColumnBlock, FixedRow
 from applier.decode.debezium_fields import BITS, Field
 from applier.decode.debezium_rows import Layout
 from applier.decode.grouped import Reader
-from applier.decode.json_columns import JsonColumn, row_struct
+from applier.decode.json_columns import JsonColumn, JsonRows, row_struct
 
 SCHEMA = b',"schema":{'
 """Where the schema of a message begins, behind the payload."""
@@ -118,23 +118,15 @@ def _key(names: Sequence[str]) -> Callable[[bytes], Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class Rows(JsonRows):
     """Reads rows of one table and kind.
 
     Attributes:
-        version: What they refer to.
-        op: Their kind.
-        columns: The columns.
-        decode: Reads a value without its schema.
         decode_key: Reads a key without its schema.
         tail: Bytes of the schema in each value.
         key_tail: Likewise, in each key.
     """
 
-    version: TableVersion
-    op: Op
-    columns: tuple[JsonColumn, ...]
-    decode: Callable[[bytes], Any]
     decode_key: Callable[[bytes], Any]
     tail: int
     key_tail: int
@@ -155,11 +147,8 @@ class Rows:
             images = [image for image, gone in zip(images, moved, strict=True) if not gone]
         if not images:
             return [], odd
-        version, columns = self.version, self._arrays(images, self.columns)
         stamps = [payload.source.commit_ts for payload in payloads]
-        numbers = places[~odd].tolist()
-        form = tuple(str(column.kind) for column in self.columns)
-        return [ColumnBlock(version.name, version.version, self.op, version.key, numbers, stamps, form, columns)], odd
+        return self.block(places[~odd].tolist(), stamps, self._arrays(images, self.columns)), odd
 
     def _message(self, key: bytes, value: bytes) -> Any:
         """What a message holds; None if it is not as it seems."""

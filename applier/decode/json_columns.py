@@ -1,15 +1,17 @@
-"""Values of one column of many JSON messages in, the Arrow array of wire values out, if all are of one kind."""
+"""Values of many JSON messages in, column by column the Arrow array of wire values out, if all are of one kind."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 import pyarrow as pa
 
-from applier.decode.bulk import FixedRow
+from applier.changefeed.event import Op
+from applier.changefeed.table import TableVersion
+from applier.decode.bulk import ColumnBlock, FixedRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,28 @@ class JsonColumn:
             values = [None if value is None else read(value) for value in values]
         made: pa.Array[Any] = pa.array(values, self.kind)
         return made
+
+
+@dataclass(frozen=True, slots=True)
+class JsonRows:
+    """How rows of one table and kind are read; the protocols add what is their own.
+
+    Attributes:
+        version: What the rows refer to.
+        op: Their kind.
+        columns: The columns.
+        decode: Reads a message, or of Debezium the part before its schema.
+    """
+
+    version: TableVersion
+    op: Op
+    columns: tuple[JsonColumn, ...]
+    decode: Callable[[bytes], Any]
+
+    def block(self, places: list[int], commit_ts: list[int], columns: Mapping[str, pa.Array[Any]]) -> list[ColumnBlock]:
+        """The rows of some messages; see `ColumnBlock`."""
+        version, form = self.version, tuple(str(column.kind) for column in self.columns)
+        return [ColumnBlock(version.name, version.version, self.op, version.key, places, commit_ts, form, columns)]
 
 
 def row_struct(names: Sequence[str], kinds: Sequence[Any], **default: Any) -> Any:

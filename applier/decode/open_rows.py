@@ -19,7 +19,7 @@ from applier.changefeed.event import Op
 from applier.changefeed.table import TableVersion
 from applier.decode.bulk import Block, ColumnBlock, has_scale, without
 from applier.decode.grouped import GroupedReader, Reader
-from applier.decode.json_columns import JsonColumn, row_struct
+from applier.decode.json_columns import JsonColumn, JsonRows, row_struct
 from applier.decode.open_columns import BINARY, Cell, reader
 from applier.errors import DecodeError
 
@@ -117,22 +117,14 @@ def _cell(cell: Cell) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class Rows(JsonRows):
     """Reads rows of one table and kind.
 
     Attributes:
-        version: What they refer to.
-        op: Their kind.
-        columns: The columns.
-        decode: Reads the value of an event.
         scales: Columns of decimals, and the scale that they must have.
         handle: Numbers of the columns that must be marked as those of the handle key.
     """
 
-    version: TableVersion
-    op: Op
-    columns: tuple[JsonColumn, ...]
-    decode: Callable[[bytes], Any]
     scales: Mapping[str, int]
     handle: tuple[int, ...]
 
@@ -152,9 +144,7 @@ class Rows:
             return [], odd
         columns = {column.name: column.array(_values(rows, number)) for number, column in enumerate(self.columns)}
         stamps = [stamps[number] for number in np.flatnonzero(~odd)]
-        version, form = self.version, tuple(str(column.kind) for column in self.columns)
-        numbers = places[~odd].tolist()
-        return [ColumnBlock(version.name, version.version, self.op, version.key, numbers, stamps, form, columns)], odd
+        return self.block(places[~odd].tolist(), stamps, columns), odd
 
     def _event(self, body: bytes) -> Any:
         try:
