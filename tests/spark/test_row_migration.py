@@ -9,7 +9,9 @@ from pyspark.sql import SparkSession
 
 from applier.errors import SchemaChangeRefused
 from applier.state import State
-from tests.spark.ddl_applier import RANGE, Crash, Row, Start, partitioned
+from tests.spark.ddl_applier import RANGE, Applier, Crash, Row, Start, partitioned
+
+EXCHANGE = "ALTER TABLE p EXCHANGE PARTITION p1 WITH TABLE t"
 
 pytestmark = pytest.mark.spark
 
@@ -99,14 +101,13 @@ def test_a_partition_and_a_table_change_places(
     if waiting:
         applier.insert("t", *waiting)
     applier.checkpoint()
-    sql = "ALTER TABLE p EXCHANGE PARTITION p1 WITH TABLE t"
     if point:
         crash(point)
         with pytest.raises(Crash):
-            applier.ddl(sql)
+            applier.ddl(EXCHANGE)
         applier.restart()
 
-    applier.ddl(sql, again=bool(point))
+    applier.ddl(EXCHANGE, again=bool(point))
 
     assert applier.rows("p") == sorted([(1, "a"), (99, "b"), *waiting], key=str)
     assert applier.rows("t") == [(100, "c"), (199, "d")]
@@ -117,22 +118,28 @@ def test_a_partition_and_a_table_change_places(
     assert applier.rows("t") == [(100, "later"), (199, "d")]
 
 
-def test_a_table_that_was_compacted_in_between_still_changes_places(
-    start: Start, crash: Callable[[str], None], spark: SparkSession
-) -> None:
-    """The rows of before are found behind the snapshots of maintenance."""
+def half_exchanged(start: Start, crash: Callable[[str], None]) -> Applier:
+    """A process that died between the two tables of an exchange."""
     applier = start()
     partitioned(applier)
     applier.insert("t", (110, "x"))
     applier.checkpoint()
     crash("half-exchanged")
     with pytest.raises(Crash):
-        applier.ddl("ALTER TABLE p EXCHANGE PARTITION p1 WITH TABLE t")
+        applier.ddl(EXCHANGE)
+    return applier
+
+
+def test_a_table_that_was_compacted_in_between_still_changes_places(
+    start: Start, crash: Callable[[str], None], spark: SparkSession
+) -> None:
+    """The rows of before are found behind the snapshots of maintenance."""
+    applier = half_exchanged(start, crash)
     name = f"{applier.database}.p"
     spark.sql(f"CALL lake.system.rewrite_data_files(table => '{name}', options => map('rewrite-all', 'true'))")
 
     applier.restart()
-    applier.ddl("ALTER TABLE p EXCHANGE PARTITION p1 WITH TABLE t", again=True)
+    applier.ddl(EXCHANGE, again=True)
 
     assert applier.rows("p") == [(1, "a"), (110, "x"), (99, "b")]
     assert applier.rows("t") == [(100, "c"), (199, "d")]
@@ -142,19 +149,13 @@ def test_rows_of_before_that_have_expired_are_missed(
     start: Start, crash: Callable[[str], None], spark: SparkSession
 ) -> None:
     """Nothing is made up: the refusal says what is gone."""
-    applier = start()
-    partitioned(applier)
-    applier.insert("t", (110, "x"))
-    applier.checkpoint()
-    crash("half-exchanged")
-    with pytest.raises(Crash):
-        applier.ddl("ALTER TABLE p EXCHANGE PARTITION p1 WITH TABLE t")
+    applier = half_exchanged(start, crash)
     name = f"{applier.database}.p"
     spark.sql(f"CALL lake.system.expire_snapshots(table => '{name}', older_than => now(), retain_last => 1)")
 
     applier.restart()
     with pytest.raises(SchemaChangeRefused, match="had before snapshot .* are needed, and have expired"):
-        applier.ddl("ALTER TABLE p EXCHANGE PARTITION p1 WITH TABLE t", again=True)
+        applier.ddl(EXCHANGE, again=True)
 
 
 def test_rows_that_do_not_belong_are_refused(start: Start) -> None:
@@ -164,7 +165,7 @@ def test_rows_that_do_not_belong_are_refused(start: Start) -> None:
     applier.insert("t", (5, "x"))
 
     with pytest.raises(SchemaChangeRefused, match=r"Rows of table .*\.t do not belong in partition p1 of table .*\.p"):
-        applier.ddl("ALTER TABLE p EXCHANGE PARTITION p1 WITH TABLE t WITHOUT VALIDATION")
+        applier.ddl(f"{EXCHANGE} WITHOUT VALIDATION")
 
     assert len(applier.rows("p")) == 4
     assert applier.rows("t") == [(5, "x")]
@@ -202,4 +203,4 @@ def test_a_table_that_is_not_replicated_cannot_change_places(start: Start) -> No
     applier.ddl(f"CREATE TABLE p (id INT PRIMARY KEY, v VARCHAR(9)) {RANGE}")
 
     with pytest.raises(SchemaChangeRefused, match=r"The rows of table .*\.t, which are exchanged, are not here"):
-        applier.ddl("ALTER TABLE p EXCHANGE PARTITION p1 WITH TABLE t")
+        applier.ddl(EXCHANGE)
