@@ -109,7 +109,7 @@ def scenarios(*, quick: bool) -> dict[str, Scenario]:
         Scenario(
             "backlog",
             "memory over a short and a long backlog, in steps of a quarter million",
-            tuple(_backlog(events) for events in (size(1_000_000, 40_000), size(3_000_000, 120_000))),
+            tuple(_backlog(events) for events in (size(1_000_000, 40_000), size(20_000_000, 120_000))),
             messages_per_step=size(250_000, 10_000),
         ),
         Scenario("tables", "many tables in one step", (_many_tables(size(100, 20)),)),
