@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -118,6 +119,22 @@ def test_java_options_of_the_user_come_last() -> None:
     options = _settings({"spark.driver.extraJavaOptions": "-Dlog4j2.configurationFile=mine"})
 
     assert options["spark.driver.extraJavaOptions"].endswith(" -Dlog4j2.configurationFile=mine")
+
+
+def test_the_jvm_keeps_to_the_memory_that_it_needs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Unless the environment or the user's options, which come later, say otherwise."""
+    options = _settings({"spark.driver.extraJavaOptions": "-XX:GCTimeRatio=12"})["spark.driver.extraJavaOptions"]
+    assert options.index("-XX:GCTimeRatio=4") < options.index("-XX:GCTimeRatio=12")
+
+    monkeypatch.setattr("applier.session.java.find", lambda: tmp_path)
+    for name in ("JAVA_HOME", "PYSPARK_PYTHON", "SPARK_HOME"):
+        monkeypatch.setenv(name, "")
+    for given, kept in (("", "2"), ("8", "8")):
+        monkeypatch.setenv("MALLOC_ARENA_MAX", given)
+        if not given:
+            monkeypatch.delenv("MALLOC_ARENA_MAX")
+        session._set_environment({}, local=True)
+        assert os.environ["MALLOC_ARENA_MAX"] == kept
 
 
 def test_a_cluster_keeps_its_own_addresses() -> None:
