@@ -37,7 +37,7 @@ test-unit: $(READY) ## Tests that need no JVM
 test-integration: $(READY) services ## Against a Kafka broker, a schema registry and S3, all started here
 	@$(PYTEST) -m "(kafka or registry or s3) and not soak"
 
-test-recovery: $(READY) services ## Every kind of past killed at every point, in processes and in this one; half an hour
+test-recovery: $(READY) services ## Every kind of past killed at every point, in processes and in this one; more than an hour
 	@RECOVERY=all $(PYTEST) -m recovery --numprocesses 2 --dist worksteal tests/recovery
 
 soak: $(READY) services ## 1,000 random schedules of the whole job; SCHEDULES=n for others, SEED=n for one again
