@@ -12,6 +12,7 @@ from applier.changefeed.event import RowChange
 from applier.decode.bulk import ENOUGH, RowBlock
 from applier.decode.canal_json import CanalJsonDecoder, build
 from applier.decode.options import DecoderOptions
+from tests.unit.decode import test_canal_json
 
 TYPES = {"id": "bigint", "name": "varchar"}
 
@@ -19,22 +20,11 @@ TYPES = {"id": "bigint", "name": "varchar"}
 def message(number: int, types: Mapping[str, str] = TYPES, **members: Any) -> bytes:
     """A row as TiCDC writes it, members in its order."""
     row = {name: f"{number}{name}" if kind == "varchar" else str(number) for name, kind in types.items()}
-    whole = {
-        "id": 0,
-        "database": "bank",
-        "table": "account",
-        "pkNames": ["id"],
-        "isDdl": False,
-        "type": "INSERT",
-        "es": 1707103832263 + number,
-        "ts": 1707103833001 + number,
-        "sql": "",
-        "sqlType": dict.fromkeys(types, 12),
-        "mysqlType": dict(types),
-        "old": None,
-        "data": [row],
-        "_tidb": {"commitTs": 447507027004751877 + number},
-    }
+    told = {"sqlType": dict.fromkeys(types, 12), "mysqlType": dict(types), "data": [row]}
+    times = {"es": 1707103832263 + number, "ts": 1707103833001 + number}
+    whole = json.loads(test_canal_json.message(**times, **told, _tidb={"commitTs": 447507027004751877 + number}))
+    for name in ("data", "_tidb"):
+        whole[name] = whole.pop(name)
     return compact(whole | members)
 
 
