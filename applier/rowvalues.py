@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from applier.changefeed.event import Image
-from applier.changefeed.table import TableVersion
+from applier.changefeed.table import Column, TableVersion
 from applier.changefeed.types import TypeRules
 from applier.decode.values import to_array
 from applier.decode.wire import WireForm
@@ -17,7 +17,9 @@ from applier.errors import ValueRefused
 from applier.order.merge import BAG_SCHEMA, DATA, KEYED_SCHEMA
 from applier.order.reduce import BagGroup, KeyedGroup
 
-Values: TypeAlias = Mapping[str, "Sequence[Any] | pa.Array[Any]"]
+_Column: TypeAlias = "Sequence[Any] | pa.Array[Any]"
+
+Values: TypeAlias = Mapping[str, _Column]
 """Wire values of some rows, per column."""
 
 
@@ -48,24 +50,35 @@ class Typing:
         zero_dates = 0
         for column in self.version.columns:
             if column.name in values:
-                path = f"{self.version.name}.{column.name}"
-                array, zeros = to_array(values[column.name], column, self.wire, self.rules, path)
+                array, zeros = self._array(values[column.name], column)
                 meta = meta.append_column(DATA + column.name, array)
                 zero_dates += zeros
         return meta, zero_dates
 
     def refused(self, meta: pa.Table, values: Values) -> Iterator[tuple[int, int, ValueRefused]]:
-        """Partition, offset and reason of each row whose values do not fit: by halves, as nearly all of them do."""
+        """Partition, offset and reason of each row with a value that does not fit; the first one's reason counts."""
+        found: dict[int, ValueRefused] = {}
+        for column in self.version.columns:
+            if column.name in values:
+                for row, error in self._refused(values[column.name], column, 0):
+                    found.setdefault(row, error)
+        for row in sorted(found):
+            yield meta["m.partition"][row].as_py(), meta["m.offset"][row].as_py(), found[row]
+
+    def _refused(self, values: _Column, column: Column, first: int) -> Iterator[tuple[int, ValueRefused]]:
+        """Values that do not fit, found by halves, as nearly all of them do; column by column, as all may be bad."""
         try:
-            self.table(meta, values)
+            self._array(values, column)
         except ValueRefused as error:
-            rows = len(meta)
-            if rows == 1:
-                yield meta["m.partition"][0].as_py(), meta["m.offset"][0].as_py(), error
+            if len(values) == 1:
+                yield first, error
                 return
-            for start, end in ((0, rows // 2), (rows // 2, rows)):
-                part = {name: column[start:end] for name, column in values.items()}
-                yield from self.refused(meta.slice(start, end - start), part)
+            half = len(values) // 2
+            yield from self._refused(values[:half], column, first)
+            yield from self._refused(values[half:], column, first + half)
+
+    def _array(self, values: _Column, column: Column) -> tuple[pa.Array[Any], int]:
+        return to_array(values, column, self.wire, self.rules, f"{self.version.name}.{column.name}")
 
 
 def columns_of(rows: KeyedGroup | BagGroup) -> tuple[pa.Table, Values]:
