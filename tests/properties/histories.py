@@ -202,6 +202,22 @@ class History:
             self.database.drop(name)
 
     def _of_partition(self, name: Name) -> None:
-        bounds = self.database.tables[name].schema.bounds
-        if bounds:
-            self.database.truncate_partition(name, self.random.choice(bounds)[0])
+        schema = self.database.tables[name].schema
+        if not schema.bounds:
+            return
+        unused = [free for free in _NAMES if free not in self.database.tables]
+        if unused and self.random.random() < 0.5:
+            self._exchange(schema, self.random.choice(unused))
+        else:
+            self.database.truncate_partition(name, self.random.choice(schema.bounds)[0])
+
+    def _exchange(self, schema: Schema, other: Name) -> None:
+        """A partition changes places with a new table, which holds rows that belong there, or none."""
+        number = self.random.randrange(len(schema.bounds))
+        part, high = schema.bounds[number]
+        low = schema.bounds[number - 1][1] if number else 0
+        self.database.create(other, schema.columns, schema.key)
+        rows = [self._row(schema, id=key) for key in self.random.sample(range(low, high), self.random.randint(0, 2))]
+        if rows:
+            self.database.insert(other, *rows)
+        self.database.exchange_partition(schema.name, part, other)

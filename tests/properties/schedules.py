@@ -23,18 +23,19 @@ _MOST_STEPS = 200
 """Far more than any schedule needs: one that needs more does not come to its end."""
 
 
-def feed_of(chance: random.Random, size: int = 15) -> Changefeed:
+def feed_of(chance: random.Random, size: int = 15, order: str = "resolved") -> Changefeed:
     """A changefeed that has sent all that happened to some database.
 
     Args:
         chance: The draw.
         size: Events of the database, beside its first tables.
+        order: As in the configuration. In offset order all is in one partition: nothing else tells what came first.
     """
     history = History(chance, ddl=chance.choice([0.0, 0.1, 0.25]))
     history.begin(chance.randint(1, 3))
     history.go_on(size)
     habits = Habits(
-        partitions=chance.randint(1, 3),
+        partitions=chance.randint(1, 3) if order == "resolved" else 1,
         dispatcher=chance.choice(["table", "index-value", "ts", "scatter"]),
         raw=chance.random() < 0.3,
         twice=chance.choice([0.0, 0.1, 0.3]),
@@ -55,10 +56,10 @@ class Schedule:
         spark: The session.
         disasters: Hands out what goes wrong.
         size: Events of the database.
-        prefix: First part of the changefeed's name.
+        order: As in the configuration; in offset order only the end is compared.
 
     Attributes:
-        checkpoints: How many were compared.
+        checkpoints: How many were written.
         story: What happened.
     """
 
@@ -66,7 +67,7 @@ class Schedule:
     spark: SparkSession
     disasters: Disasters
     size: int = 15
-    prefix: str = "schedule"
+    order: str = "resolved"
     checkpoints: int = 0
     story: list[str] = field(default_factory=list)
     _random: random.Random = field(init=False)
@@ -76,29 +77,26 @@ class Schedule:
 
     def __post_init__(self) -> None:
         chance = self._random = random.Random(self.seed)
-        feed = feed_of(chance, self.size)
+        feed = feed_of(chance, self.size, self.order)
         messages = chance.choice([10, 40, 1000])
-        self._lab = Lab(self.spark, f"{self.prefix}_{self.seed}", feed.database, feed.records, messages)
+        name = f"{self.order}_{self.seed}"
+        self._lab = Lab(self.spark, name, feed.database, feed.records, messages, self.order)
 
     def run(self) -> None:
         """Run it; raises AssertionError where a table is wrong at a checkpoint."""
-        lab, last = self._lab, self._lab.database.ts
+        lab = self._lab
         for _ in range(_MOST_STEPS):
-            self._order()
-            if self._step() and self._is_at_the_ends() and self._resolved_ts == last:
+            self._draw()
+            if self._step() and self._pipeline is not None and self._is_through(self._pipeline):
                 break
         self.disasters.mend()
         pipeline = self._pipeline or lab.start()
-        assert pipeline.state.resolved_ts == last, f"it stands still at {pipeline.state.resolved_ts}, not at {last}"
+        assert self._is_through(pipeline), f"it stands still at {pipeline.state.resolved_ts}, not {lab.database.ts}"
         lab.check(pipeline)
         assert not pipeline.step().moved
         pipeline.state.release()
 
-    @property
-    def _resolved_ts(self) -> int:
-        return self._pipeline.state.resolved_ts if self._pipeline else 0
-
-    def _order(self) -> None:
+    def _draw(self) -> None:
         """Draw what goes wrong in the next step."""
         self.disasters.mend()
         what = self._random.choice(["", "", "", "crash", "crash", "fail", "fail", "take over", "zombie"])
@@ -161,5 +159,10 @@ class Schedule:
             self._ends[place] = min(span.end, known + self._random.choice([0, 5, 20, 100]))
         return dict(self._ends)
 
-    def _is_at_the_ends(self) -> bool:
-        return all(self._ends.get(place) == span.end for place, span in self._lab.source().bounds().items())
+    def _is_through(self, pipeline: Pipeline) -> bool:
+        """Whether all messages were read, and all that they hold is applied."""
+        bounds, state = self._lab.source().bounds(), pipeline.state
+        if self.order == "offset":
+            return all(state.next_offsets.get(place) == span.end for place, span in bounds.items())
+        known = all(self._ends.get(place) == span.end for place, span in bounds.items())
+        return known and state.resolved_ts == self._lab.database.ts
