@@ -24,7 +24,7 @@ from applier.migration import Migration
 from applier.order.watermark import in_use, silent
 from applier.replica import Batch, Extent, Replica
 from applier.state import State
-from applier.survey import Known, Survey, Surveyor
+from applier.survey import Ddl, Known, Survey, Surveyor
 from applier.telemetry import StatusLine, Stopwatch, logger
 
 _LOCAL_BYTES = 64 * 2**20
@@ -270,7 +270,8 @@ class Pipeline:
         extent = None if self.surveyor.ordered else Extent(survey.window.ranges, self.state.topic_ids)
         commits = 0
         with watch.stage("apply"):
-            for ddl in survey.ddl:
+            parted = self._parted(survey.ddl)
+            for place, ddl in enumerate(survey.ddl):
                 batches = [
                     Batch(name, due.pop((name, number)), ddl.commit_ts, before_ddl=True, extent=extent)
                     for name in ddl.names
@@ -281,10 +282,22 @@ class Pipeline:
                     commits += self._commit(batches)
                 self.migration.apply(ddl)
                 if is_begun and self.migration.leaves_rows(ddl):
-                    commits += self._commit(batches)
+                    commits += self._commit([batch for batch in batches if parted.get(batch.name, -1) < place])
             rest = sorted(due.items(), key=_by_name)
             commits += self._commit([Batch(name, parts, upto, extent=extent) for (name, _), parts in rest])
         return commits
+
+    def _parted(self, ddl: Sequence[Ddl]) -> dict[TableName, int]:
+        """By table, the place of the last DDL that is done already and parts the table from all rows before it.
+
+        Those of before an ALTER TABLE that is done, too, must not follow it then: another table may have the name now.
+        """
+        if self.surveyor.ordered:
+            return {}
+        done = [place for place, item in enumerate(ddl) if self.migration.is_begun(item)]
+        return {
+            name: place for place in done if not self.migration.leaves_rows(ddl[place]) for name in ddl[place].names
+        }
 
     def _commit(self, batches: Sequence[Batch]) -> int:
         for batch in batches:

@@ -18,8 +18,8 @@ RELAYS = [
     ("ddl", 250, ("decoded:2", "ddl-applied:2", "ddl-recorded:3", "commit-done:5", "data-files-staged:9")),
     ("txns", 350, ("decoded:2", "table-ensured:3", "data-files-staged:2", "commit-sent:4", "applied:2")),
     *(
-        (scenario, 250, (f"{point}:{turn}",))
-        for scenario in ("txns", "ddl", "partition")
+        (scenario, messages, (f"{point}:{turn}",))
+        for scenario, messages in (("txns", 250), ("ddl", 250), ("partition", 80))
         for point in ("read", "decoded", "table-ensured", "data-files-staged", "commit-sent", "commit-done", "applied")
         for turn in (1, 2)
     ),

@@ -16,7 +16,7 @@ from applier.sink.maintenance import Thresholds, Upkeep
 from applier.sink.progress import OFFSETS
 from tests.disasters import Crash, Disasters
 from tests.lab import Lab
-from tests.recovery.cases import ITEMS, ORDERS
+from tests.recovery.cases import ITEMS, ORDERS, SPARE
 from tests.ticdc import TOPIC, Changefeed, Habits, Record
 from tests.upstream import Column, Database, Name, Row
 
@@ -76,6 +76,55 @@ def test_a_longer_window_after_a_crash_loses_nothing_before_its_ddl(
     pipeline = lab.start()
     assert pipeline.state.covered
     _finish(pipeline, lab)
+
+
+@pytest.mark.parametrize("point", ["ddl-due", "ddl-applied", "ddl-recorded"])
+@pytest.mark.parametrize("turn", [4, 5, 6])
+@pytest.mark.parametrize("key", [[], ["id"]], ids=["bag", "keyed"])
+def test_rows_of_before_an_index_stay_out_of_the_table_that_took_the_name(
+    point: str, turn: int, key: list[str], spark: SparkSession, disasters: Disasters
+) -> None:
+    """A step dies between the renames of a swap: rows that it had applied before are not applied under the old name."""
+    database = Database()
+    for name in (ORDERS, ITEMS):
+        database.create(name, [Column("id"), Column("v", "varchar(20)")], key)
+    database.insert(ORDERS, *_rows(1, "orders"))
+    database.add_index(ORDERS, "v")
+    database.insert(ITEMS, *_rows(2, "items"))
+    database.rename((ORDERS, SPARE), (ITEMS, ORDERS), (SPARE, ITEMS))
+    database.insert(ORDERS, *_rows(3, "swapped"))
+    feed = Changefeed(database, Habits(partitions=1, resolve=0.0))
+    feed.send()
+    lab = _lab(spark, f"swap_{point}_{turn}_{len(key)}".replace("-", "_"), database, feed.records)
+    # The two tables and the index are DDL, too.
+    disasters.crash(point, turn)
+
+    with pytest.raises(Crash):
+        lab.start().step()
+    disasters.mend()
+    _finish(lab.start(), lab)
+
+
+@pytest.mark.parametrize("point", ["ddl-due", "ddl-applied", "ddl-recorded"])
+def test_rows_of_before_a_truncate_do_not_come_back(point: str, spark: SparkSession, disasters: Disasters) -> None:
+    """One partition was read to its end, the other one not: its rows of before the index lie before the TRUNCATE."""
+    database = Database()
+    database.create(ORDERS, [Column("id"), Column("v", "varchar(20)")])
+    for number in range(8):
+        database.insert(ORDERS, *_rows(number, "same", 2))
+    database.add_index(ORDERS, "v")
+    database.truncate(ORDERS)
+    database.insert(ORDERS, *_rows(99, "after"))
+    feed = Changefeed(database, Habits(partitions=2, dispatcher="scatter", resolve=0.0), seed=5)
+    feed.send()
+    lab = _lab(spark, f"emptied_{point}".replace("-", "_"), database, feed.records)
+    ends = {place: span.end for place, span in lab.source().bounds().items()}
+    disasters.crash(point, 3)
+
+    with pytest.raises(Crash):
+        lab.start().step({P0: ends[P0], P1: 4})
+    disasters.mend()
+    _finish(lab.start(), lab)
 
 
 def test_a_shorter_window_after_a_crash_applies_nothing_twice(spark: SparkSession, disasters: Disasters) -> None:
