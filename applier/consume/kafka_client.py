@@ -153,9 +153,10 @@ class KafkaClient:
         if self._consumer is None:
             # A place to begin is always given: where Kafka does not have it, nobody may choose another.
             fixed = {"enable.auto.commit": "false", "auto.offset.reset": "none", "max.poll.records": _MOST_RECORDS}
-            as_bytes = self.jvm.org.apache.kafka.common.serialization.ByteArrayDeserializer
+            # The bytes stay where they were received: a copy of each record is garbage a moment later.
+            as_received = self.jvm.org.apache.kafka.common.serialization.ByteBufferDeserializer
             consumer = self.jvm.org.apache.kafka.clients.consumer.KafkaConsumer
-            self._consumer = consumer(self._properties(fixed), as_bytes(), as_bytes())
+            self._consumer = consumer(self._properties(fixed), as_received(), as_received())
         return self._consumer
 
     def _properties(self, fixed: Mapping[str, object]) -> Any:

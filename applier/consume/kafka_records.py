@@ -49,18 +49,29 @@ class ColumnWriters:
         return self._consumer(self._handle(_RECORD, name, number), write.bindTo(stream))
 
     def _bytes(self, name: str) -> Any:
-        """Writes the bytes of each record that has them."""
-        java = self._jvm.java
+        """Writes the bytes of each record that has them, out of the buffer in which they came."""
+        java, buffer = self._jvm.java, self._class("java.nio.ByteBuffer")
         handles, types = java.lang.invoke.MethodHandles, java.lang.invoke.MethodType
-        void, some_bytes, anything = java.lang.Void.TYPE, self._class("[B"), self._class("java.lang.Object")
-        write = self._handle("java.io.OutputStream", "write", void, some_bytes).bindTo(self.buffers[name])
+        void, truth = java.lang.Void.TYPE, java.lang.Boolean.TYPE
+        some_buffer, anything = types.methodType(void, buffer), self._class("java.lang.Object")
         is_there = handles.publicLookup().findStatic(
-            self._class("java.util.Objects"), "nonNull", types.methodType(java.lang.Boolean.TYPE, anything)
+            self._class("java.util.Objects"), "nonNull", types.methodType(truth, anything)
         )
-        asks = is_there.asType(types.methodType(java.lang.Boolean.TYPE, some_bytes))
-        guarded = handles.guardWithTest(asks, write, handles.empty(types.methodType(void, some_bytes)))
+        asks = is_there.asType(types.methodType(truth, buffer))
+        guarded = handles.guardWithTest(asks, self._write(name, some_buffer), handles.empty(some_buffer))
         read = self._handle(_RECORD, name, anything)
-        return self._consumer(read.asType(types.methodType(some_bytes, self._class(_RECORD))), guarded)
+        return self._consumer(read.asType(types.methodType(buffer, self._class(_RECORD))), guarded)
+
+    def _write(self, name: str, some_buffer: Any) -> Any:
+        """Writes a `ByteBuffer`, which Kafka gives as a slice of its own of what was fetched: it begins at place 0."""
+        java = self._jvm.java
+        handles, number, array = java.lang.invoke.MethodHandles, java.lang.Integer.TYPE, self._class("[B")
+        stream = self.buffers[name]
+        write = self._handle("java.io.OutputStream", "write", java.lang.Void.TYPE, array, number, number).bindTo(stream)
+        for place, (part, gives) in enumerate((("array", array), ("arrayOffset", number), ("limit", number))):
+            write = handles.collectArguments(write, place, self._handle("java.nio.ByteBuffer", part, gives))
+        # All three are asked of the one buffer.
+        return handles.permuteArguments(write, some_buffer, java.lang.reflect.Array.newInstance(number, 3))
 
     def _consumer(self, read: Any, write: Any) -> Any:
         """A `java.util.function.Consumer` that writes what was read."""
@@ -71,7 +82,7 @@ class ColumnWriters:
     def _handle(self, owner: str, method: str, gives: Any, *takes: Any) -> Any:
         invoke = self._jvm.java.lang.invoke
         return invoke.MethodHandles.publicLookup().findVirtual(
-            self._class(owner), method, invoke.MethodType.methodType(gives, *takes)
+            self._class(owner), method, invoke.MethodType.methodType(gives, self._jvm.java.util.List.of(*takes))
         )
 
     def _class(self, name: str) -> Any:

@@ -28,14 +28,16 @@ def _source(spark: SparkSession, broker: Broker, *topics: str) -> KafkaSource:
 
 @pytest.fixture(scope="module")
 def source(spark: SparkSession, kafka: Broker) -> Iterator[KafkaSource]:
-    """Two topics whose messages have every kind of key and value, and times of their own."""
-    producer = Producer({"bootstrap.servers": kafka.bootstrap, "enable.idempotence": True})
-    for topic in ("reads-b", "reads-a"):
+    """Two topics whose messages have every kind of key and value, and times of their own; one of them is compressed."""
+    for topic, compression in (("reads-b", "none"), ("reads-a", "zstd")):
+        producer = Producer(
+            {"bootstrap.servers": kafka.bootstrap, "enable.idempotence": True, "compression.type": compression}
+        )
         kafka.create_topic(topic, 3)
         for number in range(600):
             key, value = PAYLOADS[number % 3], PAYLOADS[number % 5]
             producer.produce(topic, key=key, value=value, partition=number % 2, timestamp=1_000_000 + number)
-    producer.flush()
+        producer.flush()
     found = _source(spark, kafka, "reads-b", "reads-a")
     yield found
     found.close()
