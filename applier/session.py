@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sys
 import tempfile
@@ -55,8 +56,20 @@ _HEAP = "-XX:GCTimeRatio=4 -XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=30"
 """The heap grows where a fifth of the time goes into collecting it, and not a thirteenth, and gives back what it does
 not need: a job that mostly waits for Kafka and for Python has no use for the largest heap that it may have."""
 
+_ONE_COLLECTOR = "-XX:+UseSerialGC"
+"""Collects on one thread, which is less work where cores are few: the default one marks what lives anew whenever a
+few large buffers were received, thirty times in a gigabyte. The JVM does not start with two collectors, so ours stays
+away where the user names one."""
+
+_COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
+
+_FEW_CORES = 3
+"""As many as read in the driver: with more Spark's tasks read, and fill the heap together."""
+
 _ARENAS = "2"
 """Pools of C's `malloc` in the JVM. In glibc's eight for each core what Zstandard took and gave back would stay."""
+
+_JAVA_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 
 _USER_JARS = ("spark.jars", "spark.jars.packages")
 
@@ -134,8 +147,27 @@ def _joined(given: str | None, *own: str) -> str:
 
 def _java_options(spark: Mapping[str, str], *ours: str) -> str:
     quiet = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
+    given = spark.get("spark.driver.extraJavaOptions", "")
     # The user's come last: of two equal -D the JVM takes the last.
-    return " ".join(filter(None, [quiet, _COMPILER, _HEAP, *ours, spark.get("spark.driver.extraJavaOptions", "")]))
+    return " ".join(filter(None, [quiet, _COMPILER, _HEAP, _collector(spark, given), *ours, given]))
+
+
+def _collector(spark: Mapping[str, str], given: str) -> str:
+    """The collector that suits the cores, where nobody chose one; empty to leave it to Java."""
+    elsewhere = [spark.get("spark.driver.defaultJavaOptions", ""), *map(os.environ.get, _JAVA_VARIABLES)]
+    is_chosen = any(_COLLECTOR.search(options or "") for options in [given, *elsewhere])
+    return (
+        "" if is_chosen or not _has_few_cores(spark.get("spark.master", _DEFAULTS["spark.master"])) else _ONE_COLLECTOR
+    )
+
+
+def _has_few_cores(master: str) -> bool:
+    """Whether Spark runs so few tasks at once in the driver's JVM that it reads messages without them."""
+    match = re.fullmatch(r"local(?:\[(\d+|\*)(?:,\d+)?\])?", master)
+    if match is None:
+        return False
+    cores = os.cpu_count() if match[1] == "*" else int(match[1] or 1)
+    return cores is not None and cores <= _FEW_CORES
 
 
 def _catalog_settings(name: str, catalog: Mapping[str, str]) -> dict[str, str]:

@@ -137,6 +137,42 @@ def test_the_jvm_keeps_to_the_memory_that_it_needs(monkeypatch: pytest.MonkeyPat
         assert os.environ["MALLOC_ARENA_MAX"] == kept
 
 
+@pytest.mark.parametrize(
+    ("master", "cores", "is_serial"),
+    [
+        ("local", 64, True),
+        ("local[2]", 64, True),
+        ("local[3,2]", 64, True),
+        ("local[4]", 2, False),
+        ("local[*]", 2, True),
+        ("local[*]", 4, False),
+        ("local[*]", None, False),
+        ("yarn", 2, False),
+    ],
+)
+def test_few_cores_have_the_collector_of_one_thread(
+    master: str, cores: int | None, is_serial: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With as many tasks at once as read for themselves, Java chooses."""
+    monkeypatch.setattr("applier.session.os.cpu_count", lambda: cores)
+    monkeypatch.delenv("JAVA_TOOL_OPTIONS", raising=False)
+
+    options = _settings({"spark.master": master})["spark.driver.extraJavaOptions"]
+
+    assert ("-XX:+UseSerialGC" in options.split()) == is_serial
+
+
+@pytest.mark.parametrize("where", ["spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions", "environment"])
+def test_a_collector_of_the_user_is_the_only_one(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The JVM starts with no two of them."""
+    chosen = "-Xss4m -XX:+UseParallelGC"
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", chosen if where == "environment" else "")
+
+    settings = _settings({"spark.master": "local[1]", **({where: chosen} if where != "environment" else {})})
+
+    assert "-XX:+UseSerialGC" not in settings["spark.driver.extraJavaOptions"]
+
+
 def test_a_cluster_keeps_its_own_addresses() -> None:
     """Only a local master is bound to the loopback address."""
     assert "spark.driver.host" not in _settings({"spark.master": "yarn"})
