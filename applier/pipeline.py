@@ -129,6 +129,10 @@ class Pipeline:
                 again.
             TerminalError: The feed cannot be applied any further; what came before it is.
         """
+        with self.replica.as_holder():
+            return self._step(ends)
+
+    def _step(self, ends: Mapping[TopicPartition, int] | None) -> Step:
         if self._is_torn:
             self.restore()
         watch = Stopwatch()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -110,6 +111,15 @@ class Replica:
     def identifier(self, name: TableName) -> tuple[str, ...]:
         """Where an upstream table goes."""
         return Route(self.settings.route).identifier(name)
+
+    @contextmanager
+    def as_holder(self) -> Iterator[None]:
+        """Raise CheckpointConflict in place of TableMismatch where the next holder moved or dropped tables."""
+        try:
+            yield
+        except TableMismatch:
+            self.confirm()
+            raise
 
     def fence(self, names: Iterable[TableName], upto: int) -> list[Fenced]:
         """Make every table refuse what processes of earlier epochs may still send; what they show stays as it is.

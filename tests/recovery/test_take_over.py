@@ -9,17 +9,24 @@ import signal
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from applier import config as settings
 from applier.changefeed.message import TopicPartition
 from applier.control_view import ControlView
+from applier.errors import CheckpointConflict, TableMismatch
 from applier.lake import open_lake
 from tests import recordings
+from tests.lab import Lab
 from tests.recovery.process import Applier, once
 from tests.recovery.snapshots import faults_of, heads
 from tests.replay import Replay, differences, replay
+from tests.upstream import Database
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def next_offsets(found: Replay) -> Mapping[TopicPartition, int]:
@@ -106,3 +113,21 @@ def test_the_lease_of_a_process_that_stands_still_runs_out(tmp_path: Path) -> No
     assert ended.code == 3
     assert differences(found, recordings.expected("pk")[-1]) == []
     assert faults_of(found) == []
+
+
+def test_the_last_holder_is_told_that_it_lost_the_changefeed_and_not_its_tables(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next one may have dropped a table, as its upstream was: nobody must be sent to restore it."""
+    lab = Lab(spark, "lost_tables", Database(), [])
+    holder = lab.start()
+
+    def is_gone(*_: object) -> None:
+        raise TableMismatch("Table shop.orders was dropped or replaced by another one.", "Restore it.")
+
+    monkeypatch.setattr("applier.maintenance.Maintenance.tend", is_gone)
+    with pytest.raises(TableMismatch):
+        holder.step()
+    lab.start()
+    with pytest.raises(CheckpointConflict):
+        holder.step()
