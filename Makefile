@@ -42,7 +42,7 @@ test-recovery: $(READY) services ## Every kind of past killed at every point, in
 
 soak: $(READY) services ## 1,000 random schedules of the whole job; SCHEDULES=n for others, SEED=n for one again
 	@SCHEDULES=$(or $(SCHEDULES),1000) SEED=$(SEED) $(PYTEST) --numprocesses $(if $(SEED),0,2) --dist worksteal \
-	  -k 'is_the_database' tests/properties/test_schedules.py
+	  -k is_the_database tests/properties/test_schedules.py
 
 fuzz: $(READY) ## A million damaged messages through all decoders; FUZZ_ARGS="--seed 2 --messages 50000"
 	@$(PYTHON) -m tests.fuzz.run $(FUZZ_ARGS)
