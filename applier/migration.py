@@ -15,6 +15,7 @@ from applier.changefeed.filter import TableFilter
 from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.types import TypeRules
 from applier.config import Policy, TablesSection
+from applier.ddl import Ddl
 from applier.ddl_stamp import DDL, DROPPED_AT, RESYNC, TRUNCATED_AT, is_in, mark, shown
 from applier.errors import SchemaChangeRefused
 from applier.replica import Replica
@@ -26,7 +27,6 @@ from applier.sink.evolve import apply_evolution
 from applier.sink.progress import Stamp
 from applier.sink.table import TableWriter
 from applier.state import State
-from applier.survey import Ddl
 
 _Evolves: TypeAlias = say.ColumnAction | say.IndexAction | say.SetComment | say.NoRows
 """Actions that leave the rows of a table where they are."""

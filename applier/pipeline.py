@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import cast
 
 from applier import faults
+from applier.batch import Batch, Extent
 from applier.changefeed.checkpoint import Reading
 from applier.changefeed.coverage import Coverage, furthest
 from applier.changefeed.message import TopicPartition
@@ -17,14 +18,16 @@ from applier.changefeed.window import OffsetRange, Window
 from applier.config import Config
 from applier.consume.offsets import missing, next_window, refuse_missing
 from applier.consume.source import Source
+from applier.ddl import Ddl
 from applier.errors import DecodeError, TransientError
 from applier.findings import Waiting
 from applier.maintenance import Maintenance
 from applier.migration import Migration
+from applier.order.passed import passed
 from applier.order.watermark import in_use, silent
-from applier.replica import Batch, Extent, Replica
+from applier.replica import Replica
 from applier.state import State
-from applier.survey import Ddl, Known, Survey, Surveyor
+from applier.survey import Known, Survey, Surveyor
 from applier.telemetry import StatusLine, Stopwatch, logger
 
 _LOCAL_BYTES = 64 * 2**20
@@ -113,8 +116,7 @@ class Pipeline:
     def restore(self) -> None:
         """Begin at the checkpoint, with the tables as they are: some may be ahead of it, after a step that failed."""
         self.state.restore()
-        names = dict.fromkeys([*self.state.tables, *(name for name, _ in self.state.versions)])
-        self.state.ahead = self.replica.restore(names, self.state.checkpoint)
+        self.state.ahead = self.replica.restore(self.state.names, self.state.checkpoint)
         self.state.covered = {} if self.surveyor.ordered else self._covered(self.state.ahead)
         self._is_torn = False
 
@@ -231,6 +233,7 @@ class Pipeline:
             applied=state.resolved_ts,
             applied_of=state.ahead,
             covered=state.covered,
+            passed=state.passed,
             applied_ddl=frozenset(state.applied_ddl),
             versions=state.versions,
             tables=state.tables,
@@ -287,7 +290,7 @@ class Pipeline:
                 self.migration.apply(ddl)
                 if is_begun and self.migration.leaves_rows(ddl):
                     commits += self._commit([batch for batch in batches if parted.get(batch.name, -1) < place])
-            rest = sorted(due.items(), key=_by_name)
+            rest = sorted(due.items(), key=lambda item: item[0][0])
             commits += self._commit([Batch(name, parts, upto, extent=extent) for (name, _), parts in rest])
         return commits
 
@@ -307,7 +310,8 @@ class Pipeline:
         for batch in batches:
             if batch.name not in self.state.tables:
                 self.state.track(batch.newest)
-            elif not self.surveyor.ordered:
+            elif not self.surveyor.ordered and not 0 < batch.newest_ts <= self.state.changed_at(batch.name):
+                # Rows of before a DDL say what the table was: following them would undo it.
                 self.migration.follow(batch.newest)
         return len(self.replica.apply(batches, self.state.tables))
 
@@ -331,8 +335,11 @@ class Pipeline:
                 # A shorter window may read only a part of what is held: the rest must not count as read until it is.
                 resolved = min(resolved or 0, upto) or None
             readings[place] = Reading(next_offset, resolved)
+        next_offsets = {place: reading.next_offset for place, reading in readings.items()}
         counts = {**survey.findings.counts, "tables": tables}
-        self.state.advance(upto, readings, self.replica.snapshots, counts, [ddl.barrier.id for ddl in survey.ddl])
+        done = [ddl.barrier.id for ddl in survey.ddl]
+        had = {} if self.surveyor.ordered else passed(survey.passages, next_offsets)
+        self.state.advance(upto, readings, self.replica.snapshots, counts, done, had)
         if not self.surveyor.ordered:
             # What was held is read again, with rows that were applied beside it.
             is_beyond = survey.findings.held or self.state.covered
@@ -390,7 +397,3 @@ def _capped(
 def _segments(due: Mapping[tuple[TableName, int], object], name: TableName, upto: int) -> list[int]:
     """Segments of a table that are due before a DDL: one at the most, as earlier DDL took theirs."""
     return sorted(number for owner, number in due if owner == name and number <= upto)
-
-
-def _by_name(item: tuple[tuple[TableName, int], object]) -> TableName:
-    return item[0][0]

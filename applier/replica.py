@@ -6,21 +6,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from applier import faults
+from applier.batch import Batch
 from applier.changefeed.batch import BagBatch, ChangeBatch
 from applier.changefeed.checkpoint import Checkpoint
 from applier.changefeed.coverage import Coverage
-from applier.changefeed.message import TopicPartition
 from applier.changefeed.route import Route
 from applier.changefeed.table import Column, TableName, TableVersion
 from applier.changefeed.tracker import Tables
 from applier.changefeed.types import TypeRules, column_arrow_type
-from applier.changefeed.window import OffsetRange
 from applier.config import SinkSection, TablesSection
 from applier.ddl_stamp import DROPPED_AT
 from applier.errors import SchemaChangeRefused, TableMismatch
@@ -36,42 +34,6 @@ from applier.sink.table import Applied, TableWriter
 
 ADOPTED = "applier.adopted"
 """Table property: rows were there before the first commit of ours, so no key may be taken for new."""
-
-
-class Extent(NamedTuple):
-    """What a step in offset order reads, for the stamps of its commits.
-
-    Attributes:
-        window: The offsets.
-        topic_ids: Ids of their topics, where the source can tell.
-    """
-
-    window: Mapping[TopicPartition, OffsetRange]
-    topic_ids: Mapping[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """Rows of one table that one commit takes.
-
-    Attributes:
-        name: Upstream name.
-        parts: Reduced rows from all tasks.
-        upto: Resolved ts that the commit is stamped with: all rows at or below it are in the table afterwards.
-        before_ddl: A DDL follows in the same step. After a crash it may have been done already: a DROP, for instance.
-        extent: In a feed in offset order what was read, all of whose rows at or below `upto` the table has afterwards.
-    """
-
-    name: TableName
-    parts: Sequence[Part]
-    upto: int
-    before_ddl: bool = False
-    extent: Extent | None = None
-
-    @property
-    def newest(self) -> TableVersion:
-        """The newest version that its rows are written in; one that has only the key if there are deletes alone."""
-        return max((part.version for part in self.parts), key=lambda version: (not version.keys_only, version.version))
 
 
 @dataclass(slots=True)

@@ -28,6 +28,7 @@ from applier.decode.protocols import build
 from applier.errors import DecodeError, IncompleteRow, TransientError, ValueRefused
 from applier.findings import FINDING_SCHEMA, ddl_payload, error_payload, finding, rows_payload
 from applier.order.barrier import segment
+from applier.order.passed import Passages
 from applier.order.reduce import BagGroup, KeyedGroup, group
 from applier.rowblocks import BlockGroup, by_place, segments
 from applier.rowvalues import Typing, columns_of
@@ -46,6 +47,7 @@ class RowPass:
         applied: Resolved ts that all tables have applied; rows at or below it were sent again.
         applied_of: The same for tables that are ahead of it.
         covered: In a feed in offset order what tables have beyond the checkpoint, by place.
+        passages: In such a feed the DDL messages of each table, behind which rows were sent again.
         upto: The watermark: rows above it are left for a later step.
         cuts: DDL that cut the rows of a table into segments.
         typed: Per table and segment the version whose column types and key count, where the feed's DDL tell more
@@ -66,6 +68,7 @@ class RowPass:
     upto: int
     ordered: bool = True
     covered: Mapping[TableName, Coverage] = field(default_factory=dict)
+    passages: Passages = field(default_factory=dict)
     cuts: Mapping[TableName, Sequence[int]] = field(default_factory=dict)
     typed: Mapping[TableName, Sequence[TableVersion | None]] = field(default_factory=dict)
     skip: Mapping[TopicPartition, frozenset[int]] = field(default_factory=dict)
@@ -229,8 +232,7 @@ class _Task:
         if not self._admits(name):
             self._counts["excluded"] += 1
             return
-        covered = job.covered.get(name)
-        if 0 < ts <= job.applied_of.get(name, job.applied) or (covered and covered.holds(place, offset, ts)):
+        if 0 < ts <= job.applied_of.get(name, job.applied) or self._is_in(name, place, offset, ts):
             self._counts["replayed"] += 1
             return
         number = segment(job.cuts, name, ts) if job.cuts else 0
@@ -252,6 +254,14 @@ class _Task:
         rows.add(row, (place.partition, offset, index), replay=replay, run=run)
         self._counts["rows"] += 1
 
+    def _is_in(self, name: TableName, place: TopicPartition, offset: int, ts: int) -> bool:
+        """Whether a row is in its table as its place tells, in a feed in offset order."""
+        job = self._job
+        if name in job.covered and job.covered[name].holds(place, offset, ts):
+            return True
+        passages = job.passages.get(name, {}).get(place, ()) if job.passages else ()
+        return bool(passages) and any(offset > at and 0 < ts <= upto for at, upto in passages)
+
     def _run(self, name: TableName, place: TopicPartition, ts: int) -> int:
         """Number of the run of rows of one commit ts that a row of a table without a key belongs to."""
         last, number = self._runs.get((name, place), (-1, 0))
@@ -272,9 +282,12 @@ class _Task:
             self._counts["excluded"] += int((~above).sum())
             return
         again = (stamps > 0) & (stamps <= job.applied_of.get(name, job.applied))
+        if passages := job.passages.get(name, {}).get(place, ()):
+            where = np.array(offsets, np.int64)[block.places]
+            again |= np.any([(where > at) & (stamps > 0) & (stamps <= upto) for at, upto in passages], axis=0)
         if name in job.covered:
-            where = [offsets[number] for number in block.places]
-            again |= [job.covered[name].holds(place, *row) for row in zip(where, block.commit_ts, strict=True)]
+            places = (offsets[number] for number in block.places)
+            again |= [job.covered[name].holds(place, *row) for row in zip(places, block.commit_ts, strict=True)]
         self._counts["replayed"] += int(again.sum())
         due = np.flatnonzero(~above & ~again)
         if not len(due):

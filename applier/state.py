@@ -118,6 +118,16 @@ class State:
         """Resolved ts per partition."""
         return self.checkpoint.resolved
 
+    @property
+    def passed(self) -> Mapping[TableName, Mapping[TopicPartition, int]]:
+        """In a feed in offset order the DDL that each partition has had."""
+        return self.checkpoint.passed
+
+    def changed_at(self, name: TableName) -> int:
+        """Commit ts of the newest DDL of a table that is known in a feed in offset order; 0 without any."""
+        done = (commit_ts for (commit_ts, _), parts in self.done.items() if any(table == name for table, _ in parts))
+        return max([*self.passed.get(name, {}).values(), *done], default=0)
+
     def learn(self, versions: Mapping[tuple[TableName, int], TableVersion], topics: Mapping[TableName, str]) -> None:
         """Keep table versions before rows are applied that need them: a restart may read from beyond their message.
 
@@ -225,6 +235,7 @@ class State:
         snapshots: Mapping[tuple[str, ...], int],
         counts: Mapping[str, int],
         ddl: Iterable[DdlId],
+        passed: Mapping[TableName, Mapping[TopicPartition, int]] | None = None,
     ) -> None:
         """Write the checkpoint of a finished step: from here on a restart begins after it."""
         # Without a watermark no DDL is known to be the last of its time: the latest are kept, as they may come again.
@@ -241,6 +252,7 @@ class State:
                 snapshots=dict(snapshots),
                 tables=tables,
                 ddl=tuple(AppliedDdl(item.sql, item.table, item.commit_ts) for item in sorted(at_upto, key=astuple)),
+                passed=last.passed if passed is None else passed,
                 topic_ids={**last.topic_ids, **self.topic_ids},
                 counts=dict(counts),
             )

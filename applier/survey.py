@@ -6,7 +6,7 @@ of this very window must be read: a schema that rows waited for, a DDL among the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -14,18 +14,20 @@ import pyarrow as pa
 
 from applier import faults
 from applier.changefeed.coverage import ALL, Coverage
-from applier.changefeed.ddl import Action, CreateTable, DropDatabase, DropTable, RenameTable, touches
+from applier.changefeed.ddl import CreateTable, DropDatabase, DropTable, RenameTable
 from applier.changefeed.event import Resolved
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.tracker import Tables
 from applier.changefeed.window import OffsetRange, Window
 from applier.consume.source import Source
+from applier.ddl import Ddl
 from applier.decode.ddl import parse
 from applier.decode.protocols import build
 from applier.errors import DecodeError, SchemaUnknown
 from applier.findings import FINDING_DDL, FINDING_SCHEMA, BadMessage, Findings, Waiting, collect
-from applier.order.barrier import Barrier, DdlId, cut, in_order
+from applier.order.barrier import DdlId, cut, in_order
+from applier.order.passed import Passages, Passed, passages
 from applier.order.watermark import advance, watermark
 from applier.patience import Patience
 from applier.rowpass import RowPass
@@ -47,32 +49,6 @@ Run = Callable[[RowPass], pa.Table]
 
 
 @dataclass(frozen=True, slots=True)
-class Ddl:
-    """A DDL to apply, with what its statement says.
-
-    Attributes:
-        barrier: The DDL.
-        actions: What it does.
-        swept: Tables of a database that it drops.
-    """
-
-    barrier: Barrier
-    actions: Sequence[Action]
-    swept: Sequence[TableName] = ()
-
-    @property
-    def commit_ts(self) -> int:
-        """Its place among the rows."""
-        return self.barrier.change.commit_ts
-
-    @property
-    def names(self) -> tuple[TableName, ...]:
-        """Tables that it concerns."""
-        named = (name for action in self.actions for name in touches(action))
-        return tuple(dict.fromkeys([*named, *self.swept]))
-
-
-@dataclass(frozen=True, slots=True)
 class Known:
     """What is known before the window: the input of a survey.
 
@@ -86,6 +62,7 @@ class Known:
         versions: Table versions.
         tables: Each table as of `applied`.
         covered: In a feed in offset order what tables have beyond the checkpoint, by place.
+        passed: As `Checkpoint.passed`.
     """
 
     resolved: Mapping[TopicPartition, int]
@@ -97,6 +74,7 @@ class Known:
     versions: Mapping[tuple[TableName, int], TableVersion]
     tables: Tables
     covered: Mapping[TableName, Coverage] = field(default_factory=dict)
+    passed: Passed = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -129,6 +107,7 @@ class Survey:
     ceiling: int = NO_WATERMARK
     cuts: dict[TableName, list[int]] = field(default_factory=dict)
     typed: dict[TableName, list[TableVersion | None]] = field(default_factory=dict)
+    passages: Passages = field(default_factory=dict)
     try_all: bool = False
 
 
@@ -173,6 +152,7 @@ class Surveyor:
         """
         typed = _typed((), known.tables) if self.rows_describe else {}
         found = Survey(window, dict(known.resolved), typed=typed, ceiling=self.ceiling)
+        found.passages = passages(known.passed, ())
         with watch.stage("read"):
             run = self._reader(found, local=local)
         faults.reach("read")
@@ -260,6 +240,7 @@ class Surveyor:
             applied=known.applied,
             applied_of=known.applied_of,
             covered=known.covered,
+            passages=found.passages,
             # Without a watermark nothing is due, not even rows that carry no commit ts.
             upto=-1 if found.upto is None else found.upto,
             cuts=found.cuts,
@@ -316,24 +297,26 @@ class Surveyor:
         after = self._upto(found, known)
         return after is not None and after > (found.upto or 0)
 
+    def _passages(self, found: Survey, known: Known) -> Passages:
+        """DDL messages behind which rows were sent again: those to apply, copies, and those that were applied."""
+        names = {ddl.barrier.id: ddl.names for ddl in found.ddl}
+        messages = found.findings.barriers
+        return passages(known.passed, [(item, names.get(item.id) or Ddl.of(item).names) for item in messages])
+
     def _cut(self, found: Survey, known: Known) -> bool:
         """DDL among the rows cut them into segments; rows that were reduced across one must be read again."""
         upto = found.upto or 0
         due = [barrier for barrier in found.findings.barriers if barrier.change.commit_ts <= upto]
         barriers = in_order(due, known.applied, known.applied_ddl)
         names = {*known.tables, *(name for name, _ in [*known.versions, *found.versions])}
-        found.ddl = [_ddl(barrier, names) for barrier in barriers]
+        found.ddl = [Ddl.of(barrier, names) for barrier in barriers]
         cuts = cut((ddl.commit_ts, ddl.names) for ddl in found.ddl)
         typed = _typed(found.ddl, known.tables) if self.rows_describe else {}
-        revised = cuts != found.cuts or (typed != found.typed and self.rows_describe)
+        before = found.passages
+        found.passages = before if self.ordered else self._passages(found, known)
+        revised = cuts != found.cuts or (typed != found.typed and self.rows_describe) or found.passages != before
         found.cuts, found.typed = cuts, typed
         return revised and bool(found.findings.parts or found.findings.bad)
-
-
-def _ddl(barrier: Barrier, names: Iterable[TableName]) -> Ddl:
-    actions = parse(barrier.change.sql, barrier.change.database)
-    dropped = {action.database.lower() for action in actions if isinstance(action, DropDatabase)}
-    return Ddl(barrier, actions, sorted(name for name in names if name.database.lower() in dropped))
 
 
 def _retired(found: Survey, known: Known) -> set[str]:

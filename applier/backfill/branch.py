@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 
 from applier.backfill.lineage import EMPTIES, MOVES, Lineage, concerns, refuse_moved
+from applier.batch import Batch
 from applier.changefeed import ddl as say
 from applier.changefeed.checkpoint import Checkpoint
 from applier.changefeed.coverage import Coverage
@@ -13,10 +14,11 @@ from applier.changefeed.ddl import kind
 from applier.changefeed.event import SchemaChange
 from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.tracker import Tables
+from applier.ddl import Ddl
 from applier.ddl_stamp import DDL, is_in, mark
 from applier.errors import RangeRefused
 from applier.migration import Migration
-from applier.replica import Batch, Replica
+from applier.replica import Replica
 from applier.sink.commit import Committer
 from applier.sink.iceberg_commit import Change
 from applier.sink.iceberg_table import Table
@@ -24,7 +26,6 @@ from applier.sink.progress import Stamp
 from applier.sink.snapshot import MAIN
 from applier.sink.table import Applied, TableWriter
 from applier.sink.trace import BACKFILL
-from applier.survey import Ddl
 
 REBUILT = "applier.rebuilt-by"
 """Property of a table that was gone and is made anew by a backfill: readers see no row of it before it is shown. It has

@@ -13,12 +13,12 @@ from applier.changefeed.checkpoint import Checkpoint, Reading
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.window import OffsetRange
+from applier.ddl import Ddl
 from applier.errors import RangeRefused
 from applier.migration import Migration
 from applier.pipeline import Pipeline
 from applier.sink.control import Control
 from applier.state import State
-from applier.survey import Ddl
 
 
 def covered(span: OffsetRange, next_offset: int) -> int:

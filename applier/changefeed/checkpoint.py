@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, NamedTuple
 
@@ -102,6 +102,8 @@ class Checkpoint:
         snapshots: Head of each table at `resolved_ts`, by its Iceberg identifier: the cut over all tables.
         tables: Each upstream table as its DDL up to `resolved_ts` left it.
         ddl: DDL of exactly `resolved_ts` that are applied.
+        passed: In a feed in offset order, by table and partition the commit ts of the newest DDL of the table that was
+            read there: its rows at or below it came before.
         topic_ids: What tells each topic from another of its name; {} where the source cannot tell.
         counts: Figures of the step, for people; nothing depends on them.
     """
@@ -118,6 +120,7 @@ class Checkpoint:
     snapshots: Mapping[tuple[str, ...], int] = field(default_factory=dict)
     tables: Mapping[TableName, Tracked] = field(default_factory=dict)
     ddl: tuple[AppliedDdl, ...] = ()
+    passed: Mapping[TableName, Mapping[TopicPartition, int]] = field(default_factory=dict)
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
 
@@ -211,6 +214,16 @@ class DdlV1(msgspec.Struct, frozen=True):
     commit_ts: Count = 0
 
 
+class PassedV1(msgspec.Struct, frozen=True):
+    """Partitions of a topic that have had a DDL of a table, in format 1."""
+
+    database: str
+    table: str
+    topic: str
+    commit_ts: Count
+    partitions: tuple[Count, ...]
+
+
 class CheckpointV1(msgspec.Struct, frozen=True):
     """A checkpoint, in format 1."""
 
@@ -229,6 +242,7 @@ class CheckpointV1(msgspec.Struct, frozen=True):
     unfenced: Count = 0
     fenced: Count = 0
     topic_ids: dict[str, str] = {}
+    passed: tuple[PassedV1, ...] = ()
 
 
 def json_schema() -> bytes:
@@ -261,6 +275,7 @@ def _written(checkpoint: Checkpoint) -> CheckpointV1:
         tables=tuple(_written_table(name, checkpoint.tables[name]) for name in sorted(checkpoint.tables)),
         ddl=tuple(DdlV1(*ddl) for ddl in checkpoint.ddl),
         topic_ids=dict(checkpoint.topic_ids),
+        passed=_written_passed(checkpoint.passed),
     )
 
 
@@ -282,6 +297,7 @@ def _read(written: CheckpointV1) -> Checkpoint:
         tables={TableName(item.database, item.table): _read_table(item) for item in written.tables},
         ddl=tuple(AppliedDdl(item.sql, item.table, item.commit_ts) for item in written.ddl),
         topic_ids=written.topic_ids,
+        passed=_read_passed(written.passed),
         counts=written.counts,
     )
 
@@ -296,3 +312,20 @@ def _read_table(written: TableV1) -> Tracked:
     form = written.partitioning
     partitioning = None if form is None else msgspec.convert(form, Partitioning, from_attributes=True)
     return Tracked(written.version, written.topic, partitioning)
+
+
+def _written_passed(passed: Mapping[TableName, Mapping[TopicPartition, int]]) -> tuple[PassedV1, ...]:
+    """Most partitions of a table have the same DDL: one entry for them all."""
+    found: dict[tuple[str, str, str, int], list[int]] = {}
+    for name, places in sorted(passed.items()):
+        for place, commit_ts in sorted(places.items()):
+            found.setdefault((*name, place.topic, commit_ts), []).append(place.partition)
+    return tuple(PassedV1(*key, tuple(partitions)) for key, partitions in found.items())
+
+
+def _read_passed(written: Iterable[PassedV1]) -> dict[TableName, dict[TopicPartition, int]]:
+    found: dict[TableName, dict[TopicPartition, int]] = {}
+    for item in written:
+        places = found.setdefault(TableName(item.database, item.table), {})
+        places |= {TopicPartition(item.topic, partition): item.commit_ts for partition in item.partitions}
+    return found

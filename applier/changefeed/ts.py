@@ -6,6 +6,9 @@ from datetime import UTC, datetime
 
 LOGICAL_BITS = 18
 
+LOGICAL = (1 << LOGICAL_BITS) - 1
+"""The bits of the logical counter. PD counts from 1, so where all are 0 a millisecond was made into a commit ts."""
+
 
 def unix_ms(tso: int) -> int:
     """Unix time in milliseconds of a commit ts or resolved ts."""

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from applier.changefeed.batch import BagBatch, ChangeBatch
+from applier.changefeed.ts import LOGICAL
 from applier.order.reduce import BagEvent, count_runs
 
 DATA = "c."
@@ -107,7 +108,9 @@ def last_per_key(rows: pa.Table, key: Sequence[str], *, by_place: bool = False) 
     codes, rest = codes[several], rows.take(several) if len(several) < len(rows) else rows
     place = [_numbers(rest, name) for name in ("m.index", "m.offset", "m.partition")]
     stamps, present = _numbers(rest, "m.ts"), _numbers(rest, "m.present")
-    last = _in_order(codes, stamps, place if by_place else [*place, present], last=True)
+    # Raw updates of one transaction that exchange keys each delete the key that the other one writes.
+    written = present & ((stamps & LOGICAL) != 0) if by_place else present
+    last = _in_order(codes, stamps, [*place, written], last=True)
     first = _in_order(codes, _numbers(rest, "m.first_ts"), [_numbers(rest, "m.fresh")], last=False)
     chosen = several[last]
     for name in ("m.first_ts", "m.fresh"):

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from applier.changefeed.event import Image, Op, RowChange
 from applier.changefeed.table import TableVersion
+from applier.changefeed.ts import LOGICAL
 from applier.errors import DecodeError, IncompleteRow
 
 
@@ -58,7 +59,7 @@ class KeyedGroup:
     The order of events is commit ts, delete before upsert, partition, offset, place. Equal events are duplicates.
 
     Attributes:
-        by_place: Of events of one commit ts the one read later counts, as the feed has no exact commit ts.
+        by_place: Of events of one commit ts the one read later counts, where it is only a millisecond, or 0.
     """
 
     is_bag: ClassVar[bool] = False
@@ -103,7 +104,7 @@ class KeyedGroup:
             return
         later = ts > survivor.ts
         if ts == survivor.ts:
-            tie = self.by_place or present == survivor.present
+            tie = present == survivor.present or (self.by_place and not ts & LOGICAL)
             later = position >= survivor.position if tie else present
         if later:
             survivor.ts, survivor.present, survivor.position, survivor.image = ts, present, position, image

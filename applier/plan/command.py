@@ -11,13 +11,13 @@ from applier.changefeed.filter import TableFilter
 from applier.changefeed.table import TableName
 from applier.changefeed.tracker import Tables
 from applier.config import Config
+from applier.ddl import Ddl
 from applier.errors import ApplierError, SchemaChangeRefused
 from applier.pipeline import Look, Pipeline
 from applier.plan.onlooker import looking
 from applier.plan.report import DdlDue, Plan, SpanDue, TableDue
 from applier.run import held_back, patiently
 from applier.sink import evolution
-from applier.survey import Ddl
 from applier.telemetry import Stopwatch
 
 if TYPE_CHECKING:

@@ -30,11 +30,13 @@ class History:
     Args:
         random: The draw.
         ddl: Share of DDL among what happens.
+        swaps: Rows exchange their keys.
         database: What it happens to.
     """
 
     random: random.Random
     ddl: float = 0.15
+    swaps: bool = True
     database: Database = field(default_factory=Database)
     _value: int = 0
 
@@ -67,7 +69,7 @@ class History:
         self.random.shuffle(rows)
         if not table.schema.key:
             return self._bag_changes(table.schema, rows)
-        if len(rows) > 1 and self.random.random() < 0.15:
+        if self.swaps and len(rows) > 1 and self.random.random() < 0.15:
             return self._swap(table.schema, rows[:2])
         taken = {row["id"] for row in rows}
         free = [key for key in range(KEYS) if key not in taken]

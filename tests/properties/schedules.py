@@ -29,19 +29,21 @@ def feed_of(chance: random.Random, size: int = 15, order: str = "resolved") -> C
     Args:
         chance: The draw.
         size: Events of the database, beside its first tables.
-        order: As in the configuration. In offset order all is in one partition, raw updates exchange no keys, and
-            nothing of before a RENAME comes again: what became of that docs/guarantees.md tells.
+        order: As in the configuration. In offset order all is in one partition, and raw updates exchange no keys: what
+            becomes of that docs/guarantees.md tells.
     """
-    history = History(chance, ddl=chance.choice([0.0, 0.1, 0.25]))
+    by_offset = order == "offset"
+    raw = by_offset and chance.random() < 0.3
+    history = History(chance, ddl=chance.choice([0.0, 0.1, 0.25]), swaps=not raw)
     history.begin(chance.randint(1, 3))
     history.go_on(size)
     habits = Habits(
-        partitions=chance.randint(1, 3) if order == "resolved" else 1,
+        partitions=1 if by_offset else chance.randint(1, 3),
         dispatcher=chance.choice(["table", "index-value", "ts", "scatter"]),
-        raw=chance.random() < 0.3 and order == "resolved",
+        raw=raw if by_offset else chance.random() < 0.3,
         twice=chance.choice([0.0, 0.1, 0.3]),
         resolve=chance.choice([0.1, 0.4]),
-        restart=chance.choice([0.0, 0.05, 0.15]) if order == "resolved" else 0.0,
+        restart=chance.choice([0.0, 0.05, 0.15]),
     )
     feed = Changefeed(history.database, habits, chance.randrange(1 << 30))
     feed.send()

@@ -14,6 +14,7 @@ from applier.changefeed.message import Position
 from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.types import TypeRules, column_arrow_type
 from applier.config import SinkSection, TablesSection
+from applier.ddl import Ddl
 from applier.decode.ddl import parse
 from applier.migration import Migration
 from applier.order.barrier import Barrier
@@ -22,7 +23,6 @@ from applier.sink.control import Control, unix_ms
 from applier.sink.iceberg import Catalog
 from applier.sink.lease import this_process
 from applier.state import State
-from applier.survey import Ddl
 from tests.spark.feeds import read
 
 Row = tuple[Any, ...]

@@ -215,6 +215,22 @@ def test_rows_that_a_table_has_by_its_stamp_are_dropped(variant: str, monkeypatc
     assert quick == slow
 
 
+@pytest.mark.parametrize("variant", ["simple-json", "canal-json-ext"])
+def test_rows_behind_a_ddl_that_came_before_it_are_dropped(variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a partition sends at or below the commit ts of a DDL that it has had: in blocks as one by one."""
+    source = Messages("workload", variant)
+    first = survey(source, variant)
+    (name, _), parts = next(iter(first.findings.parts.items()))
+    stamps = sorted(int(str(ts)) for part in parts for ts in part.rows["m.ts"])
+    half = stamps[len(stamps) // 2]
+    slow, quick = both_ways(monkeypatch, source, variant, passed={name: dict.fromkeys(source.bounds(), half)})
+    left = [row["m.ts"] for (owner, _), rest in slow["rows"].items() for row in rest if owner == name]
+    assert 0 < slow["counts"]["replayed"] < slow["counts"]["rows"]
+    assert left
+    assert min(left) > half
+    assert quick == slow
+
+
 @pytest.mark.parametrize(
     ("scenario", "variant"),
     [

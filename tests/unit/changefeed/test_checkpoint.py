@@ -8,6 +8,7 @@ import pytest
 
 from applier.changefeed.checkpoint import Checkpoint, Holder, Reading, json_schema
 from applier.changefeed.message import TopicPartition
+from applier.changefeed.table import TableName
 from applier.errors import TerminalError
 
 SCHEMA = Path(__file__).parents[3] / "schemas" / "checkpoint" / "v1.json"
@@ -23,6 +24,10 @@ FULL = Checkpoint(
     fenced=1,
     partitions={TopicPartition("shop", 0): Reading(41, 470606911607668736), TopicPartition("shop", 1): Reading(7)},
     snapshots={("shop", "orders"): -5218431879254321, ("a.b", "c d"): 9},
+    passed={
+        TableName("shop", "orders"): {TopicPartition("shop", 0): 7, TopicPartition("shop", 2): 7},
+        TableName("shop", "items"): {TopicPartition("shop", 0): 7, TopicPartition("audit", 0): 9},
+    },
     topic_ids={"shop": "q3Xl5cEGTbSdiAVFJkXW0g"},
     counts={"rows": 12},
 )
@@ -54,9 +59,9 @@ def test_members_added_later_are_ignored() -> None:
 def test_members_that_an_older_applier_did_not_write_are_empty() -> None:
     """Its checkpoint is taken as it is: no fence is known of, and no topic."""
     written = json.loads(FULL.to_json())
-    for name in ("unfenced", "fenced", "topic_ids"):
+    for name in ("unfenced", "fenced", "topic_ids", "passed"):
         del written[name]
-    assert Checkpoint.from_json(json.dumps(written)) == replace(FULL, unfenced=0, fenced=0, topic_ids={})
+    assert Checkpoint.from_json(json.dumps(written)) == replace(FULL, unfenced=0, fenced=0, topic_ids={}, passed={})
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -85,6 +86,19 @@ def test_any_spread_order_and_duplication_gives_the_same_batch(
     assert fresh == {key for key in upserts if first[key].op is Op.INSERT}
     gone = {key for key, change in last.items() if change.after is None}
     assert deletes == {key for key in gone if first[key].op is not Op.INSERT}
+
+
+@pytest.mark.parametrize(("ts", "upserts"), [(7 << 18, [1]), ((7 << 18) + 1, [1, 2])])
+def test_raw_updates_that_exchange_keys_in_offset_order(ts: int, upserts: list[int]) -> None:
+    """Each deletes the key that the other one writes: an exact commit ts tells that both rows are there afterwards."""
+    groups = [KeyedGroup(TABLE, by_place=True) for _ in range(2)]
+    for partition, (old, new) in enumerate(((1, 2), (2, 1))):
+        change = RowChange(ACCOUNT, 1, ts, Op.UPDATE, {"id": old, "v": 0}, {"id": new, "v": 1})
+        groups[partition].add(change, Position(partition, 0, 0))
+
+    batch = merge_keyed([part(rows) for rows in groups], ("id",), by_place=True)
+
+    assert sorted(row["id"] for row in batch.upserts.to_pylist()) == upserts
 
 
 def bag_part(*events: tuple[int, bool, int, int | None]) -> pa.Table:

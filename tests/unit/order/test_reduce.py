@@ -66,13 +66,14 @@ def test_duplicates_change_nothing() -> None:
     assert reduced(*once, *once) == reduced(*once) == {"1": (False, True, "5")}
 
 
-def test_without_commit_ts_the_offset_decides() -> None:
-    """Feeds without commit ts are in offset order: a delete after an upsert stays a delete."""
+@pytest.mark.parametrize(("ts", "present"), [(0, False), (7 << 18, False), ((7 << 18) + 1, True)])
+def test_without_commit_ts_the_offset_decides(ts: int, present: bool) -> None:
+    """In offset order a delete after an upsert stays a delete, unless an exact commit ts says that it is its half."""
     rows = KeyedGroup(TABLE, by_place=True)
-    for offset, change in enumerate((insert(0, id="1", v="5"), delete(0, id="1", v="5"))):
+    for offset, change in enumerate((insert(ts, id="1", v="5"), delete(ts, id="1", v="5"))):
         rows.add(change, Position(0, offset, 0))
 
-    assert rows.survivors["1"].present is False
+    assert rows.survivors["1"].present is present
 
 
 def test_missing_key_column_is_refused() -> None:
