@@ -20,6 +20,7 @@ from applier.changefeed.event import Bootstrap, Event, Resolved, RowChange, Sche
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName, TableVersion
+from applier.changefeed.ts import LOGICAL
 from applier.changefeed.types import TypeRules
 from applier.decode.bulk import Block, without
 from applier.decode.decoder import Decoder
@@ -259,8 +260,8 @@ class _Task:
         job = self._job
         if name in job.covered and job.covered[name].holds(place, offset, ts):
             return True
-        passages = job.passages.get(name, {}).get(place, ()) if job.passages else ()
-        return bool(passages) and any(offset > at and 0 < ts <= upto for at, upto in passages)
+        passages = job.passages.get(name, {}).get(place) if job.passages else None
+        return passages is not None and ts & LOGICAL != 0 and any(offset > at and ts <= upto for at, upto in passages)
 
     def _run(self, name: TableName, place: TopicPartition, ts: int) -> int:
         """Number of the run of rows of one commit ts that a row of a table without a key belongs to."""
@@ -284,7 +285,8 @@ class _Task:
         again = (stamps > 0) & (stamps <= job.applied_of.get(name, job.applied))
         if passages := job.passages.get(name, {}).get(place, ()):
             where = np.array(offsets, np.int64)[block.places]
-            again |= np.any([(where > at) & (stamps > 0) & (stamps <= upto) for at, upto in passages], axis=0)
+            behind = np.any([(where > at) & (stamps <= upto) for at, upto in passages], axis=0)
+            again |= behind & ((stamps & LOGICAL) != 0)
         if name in job.covered:
             places = (offsets[number] for number in block.places)
             again |= [job.covered[name].holds(place, *row) for row in zip(places, block.commit_ts, strict=True)]

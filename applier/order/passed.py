@@ -11,7 +11,6 @@ from typing import NamedTuple, TypeAlias
 
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName
-from applier.changefeed.ts import LOGICAL
 from applier.order.barrier import Barrier
 
 _TABLES = 1000
@@ -26,7 +25,8 @@ class Passage(NamedTuple):
 
     Attributes:
         offset: Where it was read; -1 in an earlier step. Rows behind it
-        upto: that are at or below this commit ts were sent again.
+        upto: that are at or below this commit ts were sent again. Of those whose commit ts is only a millisecond that
+            is not certain: the clock of a MySQL server, which official Canal tells, may be set back.
     """
 
     offset: int
@@ -46,10 +46,8 @@ def passages(known: Passed, messages: Iterable[tuple[Barrier, Sequence[TableName
     found = {name: {place: [Passage(-1, upto)] for place, upto in places.items()} for name, places in known.items()}
     for barrier, names in messages:
         place, ts = TopicPartition(barrier.topic, barrier.position.partition), barrier.change.commit_ts
-        # Of rows of the same millisecond some may be newer.
-        passage = Passage(barrier.position.offset, ts if ts & LOGICAL else ts - 1)
         for name in names:
-            found.setdefault(name, {}).setdefault(place, []).append(passage)
+            found.setdefault(name, {}).setdefault(place, []).append(Passage(barrier.position.offset, ts))
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applier.changefeed.message import TopicPartition
+from applier.changefeed.ts import from_unix_ms
 from tests.lab import Lab
 from tests.recovery.cases import ITEMS, ORDERS
 from tests.ticdc import TOPIC, Changefeed, Habits, Record
@@ -81,3 +83,26 @@ def test_rows_that_come_again_behind_a_ddl_of_the_same_step_are_left_out(spark: 
     for end in (count + 4, 2 * count):
         assert pipeline.step({place: end}).moved
         lab.check(pipeline)
+
+
+def test_rows_of_only_a_millisecond_leave_the_columns_alone(spark: SparkSession) -> None:
+    """They may be newer than the DDL, so they are applied, to the columns that the DDL has made."""
+    database = _database("add_column")
+    feed = Changefeed(database, Habits(partitions=1, resolve=0.0))
+    feed.send()
+    records = [{**record, "value": _coarse(record["value"])} for record in feed.records]
+    lab = Lab(spark, "again_coarse", database, _twice(records), order="offset")
+    pipeline = lab.start()
+
+    assert pipeline.step({TopicPartition(TOPIC, 0): len(records)}).moved
+    lab.check(pipeline)
+    assert pipeline.step().moved
+
+    (writer,) = pipeline.replica.writers
+    assert [column.name for column in writer.table.schema.fields] == ["id", "v", "c", "e"]
+
+
+def _coarse(value: bytes) -> bytes:
+    """The message with a commit ts that is made of milliseconds."""
+    message = json.loads(value)
+    return json.dumps({**message, "commitTs": from_unix_ms(message["commitTs"] % 1_000_000)}).encode()

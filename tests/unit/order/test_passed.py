@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from applier.changefeed.event import SchemaChange
 from applier.changefeed.message import Position, TopicPartition
 from applier.changefeed.table import TableName
@@ -31,12 +29,6 @@ def test_each_partition_has_a_ddl_where_it_was_read() -> None:
         ORDERS: {P0: [Passage(-1, 3), Passage(40, EXACT)], P1: [Passage(10, EXACT)]},
         ITEMS: {P0: [Passage(40, EXACT)]},
     }
-
-
-@pytest.mark.parametrize(("ts", "upto"), [(EXACT, EXACT), (7 << 18, (7 << 18) - 1)])
-def test_rows_of_the_millisecond_of_a_ddl_may_be_newer(ts: int, upto: int) -> None:
-    """A feed without an exact commit ts does not tell on which side of the DDL they are."""
-    assert passages({}, [(barrier(ts, P0, 4), [ORDERS])])[ORDERS][P0] == [Passage(4, upto)]
 
 
 def test_what_is_read_again_is_not_passed() -> None:
