@@ -35,6 +35,8 @@ __all__ = [
 _PARTITIONS_HINT = (
     "if TiCDC uses fewer partitions than the topic has (`partition-num`), say how many in changefeed.partitions."
 )
+_SET_ASIDE = 'To go on without it, until `applier backfill --dead-letters`: changefeed.on_bad_message = "dead_letter".'
+
 _WATERMARK_HINT = (
     "turn the watermark on in the sink-uri of TiCDC: `enable-tidb-extension=true`, and for Avro "
     '`avro-enable-watermark=true`, too; or set changefeed.order = "offset". Simple and Open always carry one, once '
@@ -127,12 +129,10 @@ def follow(
 
 
 def refusal(error: DecodeError, step: Step) -> DecodeError:
-    """The error of a message that ends a run; before the first watermark with the ways out of a feed without any."""
-    if not step.silent or step.resolved:
-        return error
-    hint = f"{error.hint} " if error.hint else ""
-    hint += f"No watermark came before it: if the feed carries none, {_WATERMARK_HINT}"
-    return type(error)(error.what, hint)
+    """The error of a message that ends a run, with the way past it; before the first watermark, with those to one."""
+    is_early = step.silent and not step.resolved
+    way_out = f"No watermark came before it: if the feed carries none, {_WATERMARK_HINT}" if is_early else _SET_ASIDE
+    return type(error)(error.what, f"{error.hint} {way_out}".lstrip())
 
 
 def stall(step: Step) -> str:

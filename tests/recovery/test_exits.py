@@ -28,6 +28,7 @@ def test_bad_message_stops_with_its_place_and_keeps_what_came_before(tmp_path: P
 
     assert stopped.code == 3
     assert f"Cannot decode simple message at {bad['topic']}/0 offset {last + 1}" in stopped.everything
+    assert "To go on without it" in stopped.everything
     assert differences(found, recordings.expected("pk")[-1]) == []
 
     found.raw["changefeed"]["on_bad_message"] = "dead_letter"
