@@ -55,6 +55,7 @@ class State:
     done: dict[tuple[int, str], set[tuple[TableName, str]]] = field(default_factory=dict)
     applied_ddl: set[DdlId] = field(default_factory=set)
     topic_ids: Mapping[str, str] = field(default_factory=dict)
+    _changed: dict[TableName, int] = field(default_factory=dict)
     _writing: threading.RLock = field(default_factory=threading.RLock)
 
     @staticmethod
@@ -69,7 +70,8 @@ class State:
         """Return to the checkpoint, after a start or a step that failed on its way; what was decided stays decided."""
         checkpoint = self.checkpoint
         decisions = self.control.decisions(checkpoint.resolved_ts)
-        self.tables, self.topics, self.done, self.ahead, self.covered = Tables(), {}, {}, {}, {}
+        self.tables, self.topics, self.ahead, self.covered = Tables(), {}, {}, {}
+        self.done, self._changed = {}, {}
         for name, tracked in checkpoint.tables.items():
             self.tables.put(self.versions[name, tracked.version], tracked.partitioning)
             self.topics[name] = tracked.topic
@@ -125,8 +127,7 @@ class State:
 
     def changed_at(self, name: TableName) -> int:
         """Commit ts of the newest DDL of a table that is known in a feed in offset order; 0 without any."""
-        done = (commit_ts for (commit_ts, _), parts in self.done.items() if any(table == name for table, _ in parts))
-        return max([*self.passed.get(name, {}).values(), *done], default=0)
+        return max([*self.passed.get(name, {}).values(), self._changed.get(name, 0)])
 
     def learn(self, versions: Mapping[tuple[TableName, int], TableVersion], topics: Mapping[TableName, str]) -> None:
         """Keep table versions before rows are applied that need them: a restart may read from beyond their message.
@@ -221,6 +222,7 @@ class State:
         for item in decisions:
             if item.decision != "refused":
                 self.done.setdefault((item.commit_ts, item.sql), set()).add((item.table, item.kind))
+                self._changed[item.table] = max(item.commit_ts, self._changed.get(item.table, 0))
 
     def keep_versions(self) -> None:
         """Keep what the tables are, so that a restart knows them."""
