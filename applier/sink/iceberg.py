@@ -179,7 +179,9 @@ class Catalog:
         return self.java.iceberg.catalog.Namespace.of(self.java.strings(parts))
 
     def _table(self, identifier: Identifier) -> Any:
-        return self.java.iceberg.catalog.TableIdentifier.of(self._namespace(identifier[:-1]), identifier[-1])
+        # As JSON in one call, where an array of Java takes one a level and more.
+        text = json.dumps({"namespace": list(identifier[:-1]), "name": identifier[-1]})
+        return self.java.iceberg.catalog.TableIdentifierParser.fromJson(text)
 
     def _builder(
         self, identifier: Identifier, schema: str, partition: Sequence[PartitionField], sort: Sequence[str]
