@@ -24,6 +24,11 @@ from typing import IO, Any
 _SUBREAPER = 36
 """PR_SET_CHILD_SUBREAPER of prctl(2)."""
 
+_KCMP = {"x86_64": 312, "aarch64": 272}.get(os.uname().machine)
+"""Number of kcmp(2), which C's library has no name for."""
+
+_KCMP_VM = 1
+
 _SAMPLE_SECONDS = 0.2
 _ORPHAN_SECONDS = 20.0
 _TICK = os.sysconf("SC_CLK_TCK")
@@ -53,7 +58,8 @@ class Measured:
         exit_code: As `subprocess` gives it.
         seconds: From start to exit.
         cpu_seconds: User and system time of all processes.
-        peak_mb: Highest sum of resident memory over all processes, as sampled; shared pages count for each.
+        peak_mb: Highest sum of resident memory over all processes, as sampled; shared pages count for each, save
+            where a process still runs in its parent's memory.
         lines: The events that it printed.
     """
 
@@ -141,10 +147,24 @@ def _stat(pid: int) -> list[str] | None:
 
 
 def _resident_mb(pid: int) -> float:
+    """Resident memory of a process; 0 for one that is gone, or that runs in its parent's memory.
+
+    A JVM starts a program by a child that borrows its memory (vfork) until the program begins: seen just then, the
+    whole JVM would count twice.
+    """
     try:
+        if _borrows_memory(pid):
+            return 0.0
         return int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]) * _PAGE_MB
     except OSError:
         return 0.0
+
+
+def _borrows_memory(pid: int) -> bool:
+    stat = _stat(pid)
+    if _KCMP is None or stat is None:
+        return False
+    return bool(ctypes.CDLL(None).syscall(_KCMP, pid, int(stat[1]), _KCMP_VM, 0, 0) == 0)
 
 
 class _Watch:

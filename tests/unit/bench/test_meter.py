@@ -57,3 +57,31 @@ def test_stopped_command_gets_sigterm(tmp_path: Path) -> None:
     while not (log.exists() and "ready" in log.read_text(encoding="utf-8")):
         assert running.process.poll() is None
     assert [line.fields["event"] for line in running.end(stop=True).lines] == ["ready", "asked"]
+
+
+_BORROW = """
+import ctypes
+import signal
+
+held = b"x" * 300_000_000
+stack = ctypes.create_string_buffer(1 << 16)
+libc = ctypes.CDLL(None)
+CLONE_VM, CLONE_VFORK = 0x100, 0x4000
+top = ctypes.c_void_p(ctypes.addressof(stack) + len(stack) - 16)
+child = libc.clone(libc.usleep, top, CLONE_VM | CLONE_VFORK | signal.SIGCHLD, ctypes.c_void_p(900_000))
+assert child > 0
+"""
+
+
+def test_borrowed_memory_counts_once(tmp_path: Path) -> None:
+    """A child that runs in its parent's memory until it starts a program of its own adds nothing to the peak."""
+    measured = measure([sys.executable, "-c", _BORROW], tmp_path / "log")
+    assert measured.exit_code == 0, (tmp_path / "log").read_text(encoding="utf-8")
+    assert 280 < measured.peak_mb < 400
+
+
+def test_memory_of_two_processes_adds_up(tmp_path: Path) -> None:
+    """A child with memory of its own counts beside its parent."""
+    child = "held = b'x' * 150_000_000; import time; time.sleep(0.9)"
+    parent = f"held = b'x' * 150_000_000; import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
+    assert measure([sys.executable, "-c", parent], tmp_path / "log").peak_mb > 280
