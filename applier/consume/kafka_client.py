@@ -16,6 +16,7 @@ import pyarrow as pa
 from applier.changefeed.message import MESSAGE_SCHEMA, TopicPartition
 from applier.changefeed.window import OffsetRange, Window
 from applier.consume.kafka_records import ColumnWriters, KafkaRecords
+from applier.consume.surplus import Surplus
 
 _ADMIN_TIMEOUT_MS = 30_000
 _POLL_MS = 1_000
@@ -52,6 +53,7 @@ class KafkaClient:
     _admin: Any = field(default=None, init=False)
     _consumer: Any = field(default=None, init=False)
     _writers: ColumnWriters | None = field(default=None, init=False)
+    _surplus: dict[TopicPartition, Surplus] = field(default_factory=dict, init=False)
 
     def matching(self, pattern: str) -> list[str]:
         """Topics whose whole name matches a Java regular expression."""
@@ -101,39 +103,80 @@ class KafkaClient:
             window: The window.
             size: Bytes of values from which on a chunk is handed on.
         """
-        left = self._begin(window)
+        left, before = self._begin(window)
+        if before.num_rows:
+            yield before
         self._writers = self._writers or ColumnWriters(self.jvm)
         while left:
             with KafkaRecords(self.jvm, self._writers) as records:
+                reached: dict[TopicPartition, int] = {}
                 while left and records.bytes < size:
-                    self._poll(window, left, records)
-                yield records.table(window)
+                    reached |= self._poll(window, left, records)
+                yield self._inside(window, records.tables(), reached)
 
-    def _begin(self, window: Window) -> dict[TopicPartition, Any]:
-        """Go to the start of a window; returns Java's names of its partitions."""
+    def _begin(self, window: Window) -> tuple[dict[TopicPartition, Any], pa.Table]:
+        """Go to the start of a window, or behind what is kept of it.
+
+        Returns:
+            Java's names of the partitions that are not read to their ends yet, and the messages that were kept.
+        """
         consumer = self._reading()
-        places = self._java_places(window.ranges)
-        chosen = self._java_list(places.values())
+        left = self._java_places(window.ranges)
+        chosen = self._java_list(left.values())
         consumer.assign(chosen)
         # A partition that is assigned again is still paused as the last read left it.
         consumer.resume(chosen)
-        for place, java_place in places.items():
-            consumer.seek(java_place, window.ranges[place].start)
-        return places
+        kept: dict[TopicPartition, pa.Table] = {}
+        reached: dict[TopicPartition, int] = {}
+        for place, java_place in left.items():
+            span, surplus = window.ranges[place], self._surplus.pop(place, None)
+            reached[place] = span.start
+            if surplus is not None and surplus.span.start == span.start:
+                kept[place], reached[place] = surplus.messages, surplus.span.end
+            consumer.seek(java_place, reached[place])
+        ended = {place: at for place, at in reached.items() if at >= window.ranges[place].end}
+        consumer.pause(self._java_list(left.pop(place) for place in ended))
+        return left, self._inside(window, kept, ended)
 
-    def _poll(self, window: Window, left: dict[TopicPartition, Any], records: KafkaRecords) -> None:
-        """Wait for what comes next, and take the partitions that were read to their ends out of `left`."""
+    def _poll(
+        self, window: Window, left: dict[TopicPartition, Any], records: KafkaRecords
+    ) -> dict[TopicPartition, int]:
+        """Wait for what comes next, and take the partitions that were read to their ends out of `left`.
+
+        Returns:
+            The offsets to read next of those that were taken out.
+        """
         consumer = self._reading()
         patience = time.monotonic() + _SILENT_SECONDS
         while time.monotonic() < patience:
             came = records.add(consumer.poll(self.jvm.java.time.Duration.ofMillis(_POLL_MS)))
             # Where the last offsets hold no message, the position alone tells that they were read.
-            done = [p for p in came or left if p in left and consumer.position(left[p]) >= window.ranges[p].end]
-            if done:
-                consumer.pause(self._java_list(left.pop(place) for place in done))
-            if came or done:
-                return
+            reached = {p: int(consumer.position(left[p])) for p in came or left if p in left}
+            ended = {p: at for p, at in reached.items() if at >= window.ranges[p].end}
+            if ended:
+                consumer.pause(self._java_list(left.pop(place) for place in ended))
+            if came or ended:
+                return ended
         raise KafkaSilentError
+
+    def _inside(
+        self, window: Window, tables: Mapping[TopicPartition, pa.Table], reached: Mapping[TopicPartition, int]
+    ) -> pa.Table:
+        """The messages of a window among what was read; the rest is kept for the next one.
+
+        Args:
+            window: The window.
+            tables: What was read.
+            reached: The offsets to read next of the partitions that were read to their ends.
+        """
+        parts = [MESSAGE_SCHEMA.empty_table()]
+        for place, messages in tables.items():
+            span = window.ranges[place]
+            read = Surplus(OffsetRange(span.start, reached.get(place, span.end)), messages)
+            parts.append(read.within(span.end))
+            if rest := read.beyond(span.end):
+                self._surplus[place] = rest
+        return pa.concat_tables(parts).combine_chunks()
 
     def close(self) -> None:
         """End the connections."""
@@ -141,6 +184,7 @@ class KafkaClient:
             if client is not None:
                 client.close()
         self._admin = self._consumer = None
+        self._surplus.clear()
 
     def _asked(self) -> Any:
         if self._admin is None:

@@ -16,7 +16,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from applier.changefeed.message import MESSAGE_SCHEMA, TopicPartition
-from applier.changefeed.window import Window
 
 _NUMBERS = {"offset": "Long", "timestamp": "Long", "serializedKeySize": "Integer", "serializedValueSize": "Integer"}
 _WRITES = {"Long": "writeLong", "Integer": "writeInt"}
@@ -133,23 +132,21 @@ class KafkaRecords:
             buffer.reset()
         return places
 
-    def table(self, window: Window) -> pa.Table:
-        """All records inside of a window: `MESSAGE_SCHEMA`, by topic, partition and offset."""
-        offsets = self._numbers("offset", ">i8")
+    def tables(self) -> dict[TopicPartition, pa.Table]:
+        """All records, by topic and partition, each in the order of its offsets: `MESSAGE_SCHEMA`."""
         columns: dict[str, pa.Array[Any]] = {
-            "offset": pa.array(offsets),
+            "offset": pa.array(self._numbers("offset", ">i8")),
             "timestamp": pa.array(self._numbers("timestamp", ">i8"), pa.timestamp("ms", "UTC")),
             "key": self._values("key"),
             "value": self._values("value"),
         }
         ends = np.cumsum([count for _, count in self._runs], dtype=np.int64)
-        parts = []
+        parts: dict[TopicPartition, list[pa.Table]] = {}
         # Sorting is stable, and the runs of a partition came in the order of its offsets.
         for (place, count), end in sorted(zip(self._runs, ends.tolist(), strict=True), key=lambda run: run[0][0]):
-            inside = int(np.searchsorted(offsets[end - count : end], window.ranges[place].end))
-            rows = {name: column.slice(end - count, inside) for name, column in columns.items()}
-            parts.append(_placed(place, rows, inside))
-        return pa.concat_tables([MESSAGE_SCHEMA.empty_table(), *parts]).combine_chunks()
+            rows = {name: column.slice(end - count, count) for name, column in columns.items()}
+            parts.setdefault(place, []).append(_placed(place, rows, count))
+        return {place: pa.concat_tables(tables) for place, tables in parts.items()}
 
     def _numbers(self, name: str, kind: str) -> npt.NDArray[np.int64]:
         return np.frombuffer(self._columns[name].read(), kind).astype(np.int64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 
@@ -70,6 +71,56 @@ def test_chunks_are_the_whole_in_its_order(source: KafkaSource) -> None:
             row["offset"] for chunk in chunks for row in chunk.to_pylist() if row["partition"] == place.partition
         ]
         assert offsets == list(range(300))
+
+
+def _offsets(read: pa.Table) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for row in read.to_pylist():
+        found.setdefault(row["partition"], []).append(row["offset"])
+    return found
+
+
+def test_windows_one_after_another_are_the_whole(source: KafkaSource) -> None:
+    """However small they are, whichever partition takes part, and although what one leaves is kept for the next."""
+    places = [TopicPartition("reads-a", number) for number in (0, 1)]
+    ends = dict.fromkeys(places, 0)
+    found: dict[int, list[int]] = {0: [], 1: []}
+    for number in range(60):
+        here = [place for place in places if (number + place.partition) % 3]
+        window = Window({place: OffsetRange(ends[place], min(300, ends[place] + 7 + number % 5)) for place in here})
+        window = Window({place: span for place, span in window.ranges.items() if len(span)})
+        for partition, offsets in _offsets(source.collect(window)).items():
+            found[partition] += offsets
+        ends |= {place: span.end for place, span in window.ranges.items()}
+
+    assert found == {0: list(range(300)), 1: list(range(300))}
+
+
+def test_what_was_read_beyond_a_window_is_not_read_again(source: KafkaSource, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next window is given without asking Kafka; one that begins elsewhere is read."""
+    first, second, other = (
+        Window({TopicPartition("reads-a", 0): OffsetRange(*span)}) for span in ((0, 5), (5, 9), (7, 12))
+    )
+    expected = source._frame(second).toArrow().cast(MESSAGE_SCHEMA).sort_by(MESSAGE_ORDER)
+    source.collect(first)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kafka_client.KafkaClient, "_poll", None)
+        assert source.collect(second) == expected
+
+    assert _offsets(source.collect(other)) == {0: list(range(7, 12))}
+    assert source.collect(second) == expected
+
+
+def test_a_read_that_failed_begins_again(source: KafkaSource, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one partition gave beyond the window does not stand for the window itself."""
+    window = Window({TopicPartition("reads-a", 0): OffsetRange(0, 5), TopicPartition("reads-a", 2): OffsetRange(0, 5)})
+    with monkeypatch.context() as patch:
+        patch.setattr(kafka_client, "_SILENT_SECONDS", 0.1)
+        with pytest.raises(TransientError, match="no message came"):
+            source.collect(window)
+
+    assert _offsets(source.collect(Window({TopicPartition("reads-a", 0): OffsetRange(0, 5)}))) == {0: list(range(5))}
 
 
 def test_nothing_of_nothing(source: KafkaSource) -> None:
