@@ -103,22 +103,25 @@ class KafkaClient:
             window: The window.
             size: Bytes of values from which on a chunk is handed on.
         """
-        left, before = self._begin(window)
-        if before.num_rows:
-            yield before
+        left, tables, reached = self._begin(window)
         self._writers = self._writers or ColumnWriters(self.jvm)
-        while left:
+        while True:
             with KafkaRecords(self.jvm, self._writers) as records:
-                reached: dict[TopicPartition, int] = {}
                 while left and records.bytes < size:
                     reached |= self._poll(window, left, records)
-                yield self._inside(window, records.tables(), reached)
+                yield self._inside(window, _joined(tables, records.tables()), reached)
+            if not left:
+                return
+            tables, reached = {}, {}
 
-    def _begin(self, window: Window) -> tuple[dict[TopicPartition, Any], pa.Table]:
-        """Go to the start of a window, or behind what is kept of it.
+    def _begin(
+        self, window: Window
+    ) -> tuple[dict[TopicPartition, Any], dict[TopicPartition, pa.Table], dict[TopicPartition, int]]:
+        """Go to the start of a window, or behind what was kept of it.
 
         Returns:
-            Java's names of the partitions that are not read to their ends yet, and the messages that were kept.
+            Java's names of the partitions that are to be read, the messages that were kept, and the offsets to read
+            next of the partitions of which that is enough.
         """
         consumer = self._reading()
         left = self._java_places(window.ranges)
@@ -135,8 +138,9 @@ class KafkaClient:
                 kept[place], reached[place] = surplus.messages, surplus.span.end
             consumer.seek(java_place, reached[place])
         ended = {place: at for place, at in reached.items() if at >= window.ranges[place].end}
-        consumer.pause(self._java_list(left.pop(place) for place in ended))
-        return left, self._inside(window, kept, ended)
+        if ended:
+            consumer.pause(self._java_list(left.pop(place) for place in ended))
+        return left, kept, ended
 
     def _poll(
         self, window: Window, left: dict[TopicPartition, Any], records: KafkaRecords
@@ -166,7 +170,7 @@ class KafkaClient:
 
         Args:
             window: The window.
-            tables: What was read.
+            tables: What was read, by topic and partition.
             reached: The offsets to read next of the partitions that were read to their ends.
         """
         parts = [MESSAGE_SCHEMA.empty_table()]
@@ -231,3 +235,11 @@ class KafkaClient:
         for item in items:
             java_list.add(item)
         return java_list
+
+
+def _joined(
+    first: Mapping[TopicPartition, pa.Table], then: Mapping[TopicPartition, pa.Table]
+) -> dict[TopicPartition, pa.Table]:
+    """Messages of both, by topic and partition."""
+    places = sorted({*first, *then})
+    return {place: pa.concat_tables([part[place] for part in (first, then) if place in part]) for place in places}

@@ -89,7 +89,9 @@ def test_windows_one_after_another_are_the_whole(source: KafkaSource) -> None:
         here = [place for place in places if (number + place.partition) % 3]
         window = Window({place: OffsetRange(ends[place], min(300, ends[place] + 7 + number % 5)) for place in here})
         window = Window({place: span for place, span in window.ranges.items() if len(span)})
-        for partition, offsets in _offsets(source.collect(window)).items():
+        read = source.collect(window)
+        assert read == read.sort_by(MESSAGE_ORDER)
+        for partition, offsets in _offsets(read).items():
             found[partition] += offsets
         ends |= {place: span.end for place, span in window.ranges.items()}
 
