@@ -13,7 +13,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from bench.topic.schema import DATABASE
 
 CORES = int(os.environ.get("BENCH_CORES", "2"))
-MEMORY = os.environ.get("BENCH_MEMORY", "2g")
+MEMORY = os.environ.get("BENCH_MEMORY", "1536m")
 """Largest heap of every contender's JVM."""
 
 SPARK = {"spark.master": f"local[{CORES}]", "spark.driver.memory": MEMORY}

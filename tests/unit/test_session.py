@@ -150,16 +150,18 @@ def test_the_jvm_keeps_to_the_memory_that_it_needs(monkeypatch: pytest.MonkeyPat
         ("yarn", 2, False),
     ],
 )
-def test_few_cores_have_the_collector_of_one_thread(
+def test_few_cores_have_the_collector_of_one_thread_and_less_heap(
     master: str, cores: int | None, is_serial: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With as many tasks at once as read for themselves, Java chooses."""
     monkeypatch.setattr("applier.session.os.cpu_count", lambda: cores)
     monkeypatch.delenv("JAVA_TOOL_OPTIONS", raising=False)
 
-    options = _settings({"spark.master": master})["spark.driver.extraJavaOptions"]
+    settings = _settings({"spark.master": master})
 
-    assert ("-XX:+UseSerialGC" in options.split()) == is_serial
+    assert ("-XX:+UseSerialGC" in settings["spark.driver.extraJavaOptions"].split()) == is_serial
+    assert settings["spark.driver.memory"] == ("1536m" if is_serial else "2g")
+    assert _settings({"spark.master": master, "spark.driver.memory": "3g"})["spark.driver.memory"] == "3g"
 
 
 @pytest.mark.parametrize("where", ["spark.driver.extraJavaOptions", "spark.driver.defaultJavaOptions", "environment"])
