@@ -198,7 +198,7 @@ class Surveyor:
         self._cut(found, known)
 
     def _resolved(self, window: Window, read: Callable[[Window], pa.Table]) -> dict[TopicPartition, int]:
-        """Highest resolved ts near the end of each partition's range; the search widens until one is found."""
+        """A resolved ts near the end of each partition's range; the search widens until one is found."""
         resolved: dict[TopicPartition, int] = {}
         size = TAIL_MESSAGES
         silent = dict(window.ranges)
@@ -210,16 +210,20 @@ class Surveyor:
         return resolved
 
     def _resolved_in(self, messages: pa.Table) -> dict[TopicPartition, int]:
-        """Highest resolved ts per partition among messages; what cannot be decoded is the row pass's to report."""
+        """The last resolved ts of each partition among messages by offset, sought from behind: few are decoded.
+
+        What cannot be decoded is the row pass's to report, and so is a higher one before it: TiCDC may have gone back.
+        """
         decoder = build(self.template.protocol, self.template.options)
         resolved: dict[TopicPartition, int] = {}
-        columns = [messages[name].to_pylist() for name in ("topic", "partition", "key", "value")]
+        columns = [messages[name].to_pylist()[::-1] for name in ("topic", "partition", "key", "value")]
         for topic, partition, key, value in zip(*columns, strict=True):
+            place = TopicPartition(topic, partition)
+            if place in resolved:
+                continue
             with suppress(DecodeError):
-                for event in decoder.decode(key, value):
-                    if isinstance(event, Resolved):
-                        place = TopicPartition(topic, partition)
-                        resolved[place] = max(event.resolved_ts, resolved.get(place, 0))
+                found = [event.resolved_ts for event in decoder.decode(key, value) if isinstance(event, Resolved)]
+                resolved |= {place: max(found)} if found else {}
         return resolved
 
     def _upto(self, found: Survey, known: Known) -> int | None:
