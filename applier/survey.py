@@ -223,7 +223,8 @@ class Surveyor:
                 continue
             with suppress(DecodeError):
                 found = [event.resolved_ts for event in decoder.decode(key, value) if isinstance(event, Resolved)]
-                resolved |= {place: max(found)} if found else {}
+                if found:
+                    resolved[place] = max(found)
         return resolved
 
     def _upto(self, found: Survey, known: Known) -> int | None:
