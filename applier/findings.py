@@ -143,7 +143,7 @@ class Findings:
             self.read[place] = self.read.get(place, 0) + row["count"]
 
     def _add_version(self, name: TableName, row: Mapping[str, Any]) -> None:
-        self.versions[name, row["version"]] = TableVersion.from_json(row["payload"].decode())
+        self.versions[name, row["version"]] = TableVersion.from_json(bytes(row["payload"]).decode())
         # A RENAME carries the table under its new name, but goes to the topic of the old one.
         if row["count"]:
             self.topics[name] = row["topic"]
@@ -151,10 +151,11 @@ class Findings:
 
 def collect(rows: pa.Table) -> Findings:
     """Findings of all tasks of one pass, from rows of `FINDING_SCHEMA`."""
-    findings = Findings()
-    for row in rows.to_pylist():
-        findings.add(row)
-    return findings
+    found = Findings()
+    payloads = (_aligned(payload.as_buffer()) if payload.is_valid else None for payload in rows["payload"])
+    for row, payload in zip(rows.drop_columns("payload").to_pylist(), payloads, strict=True):
+        found.add({**row, "payload": payload})
+    return found
 
 
 def finding(
@@ -169,13 +170,18 @@ def finding(
     return row
 
 
-def rows_payload(version: TableVersion, rows: pa.Table) -> bytes:
+def finding_batch(*rows: Mapping[str, Any]) -> pa.RecordBatch:
+    """Rows of `FINDING_SCHEMA`."""
+    return pa.RecordBatch.from_pylist(list(rows), schema=FINDING_SCHEMA)
+
+
+def rows_payload(version: TableVersion, rows: pa.Table) -> memoryview:
     """Payload of a `rows` finding: an Arrow IPC stream whose schema carries the table version."""
     rows = rows.replace_schema_metadata({_VERSION: version.to_json().encode()})
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as writer:
         writer.write_table(rows)
-    return sink.getvalue().to_pybytes()
+    return memoryview(sink.getvalue())
 
 
 def ddl_payload(change: SchemaChange, index: int) -> bytes:
@@ -199,8 +205,16 @@ def error_payload(error: errors.ApplierError) -> bytes:
 
 _VERSION = b"applier.table-version"
 
+_ALIGNED = 64
+"""Bytes that Arrow's columns are aligned to."""
 
-def _split(payload: bytes) -> tuple[TableVersion, pa.Table]:
+
+def _aligned(payload: pa.Buffer) -> pa.Buffer:
+    """The payload where it is, of which there may be much, or a copy where no column could be read in place."""
+    return payload if payload.address % _ALIGNED == 0 else pa.py_buffer(payload.to_pybytes())
+
+
+def _split(payload: pa.Buffer) -> tuple[TableVersion, pa.Table]:
     with pa.ipc.open_stream(payload) as reader:
         rows = reader.read_all()
     version = TableVersion.from_json(rows.schema.metadata[_VERSION].decode())
@@ -208,7 +222,7 @@ def _split(payload: bytes) -> tuple[TableVersion, pa.Table]:
 
 
 def _barrier(row: Mapping[str, Any]) -> Barrier:
-    payload = json.loads(row["payload"])
+    payload = json.loads(bytes(row["payload"]))
     change = SchemaChange(
         commit_ts=row["ts"],
         sql=payload["sql"],
@@ -219,7 +233,7 @@ def _barrier(row: Mapping[str, Any]) -> Barrier:
     return Barrier(change, row["topic"], Position(row["partition"], row["offset"], payload["index"]))
 
 
-def _error(payload: bytes) -> errors.ApplierError:
-    value = json.loads(payload)
+def _error(payload: pa.Buffer) -> errors.ApplierError:
+    value = json.loads(bytes(payload))
     kind: type[errors.ApplierError] = getattr(errors, value["type"])
     return kind(*value["args"])

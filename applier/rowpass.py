@@ -27,7 +27,7 @@ from applier.decode.decoder import Decoder
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
 from applier.errors import DecodeError, IncompleteRow, TransientError, ValueRefused
-from applier.findings import FINDING_SCHEMA, ddl_payload, error_payload, finding, rows_payload
+from applier.findings import ddl_payload, error_payload, finding, finding_batch, rows_payload
 from applier.order.barrier import segment
 from applier.order.passed import Passages
 from applier.order.reduce import BagGroup, KeyedGroup, group
@@ -76,17 +76,16 @@ class RowPass:
     try_all: bool = False
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Read all batches of one task, then yield its findings as one batch of `FINDING_SCHEMA`."""
+        """Read all batches of one task, then yield its findings as batches of `FINDING_SCHEMA`."""
         try:
             task = _Task(self, build(self.protocol, self.options))
             with _without_collector():
                 for batch in batches:
                     task.read(batch)
-                found = list(task.findings())
+                yield from task.findings()
         except TransientError as error:
             # Spark would wrap it in a traceback; as a finding it reaches the driver as the sentence that it is.
-            found = [finding("transient", payload=error_payload(error))]
-        yield pa.RecordBatch.from_pylist(found, schema=FINDING_SCHEMA)
+            yield finding_batch(finding("transient", payload=error_payload(error)))
 
 
 @contextmanager
@@ -195,12 +194,19 @@ class _Task:
             except DecodeError as error:
                 self._reject(place, offset, error)
 
-    def findings(self) -> Iterator[dict[str, Any]]:
-        """What this task found, one dictionary per row of `FINDING_SCHEMA`."""
-        for (name, _, number, topic), rows in self._groups.items():
-            yield from self._rows(name, number, topic, rows)
-        for (name, _, number, topic, _), reduced in self._block_groups.items():
-            yield from self._rows(name, number, topic, reduced)
+    def findings(self) -> Iterator[pa.RecordBatch]:
+        """What this task found: of each table a batch of its rows, which are forgotten then, and one of all else."""
+        groups: dict[Any, _Group]
+        for groups in (self._groups, self._block_groups):  # type: ignore[assignment]  # whatever their keys are
+            while groups:
+                where = next(iter(groups))
+                found = self._rows(where, groups.pop(where))
+                if found is not None:
+                    yield found
+        yield finding_batch(*self._others())
+
+    def _others(self) -> Iterator[dict[str, Any]]:
+        """What else it found, also while it made the rows: one dictionary per row of `FINDING_SCHEMA`."""
         yield from self._control
         for place, count in self._read.items():
             yield finding("count", name=TableName("", "messages"), place=place, count=count)
@@ -377,20 +383,22 @@ class _Task:
         located = error.at(place.topic, place.partition, offset, self._job.protocol)
         self._control.append(finding("bad", place=place, offset=offset, payload=error_payload(located)))
 
-    def _rows(self, name: TableName, number: int, topic: str, rows: _Group) -> Iterator[dict[str, Any]]:
+    def _rows(self, where: tuple[Any, ...], rows: _Group) -> pa.RecordBatch | None:
+        """The rows of a group as a finding; None if there are none, or some that do not fit their table."""
+        name, _, number, topic, *_ = where
+        typing = self._typing(rows.version)
         meta, values = rows.columns() if isinstance(rows, BlockGroup) else columns_of(rows)
         if not meta:
-            return
-        typing = self._typing(rows.version)
+            return None
         try:
             table, zero_dates = typing.table(meta, values)
         except ValueRefused:
             # All of them at once: a pass that names one would have to be repeated for each.
             for partition, offset, error in typing.refused(meta, values):
                 self._reject(TopicPartition(topic, partition), offset, error)
-            return
+            return None
         self._counts["zero_dates"] += zero_dates
-        payload = rows_payload(rows.version, table)
-        yield finding(
-            "rows", name=name, place=TopicPartition(topic, 0), segment=number, count=table.num_rows, payload=payload
-        )
+        del meta, values, rows  # There may be many.
+        payload = rows_payload(typing.version, table)
+        place, count = TopicPartition(topic, 0), table.num_rows
+        return finding_batch(finding("rows", name=name, place=place, segment=number, count=count, payload=payload))

@@ -28,7 +28,7 @@ from applier.decode.decoder import Decoder
 from applier.decode.options import DecoderOptions
 from applier.decode.values import to_array
 from applier.errors import DecodeError, SchemaChangeRefused, ValueRefused
-from applier.findings import FINDING_SCHEMA, Findings, collect
+from applier.findings import Findings, collect
 from applier.rowpass import RowPass, _Task
 from tests.fuzz.corpus import Feed, Message
 
@@ -236,13 +236,13 @@ class Judge:
         task = _Task(job, decoder)
         task.read(pa.RecordBatch.from_pylist(rows, MESSAGE_SCHEMA))
         at_once = sum(group.taken for group in task._block_groups.values())
-        found = list(task.findings())
-        findings = collect(pa.Table.from_pylist(found, FINDING_SCHEMA))
+        found = pa.Table.from_batches(task.findings())
+        findings = collect(found)
         for bad in findings.bad:
             place = f"Cannot decode {self.feed.protocol} message at fuzz/0 offset {bad.offset}: "
             assert str(bad.error).startswith(place)
         # Rows wait for a version that the decoder announced and this judge has forgotten.
-        told = None if findings.waiting or self._is_redefined(found) else _told(findings)
+        told = None if findings.waiting or self._is_redefined(found.to_pylist()) else _told(findings)
         return _Pass({bad.offset: bad.error for bad in findings.bad}, at_once, told)
 
     def _is_redefined(self, found: Sequence[dict[str, Any]]) -> bool:
