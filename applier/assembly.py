@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -60,24 +60,22 @@ def assembled(config: Config, *, take_over: bool = False, spark: SparkSession | 
     session = spark or build_session(
         f"applier {config.changefeed.name}", config.spark, catalog_section.name, catalog_section.properties
     )
-    staging = Path(tempfile.mkdtemp(prefix="applier-"))
     try:
         catalog = Catalog(session, catalog_section.name)
-        source = open_source(config, session, staging)
-        me = this_process(unix_ms())
-        control, checkpoint = patiently(lambda: _taken(config, catalog, source, me, take_over=take_over))
-        state = patiently(lambda: State.load(control, checkpoint))
-        try:
-            with beating(state, config.run.heartbeat_seconds):
-                yield patiently(lambda: assemble(config, source, catalog, state))
-        except BaseException:
-            # What went wrong counts, not that the changefeed could then not be released either.
-            with suppress(ApplierError):
-                state.release()
-            raise
-        state.release()
+        with open_source(config, session) as source:
+            me = this_process(unix_ms())
+            control, checkpoint = patiently(lambda: _taken(config, catalog, source, me, take_over=take_over))
+            state = patiently(lambda: State.load(control, checkpoint))
+            try:
+                with beating(state, config.run.heartbeat_seconds):
+                    yield patiently(lambda: assemble(config, source, catalog, state))
+            except BaseException:
+                # What went wrong counts, not that the changefeed could then not be released either.
+                with suppress(ApplierError):
+                    state.release()
+                raise
+            state.release()
     finally:
-        shutil.rmtree(staging, ignore_errors=True)
         if spark is None:
             session.stop()
 
@@ -161,14 +159,22 @@ def _fence(state: State, replica: Replica) -> None:
         logger().info("tables fenced", tables=len(tables), upto=upto)
 
 
-def open_source(config: Config, session: SparkSession, staging: Path) -> Source:
-    """The source that the configuration names."""
+@contextmanager
+def open_source(config: Config, session: SparkSession) -> Iterator[Source]:
+    """The source that the configuration names, and a folder for what it stages, until the block ends."""
     section = config.source
-    if section.archive is not None:
-        return ArchiveSource(session, Archive(Path(section.archive), staging))
-    kafka = cast("settings.KafkaSource", section.kafka)
-    group = f"applier-{config.changefeed.name}"
-    return KafkaSource(session, kafka.options, kafka.topics, kafka.topic_pattern, group, section.engine)
+    staging = Path(tempfile.mkdtemp(prefix="applier-"))
+    try:
+        if section.archive is not None:
+            yield ArchiveSource(session, Archive(Path(section.archive), staging))
+            return
+        kafka = cast("settings.KafkaSource", section.kafka)
+        group = f"applier-{config.changefeed.name}"
+        source = KafkaSource(session, kafka.options, kafka.topics, kafka.topic_pattern, group, section.engine)
+        with closing(source):
+            yield source
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
 
 
 def type_rules(config: Config) -> TypeRules:

@@ -15,11 +15,13 @@ import pyarrow as pa
 
 from applier.changefeed.message import MESSAGE_SCHEMA, TopicPartition
 from applier.changefeed.window import OffsetRange, Window
+from applier.consume.crew import Chunk
 from applier.consume.kafka_records import ColumnWriters, KafkaRecords
 from applier.consume.surplus import Surplus
 
 _ADMIN_TIMEOUT_MS = 30_000
 _POLL_MS = 1_000
+_CLOSE_MS = 1_000
 _SILENT_SECONDS = 60.0
 """Without any progress for so long the brokers count as gone."""
 
@@ -94,10 +96,12 @@ class KafkaClient:
         Raises:
             KafkaSilentError: Nothing came for a minute.
         """
-        return pa.concat_tables([MESSAGE_SCHEMA.empty_table(), *self.chunks(window, _MOST_BYTES)]).combine_chunks()
+        chunks = list(self.chunks(window, _MOST_BYTES))
+        parts = [chunk[place] for place in sorted(window.ranges) for chunk in chunks if place in chunk]
+        return pa.concat_tables([MESSAGE_SCHEMA.empty_table(), *parts]).combine_chunks()
 
-    def chunks(self, window: Window, size: int) -> Iterator[pa.Table]:
-        """The messages of a window, some at a time; each partition in the order of its offsets. See `read`.
+    def chunks(self, window: Window, size: int) -> Iterator[Chunk]:
+        """The messages of a window, some at a time. See `read`.
 
         Args:
             window: The window.
@@ -106,10 +110,10 @@ class KafkaClient:
         left, tables, reached = self._begin(window)
         self._writers = self._writers or ColumnWriters(self.jvm)
         while True:
-            with KafkaRecords(self.jvm, self._writers) as records:
-                while left and records.bytes < size:
-                    reached |= self._poll(window, left, records)
-                yield self._inside(window, _joined(tables, records.tables()), reached)
+            records = KafkaRecords(self._writers)
+            while left and records.bytes < size:
+                reached |= self._poll(window, left, records)
+            yield self._inside(window, _joined(tables, records.tables()), reached)
             if not left:
                 return
             tables, reached = {}, {}
@@ -165,7 +169,7 @@ class KafkaClient:
 
     def _inside(
         self, window: Window, tables: Mapping[TopicPartition, pa.Table], reached: Mapping[TopicPartition, int]
-    ) -> pa.Table:
+    ) -> Chunk:
         """The messages of a window among what was read; the rest is kept for the next one.
 
         Args:
@@ -173,21 +177,23 @@ class KafkaClient:
             tables: What was read, by topic and partition.
             reached: The offsets to read next of the partitions that were read to their ends.
         """
-        parts = [MESSAGE_SCHEMA.empty_table()]
+        chunk = {}
         for place, messages in tables.items():
             span = window.ranges[place]
             read = Surplus(OffsetRange(span.start, reached.get(place, span.end)), messages)
-            parts.append(read.within(span.end))
+            chunk[place] = read.within(span.end)
             if rest := read.beyond(span.end):
                 self._surplus[place] = rest
-        return pa.concat_tables(parts).combine_chunks()
+        return chunk
 
     def close(self) -> None:
         """End the connections."""
         for client in (self._admin, self._consumer):
             if client is not None:
-                client.close()
-        self._admin = self._consumer = None
+                client.close(self.jvm.java.time.Duration.ofMillis(_CLOSE_MS))
+        if self._writers is not None:
+            self._writers.close()
+        self._admin = self._consumer = self._writers = None
         self._surplus.clear()
 
     def _asked(self) -> Any:

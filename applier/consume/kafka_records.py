@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import tempfile
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,20 +24,29 @@ _RECORD = "org.apache.kafka.clients.consumer.ConsumerRecord"
 
 
 class ColumnWriters:
-    """Java's writers of the columns, made once: each takes a dozen calls.
+    """Java's writers of the columns and their files, made once.
+
+    A writer takes a dozen calls to make, and files that come and go take a third of the time of reading.
 
     Args:
         jvm: The view of the JVM that py4j gives.
 
     Attributes:
         buffers: By column: what was written since it was reset, a `ByteArrayOutputStream`.
+        files: By column: where the buffers go.
         writers: Writes its column of one record; each a `java.util.function.Consumer`.
     """
 
     def __init__(self, jvm: Any) -> None:
         self._jvm = jvm
         self.buffers = {name: jvm.java.io.ByteArrayOutputStream() for name in (*_NUMBERS, *_BYTES)}
+        self.files = {name: _File(jvm) for name in self.buffers}
         self.writers = [*(self._number(name, kind) for name, kind in _NUMBERS.items()), *map(self._bytes, _BYTES)]
+
+    def close(self) -> None:
+        """Let the files go."""
+        for file in self.files.values():
+            file.close()
 
     def _number(self, name: str, kind: str) -> Any:
         """Writes a number of each record."""
@@ -91,30 +100,22 @@ class ColumnWriters:
 
 
 class KafkaRecords:
-    """Records of several polls, collected in files without a name: a killed process leaves none of them behind.
+    """Records of several polls, collected in files until they are read.
 
     Args:
-        jvm: The view of the JVM that py4j gives.
-        writers: Java's writers of the columns; for one reader at a time.
+        writers: Java's writers of the columns; for one reader at a time, whose records before these are forgotten.
 
     Attributes:
         bytes: Size of all values.
     """
 
-    def __init__(self, jvm: Any, writers: ColumnWriters) -> None:
+    def __init__(self, writers: ColumnWriters) -> None:
         self.bytes = 0
         self._writers = writers
         self._runs: list[tuple[TopicPartition, int]] = []
-        self._columns = {name: _Column(jvm) for name in writers.buffers}
-        for buffer in writers.buffers.values():
+        for name, buffer in writers.buffers.items():
             buffer.reset()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for column in self._columns.values():
-            column.close()
+            writers.files[name].reset()
 
     def add(self, polled: Any) -> list[TopicPartition]:
         """Take what a poll gave, Java's `ConsumerRecords`; returns the partitions that it is of."""
@@ -128,7 +129,7 @@ class KafkaRecords:
             polled.forEach(writer)
         self.bytes += self._writers.buffers["value"].size()
         for name, buffer in self._writers.buffers.items():
-            buffer.writeTo(self._columns[name].java)
+            self._writers.files[name].take(buffer)
             buffer.reset()
         return places
 
@@ -149,7 +150,7 @@ class KafkaRecords:
         return {place: pa.concat_tables(tables) for place, tables in parts.items()}
 
     def _numbers(self, name: str, kind: str) -> npt.NDArray[np.int64]:
-        return np.frombuffer(self._columns[name].read(), kind).astype(np.int64)
+        return np.frombuffer(self._writers.files[name].read(), kind).astype(np.int64)
 
     def _values(self, name: str) -> pa.Array[Any]:
         sizes = self._numbers(f"serialized{name.capitalize()}Size", ">i4")
@@ -157,34 +158,45 @@ class KafkaRecords:
         np.cumsum(np.maximum(sizes, 0), out=ends[1:])
         is_there, places = pa.array(sizes >= 0).buffers()[1], pa.array(ends).buffers()[1]
         return pa.Array.from_buffers(
-            pa.binary(), len(sizes), [is_there, places, pa.py_buffer(self._columns[name].read())]
+            pa.binary(), len(sizes), [is_there, places, pa.py_buffer(self._writers.files[name].read())]
         )
 
 
-class _Column:
-    """A file that Java writes and Python reads.
-
-    Attributes:
-        java: Java's `OutputStream` to it.
-    """
+class _File:
+    """A file without a name, which Java writes and Python reads: a killed process leaves none behind."""
 
     def __init__(self, jvm: Any) -> None:
         handle, path = tempfile.mkstemp(prefix="applier-")
-        self._file = os.fdopen(handle, "rb")
+        self._file = os.fdopen(handle, "rb", buffering=0)
+        self._size = 0
         try:
-            self.java = jvm.java.io.FileOutputStream(path)
+            self._java = jvm.java.io.FileOutputStream(path)
         finally:
             Path(path).unlink()
 
+    def reset(self) -> None:
+        """Begin anew, in the place that the file has."""
+        self._size = 0
+        self._java.getChannel().position(0)
+
+    def take(self, buffer: Any) -> None:
+        """Append what is in a buffer."""
+        self._size += buffer.size()
+        buffer.writeTo(self._java)
+
     def read(self) -> bytes:
-        """All that was written."""
+        """All that was written since the beginning."""
         self._file.seek(0)
-        return self._file.read()
+        found = self._file.read(self._size)
+        if len(found) != self._size:
+            msg = f"{len(found)} bytes are left of {self._size} that were written to a temporary file"
+            raise OSError(msg)
+        return found
 
     def close(self) -> None:
         """Let the file go."""
-        self.java.close()
         self._file.close()
+        self._java.close()
 
 
 def _placed(place: TopicPartition, rows: dict[str, pa.Array[Any]], count: int) -> pa.Table:

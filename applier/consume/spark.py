@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pyarrow as pa
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException, PythonException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -18,6 +19,8 @@ from applier.changefeed.window import OffsetRange, Window
 from applier.config import SourceEngine
 from applier.consume.ahead import ahead
 from applier.consume.archive import Archive
+from applier.consume.crew import Crew
+from applier.consume.defect import defect, is_outage
 from applier.consume.kafka_client import KafkaClient, KafkaSilentError
 from applier.consume.source import Job
 from applier.errors import OutsideRefused, SourceLost, TerminalError, TransientError
@@ -30,19 +33,21 @@ a consumer that asked for it at the end of one step cannot read again, in the ne
 _FETCH_BYTES = str(4 * 2**20)
 """What a broker may send of a partition at once: with Kafka's 1 MiB a third of the reading was asking for more."""
 
+_RECEIVE_BYTES = "-1"
+"""What the system may hold of a connection, as it sees fit: with Kafka's 64 KiB a broker waits while messages are taken
+out of what came, and each gigabyte is read in sixteen thousand pieces."""
+
 _CHUNK_BYTES = 16 * 2**20
 """Bytes that are read while the same amount is decoded."""
 
 _MANY_TASKS = 4
 """Tasks at once from which on they decode faster than one process."""
 
+_MOST_PROCESSES = 4
+"""Processes that decode what one consumer reads."""
+
 _SILENT = "Reading from Kafka failed: no message came for a minute, though the topic has more."
 _AGAIN = "the read is tried again; check the brokers."
-_OUTAGE = re.compile(r"applier\.errors\.TransientError|MemoryError|ConnectionError|TimeoutError")
-_RAISED = re.compile(r"^([\w.]+(?:Error|Exception|Refused|Interrupt))\b", re.MULTILINE)
-_PLACE = re.compile(r'File "(?:[^"]*/)?(applier/[^"]+)", line (\d+)')
-"""Parts of the traceback that Spark hands on from a Python worker."""
-
 _WRAPPERS = re.compile(r"^(?:[\w.]+Exception: )+(?=.)")
 """Java's names of the exceptions before what they say."""
 
@@ -110,17 +115,26 @@ class KafkaSource:
     ) -> None:
         self._spark = spark
         self._engine = engine
-        usual = {"kafka.fetch.max.wait.ms": _FETCH_WAIT_MS, "kafka.max.partition.fetch.bytes": _FETCH_BYTES}
+        usual = {
+            "kafka.fetch.max.wait.ms": _FETCH_WAIT_MS,
+            "kafka.max.partition.fetch.bytes": _FETCH_BYTES,
+            "kafka.receive.buffer.bytes": _RECEIVE_BYTES,
+        }
         self._options = {"kafka.group.id": group, **usual, **options}
         self._topics = topics
         self._pattern = pattern
         own = {key.removeprefix("kafka."): value for key, value in self._options.items()}
         self._client = KafkaClient(spark._jvm, own)  # noqa: SLF001 - the one way to Kafka's clients in Spark's JVM
+        self._ends: Mapping[TopicPartition, int] = {}
+        self._crew = Crew(min(spark.sparkContext.defaultParallelism, os.cpu_count() or 1, _MOST_PROCESSES))
 
     def bounds(self) -> Mapping[TopicPartition, OffsetRange]:
         """See `Source`."""
+        self._crew.tend()
         with self._asking():
-            return self._client.bounds(self._client.partitions(self._names()))
+            found = self._client.bounds(self._client.partitions(self._names()))
+        self._ends = {place: span.end for place, span in found.items()}
+        return found
 
     def topic_ids(self) -> Mapping[str, str]:
         """See `Source`; brokers before 2.8 give none."""
@@ -142,7 +156,8 @@ class KafkaSource:
         with _reading():
             if self._stays_here(window):
                 chunks = ahead(self._client.chunks(window, _CHUNK_BYTES))
-                return pa.Table.from_batches(job(batch for chunk in chunks for batch in chunk.to_batches()))
+                behind = sum(max(0, self._ends.get(place, 0) - span.end) for place, span in window.ranges.items())
+                return self._crew.run(window, job, chunks, behind)
             return mapped(self._frame(window), job, schema)
 
     def _stays_here(self, window: Window) -> bool:
@@ -167,8 +182,11 @@ class KafkaSource:
         return reader.load().select(*MESSAGE_SCHEMA.names)
 
     def close(self) -> None:
-        """End the connections to the brokers."""
-        self._client.close()
+        """End the connections to the brokers, and the processes that decode."""
+        self._crew.close()
+        # Where the JVM is gone, they are.
+        with suppress(Py4JError):
+            self._client.close()
 
     def _names(self) -> Sequence[str]:
         return self._client.matching(self._pattern) if self._pattern else self._topics
@@ -211,22 +229,13 @@ def mapped(frame: DataFrame, job: Job, schema: str) -> pa.Table:
 def read_refusal(error: Exception) -> TransientError | TerminalError:
     """What a failed read means: offsets that are gone, a broker that does not answer, or what no retry can mend."""
     text = str(error)
-    if isinstance(error, PythonException) and not _OUTAGE.search(text):
-        return _defect(text)
+    if isinstance(error, PythonException) and not is_outage(text):
+        return defect(text)
     if "OffsetOutOfRange" in text or "data may have been lost" in text.lower() or "KAFKA_DATA_LOSS" in text:
         return SourceLost(f"Kafka no longer has the offsets to read: {_first_line(text)}", "see docs/what-if.md.")
     if lasting := refusal("Messages cannot be read", [type(error).__name__], _first_line(text)):
         return lasting
     return TransientError(f"Reading from Kafka failed: {_first_line(text)}", _AGAIN)
-
-
-def _defect(text: str) -> TerminalError:
-    """A task of ours failed: its kind and place are told, never its message, which may hold a row."""
-    kinds = _RAISED.findall(text)
-    places = _PLACE.findall(text)
-    where = f" at {places[-1][0]} line {places[-1][1]}" if places else ""
-    what = f"A task that decodes messages failed with {kinds[-1] if kinds else 'an unknown error'}{where}."
-    return TerminalError(what, "this is a defect of applier, and a retry meets it again: please report it.")
 
 
 def _first_line(text: str) -> str:

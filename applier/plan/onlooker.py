@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -48,16 +45,14 @@ def looking(config: Config, *, spark: SparkSession | None = None) -> Iterator[Pi
     section = config.catalog
     name = config.changefeed.name
     session = spark or build_session(f"applier {name}", config.spark, section.name, section.properties)
-    staging = Path(tempfile.mkdtemp(prefix="applier-"))
     try:
         catalog = Catalog(session, section.name)
-        source = open_source(config, session, staging)
-        control = unheld(catalog, name)
-        # Who takes the changefeed fences the tables, not who looks.
-        checkpoint = replace(control.last_checkpoint() or NEVER, unfenced=0, fenced=0)
-        yield assemble(config, source, catalog, State.load(control, checkpoint))
+        with open_source(config, session) as source:
+            control = unheld(catalog, name)
+            # Who takes the changefeed fences the tables, not who looks.
+            checkpoint = replace(control.last_checkpoint() or NEVER, unfenced=0, fenced=0)
+            yield assemble(config, source, catalog, State.load(control, checkpoint))
     finally:
-        shutil.rmtree(staging, ignore_errors=True)
         if spark is None:
             session.stop()
 

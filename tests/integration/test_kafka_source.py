@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,7 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from applier import pipeline as pipelines
 from applier.changefeed.message import TopicPartition
-from applier.consume import kafka_client
+from applier.consume import crew, kafka_client
 from applier.errors import SourceLost, TransientError, WatermarkStalled
 from applier.run import refuse_stall
 from tests import recordings
@@ -119,7 +121,15 @@ def test_broker_gives_the_same_tables_as_the_archive_although_it_is_restarted(
             assert differences(found, state) == []
 
 
-@pytest.mark.parametrize("engine", ["driver", "spark"])
+@pytest.fixture
+def large_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every window counts as too large to be held."""
+    monkeypatch.setattr(pipelines, "_LOCAL_BYTES", 0)
+    monkeypatch.setattr("applier.consume.spark._CHUNK_BYTES", 4_000)
+
+
+@pytest.mark.usefixtures("large_windows")
+@pytest.mark.parametrize(("engine", "many"), [("driver", 1_000_000), ("driver", 0), ("spark", 0)])
 def test_tasks_of_spark_give_the_same_tables_as_the_driver(
     spark: SparkSession,
     kafka: Broker,
@@ -127,19 +137,64 @@ def test_tasks_of_spark_give_the_same_tables_as_the_driver(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     engine: str,
+    many: int,
 ) -> None:
-    """Windows too large to be held are decoded while they are read, or in Spark's tasks, with the same result."""
-    monkeypatch.setattr(pipelines, "_LOCAL_BYTES", 0)
-    monkeypatch.setattr("applier.consume.spark._CHUNK_BYTES", 4_000)
-    topics = produce(kafka.bootstrap, recordings.records("txns", "simple-json"), topic_prefix=f"{engine}-")
+    """Large windows are decoded while they are read, by one process or by several, or in Spark's tasks."""
+    monkeypatch.setattr(crew, "_MANY_MESSAGES", many)
+    name = f"{engine}-{many}"
+    topics = produce(kafka.bootstrap, recordings.records("txns", "simple-json"), topic_prefix=f"{name}-")
     found = from_kafka(
-        replay("txns", "simple-json", lake, tmp_path, "simple", name=f"kafka-{engine}"), kafka.bootstrap, topics
+        replay("txns", "simple-json", lake, tmp_path, "simple", name=f"kafka-{name}"), kafka.bootstrap, topics
     )
     found.raw["source"]["engine"] = engine
 
     run_to_end(found, spark)
 
     assert differences(found, recordings.expected("txns")[-1]) == []
+
+
+@pytest.mark.usefixtures("large_windows")
+def test_a_decoding_process_that_is_killed_costs_a_step(
+    spark: SparkSession, kafka: Broker, lake: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The step is tried again, by new processes, and every cell is right in the end."""
+    monkeypatch.setattr(crew, "_MANY_MESSAGES", 0)
+    records = list(recordings.records("txns", "simple-json"))
+    topics = produce(kafka.bootstrap, records, topic_prefix="killed-")
+    found = from_kafka(
+        replay("txns", "simple-json", lake, tmp_path, "simple", name="kafka-killed"), kafka.bootstrap, topics
+    )
+    found.raw["source"] |= {"engine": "driver", "messages_per_step": len(records) // 3}
+
+    with found.running(spark) as pipeline:
+        while not pipeline.step().moved:
+            pass
+        decoding = children("applier.consume.worker_process")
+        for process in decoding:
+            os.kill(process, signal.SIGKILL)
+        with pytest.raises(TransientError, match="ended before its work did, by signal 9"):
+            pipeline.step()
+        step_to_end(pipeline)
+
+    assert decoding
+    assert not children("applier.consume.worker_process")
+    assert differences(found, recordings.expected("txns")[-1]) == []
+
+
+def children(program: str) -> list[int]:
+    """Processes that this one started and that run a program."""
+    return [
+        int(folder.name)
+        for folder in Path("/proc").iterdir()
+        if folder.name.isdigit() and _is_child(folder) and program.encode() in (folder / "cmdline").read_bytes()
+    ]
+
+
+def _is_child(folder: Path) -> bool:
+    try:
+        return int((folder / "stat").read_text().rpartition(")")[2].split()[1]) == os.getpid()
+    except OSError:
+        return False
 
 
 def test_partitions_that_ticdc_does_not_use_are_named(

@@ -1,0 +1,25 @@
+"""What may be told of a task that failed elsewhere: its kind and place, never its message, which may hold a row."""
+
+from __future__ import annotations
+
+import re
+
+from applier.errors import TerminalError
+
+_OUTAGE = re.compile(r"applier\.errors\.TransientError|MemoryError|ConnectionError|TimeoutError")
+_RAISED = re.compile(r"^([\w.]+(?:Error|Exception|Refused|Interrupt))\b", re.MULTILINE)
+_PLACE = re.compile(r'File "(?:[^"]*/)?(applier/[^"]+)", line (\d+)')
+
+
+def is_outage(traceback: str) -> bool:
+    """Whether a task that ended with this traceback may succeed later."""
+    return _OUTAGE.search(traceback) is not None
+
+
+def defect(traceback: str) -> TerminalError:
+    """The error for a task that another process ran and that ended with this traceback."""
+    kinds = _RAISED.findall(traceback)
+    places = _PLACE.findall(traceback)
+    where = f" at {places[-1][0]} line {places[-1][1]}" if places else ""
+    what = f"A task that decodes messages failed with {kinds[-1] if kinds else 'an unknown error'}{where}."
+    return TerminalError(what, "this is a defect of applier, and a retry meets it again: please report it.")

@@ -1,0 +1,75 @@
+"""The program of a `Worker`: jobs and messages in by its standard input, findings out by its standard output.
+
+It ends when its input does, so it never outlives the process that started it by more than the messages at hand.
+
+Of each job it reads eight bytes, the size of what follows (big-endian), the pickled job, and an Arrow stream of
+messages. It answers `DONE` and an Arrow stream, or `FAILED` and a traceback, after which it ends.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+import traceback
+from collections.abc import Iterator
+from io import BufferedReader, BufferedWriter
+
+import pyarrow as pa
+
+from applier.consume.source import Job
+
+DONE = b"+"
+FAILED = b"-"
+
+SIZE_BYTES = 8
+
+
+def main() -> None:
+    """Serve the process that started this one until it is gone."""
+    requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    # Whatever a library prints must not come between the answers.
+    os.dup2(2, 1)
+    try:
+        while head := requests.read(SIZE_BYTES):
+            # What was written by the very process that started this one is as good as its code.
+            job: Job = pickle.loads(requests.read(int.from_bytes(head)))  # noqa: S301
+            serve(job, requests, answers)
+    except (BrokenPipeError, EOFError):
+        sys.exit()  # It is gone.
+
+
+def serve(job: Job, requests: BufferedReader, answers: BufferedWriter) -> None:
+    """Run a job over the messages that follow it, and answer.
+
+    Raises:
+        SystemExit: The messages do not end, or the job failed.
+        BrokenPipeError: Nobody is there any more.
+    """
+    messages = _messages(requests)
+    try:
+        found = pa.Table.from_batches(job(messages))
+    except Exception:  # noqa: BLE001 - whatever it is, it is told
+        answers.write(FAILED + traceback.format_exc().encode())
+        answers.flush()
+        raise SystemExit(1) from None
+    for _ in messages:
+        pass  # A job may end before its messages do; the next one begins behind them.
+    answers.write(DONE)
+    with pa.ipc.new_stream(answers, found.schema) as writer:
+        writer.write_table(found)
+    answers.flush()
+    del found
+    pa.default_memory_pool().release_unused()  # The next window may be far, and the driver is about to write this one.
+
+
+def _messages(requests: BufferedReader) -> Iterator[pa.RecordBatch]:
+    try:
+        with pa.ipc.open_stream(requests) as batches:
+            yield from batches
+    except (OSError, pa.ArrowInvalid):
+        raise SystemExit from None  # Cut short: it is gone.
+
+
+if __name__ == "__main__":
+    main()
