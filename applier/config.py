@@ -103,8 +103,8 @@ class SourceSection(Section):
     engine: Annotated[
         SourceEngine,
         Field(
-            description="Messages are decoded in the driver, or in Spark's tasks; `auto` takes these for large steps "
-            "where four or more run at once."
+            description="Messages are decoded in the driver, for a backlog with other processes beside it, or in "
+            "Spark's tasks; `auto` takes these for large steps where four or more run at once."
         ),
     ] = "auto"
     missing_offsets: Annotated[

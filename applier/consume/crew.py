@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Collection, Iterator, Sequence
 
 import pyarrow as pa
 
 from applier.changefeed.message import MESSAGE_SCHEMA, TopicPartition
 from applier.changefeed.window import Window
-from applier.consume.source import Job
+from applier.consume.source import Chunk, Job
 from applier.consume.worker import Worker
-
-Chunk: TypeAlias = Mapping[TopicPartition, pa.Table]
-"""Messages of some partitions, each in the order of its offsets: `MESSAGE_SCHEMA`."""
 
 _MANY_MESSAGES = 500_000
 """So many messages that wait are worth other processes: each takes a second of CPU time to start."""

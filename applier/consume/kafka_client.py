@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from applier.changefeed.message import MESSAGE_SCHEMA, TopicPartition
 from applier.changefeed.window import OffsetRange, Window
-from applier.consume.crew import Chunk
 from applier.consume.kafka_records import ColumnWriters, KafkaRecords
+from applier.consume.source import Chunk
 from applier.consume.surplus import Surplus
 
 _ADMIN_TIMEOUT_MS = 30_000

@@ -13,6 +13,9 @@ from applier.changefeed.window import OffsetRange, Window
 Job: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
 """What runs in a task."""
 
+Chunk: TypeAlias = Mapping[TopicPartition, pa.Table]
+"""Messages of some partitions, each in the order of its offsets: `MESSAGE_SCHEMA`."""
+
 
 class Source(Protocol):
     """Where messages are read. Reading has no effect on the source and may be repeated."""

@@ -17,7 +17,8 @@ import pytest
 from applier.changefeed.message import MESSAGE_SCHEMA, TopicPartition
 from applier.changefeed.window import OffsetRange, Window
 from applier.consume import crew as crews
-from applier.consume.crew import Chunk, Crew, shared_out
+from applier.consume.crew import Crew, shared_out
+from applier.consume.source import Chunk
 from applier.errors import TerminalError, TransientError
 
 SIZES = {("a", 0): 50, ("a", 1): 30, ("a", 2): 0, ("b", 0): 20, ("b", 7): 1}
