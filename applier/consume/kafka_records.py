@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -34,14 +35,15 @@ class ColumnWriters:
     Attributes:
         buffers: By column: what was written since it was reset, a `ByteArrayOutputStream`.
         files: By column: where the buffers go.
-        writers: Writes its column of one record; each a `java.util.function.Consumer`.
+        writer: Writes all columns of one record; a `java.util.function.Consumer`.
     """
 
     def __init__(self, jvm: Any) -> None:
         self._jvm = jvm
         self.buffers = {name: jvm.java.io.ByteArrayOutputStream() for name in (*_NUMBERS, *_BYTES)}
         self.files = {name: _File(jvm) for name in self.buffers}
-        self.writers = [*(self._number(name, kind) for name, kind in _NUMBERS.items()), *map(self._bytes, _BYTES)]
+        columns = [*(self._number(name, kind) for name, kind in _NUMBERS.items()), *map(self._bytes, _BYTES)]
+        self.writer = self._consumer(reduce(jvm.java.lang.invoke.MethodHandles.foldArguments, columns))
 
     def close(self) -> None:
         """Let the files go."""
@@ -49,15 +51,15 @@ class ColumnWriters:
             file.close()
 
     def _number(self, name: str, kind: str) -> Any:
-        """Writes a number of each record."""
+        """Writes a number of a record."""
         java = self._jvm.java
         number, void = getattr(java.lang, kind).TYPE, java.lang.Void.TYPE
         write = self._handle("java.io.DataOutputStream", _WRITES[kind], void, number)
         stream = java.io.DataOutputStream(self.buffers[name])
-        return self._consumer(self._handle(_RECORD, name, number), write.bindTo(stream))
+        return self._then(self._handle(_RECORD, name, number), write.bindTo(stream))
 
     def _bytes(self, name: str) -> Any:
-        """Writes the bytes of each record that has them, out of the buffer in which they came."""
+        """Writes the bytes of a record that has them, out of the buffer in which they came."""
         java, buffer = self._jvm.java, self._class("java.nio.ByteBuffer")
         handles, types = java.lang.invoke.MethodHandles, java.lang.invoke.MethodType
         void, truth = java.lang.Void.TYPE, java.lang.Boolean.TYPE
@@ -68,7 +70,7 @@ class ColumnWriters:
         asks = is_there.asType(types.methodType(truth, buffer))
         guarded = handles.guardWithTest(asks, self._write(name, some_buffer), handles.empty(some_buffer))
         read = self._handle(_RECORD, name, anything)
-        return self._consumer(read.asType(types.methodType(buffer, self._class(_RECORD))), guarded)
+        return self._then(read.asType(types.methodType(buffer, self._class(_RECORD))), guarded)
 
     def _write(self, name: str, some_buffer: Any) -> Any:
         """Writes a `ByteBuffer`, which Kafka gives as a slice of its own of what was fetched: it begins at place 0."""
@@ -81,11 +83,13 @@ class ColumnWriters:
         # All three are asked of the one buffer.
         return handles.permuteArguments(write, some_buffer, java.lang.reflect.Array.newInstance(number, 3))
 
-    def _consumer(self, read: Any, write: Any) -> Any:
-        """A `java.util.function.Consumer` that writes what was read."""
-        invoke = self._jvm.java.lang.invoke
-        both = invoke.MethodHandles.filterReturnValue(read, write)
-        return invoke.MethodHandleProxies.asInterfaceInstance(self._class("java.util.function.Consumer"), both)
+    def _then(self, read: Any, write: Any) -> Any:
+        """Writes what was read."""
+        return self._jvm.java.lang.invoke.MethodHandles.filterReturnValue(read, write)
+
+    def _consumer(self, handle: Any) -> Any:
+        kind = self._class("java.util.function.Consumer")
+        return self._jvm.java.lang.invoke.MethodHandleProxies.asInterfaceInstance(kind, handle)
 
     def _handle(self, owner: str, method: str, gives: Any, *takes: Any) -> Any:
         invoke = self._jvm.java.lang.invoke
@@ -125,8 +129,7 @@ class KafkaRecords:
         java_places = list(polled.partitions().toArray())
         places = [TopicPartition(place.topic(), place.partition()) for place in java_places]
         self._runs += zip(places, [polled.records(place).size() for place in java_places], strict=True)
-        for writer in self._writers.writers:
-            polled.forEach(writer)
+        polled.forEach(self._writers.writer)
         self.bytes += self._writers.buffers["value"].size()
         for name, buffer in self._writers.buffers.items():
             self._writers.files[name].take(buffer)
