@@ -41,14 +41,15 @@ class Crew:
             behind: Messages that wait behind the window.
 
         Raises:
-            TransientError: A process is gone.
+            TransientError: A process is gone, or cannot be started.
             TerminalError: A job failed in another process.
         """
         is_much = self._workers or window.messages + behind >= _MANY_MESSAGES
         own, *others = shared_out(window, self._size if is_much else 1)
-        self._workers += [Worker() for _ in others[len(self._workers) :]]
-        told = list(zip(self._workers, others, strict=False))
         try:
+            while len(self._workers) < len(others):
+                self._workers.append(Worker())
+            told = list(zip(self._workers, others, strict=False))
             for worker, _ in told:
                 worker.begin(job)
             found = pa.Table.from_batches(job(_own(chunks, own, told)))

@@ -16,7 +16,7 @@ from typing import cast
 import pyarrow as pa
 
 from applier.changefeed.message import MESSAGE_SCHEMA
-from applier.consume.defect import defect
+from applier.consume.defect import defect, is_outage
 from applier.consume.source import Job
 from applier.consume.worker_process import DONE, FAILED, SIZE_BYTES
 from applier.errors import TransientError
@@ -28,22 +28,19 @@ _PIPE_BYTES = 2**20
 """A pipe of 64 KiB wakes both ends sixteen times as often."""
 
 _GONE = "A process that decodes messages ended before its work did{how}."
+_NONE = "A process that decodes messages cannot be started: {why}."
 _AGAIN = "the step is tried again; if this comes back, see whether the machine runs out of memory."
 
 
 class Worker:
-    """One process. It ends with this one, whatever this one ends by."""
+    """One process. It ends with this one, whatever this one ends by.
+
+    Raises:
+        TransientError: The system starts none.
+    """
 
     def __init__(self) -> None:
-        # Not the folder that this process happens to run in, whose files might have the names of modules.
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "applier.consume.worker_process"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=environment,
-            start_new_session=True,  # Ctrl-C ends this process, which then ends that one.
-        )
+        self._process = _started()
         self._stdin, self._stdout = (
             cast("BufferedWriter", self._process.stdin),
             cast("BufferedReader", self._process.stdout),
@@ -95,7 +92,8 @@ class Worker:
                 with suppress(OSError, pa.ArrowInvalid), pa.ipc.open_stream(self._stdout) as answer:
                     return answer.read_all()
             case kind if kind == FAILED:
-                raise defect(self._stdout.read().decode(errors="replace"))
+                said = self._stdout.read().decode(errors="replace")
+                raise TransientError(_GONE.format(how=""), _AGAIN) if is_outage(said) else defect(said)
         status = self._process.wait()
         raise TransientError(_GONE.format(how=f", by signal {-status}" if status < 0 else ""), _AGAIN)
 
@@ -106,3 +104,18 @@ class Worker:
             while (messages := self._messages.get()) is not None:
                 writer.write_table(messages)
         self._stdin.flush()
+
+
+def _started() -> subprocess.Popen[bytes]:
+    # Not the folder that this process happens to run in, whose files might have the names of modules.
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", "applier.consume.worker_process"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment,
+            start_new_session=True,  # Ctrl-C ends this process, which then ends that one.
+        )
+    except OSError as error:
+        raise TransientError(_NONE.format(why=error.strerror), _AGAIN) from error

@@ -51,6 +51,13 @@ def fail_elsewhere(here: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.
         raise ValueError(msg)
 
 
+def want_memory_elsewhere(here: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Has not enough memory, but not in the process that is told."""
+    yield from tell(batches)
+    if os.getpid() != here:
+        raise MemoryError
+
+
 def be_killed_elsewhere(here: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Ends at once like one whose memory the system needs, but not in the process that is told."""
     if os.getpid() != here:
@@ -149,6 +156,20 @@ def test_a_process_that_is_killed_is_told_and_replaced(crew: Crew) -> None:
         crew.run(WINDOW, partial(be_killed_elsewhere, os.getpid()), chunks(1))
 
     assert len(processes(crew.run(WINDOW, tell, chunks()))) == 3
+
+
+def test_a_process_without_enough_memory_is_no_defect(crew: Crew) -> None:
+    """The step may be tried again."""
+    with pytest.raises(TransientError, match=r"ended before its work did\. .*out of memory"):
+        crew.run(WINDOW, partial(want_memory_elsewhere, os.getpid()), chunks())
+
+
+def test_a_process_that_cannot_be_started_is_told(crew: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With what the system says; the step may be tried again."""
+    monkeypatch.setattr(sys, "executable", "/no/such/python")
+
+    with pytest.raises(TransientError, match=r"cannot be started: No such file or directory\. .*is tried again"):
+        crew.run(WINDOW, tell, chunks())
 
 
 def test_a_reader_that_fails_leaves_no_part_of_a_window(crew: Crew) -> None:
