@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, cast
 
 import pyarrow as pa
@@ -152,8 +153,8 @@ class Findings:
 def collect(rows: pa.Table) -> Findings:
     """Findings of all tasks of one pass, from rows of `FINDING_SCHEMA`."""
     found = Findings()
-    payloads = (_aligned(payload.as_buffer()) if payload.is_valid else None for payload in rows["payload"])
-    for row, payload in zip(rows.drop_columns("payload").to_pylist(), payloads, strict=True):
+    others = rows.drop_columns("payload").to_pylist()
+    for row, payload in zip(others, _payloads(rows["payload"]), strict=True):
         found.add({**row, "payload": payload})
     return found
 
@@ -175,13 +176,19 @@ def finding_batch(*rows: Mapping[str, Any]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pylist(list(rows), schema=FINDING_SCHEMA)
 
 
-def rows_payload(version: TableVersion, rows: pa.Table) -> memoryview:
-    """Payload of a `rows` finding: an Arrow IPC stream whose schema carries the table version."""
+def rows_batch(name: TableName, version: TableVersion, rows: pa.Table, segment: int, topic: str) -> pa.RecordBatch:
+    """A batch of one `rows` finding, whose payload is an Arrow IPC stream with the table version in its schema."""
+    place = TopicPartition(topic, 0)
+    batch = finding_batch(finding("rows", name=name, place=place, segment=segment, count=rows.num_rows))
     rows = rows.replace_schema_metadata({_VERSION: version.to_json().encode()})
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema) as writer:
         writer.write_table(rows)
-    return memoryview(sink.getvalue())
+    # There may be much of it. As bytes it would be copied twice, and as a view of the buffer pyarrow never lets it go.
+    stream = sink.getvalue()
+    ends = pa.array([0, stream.size], pa.int32()).buffers()[1]
+    payload = pa.Array.from_buffers(pa.binary(), 1, [None, ends, stream])
+    return batch.set_column(FINDING_SCHEMA.get_field_index("payload"), "payload", payload)
 
 
 def ddl_payload(change: SchemaChange, index: int) -> bytes:
@@ -209,9 +216,21 @@ _ALIGNED = 64
 """Bytes that Arrow's columns are aligned to."""
 
 
-def _aligned(payload: pa.Buffer) -> pa.Buffer:
-    """The payload where it is, of which there may be much, or a copy where no column could be read in place."""
-    return payload if payload.address % _ALIGNED == 0 else pa.py_buffer(payload.to_pybytes())
+def _payloads(column: pa.ChunkedArray[pa.BinaryScalar]) -> Iterator[pa.Buffer | None]:
+    """Each payload where it is, as there may be much of it; or a copy where no column could be read in place."""
+    # Spark may be set to give types of other sizes.
+    for chunk in filter(len, column.cast(pa.binary()).chunks):
+        _, places, data = chunk.buffers()
+        bounds = pa.Array.from_buffers(pa.int32(), len(chunk) + 1, [None, places], offset=chunk.offset)
+        spans = pairwise(cast("list[int]", bounds.to_pylist()))
+        for (start, end), is_there in zip(spans, chunk.is_valid().to_pylist(), strict=True):
+            size = end - start
+            if not is_there or data is None:
+                yield None
+            elif (data.address + start) % _ALIGNED == 0:
+                yield data.slice(start, size)
+            else:
+                yield pa.py_buffer(data.slice(start, size).to_pybytes())
 
 
 def _split(payload: pa.Buffer) -> tuple[TableVersion, pa.Table]:

@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +27,7 @@ from applier.decode.decoder import Decoder
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
 from applier.errors import DecodeError, IncompleteRow, TransientError, ValueRefused
-from applier.findings import ddl_payload, error_payload, finding, finding_batch, rows_payload
+from applier.findings import ddl_payload, error_payload, finding, finding_batch, rows_batch
 from applier.order.barrier import segment
 from applier.order.passed import Passages
 from applier.order.reduce import BagGroup, KeyedGroup, group
@@ -196,12 +196,10 @@ class _Task:
 
     def findings(self) -> Iterator[pa.RecordBatch]:
         """What this task found: of each table a batch of its rows, which are forgotten then, and one of all else."""
-        groups: dict[Any, _Group]
-        for groups in (self._groups, self._block_groups):  # type: ignore[assignment]  # whatever their keys are
+        for groups in cast("list[dict[Any, _Group]]", [self._groups, self._block_groups]):
             while groups:
                 where = next(iter(groups))
-                found = self._rows(where, groups.pop(where))
-                if found is not None:
+                if (found := self._rows(where, groups.pop(where))) is not None:
                     yield found
         yield finding_batch(*self._others())
 
@@ -380,8 +378,8 @@ class _Task:
         if table is not None and not self._admits(TableName(*table)):
             self._counts["excluded"] += 1
             return
-        located = error.at(place.topic, place.partition, offset, self._job.protocol)
-        self._control.append(finding("bad", place=place, offset=offset, payload=error_payload(located)))
+        payload = error_payload(error.at(*place, offset, self._job.protocol))
+        self._control.append(finding("bad", place=place, offset=offset, payload=payload))
 
     def _rows(self, where: tuple[Any, ...], rows: _Group) -> pa.RecordBatch | None:
         """The rows of a group as a finding; None if there are none, or some that do not fit their table."""
@@ -399,6 +397,4 @@ class _Task:
             return None
         self._counts["zero_dates"] += zero_dates
         del meta, values, rows  # There may be many.
-        payload = rows_payload(typing.version, table)
-        place, count = TopicPartition(topic, 0), table.num_rows
-        return finding_batch(finding("rows", name=name, place=place, segment=number, count=count, payload=payload))
+        return rows_batch(name, typing.version, table, number, topic)
