@@ -45,7 +45,8 @@ class Crew:
             TerminalError: A job failed in another process.
         """
         is_much = self._workers or window.messages + behind >= _MANY_MESSAGES
-        own, *others = shared_out(window, self._size if is_much else 1)
+        # The last share is the smallest, and this process reads for all of them.
+        *others, own = shared_out(window, self._size if is_much else 1)
         try:
             while len(self._workers) < len(others):
                 self._workers.append(Worker())
@@ -73,7 +74,7 @@ class Crew:
 
 
 def shared_out(window: Window, most: int) -> list[set[TopicPartition]]:
-    """The partitions of a window in shares of about as many messages, at least one and not more than `most`."""
+    """The partitions of a window in shares of about as many messages, largest first; from one share to `most`."""
     spans = sorted(window.ranges.items(), key=lambda item: (-len(item[1]), item[0]))
     shares: list[set[TopicPartition]] = [set() for _ in range(max(1, min(most, len(spans))))]
     sizes = [0] * len(shares)
@@ -81,7 +82,7 @@ def shared_out(window: Window, most: int) -> list[set[TopicPartition]]:
         smallest = sizes.index(min(sizes))
         shares[smallest].add(place)
         sizes[smallest] += len(span)
-    return shares
+    return [share for _, share in sorted(zip(sizes, shares, strict=True), key=lambda item: -item[0])]
 
 
 def _own(
