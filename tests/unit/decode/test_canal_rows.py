@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 
 from applier.changefeed.event import RowChange
-from applier.decode.bulk import ENOUGH, RowBlock
+from applier.decode.blocks import RowBlock
+from applier.decode.bulk import ENOUGH
 from applier.decode.canal_json import CanalJsonDecoder, build
 from applier.decode.options import DecoderOptions
 from tests.unit.decode import test_canal_json
@@ -109,4 +111,23 @@ def test_what_differs_from_the_others_is_left(change: tuple[bytes, bytes]) -> No
     found, rest = together(values)
     assert rest == [ENOUGH]
     del values[ENOUGH]
+    assert found == alone(values)
+
+
+@pytest.mark.parametrize("columns", [3, 12])
+def test_the_order_of_the_types_does_not_matter(columns: int) -> None:
+    """TiCDC writes them as Go walks a map: few columns from any of them on, many in any order. A wrong one is found."""
+    types = {"id": "bigint", **{f"name{number}": "varchar" for number in range(1, columns)}}
+    dice = random.Random(columns)
+    values = []
+    for number in range(3 * ENOUGH):
+        turn = dice.randrange(columns)
+        names = [*list(types)[turn:], *list(types)[:turn]] if columns <= 8 else dice.sample(list(types), columns)
+        values.append(message(number, types, mysqlType={name: types[name] for name in names}))
+    odd = 2 * ENOUGH
+    swapped = types | {"id": "varchar", "name1": "bigint"}
+    values[odd] = message(odd, types, mysqlType=swapped)
+    found, rest = together(values)
+    assert rest == [odd]
+    del values[odd]
     assert found == alone(values)
