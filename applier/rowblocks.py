@@ -13,7 +13,7 @@ import pyarrow as pa
 from applier.changefeed.event import Op
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableVersion
-from applier.decode.bulk import Block, ColumnBlock, FixedRow, RowShape
+from applier.decode.blocks import Block, ColumnBlock, FixedRow, Ints, RowShape
 from applier.order.merge import DATA, KEYED_SCHEMA, last_per_key
 
 _CHUNK_ROWS = 2_000
@@ -23,13 +23,34 @@ _REDUCE_ROWS = 100_000
 """Rows beyond twice the survivors that are reduced together, so that memory grows with the keys and not the rows."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """What orders rows."""
+
+    commit_ts: Ints
+    partitions: Ints
+    offsets: Ints
+    indexes: Ints
+
+    @classmethod
+    def of(cls, block: Block, partition: int, offsets: Ints) -> _Order:
+        """That of the rows of a block; see `BlockGroup.add`."""
+        count = len(block.places)
+        indexes = block.indexes if isinstance(block, ColumnBlock) else None
+        inside = np.zeros(count, np.int64) if indexes is None else indexes
+        return cls(block.commit_ts, np.full(count, partition), offsets[block.places], inside)
+
+    @classmethod
+    def together(cls, parts: Sequence[_Order]) -> _Order:
+        """That of the rows of many, one after another."""
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in cls.__slots__))
+
+
 @dataclass(slots=True)
 class _Pending:
     """Rows of one kind and shape that are not columns yet."""
 
-    commit_ts: list[int] = field(default_factory=list)
-    partitions: list[int] = field(default_factory=list)
-    offsets: list[int] = field(default_factory=list)
+    order: list[_Order] = field(default_factory=list)
     rows: list[FixedRow] = field(default_factory=list)
 
 
@@ -51,32 +72,25 @@ class BlockGroup:
     _rows: int = 0
     _survivors: int = 0
 
-    def add(self, block: Block, numbers: Sequence[int], partition: int, offsets: Sequence[int]) -> None:
-        """Take some rows of a block.
+    def add(self, block: Block, partition: int, offsets: Ints) -> None:
+        """Take the rows of a block.
 
         Args:
             block: The block.
-            numbers: Which of its rows.
             partition: Where their messages were read.
             offsets: Offsets of the messages of the batch that the block's places count.
         """
-        self.taken += len(numbers)
+        self.taken += len(block.places)
+        order = _Order.of(block, partition, offsets)
         if isinstance(block, ColumnBlock):
-            self._add_columns(block if len(numbers) == len(block.places) else block.part(numbers), partition, offsets)
+            names = block.key if block.op is Op.DELETE else tuple(block.columns)
+            self._append(block.op, order, names, [block.columns[name] for name in names])
             return
         pending = self._pending.setdefault((block.op, block.shape), _Pending())
-        pending.commit_ts += [block.commit_ts[number] for number in numbers]
-        pending.partitions += [partition] * len(numbers)
-        pending.offsets += [offsets[block.places[number]] for number in numbers]
-        pending.rows += [block.rows[number] for number in numbers]
+        pending.order.append(order)
+        pending.rows += block.rows
         if len(pending.rows) >= _CHUNK_ROWS:
             self._flush(block.op, block.shape)
-
-    def _add_columns(self, block: ColumnBlock, partition: int, offsets: Sequence[int]) -> None:
-        count = len(block.places)
-        read = _Pending(block.commit_ts, [partition] * count, [offsets[place] for place in block.places])
-        names = block.key if block.op is Op.DELETE else tuple(block.columns)
-        self._append(block.op, read, names, [block.columns[name] for name in names], block.indexes)
 
     def columns(self) -> tuple[pa.Table, dict[str, pa.Array[Any]]]:
         """One row per key: the columns of `KEYED_SCHEMA`, and the wire values of the table's own columns."""
@@ -90,26 +104,19 @@ class BlockGroup:
         pending = self._pending.pop((op, shape))
         # Of a deleted row only the key counts; the other columns become NULL beside rows that have them.
         names = shape.key if op is Op.DELETE else shape.names
-        self._append(op, pending, names, shape.arrays(pending.rows, names))
+        self._append(op, _Order.together(pending.order), names, shape.arrays(pending.rows, names))
 
-    def _append(
-        self,
-        op: Op,
-        pending: _Pending,
-        names: Sequence[str],
-        columns: Sequence[pa.Array[Any]],
-        indexes: Sequence[int] = (),
-    ) -> None:
-        count = len(pending.offsets)
-        stamps = pa.array(pending.commit_ts, pa.int64())
+    def _append(self, op: Op, order: _Order, names: Sequence[str], columns: Sequence[pa.Array[Any]]) -> None:
+        count = len(order.offsets)
+        stamps = pa.array(order.commit_ts, pa.int64())
         meta = [
             stamps,
             pa.array(np.full(count, op is Op.INSERT)),
             stamps,
             pa.array(np.full(count, op is not Op.DELETE)),
-            pa.array(pending.partitions, pa.int32()),
-            pa.array(pending.offsets, pa.int64()),
-            pa.array(indexes or np.zeros(count, np.int32), pa.int32()),
+            pa.array(order.partitions.astype(np.int32)),
+            pa.array(order.offsets, pa.int64()),
+            pa.array(order.indexes.astype(np.int32)),
         ]
         chunk = pa.Table.from_arrays([*meta, *columns], [*KEYED_SCHEMA.names, *(DATA + name for name in names)])
         self._chunks.append(chunk)

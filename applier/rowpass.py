@@ -22,7 +22,7 @@ from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.ts import LOGICAL
 from applier.changefeed.types import TypeRules
-from applier.decode.bulk import Block, without
+from applier.decode.blocks import Block, Ints, without
 from applier.decode.decoder import Decoder
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
@@ -152,18 +152,19 @@ class _Task:
     def _read_partition(self, place: TopicPartition, messages: pa.RecordBatch) -> None:
         """Read messages of one partition: what the decoder can read at once, and the rest one by one."""
         self._read[place] = self._read.get(place, 0) + messages.num_rows
-        columns: list[list[Any]] = [messages.column(name).to_pylist() for name in ("offset", "key", "value")]
-        offsets, keys, values = columns
+        offsets = np.asarray(messages.column("offset"))
+        columns: list[list[Any]] = [messages.column(name).to_pylist() for name in ("key", "value")]
+        keys, values = columns
         rest: Iterable[int] = range(len(values))
         blocks: Sequence[Block] = ()
         skip = self._job.skip.get(place, frozenset())
         if self._decoder.bulk is not None and not skip and not self._job.try_all:
             blocks, rest = self._decoder.bulk.read(keys, values)
-            alone = {place for block in blocks if not self._is_reducible(block) for place in block.places}
+            alone = {number for block in blocks if not self._is_reducible(block) for number in block.places.tolist()}
             if alone:
                 # In order of the offsets: rows without a key, read after a watermark, would be taken for sent again.
                 rest = sorted([*rest, *alone])
-                blocks = [block for block in map(partial(without, places=alone), blocks) if block.places]
+                blocks = [block for block in map(partial(without, places=alone), blocks) if len(block.places)]
         self._read_each(place, rest, offsets, keys, values, skip)
         for block in blocks:
             self._take_block(block, place, offsets)
@@ -172,7 +173,7 @@ class _Task:
         self,
         place: TopicPartition,
         chosen: Iterable[int],
-        offsets: Sequence[int],
+        offsets: Ints,
         keys: Sequence[bytes | None],
         values: Sequence[bytes | None],
         skip: frozenset[int],
@@ -180,7 +181,7 @@ class _Task:
         """Decode chosen messages, each on its own."""
         decode = self._decoder.decode
         for number in chosen:
-            offset = offsets[number]
+            offset = int(offsets[number])
             if offset in skip:
                 continue
             try:
@@ -275,47 +276,44 @@ class _Task:
             self._runs[name, place] = ts, number
         return number
 
-    def _take_block(self, block: Block, place: TopicPartition, offsets: Sequence[int]) -> None:
+    def _take_block(self, block: Block, place: TopicPartition, offsets: Ints) -> None:
         """Take many rows as `_take_row` takes one."""
         job, name = self._job, block.name
-        stamps = np.array(block.commit_ts, np.int64)
+        stamps, where = block.commit_ts, offsets[block.places]
         above = stamps > job.upto
         if above.any():
             self._counts["left"] += int(above.sum())
-            self._hold(place, min(offsets[block.places[row]] for row in np.flatnonzero(above)))
+            self._hold(place, int(where[above].min()))
         if not self._admits(name):
             self._counts["excluded"] += int((~above).sum())
             return
         again = (stamps > 0) & (stamps <= job.applied_of.get(name, job.applied))
         if passages := job.passages.get(name, {}).get(place, ()):
-            where = np.array(offsets, np.int64)[block.places]
             behind = np.any([(where > at) & (stamps <= upto) for at, upto in passages], axis=0)
             again |= behind & ((stamps & LOGICAL) != 0)
         if name in job.covered:
-            places = (offsets[number] for number in block.places)
-            again |= [job.covered[name].holds(place, *row) for row in zip(places, block.commit_ts, strict=True)]
+            pairs = zip(where.tolist(), stamps.tolist(), strict=True)
+            again |= [job.covered[name].holds(place, *pair) for pair in pairs]
         self._counts["replayed"] += int(again.sum())
         due = np.flatnonzero(~above & ~again)
         if not len(due):
             return
         for number, rows in segments(stamps[due], job.cuts.get(name, ())):
-            self._add_rows(block, due[rows].tolist(), number, place, offsets)
+            some = block if len(rows) == len(stamps) else block.part(due[rows])
+            self._add_rows(some, number, place, offsets)
 
-    def _add_rows(
-        self, block: Block, rows: list[int], number: int, place: TopicPartition, offsets: Sequence[int]
-    ) -> None:
-        """Reduce the rows of a segment."""
+    def _add_rows(self, block: Block, number: int, place: TopicPartition, offsets: Ints) -> None:
+        """Reduce the rows of a block, which are of one segment."""
         where = (block.name, block.version, number, place.topic, block.form)
         reduced = self._block_groups.get(where)
         if reduced is None:
             version = self._versions.get((block.name, block.version))
             if version is None:
-                earliest = min(block.commit_ts[row] for row in rows)
-                self._wait(block.name, block.version, earliest, place, len(rows))
+                self._wait(block.name, block.version, int(block.commit_ts.min()), place, len(block.places))
                 return
             reduced = self._block_groups[where] = BlockGroup(self._typed(version, number), not self._job.ordered)
-        reduced.add(block, rows, place.partition, offsets)
-        self._counts["rows"] += len(rows)
+        reduced.add(block, place.partition, offsets)
+        self._counts["rows"] += len(block.places)
 
     def _is_reducible(self, block: Block) -> bool:
         """False if DDL told of another key than the rows do, in any segment: they may not hold it whole."""

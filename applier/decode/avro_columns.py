@@ -23,7 +23,7 @@ from applier.decode.avro_datums import (
     taken,
     to_arrow,
 )
-from applier.decode.bulk import ColumnBlock
+from applier.decode.blocks import ColumnBlock
 from applier.decode.confluent import HEADER_BYTES, AvroSchema
 from applier.decode.dates import ZONED
 
@@ -155,8 +155,7 @@ class RowPlan:
         chosen = self.columns if op is not Op.DELETE else [plan for plan in self.columns if plan.name in self.key]
         inside = within(image, rows)
         columns = {plan.name: plan.array(image.fields[plan.field], inside) for plan in chosen}
-        stamps, numbers = commit_ts[rows].tolist(), places[rows].tolist()
-        return ColumnBlock(self.name, self.version, op, self.key, numbers, stamps, self.form, columns)
+        return ColumnBlock(self.name, self.version, op, self.key, places[rows], commit_ts[rows], self.form, columns)
 
     def moved(self, before: Records, after: Records, rows: Ints) -> Flags:
         """Which of some rows changed their key."""

@@ -12,7 +12,7 @@ from applier.changefeed.table import TableVersion
 from applier.decode.avro_columns import Head, RowPlan, avro_types, column_plan, held
 from applier.decode.avro_datums import Datums, Flags, Ints, Numbers, ReadRecords, Records, Texts, Values
 from applier.decode.avro_schema import BEFORE, CHECKSUM, COMMIT_TS, OP, RecordSchema
-from applier.decode.bulk import ColumnBlock
+from applier.decode.blocks import ColumnBlock
 from applier.decode.confluent import HEADER_BYTES, WriterSchema
 from applier.decode.grouped import Reader
 

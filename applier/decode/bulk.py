@@ -8,135 +8,23 @@ quick way decides how fast a row is read, never what it says.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 import msgspec
-import pyarrow as pa
+import numpy as np
 
 from applier.changefeed.event import Op
 from applier.changefeed.table import TableName
-from applier.decode.dates import ZONED, ZonedText
+from applier.decode.blocks import Block, FixedRow, RowBlock, RowShape
 
 ENOUGH = 50
 """Messages of one beginning that pay for a struct of their own."""
 
 _MAX_HEADS = 10_000
 _LONGEST_HEAD = 1_000
-
-
-class FixedRow(msgspec.Struct, gc=False):
-    """Base of rows with a fixed set of columns."""
-
-
-@dataclass(frozen=True, slots=True)
-class RowShape:
-    """The columns of rows of one kind, and how they are read.
-
-    Attributes:
-        row: The struct of a row: fields `c0`, `c1`, … under the names of the columns, text or `ZonedText` or None.
-        names: The columns.
-        zoned: Numbers of those whose values are `ZonedText`.
-        key: Names of the key columns, all among `names`.
-    """
-
-    row: type[FixedRow]
-    names: tuple[str, ...]
-    zoned: frozenset[int]
-    key: tuple[str, ...]
-
-    def arrays(self, rows: Sequence[FixedRow], names: Sequence[str]) -> list[pa.Array[Any]]:
-        """Wire values of some columns, as `to_array` takes them."""
-        numbers = [self.names.index(name) for name in names]
-        values = zip(*map(attrgetter(*(f"c{number}" for number in [*numbers, 0])), rows), strict=True)
-        return [_array(column, is_zoned=number in self.zoned) for number, column in zip(numbers, values, strict=False)]
-
-
-@dataclass(frozen=True, slots=True)
-class RowBlock:
-    """Row changes of one table version and kind.
-
-    Attributes:
-        name: The table's upstream name.
-        version: What the rows refer to.
-        op: Insert, update or delete, as all the messages say. No update among them changes a key.
-        shape: The columns.
-        places: Number of each row's message in what was read.
-        commit_ts: TSO of each row.
-        rows: The new image of each row, of a delete the old one.
-    """
-
-    name: TableName
-    version: int
-    op: Op
-    shape: RowShape
-    places: list[int]
-    commit_ts: list[int]
-    rows: list[FixedRow]
-
-    @property
-    def key(self) -> tuple[str, ...]:
-        """Names of the key columns."""
-        return self.shape.key
-
-    @property
-    def form(self) -> Hashable:
-        """Blocks of one version and of one form have columns of one type: the same are text with a zone here."""
-        return frozenset(self.shape.names[number] for number in self.shape.zoned)
-
-    def part(self, rows: Sequence[int]) -> RowBlock:
-        """Some of its rows."""
-        places, stamps = [self.places[row] for row in rows], [self.commit_ts[row] for row in rows]
-        return replace(self, places=places, commit_ts=stamps, rows=[self.rows[row] for row in rows])
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnBlock:
-    """The same where the rows are columns already.
-
-    Attributes:
-        name: See `RowBlock`, also for the next four.
-        version: What the rows refer to.
-        op: Insert, update or delete.
-        key: Names of the key columns.
-        places: Number of each row's message in what was read.
-        commit_ts: TSO of each row.
-        form: See `RowBlock`.
-        columns: Wire values, as `to_array` takes them; of a delete at least those of the key.
-        indexes: Number of each row within its message; empty where each message holds one.
-    """
-
-    name: TableName
-    version: int
-    op: Op
-    key: tuple[str, ...]
-    places: list[int]
-    commit_ts: list[int]
-    form: Hashable
-    columns: Mapping[str, pa.Array[Any]]
-    indexes: Sequence[int] = ()
-
-    def part(self, rows: Sequence[int]) -> ColumnBlock:
-        """Some of its rows."""
-        taken = pa.array(rows, pa.int64())
-        return replace(
-            self,
-            places=[self.places[row] for row in rows],
-            commit_ts=[self.commit_ts[row] for row in rows],
-            columns={name: column.take(taken) for name, column in self.columns.items()},
-            indexes=[self.indexes[row] for row in rows] if self.indexes else (),
-        )
-
-
-Block: TypeAlias = RowBlock | ColumnBlock
-
-
-def without(block: Block, places: Collection[int]) -> Block:
-    """A block without the rows of some messages."""
-    rows = [row for row, place in enumerate(block.places) if place not in places]
-    return block if len(rows) == len(block.places) else block.part(rows)
 
 
 class Bulk(Protocol):
@@ -190,8 +78,9 @@ class RowReader:
             kept = [number for number in range(len(places)) if number not in strange]
             messages, places = [messages[number] for number in kept], [places[number] for number in kept]
             rows = [rows[number] for number in kept]
-        stamps = list(map(attrgetter(self.commit_ts), messages))
-        return RowBlock(self.name, self.version, self.op, self.shape, places, stamps, rows), odd
+        stamps = np.array(list(map(attrgetter(self.commit_ts), messages)), np.int64)
+        where = np.array(places, np.int64)
+        return RowBlock(self.name, self.version, self.op, self.shape, where, stamps, rows), odd
 
     def _strange(self, messages: list[Any], rows: list[FixedRow]) -> set[int]:
         """Updates that change a key, and rows with decimals of another scale: those are of another version."""
@@ -271,16 +160,6 @@ class BulkReader:
         return reader
 
 
-def row_shape(names: Sequence[str], key: Sequence[str], zoned: Sequence[str] = ()) -> RowShape:
-    """The shape of rows with these columns, no more and no fewer."""
-    numbered = list(enumerate(names))
-    fields = [(f"c{number}", ZonedText | None if name in zoned else str | None) for number, name in numbered]
-    renamed = {f"c{number}": name for number, name in numbered}
-    row: Any = msgspec.defstruct("Row", fields, bases=(FixedRow,), gc=False, forbid_unknown_fields=True, rename=renamed)
-    places = frozenset(number for number, name in numbered if name in zoned)
-    return RowShape(row, tuple(names), places, tuple(key))
-
-
 def key_columns(key: Sequence[str]) -> type[msgspec.Struct]:
     """The struct of the key columns of an old image: `k0`, `k1`, …, UNSET for those that it lacks."""
     numbered = list(enumerate(key))
@@ -306,11 +185,3 @@ def _one_by_one(
 def has_scale(text: str, scale: int) -> bool:
     """Whether the text of a decimal has so many digits after the point."""
     return text[-scale - 1 : -scale] == "." if scale else "." not in text
-
-
-def _array(values: Sequence[Any], *, is_zoned: bool) -> pa.Array[Any]:
-    if not is_zoned:
-        return pa.array(values, pa.string())
-    locations = pa.array([None if value is None else value.location for value in values], pa.string())
-    texts = pa.array([None if value is None else value.value for value in values], pa.string())
-    return pa.StructArray.from_arrays([locations, texts], fields=list(ZONED), mask=locations.is_null())

@@ -11,7 +11,7 @@ from applier.changefeed.event import Op
 from applier.changefeed.table import TableName
 from applier.decode.avro_columns import Head, RowPlan, avro_types, column_plan, held
 from applier.decode.avro_datums import Datums, Flags, Ints, Numbers, ReadRecords, Records, Texts, Values
-from applier.decode.bulk import ColumnBlock
+from applier.decode.blocks import ColumnBlock
 from applier.decode.confluent import HEADER_BYTES, AvroSchema
 from applier.decode.debezium_fields import microseconds
 from applier.decode.debezium_rows import Layout

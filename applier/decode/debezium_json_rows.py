@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from applier.changefeed.event import Op
 from applier.changefeed.table import TableVersion
-from applier.decode.bulk import ColumnBlock, FixedRow
+from applier.decode.blocks import ColumnBlock, FixedRow
 from applier.decode.debezium_fields import BITS, Field
 from applier.decode.debezium_rows import Layout
 from applier.decode.grouped import Reader
@@ -147,8 +147,8 @@ class Rows(JsonRows):
             images = [image for image, gone in zip(images, moved, strict=True) if not gone]
         if not images:
             return [], odd
-        stamps = [payload.source.commit_ts for payload in payloads]
-        return self.block(places[~odd].tolist(), stamps, self._arrays(images, self.columns)), odd
+        stamps = np.array([payload.source.commit_ts for payload in payloads], np.int64)
+        return self.block(places[~odd], stamps, self._arrays(images, self.columns)), odd
 
     def _message(self, key: bytes, value: bytes) -> Any:
         """What a message holds; None if it is not as it seems."""

@@ -8,8 +8,8 @@ from typing import Generic, Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from applier.decode.blocks import ColumnBlock
 from applier.decode.bounded import Bounded
-from applier.decode.bulk import ColumnBlock
 
 FEWEST = 150
 """Messages of one kind that pay for reading them together."""
@@ -95,7 +95,7 @@ class GroupedReader(Generic[_Head]):
         if 2 * np.count_nonzero(odd) > len(places):
             # It was made from a message that is not like the others.
             del self._readers[head]
-        return [block for block in blocks if block.places], numbers[odd].tolist()
+        return [block for block in blocks if len(block.places)], numbers[odd].tolist()
 
 
 def _pieces(messages: Sequence[bytes | None], places: list[int]) -> Iterator[list[int]]:

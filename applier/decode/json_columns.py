@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from applier.changefeed.event import Op
 from applier.changefeed.table import TableVersion
-from applier.decode.bulk import ColumnBlock, FixedRow
+from applier.decode.blocks import ColumnBlock, FixedRow, Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class JsonRows:
     columns: tuple[JsonColumn, ...]
     decode: Callable[[bytes], Any]
 
-    def block(self, places: list[int], commit_ts: list[int], columns: Mapping[str, pa.Array[Any]]) -> list[ColumnBlock]:
+    def block(self, places: Ints, commit_ts: Ints, columns: Mapping[str, pa.Array[Any]]) -> list[ColumnBlock]:
         """The rows of some messages; see `ColumnBlock`."""
         version, form = self.version, tuple(str(column.kind) for column in self.columns)
         return [ColumnBlock(version.name, version.version, self.op, version.key, places, commit_ts, form, columns)]

@@ -17,7 +17,8 @@ import pyarrow as pa
 
 from applier.changefeed.event import Op
 from applier.changefeed.table import TableVersion
-from applier.decode.bulk import Block, ColumnBlock, has_scale, without
+from applier.decode.blocks import Block, ColumnBlock, Ints, without
+from applier.decode.bulk import has_scale
 from applier.decode.grouped import GroupedReader, Reader
 from applier.decode.json_columns import JsonColumn, JsonRows, row_struct
 from applier.decode.open_columns import BINARY, Cell, reader
@@ -133,7 +134,7 @@ class Rows(JsonRows):
     ) -> tuple[list[ColumnBlock], npt.NDArray[np.bool_]]:
         """See `Reader`."""
         events = [self._event(value or b"") for value in values]
-        stamps = [_commit_ts(key or b"") for key in keys]
+        stamps = np.array([_commit_ts(key or b"") for key in keys], np.int64)
         events = [event if ts >= 0 else None for event, ts in zip(events, stamps, strict=True)]
         odd = np.array([event is None for event in events])
         events = [event for event in events if event is not None]
@@ -143,8 +144,7 @@ class Rows(JsonRows):
         if not rows:
             return [], odd
         columns = {column.name: column.array(_values(rows, number)) for number, column in enumerate(self.columns)}
-        stamps = [stamps[number] for number in np.flatnonzero(~odd)]
-        return self.block(places[~odd].tolist(), stamps, columns), odd
+        return self.block(places[~odd], stamps[~odd], columns), odd
 
     def _event(self, body: bytes) -> Any:
         try:
@@ -232,12 +232,10 @@ class OpenBulk:
             bodies += [event[1] for event in events]
         blocks, rest = self._events.read(heads, bodies)
         left.update(messages[number] for number in rest)
-        placed = (_placed(block, messages, indexes, left) for block in blocks)
-        return [block for block in placed if block.places], sorted(left)
+        placed = (_placed(block, np.array(messages), np.array(indexes), left) for block in blocks)
+        return [block for block in placed if len(block.places)], sorted(left)
 
 
-def _placed(block: ColumnBlock, messages: Sequence[int], indexes: Sequence[int], left: set[int]) -> Block:
+def _placed(block: ColumnBlock, messages: Ints, indexes: Ints, left: set[int]) -> Block:
     """A block of events as one of messages, without the rows of messages that are left alone."""
-    places = [messages[number] for number in block.places]
-    inside = [indexes[number] for number in block.places]
-    return without(replace(block, places=places, indexes=inside), left)
+    return without(replace(block, places=messages[block.places], indexes=indexes[block.places]), left)

@@ -11,11 +11,14 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+import numpy as np
+
 from applier.changefeed.event import Bootstrap, Event, Op, Resolved, RowChange, SchemaChange
 from applier.changefeed.table import TableName, TableVersion
 from applier.decode import simple_avro, simple_avro_rows, simple_json
+from applier.decode.blocks import Block
 from applier.decode.bounded import Bounded
-from applier.decode.bulk import Block, Bulk, BulkReader, RowReader
+from applier.decode.bulk import Bulk, BulkReader, RowReader
 from applier.decode.checksum import RowChecksums
 from applier.decode.claim_check import ClaimCheck, optional
 from applier.decode.compression import Compression, decompress
@@ -201,7 +204,7 @@ class BothForms:
         if all((values[place] or _JSON_START).startswith(_JSON_START) for place in rest):
             return list(blocks), rest
         more, left = self._datums.read([keys[place] for place in rest], [values[place] for place in rest])
-        moved = [replace(block, places=[rest[place] for place in block.places]) for block in more]
+        moved = [replace(block, places=np.array(rest)[block.places]) for block in more]
         return [*blocks, *moved], [rest[place] for place in left]
 
 

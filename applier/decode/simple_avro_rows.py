@@ -16,7 +16,7 @@ from applier.changefeed.event import Op
 from applier.changefeed.table import ColumnType, TableVersion
 from applier.decode.avro_columns import ColumnPlan, RowPlan, held
 from applier.decode.avro_datums import Datums, Flags, Ints, Numbers, Records, Texts, Values, Zoned, real
-from applier.decode.bulk import ColumnBlock
+from applier.decode.blocks import ColumnBlock
 from applier.decode.dates import ZONED
 from applier.decode.simple_avro import ROW
 
@@ -147,7 +147,7 @@ class Rows:
                 rows = rows[good[rows]]
             if len(rows):
                 blocks.append(self.plan.block(op, image, rows, places, stamps))
-        taken = np.isin(places, [place for block in blocks for place in block.places])
+        taken = np.isin(places, np.concatenate([places[:0], *(block.places for block in blocks)]))
         return blocks, ~taken
 
     def _envelope(self, datums: Datums) -> tuple[Ints, Ints]:

@@ -11,7 +11,8 @@ import msgspec
 
 from applier.changefeed.event import Op
 from applier.changefeed.table import TableVersion
-from applier.decode.bulk import RowReader, RowShape, key_columns, row_shape
+from applier.decode.blocks import RowShape, row_shape
+from applier.decode.bulk import RowReader, key_columns
 from applier.decode.dates import ZonedText
 from applier.decode.simple_schema import TableSchema, Version
 from applier.errors import DecodeError
