@@ -209,6 +209,13 @@ class MaintenanceSection(Section):
         ),
     ] = ("compact", "manifests", "expire", "orphans")
     share: Annotated[float, Field(gt=0, le=1, description="Share of wall time that it may take.")] = 0.1
+    pause_seconds: Annotated[
+        float,
+        Field(
+            gt=0,
+            description="Work that the next step waits for, in seconds: after so many no other unit begins before it.",
+        ),
+    ] = 0.5
     small_files: Annotated[
         int, Field(ge=2, description="Small data files in one partition from which on they are compacted.")
     ] = 50

@@ -120,11 +120,13 @@ class Maintenance:
         done: Counter[str] = Counter()
         if not self.settings.tasks:
             return done
+        # What was saved up must not keep the changes that are coming in from being seen.
+        end = self.clock() + self.settings.pause_seconds
         for upkeep, memory in self._waiting():
             for task in self.settings.tasks:
                 if task not in memory.due:
                     continue
-                if not self._budget.allows():
+                if self.clock() >= end or not self._budget.allows():
                     return +done
                 self.confirm()
                 done.update(self._run(task, upkeep, memory, checkpoint))

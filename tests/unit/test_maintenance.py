@@ -28,10 +28,11 @@ class Clock:
 
 @dataclass
 class FakeUpkeep:
-    """A table whose every unit of work takes ten seconds, and what was done to it."""
+    """A table whose every unit of work takes some seconds, and what was done to it."""
 
     writer: Any
     clock: Clock
+    seconds: float = 10
     done: list[str] = field(default_factory=list)
     worn: int = 0
     snapshots: int = 1
@@ -62,7 +63,7 @@ class FakeUpkeep:
         return {"orphans": self._unit("orphans")}
 
     def _unit(self, name: str) -> int:
-        self.clock.now += 10
+        self.clock.now += self.seconds
         if self.error is not None:
             raise self.error
         self.done.append(name)
@@ -175,6 +176,18 @@ def test_tables_take_turns(lake: Lake) -> None:
 
     assert len(first.done) - len(second.done) in (0, 1)
     assert 3 <= len(second.done) <= 6
+
+
+def test_the_next_step_does_not_wait_for_all_tables(lake: Lake) -> None:
+    """However much was saved up, no unit begins once the pause is over; one that has begun is ended."""
+    for _ in range(10):
+        lake.add(worn=1, seconds=0.4)
+    mending = lake.maintenance(share=1, pause_seconds=1)
+    lake.clock.now += 300
+
+    for turn in range(1, 4):
+        mending.tend(CHECKPOINT)
+        assert sum(len(table.done) for table in lake.tables) == 3 * turn
 
 
 def test_a_compaction_goes_on_until_nothing_is_left(lake: Lake) -> None:
