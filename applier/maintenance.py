@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -120,14 +121,16 @@ class Maintenance:
         done: Counter[str] = Counter()
         if not self.settings.tasks:
             return done
-        # What was saved up must not keep the changes that are coming in from being seen.
-        end = self.clock() + self.settings.pause_seconds
+        # What was saved up must not keep the changes that are coming in from being seen. The first unit begins however
+        # long the look at the tables took: else many of them would never be mended.
+        end = math.inf
         for upkeep, memory in self._waiting():
             for task in self.settings.tasks:
                 if task not in memory.due:
                     continue
                 if self.clock() >= end or not self._budget.allows():
                     return +done
+                end = min(end, self.clock() + self.settings.pause_seconds)
                 self.confirm()
                 done.update(self._run(task, upkeep, memory, checkpoint))
         return +done

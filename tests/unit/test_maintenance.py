@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -188,6 +189,17 @@ def test_the_next_step_does_not_wait_for_all_tables(lake: Lake) -> None:
     for turn in range(1, 4):
         mending.tend(CHECKPOINT)
         assert sum(len(table.done) for table in lake.tables) == 3 * turn
+
+
+def test_a_long_look_at_the_tables_keeps_none_from_being_mended(lake: Lake) -> None:
+    """Where the look takes longer than the pause, one unit is done all the same."""
+    table = lake.add(worn=1)
+    mending = lake.maintenance(share=1, pause_seconds=0.5)
+    lake.clock.now += 100
+    mending.clock = itertools.count(2000).__next__
+
+    mending.tend(CHECKPOINT)
+    assert table.done == ["compact"]
 
 
 def test_a_compaction_goes_on_until_nothing_is_left(lake: Lake) -> None:
