@@ -106,8 +106,10 @@ def _shortened(sample: bytes, kind: str, whole: _Decode, typeless: _Decode) -> _
         return whole
     lead_end, times_end, end = len(lead), times.end(), _end(sample, times.end())
     known = {sample[times_end:end]}
+    looks = 0
 
     def decode(value: bytes) -> Any:
+        nonlocal looks
         if len(known) > _MOST_ORDERS or not value.startswith(lead):
             return whole(value)
         times = _TIMES.match(value, lead_end)
@@ -117,8 +119,11 @@ def _shortened(sample: bytes, kind: str, whole: _Decode, typeless: _Decode) -> _
         if types in known:
             return typeless(b"{" + value[end:])
         message = whole(value)
-        if _end(value, times_end) == end:
-            known.add(types)
+        if looks < _MOST_ORDERS:
+            # Not for ever: an unsigned number makes its `sqlType` longer or shorter, and a look is slower than parsing.
+            looks += 1
+            if _end(value, times_end) == end:
+                known.add(types)
         return message
 
     try:

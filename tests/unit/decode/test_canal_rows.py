@@ -6,10 +6,12 @@ import json
 import random
 from collections.abc import Mapping, Sequence
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from applier.changefeed.event import RowChange
+from applier.decode import canal_rows
 from applier.decode.blocks import RowBlock
 from applier.decode.bulk import ENOUGH
 from applier.decode.canal_json import CanalJsonDecoder, build
@@ -131,3 +133,15 @@ def test_the_order_of_the_types_does_not_matter(columns: int) -> None:
     assert rest == [odd]
     del values[odd]
     assert found == alone(values)
+
+
+def test_types_of_another_length_are_not_looked_at_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TiCDC tells the `sqlType` of an unsigned number by its value: such messages are parsed, and no more than that."""
+    looks = Mock(wraps=canal_rows._end)
+    monkeypatch.setattr(canal_rows, "_end", looks)
+    lengths = ({"id": -5, "name": 12}, {"id": 3, "name": 12})
+    values = [message(number, sqlType=lengths[number % 2]) for number in range(4 * ENOUGH)]
+    found, rest = together(values)
+    assert rest == []
+    assert found == alone(values)
+    assert looks.call_count <= 1 + canal_rows._MOST_ORDERS
