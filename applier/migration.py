@@ -199,7 +199,10 @@ class Migration:
         """
         before = self.state.tables.get(version.name)
         writer = self.replica.writer(version.name)
-        if before is None or writer is None or version.keys_only or before.columns == version.columns:
+        if before is None or writer is None or version.keys_only:
+            return
+        version = version.completed(before)
+        if before.columns == version.columns:
             return
         stamp = self.replica.stamp(writer.known.resolved_ts if writer.known else 0)
         evolution = plan(before, version, (), self.rules)
@@ -255,8 +258,11 @@ class Migration:
             self.state.tables.apply(action, change.commit_ts)
         for name in dict.fromkeys(name for action in group for name in touches(action)):
             after = self._after(change, name)
-            returns = any(isinstance(action, say.RecoverTable) for action in group)
-            if after is not None and (name in self.state.tables or returns):
+            # A table may be met first by what changes it, and rows behind that are read by what it left.
+            is_there = any(
+                isinstance(action, say.RecoverTable | say.ColumnAction | say.IndexAction) for action in group
+            )
+            if after is not None and (name in self.state.tables or is_there):
                 self.state.tables.put(after)
         self.state.keep_versions()
 

@@ -317,9 +317,10 @@ class Pipeline:
 
     def _begin_with(self, survey: Survey) -> None:
         """Create tables that the feed only describes: those made before its start have no CREATE TABLE in it."""
+        tables, made = self.state.tables, [ddl.barrier.change.after for ddl in survey.ddl]
         for version in survey.versions.values():
-            # A version is the TSO of the DDL that made it: a later one belongs to a DDL that is still to come.
-            if version.name not in self.state.tables and version.version <= cast("int", survey.upto):
+            # A version is the TSO of the DDL that made it: a DDL of this window or a later one brings it by itself.
+            if version not in made and version.version <= cast("int", survey.upto) and version.name not in tables:
                 self.state.track(version)
                 self.replica.ensure(version, self.replica.stamp(self.state.resolved_ts))
 

@@ -380,6 +380,10 @@ def _typed(ddl: Sequence[Ddl], tables: Tables) -> dict[TableName, list[TableVers
     for change in ddl:
         for action in change.actions:
             after.apply(action, change.commit_ts)
+        described = change.barrier.change.after
+        if described is not None and described.name in change.names and described.name not in after:
+            # Rows alone say less: without it those behind a table's first DDL would have two types.
+            after.put(described)
         for name in change.names:
             typed.setdefault(name, [None]).append(after.get(name))
     return typed

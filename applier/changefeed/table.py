@@ -36,6 +36,17 @@ class ColumnType:
     scale: int | None = None
     elements: tuple[str, ...] = ()
 
+    def completed(self, known: ColumnType) -> ColumnType:
+        """The type, with what it leaves open taken from a type of the same name that was known before."""
+        if self.name != known.name:
+            return self
+        return replace(
+            self,
+            length=known.length if self.length is None else self.length,
+            scale=known.scale if self.scale is None else self.scale,
+            elements=self.elements or known.elements,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Column:
@@ -124,6 +135,14 @@ class TableVersion:
         return replace(
             self, columns=columns, indexes=known.indexes if key else self.indexes, handle_key=key or self.key
         )
+
+    def completed(self, known: TableVersion) -> TableVersion:
+        """The same columns; a part of a type that rows leave open is what `known` has, as nothing says it changed."""
+        pairs = [(column, known.column(column.name)) for column in self.columns]
+        columns = tuple(
+            column if old is None else replace(column, type=column.type.completed(old.type)) for column, old in pairs
+        )
+        return replace(self, columns=columns)
 
     def to_json(self) -> str:
         """Text form, as kept in the control table `table_versions`."""

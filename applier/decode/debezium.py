@@ -93,6 +93,9 @@ class _Declared(msgspec.Struct):
     fields: list[_Declared] = []
 
 
+_MILLISECOND_DIGITS = 3
+"""Digits of a DATETIME up to which its values count milliseconds, and beyond which microseconds."""
+
 _MESSAGE = msgspec.json.Decoder(_Message)
 _KEY = msgspec.json.Decoder(_Key)
 _DECLARED = msgspec.json.Decoder(_Declared)
@@ -134,8 +137,10 @@ class DebeziumDecoder:
         payload, schema = _split(self._plain(value))
         source = payload.source
         if payload.ddl is not None:
+            if payload.changes is None or payload.database is None:
+                raise DecodeError("Its DDL lacks databaseName or tableChanges.", "are protocol and compression right?")
             name, database = TableName(source.db, source.table), payload.database or source.db
-            return (schema_change(name, source.commit_ts, payload.ddl, database, payload.changes or []),)
+            return (schema_change(name, source.commit_ts, payload.ddl, database, payload.changes),)
         if payload.op == "m":
             return (Resolved(source.commit_ts),)
         names = _key_names(self._plain(key)) if key else ()
@@ -204,9 +209,16 @@ def described_layout(described: TableVersion, key: tuple[str, ...]) -> Layout:
 
 
 def _untyped_reader(name: str, scale: int | None) -> Reader | None:
-    if name == "datetime" and (scale or 0) <= 3:
+    if name == "datetime" and scale is None:
+        return _unknown_unit
+    if name == "datetime" and scale is not None and scale <= _MILLISECOND_DIGITS:
         return microseconds
     return little_endian if name == "bit" else None
+
+
+def _unknown_unit(_count: Any) -> int:
+    """Milliseconds or microseconds: only the digits of the column show which."""
+    raise ValueError
 
 
 def _waiting(name: TableName, payload: _Payload, op: Op) -> RowChange:

@@ -75,8 +75,8 @@ class _Source(msgspec.Struct, gc=False):
 class _SchemaChange(msgspec.Struct, rename={"database": "databaseName", "changes": "tableChanges"}, gc=False):
     source: _Source
     ddl: str
-    database: str | None = None
-    changes: list[TableChange] = []
+    database: str | None
+    changes: list[TableChange]
 
 
 def build(options: DecoderOptions) -> DebeziumAvroDecoder:

@@ -26,30 +26,30 @@ MAX_COMMIT_TS = (1 << 62) - 1
 
 
 class ColumnChange(msgspec.Struct, rename="camel", gc=False):
-    """One column of a description."""
+    """One column of a description. TiCDC always writes each member; the length or scale of 0 may be null."""
 
     name: str
     type_name: str
-    length: int | None = None
-    scale: int | None = None
-    optional: bool | None = True
-    default_value_expression: str | None = None
-    enum_values: list[str] | None = None
-    comment: str | None = None
+    length: int | None
+    scale: int | None
+    optional: bool
+    default_value_expression: str | None
+    enum_values: list[str] | None
+    comment: str | None
 
 
 class TableDescription(msgspec.Struct, rename="camel", gc=False):
     """A table after a DDL."""
 
     columns: list[ColumnChange]
-    primary_key_column_names: list[str] | None = None
+    primary_key_column_names: list[str]
 
 
 class TableChange(msgspec.Struct, gc=False):
     """One element of `tableChanges`; `table` is None for a table that is gone."""
 
     id: str
-    table: TableDescription | None = None
+    table: TableDescription | None
 
 
 def schema_change(name: TableName, commit_ts: int, sql: str, database: str, changes: list[TableChange]) -> SchemaChange:
@@ -82,7 +82,7 @@ def table_version(name: TableName, commit_ts: int, change: TableChange) -> Table
     if any(column.type_name.lower() == _UNTYPED for column in columns):
         return None
     # TiCDC lists the columns of a NOT NULL unique index here where the table has no primary key.
-    key = tuple(table.primary_key_column_names or ())
+    key = tuple(table.primary_key_column_names)
     indexes = (Index("PRIMARY", key, unique=True, primary=True),) if key else ()
     return TableVersion(name, commit_ts, tuple(_column(column) for column in columns), indexes)
 
@@ -117,7 +117,7 @@ def _column(column: ColumnChange) -> Column:
     return Column(
         name=column.name,
         type=_type(words[0] if words else "", column, is_unsigned="unsigned" in words),
-        nullable=column.optional is not False,
+        nullable=column.optional,
         default=column.default_value_expression,
         comment=column.comment or "",
     )

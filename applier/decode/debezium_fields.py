@@ -100,7 +100,8 @@ class Field:
     def _type(self) -> ColumnType:
         name, _, sign = self._type_name.partition(" ")
         if name == "bit":
-            return ColumnType(name, length=int(self.parameters.get("length", 1)))
+            length = self.parameters.get("length", 1 if self.connect == "boolean" else None)
+            return ColumnType(name, length=None if length is None else int(length))
         if name in ("enum", "set"):
             return ColumnType(name, elements=members(str(self.parameters.get("allowed", ""))))
         if name == "decimal":

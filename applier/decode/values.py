@@ -208,7 +208,9 @@ def _rounded(value: float, target: Target) -> Decimal:
 
     JSON writes a double of 2^53 and more without a point, so it comes as an int.
     """
-    digits, scale = target.column.type.length, target.column.type.scale or 0
+    digits, scale = target.column.type.length, target.column.type.scale
+    if scale is None:
+        return Decimal(repr(value))
     number = Decimal(f"{Decimal(repr(value)):.{scale}f}")
     if digits is None:
         return number

@@ -28,6 +28,9 @@ FAMILIES = {
 }
 """Types that are converted alike; every other type is a family of its own."""
 
+SECONDS = frozenset({"datetime", "timestamp", "time"})
+"""Types with fractional digits of the second, as many as the column has."""
+
 _ZONE = "the time zone of the session that ran the statement decides on the values, and the changefeed does not tell it"
 _TODAY = "the date on which the statement ran becomes part of the values"
 
@@ -46,6 +49,10 @@ def refusal(step: ConvertField) -> str | None:
     pair = family(step.old.name), family(step.new.name)
     if pair in _REASONS:
         return _REASONS[pair]
+    if step.old.name in SECONDS and step.old.scale is None and pair[1] in ("text", "bytes"):
+        return f"the changefeed does not show how many digits of the second the {step.old.name} had"
+    if pair[0] != pair[1] and step.new.name in (*SECONDS, "decimal") and step.new.scale is None:
+        return f"the changefeed does not show how many digits the {step.new.name} has"
     if pair not in _CASTS or _is_text_date(step) or _is_rounded_real(step):
         return f"the exact result of TiDB's conversion from {step.old.name} to {step.new.name} is not known"
     return None

@@ -26,7 +26,7 @@ def round_seconds(values: Array, step: ConvertField) -> Array:
     if pa.types.is_string(values.type):
         return _each(values, lambda text: _text_rounded(text, digits), pa.string())
     unit = 10 ** (6 - digits)
-    if digits >= (step.old.scale or 0):
+    if step.old.scale is not None and digits >= step.old.scale:
         return values
     micros = [None if value is None else (value + unit // 2) // unit * unit for value in _micros(values)]
     return pa.array(micros, pa.int64()).cast(values.type)

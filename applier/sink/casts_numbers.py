@@ -15,6 +15,9 @@ from applier.sink.evolution_step import ConvertField
 
 Array: TypeAlias = "pa.Array[Any]"
 
+_MOST_BITS = 64
+"""Bits of a bit column of which nothing tells how many it has."""
+
 _WHOLE = pa.decimal128(38, 0)
 _BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
@@ -25,7 +28,7 @@ _EXACT = Context(prec=400)
 def bounds(kind: ColumnType) -> tuple[int, int]:
     """Smallest and largest number of an integer or bit type."""
     if kind.name == "bit":
-        return 0, (1 << (kind.length or 1)) - 1
+        return 0, (1 << (kind.length or _MOST_BITS)) - 1
     bits = _BITS[kind.name]
     return (0, (1 << bits) - 1) if kind.unsigned else (-(1 << bits - 1), (1 << bits - 1) - 1)
 

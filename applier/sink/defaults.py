@@ -56,6 +56,7 @@ def zero_text(column: Column) -> str:
     """The zero value of a type, as text of a default (`table.GetZeroValue`)."""
     kind = column.type
     if kind.name in _ZERO_DATES:
+        # An unknown number of digits is none here: zeros behind the point say nothing.
         digits = kind.scale or 0
         return _ZERO_DATES[kind.name] + ("." + "0" * digits if digits and kind.name != "date" else "")
     if kind.name == "enum":
@@ -94,7 +95,7 @@ def _with_digits(text: str, column: Column) -> str:
         return text[:10]
     day, _, clock = text.partition(" ")
     seconds, _, fraction = (clock or "00:00:00").partition(".")
-    digits = column.type.scale or 0
+    digits = len(fraction) if column.type.scale is None else column.type.scale
     if fraction[digits:].strip("0"):
         raise ValueError
     return f"{day} {seconds}" + ("." + fraction[:digits].ljust(digits, "0") if digits else "")
@@ -108,9 +109,9 @@ def _scalar(text: str, column: Column, arrow: pa.DataType) -> pa.Scalar[Any]:
     match family:
         case "bytes":
             raw = text.encode()
-            return pa.scalar(raw.ljust(kind.length or 0, b"\0") if kind.name == "binary" else raw, arrow)
+            return pa.scalar(raw if kind.name != "binary" else _padded(raw, kind.length), arrow)
         case "time":
-            return pa.scalar(time_text(text, kind.scale or 0), arrow)
+            return pa.scalar(time_text(text, _digits(text) if kind.scale is None else kind.scale), arrow)
         case "set":
             return pa.scalar(_ordered(text, kind.elements), arrow)
         case "enum":
@@ -118,12 +119,24 @@ def _scalar(text: str, column: Column, arrow: pa.DataType) -> pa.Scalar[Any]:
         case "vector":
             return pa.scalar(msgspec.json.decode(text, type=list[float]), arrow)
         case "decimal" if pa.types.is_string(arrow):
-            return pa.scalar(f"{pa.scalar(text).cast(pa.decimal256(76, kind.scale or 0)).as_py():f}", arrow)
+            scale = _digits(text) if kind.scale is None else kind.scale
+            return pa.scalar(f"{pa.scalar(text).cast(pa.decimal256(76, scale)).as_py():f}", arrow)
     if pa.types.is_boolean(arrow):
         return pa.scalar({"0": False, "1": True}.get(text), arrow)
     if pa.types.is_decimal(arrow):
         return pa.scalar(text).cast(pa.decimal256(76, arrow.scale)).cast(arrow)
     return pa.scalar(text).cast(arrow)
+
+
+def _digits(text: str) -> int:
+    """Digits after the point, for a type that does not say how many there are."""
+    return len(text.partition(".")[2])
+
+
+def _padded(raw: bytes, length: int | None) -> bytes:
+    if length is None:
+        raise DefaultUnknown("it is filled up with zero bytes to a length that the changefeed does not show")
+    return raw.ljust(length, b"\0")
 
 
 def _member(text: str, elements: tuple[str, ...]) -> str:

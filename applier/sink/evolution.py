@@ -8,15 +8,16 @@ message, or zero dates, are NULL here.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from applier.changefeed import ddl
 from applier.changefeed.ddl import Action
-from applier.changefeed.table import Column, TableVersion
+from applier.changefeed.table import Column, ColumnType, TableVersion
 from applier.changefeed.types import TypeRules, column_arrow_type
 from applier.sink import casts
+from applier.sink.casts import family
 from applier.sink.defaults import DefaultUnknown, existing_value
 from applier.sink.evolution_columns import Lineage, lineage, moves
 from applier.sink.evolution_step import (
@@ -135,14 +136,22 @@ class _Change:
             except DefaultUnknown as error:
                 yield Refusal(f"The value of the new column {self.new.name} in existing rows is not known: {error}.")
             return
+        if self._is_reread(self.old):
+            names = f"{self.new.name} was read as {self.old.type.name}, and this statement shows it as"
+            yield Refusal(f"Column {names} {self.new.type.name} without changing it: the rows so far hold other text.")
+            return
         step = self._retyped(self.old)
         if isinstance(step, ConvertField) and (reason := casts.refusal(step)) is not None:
             what = f"Column {self.new.name} changes from {self.old.type.name} to {self.new.type.name}: {reason}."
             yield Refusal(what)
 
+    def _is_reread(self, column: Column) -> bool:
+        """Whether a column that no statement changes turns out to hold bytes, which its rows so far wrote as text."""
+        return self.written is None and (family(column.type.name), family(self.new.type.name)) == ("text", "bytes")
+
     def _retyped(self, column: Column) -> Step | None:
-        old, new = column.type, self.new.type
-        if old == new:
+        old, new = column.type, self.new.type.completed(column.type)
+        if old == new or (self.written is None and self._is_learnt(old, new)):
             return None
         arrows = self._arrow(self.before, column), self._arrow(self.after, self.new)
         if is_lossless(old, new, arrows[1]):
@@ -151,6 +160,12 @@ class _Change:
             if is_promotion(*arrows):
                 return PromoteField(self.new.name, arrows[1])
         return ConvertField(self.new.name, old, new, *arrows, holds_null=column.nullable)
+
+    def _is_learnt(self, old: ColumnType, new: ColumnType) -> bool:
+        """Whether only the digits of the seconds were not known before: every value has them, save where it is text."""
+        is_text = pa.types.is_string(column_arrow_type(*self.after.name, replace(self.new, type=new), self.rules))
+        same = replace(old, length=new.length, scale=new.scale) == new
+        return same and old.name in casts.SECONDS and old.scale is None and not is_text
 
     def _existing(self) -> pa.Scalar:  # type: ignore[type-arg]
         arrow = self._arrow(self.after, self.new)

@@ -138,9 +138,20 @@ def _in_any_zone(wall_clock: datetime) -> Between:
     return Between(max(low, 0), max(high, 0))
 
 
+def seconds_digits(column: Column) -> int:
+    """Digits of the second that a column has.
+
+    Raises:
+        Inexact: The changefeed does not show them.
+    """
+    if column.type.scale is None:
+        raise Inexact(f"the feed does not tell how many digits of the second column {column.name} has")
+    return column.type.scale
+
+
 def _day_or_moment(value: datetime, column: Column) -> Bound:
     if column.type.name == "datetime":
-        if value.microsecond % 10 ** (6 - (column.type.scale or 0)):
+        if value.microsecond and value.microsecond % 10 ** (6 - seconds_digits(column)):
             raise Inexact(f"a value for column {column.name} has more digits than the column")
         return value
     if value != datetime(value.year, value.month, value.day):

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from applier.changefeed.table import Column
-from applier.sink.partition_bounds import INTEGERS
+from applier.sink.partition_bounds import INTEGERS, seconds_digits
 from applier.sink.partition_expression import Inexact
 from applier.sink.partition_functions import Values
 
@@ -71,7 +71,8 @@ def _text_of(kind: pa.DataType, column: Column) -> Callable[[Any], bytes]:
     if name == "date" and kind == pa.date32():
         return date_text
     if name == "datetime" and kind == pa.timestamp("us"):
-        return lambda value: datetime_text(value, column.type.scale or 0)
+        digits = seconds_digits(column)
+        return lambda value: datetime_text(value, digits)
     if name in ("char", "varchar"):
         raise Inexact(f"rows are hashed by the collation of column {column.name}, which the feed does not tell")
     raise Inexact(f"how column {column.name} of type {name} is hashed is not known")

@@ -40,8 +40,7 @@ def is_lossless(old: ColumnType, new: ColumnType, arrow: pa.DataType) -> bool:
         case "enum" | "set":
             return not (old.elements and new.elements) or new.elements[: len(old.elements)] == old.elements
         case "datetime" | "timestamp" | "time":
-            digits = old.scale or 0, new.scale or 0
-            return digits[0] == digits[1] if pa.types.is_string(arrow) else digits[0] <= digits[1]
+            return _keeps_seconds(old, new, is_text=pa.types.is_string(arrow))
         case "vector":
             return new.length in (None, old.length)
     return True
@@ -51,11 +50,17 @@ def _is_wider(old: tuple[int, int], new: tuple[int, int]) -> bool:
     return new[0] <= old[0] and old[1] <= new[1]
 
 
+def _keeps_seconds(old: ColumnType, new: ColumnType, *, is_text: bool) -> bool:
+    """Digits that were not known may be any: values are rounded, which changes none that has no more digits."""
+    if old.scale is None or new.scale is None:
+        return old.scale == new.scale
+    return old.scale == new.scale if is_text else old.scale <= new.scale
+
+
 def _is_finer(old: ColumnType, new: ColumnType) -> bool:
-    if old.length is None or new.length is None:
-        return (old.scale or 0) == (new.scale or 0)
-    is_signed = old.unsigned or not new.unsigned
-    return (old.scale or 0) == (new.scale or 0) and old.length <= new.length and is_signed
+    if old.scale is None or old.scale != new.scale or old.length is None or new.length is None:
+        return False
+    return old.length <= new.length and (old.unsigned or not new.unsigned)
 
 
 def _keeps_digits(old: ColumnType, new: ColumnType) -> bool:

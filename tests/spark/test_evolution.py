@@ -35,8 +35,8 @@ DEFAULTS = [
     (Column("e", T("enum", elements=("a", "b")), default="b"), "b"),
     (Column("day", T("date"), default="2020-02-29"), date(2020, 2, 29)),
     (Column("at", T("datetime", scale=3), default="2020-01-01 00:00:00.5"), datetime(2020, 1, 1, 0, 0, 0, 500000)),
-    (Column("ts", T("timestamp"), default="2022-02-02 02:02:02"), datetime(2022, 2, 2, 2, 2, 2, tzinfo=UTC)),
-    (Column("time", T("time"), default="10:00:00"), "10:00:00"),
+    (Column("ts", T("timestamp", scale=0), default="2022-02-02 02:02:02"), datetime(2022, 2, 2, 2, 2, 2, tzinfo=UTC)),
+    (Column("time", T("time", scale=0), default="10:00:00"), "10:00:00"),
     (Column("bits", T("bit", length=64), default="682"), Decimal(682)),
     (Column("odd.name x", T("int"), default="3"), 3),
 ]

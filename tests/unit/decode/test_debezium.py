@@ -9,6 +9,7 @@ import pytest
 
 from applier.changefeed.event import Bootstrap, Op, Resolved, RowChange, SchemaChange
 from applier.changefeed.table import Column, ColumnType, Index, TableName, TableVersion
+from applier.changefeed.types import UINT64, TypeRules, column_arrow_type
 from applier.decode.debezium import DebeziumDecoder, build
 from applier.decode.debezium_ddl import Described
 from applier.decode.debezium_fields import Field
@@ -289,3 +290,33 @@ def test_a_type_without_a_semantic_name_is_as_wide_as_connect_says() -> None:
     assert kinds == {"int16": "smallint", "int32": "int", "int64": "bigint", "float": "float", "double": "double"}
     with pytest.raises(ValueError, match="column 'c' has the type 'map'"):
         Field("c", "map").column  # noqa: B018 - the property raises
+
+
+def test_a_datetime_of_unknown_precision_is_refused_without_a_schema() -> None:
+    """Only the digits of the column show whether a number counts milliseconds or microseconds."""
+    decoder = DebeziumDecoder()
+    decoder.learn(described(TS, ("id", ColumnType("bigint")), ("d", ColumnType("datetime"))))
+    message = value({"op": "c", "after": {"id": 1, "d": 1000}, "source": source(commit_ts=TS + 1)})
+
+    with pytest.raises(DecodeError, match="Its column d does not hold what the schema declares"):
+        decoder.decode(KEY, message)
+
+
+@pytest.mark.parametrize("member", ["databaseName", "tableChanges"])
+def test_a_ddl_that_lacks_a_member_is_refused(member: str) -> None:
+    """TiCDC always writes both: without them nothing shows which database or table the statement means."""
+    change = {"databaseName": "shop", "ddl": "DROP DATABASE shop", "tableChanges": [], "source": source(table="")}
+    del change[member]
+
+    with pytest.raises(DecodeError, match="Its DDL lacks databaseName or tableChanges"):
+        DebeziumDecoder().decode(b"{}", value(change))
+
+
+def test_bits_without_a_length_are_as_many_as_there_can_be() -> None:
+    """One bit is a boolean; bytes that do not show how many bits they hold are no single bit."""
+    bits = {"type": "bytes", "optional": True, "name": "io.debezium.data.Bits", "field": "b"}
+    events = DebeziumDecoder().decode(KEY, value({"op": "c", "after": {"id": 1, "b": "//8="}}, ID, bits))
+
+    assert isinstance(events[0], Bootstrap)
+    assert events[0].version.columns[1].type == ColumnType("bit", length=None)
+    assert column_arrow_type("shop", "t", events[0].version.columns[1], TypeRules()) == UINT64

@@ -75,7 +75,7 @@ EXACT = [
         [datetime(2020, 1, 2, 3, 4, 5, 60000)],
         ["2020-01-02 03:04:05.060"],
     ),
-    (T("datetime"), VARCHAR, [datetime(2020, 1, 2, 3, 4, 5)], ["2020-01-02 03:04:05"]),
+    (T("datetime", scale=0), VARCHAR, [datetime(2020, 1, 2, 3, 4, 5)], ["2020-01-02 03:04:05"]),
     (T("time", scale=1), VARCHAR, ["-838:59:58.5"], ["-838:59:58.5"]),
     (T("json"), T("text"), ['{"a": [1]}'], ['{"a": [1]}']),
     (VARCHAR, T("bigint"), ["42", " -7\t", "1e3", "2.5", "-0.5"], [42, -7, 1000, 3, -1]),
@@ -83,7 +83,7 @@ EXACT = [
     (VARCHAR, T("decimal", length=5, scale=1), ["1.25", "+3.", ".5"], [D("1.3"), D("3.0"), D("0.5")]),
     (VARCHAR, T("double"), ["1e-3"], [0.001]),
     (VARCHAR, T("date"), ["2020-02-29"], [date(2020, 2, 29)]),
-    (VARCHAR, T("datetime"), ["2020-01-02 03:04:05.5"], [datetime(2020, 1, 2, 3, 4, 6)]),
+    (VARCHAR, T("datetime", scale=0), ["2020-01-02 03:04:05.5"], [datetime(2020, 1, 2, 3, 4, 6)]),
     (VARCHAR, T("time", scale=2), ["10:00:00.125"], ["10:00:00.13"]),
     (VARCHAR, T("varchar", length=3), ["abc", "äöü", "ab  "], ["abc", "äöü", "ab "]),
     (VARCHAR, T("char", length=5), ["ab  ", "  ab"], ["ab", "  ab"]),
@@ -104,12 +104,17 @@ EXACT = [
     (T("int"), T("set", elements=("a", "b", "c")), [5], ["a,c"]),
     (VARCHAR, T("set", elements=("a", "b")), ["b,a,b"], ["a,b"]),
     # dates
-    (T("datetime", scale=6), T("datetime"), [datetime(2020, 1, 1, 0, 0, 0, 500000)], [datetime(2020, 1, 1, 0, 0, 1)]),
-    (T("datetime", scale=6), T("datetime"), [datetime(1960, 1, 1, 0, 0, 0, 499999)], [datetime(1960, 1, 1)]),
+    (
+        T("datetime", scale=6),
+        T("datetime", scale=0),
+        [datetime(2020, 1, 1, 0, 0, 0, 500000)],
+        [datetime(2020, 1, 1, 0, 0, 1)],
+    ),
+    (T("datetime", scale=6), T("datetime", scale=0), [datetime(1960, 1, 1, 0, 0, 0, 499999)], [datetime(1960, 1, 1)]),
     (T("datetime", scale=6), T("date"), [datetime(2019, 12, 31, 23, 59, 59, 500000)], [date(2020, 1, 1)]),
-    (T("date"), T("datetime"), [date(2020, 2, 29)], [datetime(2020, 2, 29)]),
-    (T("time"), T("time", scale=3), ["-10:00:00"], ["-10:00:00.000"]),
-    (T("time", scale=2), T("time"), ["10:59:59.50", "-10:00:00.49"], ["11:00:00", "-10:00:00"]),
+    (T("date"), T("datetime", scale=0), [date(2020, 2, 29)], [datetime(2020, 2, 29)]),
+    (T("time", scale=0), T("time", scale=3), ["-10:00:00"], ["-10:00:00.000"]),
+    (T("time", scale=2), T("time", scale=0), ["10:59:59.50", "-10:00:00.49"], ["11:00:00", "-10:00:00"]),
 ]
 
 
@@ -137,8 +142,8 @@ def test_values_become_what_tidb_made_of_them(old: T, new: T, values: list[Any],
         (VARCHAR, T("decimal", length=5, scale=1), "0x10"),
         (VARCHAR, T("date"), "2020-1-2"),
         (VARCHAR, T("date"), "2021-02-30"),
-        (VARCHAR, T("datetime"), "20200102"),
-        (VARCHAR, T("time"), "10:00"),
+        (VARCHAR, T("datetime", scale=0), "20200102"),
+        (VARCHAR, T("time", scale=0), "10:00"),
         (VARCHAR, T("varchar", length=3), "abcd"),
         (T("longtext"), T("tinytext"), "ä" * 128),
         (T("binary", length=4), T("binary", length=2), b"ab\0\0"),
@@ -149,8 +154,8 @@ def test_values_become_what_tidb_made_of_them(old: T, new: T, values: list[Any],
         (T("int"), T("enum", elements=("a",)), 2),
         (T("int"), T("set", elements=("a",)), 2),
         (VARCHAR, T("set", elements=("a",)), "a,b"),
-        (T("time", scale=1), T("time"), "-00:00:00.5"),
-        (T("time", scale=1), T("time"), "838:59:59.5"),
+        (T("time", scale=1), T("time", scale=0), "-00:00:00.5"),
+        (T("time", scale=1), T("time", scale=0), "838:59:59.5"),
     ],
     ids=lambda value: getattr(value, "name", None),
 )
@@ -165,15 +170,15 @@ def test_a_value_that_strict_mode_refuses_is_refused(old: T, new: T, value: Any)
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        (T("timestamp"), T("datetime"), "time zone of the session"),
-        (T("datetime"), T("timestamp"), "time zone of the session"),
-        (T("timestamp"), VARCHAR, "time zone of the session"),
-        (VARCHAR, T("timestamp"), "time zone of the session"),
-        (T("time"), T("datetime"), "the date on which the statement ran"),
+        (T("timestamp", scale=0), T("datetime", scale=0), "time zone of the session"),
+        (T("datetime", scale=0), T("timestamp", scale=0), "time zone of the session"),
+        (T("timestamp", scale=0), VARCHAR, "time zone of the session"),
+        (VARCHAR, T("timestamp", scale=0), "time zone of the session"),
+        (T("time", scale=0), T("datetime", scale=0), "the date on which the statement ran"),
         (VARCHAR, T("json"), "is not known"),
         (T("json"), T("int"), "is not known"),
         (T("vector", length=3), T("vector", length=2), "is not known"),
-        (T("datetime"), T("bigint"), "is not known"),
+        (T("datetime", scale=0), T("bigint"), "is not known"),
         (T("bit", length=8), VARCHAR, "is not known"),
         (T("double"), T("float", scale=2, length=7), "is not known"),
     ],
@@ -199,14 +204,14 @@ def test_booleans_are_numbers() -> None:
 
 def test_dates_that_are_text_keep_their_zeros() -> None:
     """With zero dates as text, a change of precision rounds dates and leaves zero dates what they are."""
-    to_seconds = step(T("datetime", scale=2), T("datetime"), TEXT_DATES)
+    to_seconds = step(T("datetime", scale=2), T("datetime", scale=0), TEXT_DATES)
     texts = ["0000-00-00 00:00:00.00", "2020-00-00 00:00:00.00", "2020-01-01 23:59:59.50"]
     assert run(to_seconds, *texts) == ["0000-00-00 00:00:00", "2020-00-00 00:00:00", "2020-01-02 00:00:00"]
-    assert run(step(T("timestamp"), T("timestamp", scale=1), TEXT_DATES), "0000-00-00 00:00:00") == [
+    assert run(step(T("timestamp", scale=0), T("timestamp", scale=1), TEXT_DATES), "0000-00-00 00:00:00") == [
         "0000-00-00 00:00:00.0"
     ]
     assert run(step(T("date"), VARCHAR, TEXT_DATES), "0000-00-00") == ["0000-00-00"]
-    assert refusal(step(T("date"), T("datetime"), TEXT_DATES)) is not None
+    assert refusal(step(T("date"), T("datetime", scale=0), TEXT_DATES)) is not None
 
 
 def test_null_for_a_zero_date_is_not_cast() -> None:
@@ -215,3 +220,23 @@ def test_null_for_a_zero_date_is_not_cast() -> None:
     assert cast(pa.array([date(2020, 1, 1)]), change).to_pylist() == ["2020-01-01"]
     with pytest.raises(CastRefused, match="zero dates"):
         cast(pa.array([date(2020, 1, 1), None]), change)
+
+
+@pytest.mark.parametrize("name", ["datetime", "timestamp", "time"])
+@pytest.mark.parametrize("new", [VARCHAR, T("varbinary", length=20)])
+def test_an_unknown_number_of_digits_is_not_printed(name: str, new: T) -> None:
+    """TiDB prints as many digits of the second as the column has; rows alone do not show how many."""
+    assert refusal(step(T(name), new)) is not None
+
+
+@pytest.mark.parametrize("new", [T("datetime"), T("time"), T("decimal")])
+def test_an_unknown_number_of_digits_is_not_filled(new: T) -> None:
+    """Text is rounded to the digits of its new column, which a description without them does not show."""
+    assert refusal(step(VARCHAR, new)) is not None
+
+
+def test_values_of_unknown_precision_are_rounded_to_the_new_one() -> None:
+    """TiDB rounded those with more digits; what was not known before may have had them."""
+    found = run(step(T("datetime"), T("datetime", scale=0)), datetime(2020, 1, 1, 0, 0, 0, 500000))
+
+    assert found == [datetime(2020, 1, 1, 0, 0, 1)]

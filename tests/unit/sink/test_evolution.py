@@ -148,7 +148,7 @@ def test_several_specifications_are_one_evolution() -> None:
         (T("int", length=11), T("int", length=5)),
         (T("enum", elements=("a",)), T("enum", elements=("a", "b"))),
         (T("set", elements=("a",)), T("set", elements=("a", "b"))),
-        (T("datetime"), T("datetime", scale=6)),
+        (T("datetime", scale=0), T("datetime", scale=6)),
         (T("varbinary", length=3), T("blob")),
         (T("binary", length=3), T("varbinary", length=3)),
         (T("bit", length=3), T("bit", length=5)),
@@ -190,9 +190,9 @@ def test_a_wider_number_is_promoted_in_place(old: T, new: T, arrow: pa.DataType 
         (T("decimal", length=12, scale=2), T("decimal", length=14, scale=4)),
         (T("decimal", length=12, scale=2), T("decimal", length=10, scale=2)),
         (T("decimal", length=38, scale=2), T("decimal", length=40, scale=2)),
-        (T("datetime", scale=6), T("datetime")),
-        (T("time"), T("time", scale=2)),
-        (T("date"), T("datetime")),
+        (T("datetime", scale=6), T("datetime", scale=0)),
+        (T("time", scale=0), T("time", scale=2)),
+        (T("date"), T("datetime", scale=0)),
         (T("varchar", length=100), T("varchar", length=10)),
         (T("varchar", length=10), T("char", length=10)),
         (T("text"), T("varchar", length=100)),
@@ -334,3 +334,52 @@ def test_one_column_moves_once() -> None:
     """The last to the front and the first to the end are one move each, however wide the table."""
     assert list(moves("abcd", "dabc")) == [("d", None)]
     assert list(moves("abcd", "bcda")) == [("a", "d")]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (T("datetime"), T("datetime", scale=3)),
+        (T("timestamp"), T("timestamp", scale=0)),
+        (T("datetime", scale=3), T("datetime")),
+        (T("time", scale=3), T("time")),
+        (T("decimal", length=10, scale=2), T("decimal")),
+        (T("bit", length=8), T("bit")),
+        (T("varchar", length=8), T("varchar")),
+        (T("enum", elements=("a",)), T("enum")),
+    ],
+    ids=str,
+)
+def test_what_a_description_does_not_show_is_no_change(old: T, new: T) -> None:
+    """A version may show less than was known, or more, without any statement on the column: no value changes."""
+    assert steps(table(ID, Column("c", old)), table(ID, Column("c", new))) == ()
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (T("datetime"), T("datetime", scale=3)),
+        (T("timestamp"), T("timestamp", scale=6)),
+        (T("time"), T("time", scale=0)),
+        (T("bit"), T("bit", length=8)),
+        (T("decimal", scale=2), T("decimal", length=10, scale=2)),
+    ],
+    ids=str,
+)
+def test_a_statement_on_a_type_of_unknown_size_checks_every_value(old: T, new: T) -> None:
+    """The column may have been larger, and TiDB rounded or refused what was: unknown is neither 0 nor 1."""
+    (found,) = modified(Column("c", old), Column("c", new))
+    assert isinstance(found, ConvertField)
+
+
+def test_text_that_turns_out_to_be_bytes_is_refused_where_there_are_rows() -> None:
+    """Debezium without its extension writes bytes as base64 text, and only a DDL shows what they are."""
+    before, after = table(ID, Column("c", T("text"))), table(ID, Column("c", T("varbinary", length=8)), NOTE)
+
+    found = plan(before, after, [ddl.AddColumn(NAME, NOTE)], RULES)
+
+    (doubt,) = found.only_empty
+    assert doubt.reason == (
+        "Column c was read as text, and this statement shows it as varbinary without changing it: "
+        "the rows so far hold other text."
+    )

@@ -274,6 +274,19 @@ def test_key_takes_the_checksum_of_the_text() -> None:
     assert places(by_number("key", "`b`, `a`", 7), (INT, [56789]), (BYTES, [b"1234"])) == [f"p{check % 7}"]
 
 
+def test_key_over_a_datetime_of_unknown_digits_is_refused() -> None:
+    """The text that is hashed has the digits of the column: one that rows alone describe does not show them."""
+    with pytest.raises(SchemaChangeRefused, match="how many digits of the second column a has"):
+        places(by_number("key", "`a`", 3), (ColumnType("datetime"), [datetime(2024, 1, 1)]))
+
+
+def test_a_bound_with_a_fraction_over_a_datetime_of_unknown_digits_is_refused() -> None:
+    """TiDB rounds the bound to the digits of the column."""
+    partitioning = by_columns("`a`", ("'2024-01-01 12:00:00.5'",))
+    with pytest.raises(SchemaChangeRefused, match="how many digits of the second column a has"):
+        places(partitioning, (ColumnType("datetime"), [datetime(2024, 1, 1)]))
+
+
 def test_key_over_strings_is_refused() -> None:
     """TiDB hashes strings by their collation."""
     with pytest.raises(SchemaChangeRefused, match="hashed by the collation of column a"):
