@@ -19,7 +19,7 @@ from applier.changefeed.coverage import Coverage
 from applier.changefeed.event import Bootstrap, Event, Resolved, RowChange, SchemaChange
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.message import TopicPartition
-from applier.changefeed.table import TableName, TableVersion
+from applier.changefeed.table import TableName, TableVersion, refuse_rekeyed
 from applier.changefeed.ts import LOGICAL
 from applier.changefeed.types import TypeRules
 from applier.decode.blocks import Block, Ints, without
@@ -349,8 +349,9 @@ class _Task:
 
     def _take_version(self, version: TableVersion, place: TopicPartition, *, announced: bool) -> None:
         """Take note of a version; `announced` if its message came to the topic of the table, as a BOOTSTRAP does."""
-        name = version.name
-        is_new = self._versions.get((name, version.version)) != version
+        name, known = version.name, self._versions.get((version.name, version.version))
+        refuse_rekeyed(known, version)
+        is_new = known != version
         if not self._admits(name) or not (is_new or (announced and self._topics.get(name) != place.topic)):
             return
         if is_new:

@@ -7,6 +7,8 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from applier.errors import DecodeError
+
 
 class TableName(NamedTuple):
     """Name of an upstream table."""
@@ -152,6 +154,19 @@ class TableVersion:
     def from_json(text: str) -> TableVersion:
         """Read what `to_json` wrote."""
         return _decode(json.loads(text))
+
+
+def refuse_rekeyed(known: TableVersion | None, version: TableVersion) -> None:
+    """Refuse a version that was known with another key: rows of both could not be reduced by one of them.
+
+    Raises:
+        DecodeError: The keys differ.
+    """
+    if known is None or known.key == version.key:
+        return
+    was, now = (", ".join(one.key) or "none" for one in (known, version))
+    what = f"It describes version {version.version} of table {version.name} with the key {now}; before, it was {was}."
+    raise DecodeError(what, "check that all topics of source.topics are of one changefeed of one cluster.")
 
 
 def fingerprint(description: bytes) -> int:

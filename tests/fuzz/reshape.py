@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from tests.fuzz.corpus import Message
+from tests.fuzz.respell import STATEMENTS, respell
 
 _DEEP, _HUGE, _SPLIT = "\x01deep", "\x01huge", "\x01split"
 _RAW = {
@@ -167,6 +168,21 @@ def _delete(places: list[Place], _donor: bytes | None, dice: random.Random) -> N
         del container[name]
 
 
+def _leave_out(places: list[Place], _donor: bytes | None, dice: random.Random) -> None:
+    """Some members of one object, or all."""
+    container, _ = dice.choice(places)
+    if isinstance(container, dict) and container:
+        for name in dice.sample(sorted(container), dice.randrange(1, len(container) + 1)):
+            del container[name]
+
+
+def _respell(places: list[Place], _donor: bytes | None, dice: random.Random) -> None:
+    """The text of a DDL, in other letters and quotes."""
+    for container, name in places:
+        if name in STATEMENTS and isinstance(container, dict) and isinstance(container.get(name), str):
+            container[name] = respell(container[name], dice)
+
+
 def _swap(places: list[Place], _donor: bytes | None, dice: random.Random) -> None:
     one, other = dice.choice(places), dice.choice(places)
     # A copy, or a container would come to hold itself.
@@ -220,6 +236,8 @@ _CHANGES: tuple[_Change, ...] = (
     _exchange_value,
     _exchange_value,
     _delete,
+    _leave_out,
+    _respell,
     _swap,
     _rename,
     _repeat,

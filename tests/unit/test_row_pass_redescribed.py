@@ -34,7 +34,8 @@ def _rows(kind: str, value: object, start: int) -> list[dict[str, Any]]:
         row = {"id": str(number), "left": value}
         place = {"version": 1, "database": "shop", "table": "stock", "tableID": 1, "type": kind}
         stamps = {"commitTs": TS + number, "buildTs": 1, "schemaVersion": 1}
-        rows.append({**place, **stamps, "data": row, **({"old": row} if kind == "UPDATE" else {})})
+        images = {"INSERT": ("data",), "UPDATE": ("data", "old"), "DELETE": ("old",)}[kind]
+        rows.append({**place, **stamps, **dict.fromkeys(images, row)})
     return rows
 
 
@@ -74,3 +75,26 @@ def test_text_with_a_zone_and_text_of_one_column_are_parted() -> None:
     assert [part.rows.num_rows for part in found.parts[TableName("shop", "stock"), 0]] == [2 * MANY]
     assert [bad.offset for bad in found.bad] == list(range(1, 1 + 2 * MANY))
     assert all("shop.stock.left cannot be read as varchar" in str(bad.error) for bad in found.bad)
+
+
+def test_a_version_that_comes_with_another_key_is_refused_by_name() -> None:
+    """Rows of one version are known by one key: a second one is damage, and no row of the first is lost to it."""
+    other = _create("varchar")
+    columns = [{**column, "nullable": False} for column in other["tableSchema"]["columns"]]
+    index = {"name": "u", "unique": True, "primary": True, "nullable": False, "columns": ["left"]}
+    other["tableSchema"] = {**other["tableSchema"], "columns": columns, "indexes": [index]}
+    messages = [
+        _create("varchar"),
+        *_rows("INSERT", "a", 1),
+        *_rows("INSERT", "b", 1 + MANY),
+        other,
+        *_rows("DELETE", "a", 1 + 2 * MANY),
+        *_rows("DELETE", "a", 1 + 3 * MANY),
+    ]
+
+    found = _pass(messages)
+
+    assert [bad.offset for bad in found.bad] == [1 + 2 * MANY]
+    assert "describes version 1 of table shop.stock with the key left; before, it was id." in str(found.bad[0].error)
+    assert sum(part.rows.num_rows for part in found.parts[TableName("shop", "stock"), 0]) == 4 * MANY
+    assert {part.version.key for part in found.parts[TableName("shop", "stock"), 0]} == {("id",)}
