@@ -12,6 +12,7 @@ from applier.changefeed.checkpoint import Checkpoint
 from applier.config import MaintenanceSection
 from applier.errors import CheckpointConflict, TableMismatch, TransientError
 from applier.replica import Replica
+from applier.sink.iceberg_orphans import Neighbours
 from applier.sink.maintenance import Counts, Task, Thresholds, Upkeep
 from applier.telemetry import logger
 
@@ -102,8 +103,10 @@ class Maintenance:
     _budget: Budget = field(init=False)
     _memories: dict[tuple[str, ...], _Memory] = field(default_factory=dict, init=False)
     _turns: int = field(default=0, init=False)
+    _neighbours: Neighbours = field(init=False)
 
     def __post_init__(self) -> None:
+        self._neighbours = Neighbours(self.replica.catalog, self.clock)
         self._budget = Budget(self.settings.share, self.clock)
 
     def tend(self, checkpoint: Checkpoint) -> Mapping[str, int]:
@@ -142,7 +145,7 @@ class Maintenance:
         for writer in self.replica.writers:
             if writer.head is None or writer.known is None:
                 continue
-            upkeep = Upkeep(writer, self._limits)
+            upkeep = Upkeep(writer, self._limits, self._neighbours)
             memory = self._memories.setdefault(writer.table.identifier, _Memory())
             self._look(upkeep, memory, now)
             if memory.due and now >= memory.rests_until:

@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
 
 import pyarrow as pa
 
-from applier.errors import TableMismatch
+from applier.errors import OutsideRefused, TableMismatch
 from applier.sink.iceberg_commit import Change
 from applier.sink.iceberg_java import Java, JavaError, translated
 from applier.sink.iceberg_table import Table
+from applier.sink.location import OWN_LOCATION, folder_name, has_uuid, is_plain, own
 from applier.sink.snapshot import MAIN, Snapshot
 from applier.sink.types import TableSchema, schema_json
+from applier.telemetry import logger
 
 __all__ = ["Catalog", "Change", "JavaError", "PartitionField", "Snapshot", "Table"]
 
-_PLAIN = re.compile(r"[^\W.][\w. -]*", re.ASCII)
+_LOCATION_REFUSED = (
+    "BadRequestException",
+    "ForbiddenException",
+    "IllegalArgumentException",
+    "UnsupportedOperationException",
+    "ValidationException",
+)
+"""What catalogs raise that decide on locations alone. The same table is then created without one, which raises anything
+that is wrong with the table itself."""
 
 Identifier = tuple[str, ...]
 """Namespace parts and table name. Parts are data, never parsed: dots, quotes and spaces are allowed where the catalog
@@ -114,13 +122,15 @@ class Catalog:
         schema = schema_json(columns, () if any(_is_float(columns, name) for name in key) else key)
         try:
             with translated(f"Cannot create table {'.'.join(identifier)}"):
-                builder = self._builder(identifier, schema, partition, sort)
-                location = location or self._safe_location(identifier)
-                builder = builder.withProperties(self.java.map(properties or {}))
-                builder = builder.withProperty("format-version", str(format_version))
+
+                def build() -> Any:
+                    builder = self._builder(identifier, schema, partition, sort)
+                    builder = builder.withProperties(self.java.map(properties or {}))
+                    return builder.withProperty("format-version", str(format_version))
+
                 if location is not None:
-                    builder = builder.withLocation(location)
-                return Table(self.java, builder.create(), identifier)
+                    return Table(self.java, build().withLocation(location).create(), identifier)
+                return self._created_apart(identifier, build)
         except JavaError as error:
             if error.kind in ("ValidationException", "IllegalArgumentException", "NullPointerException"):
                 raise TableMismatch(error.what, "Change the route, the partition spec or the type rules.") from None
@@ -148,6 +158,22 @@ class Catalog:
                 return []
             raise
 
+    def namespaces(self) -> Sequence[tuple[str, ...]]:
+        """All namespaces of the catalog, nested ones included.
+
+        Raises:
+            JavaError: The catalog does not list its namespaces.
+        """
+        found: list[tuple[str, ...]] = []
+        with translated(f"Cannot list the namespaces of catalog {self.name}"):
+            waiting = [self._levels(one) for one in self.java.items(self._handle.listNamespaces())]
+            while waiting:
+                namespace = waiting.pop()
+                found.append(namespace)
+                below = self._handle.listNamespaces(self._namespace(namespace))
+                waiting += [self._levels(one) for one in self.java.items(below)]
+        return found
+
     def ensure_namespace(self, namespace: tuple[str, ...]) -> None:
         """Make the namespace if it is missing; two threads may do so at once."""
         if not namespace:
@@ -164,19 +190,38 @@ class Catalog:
             if not is_there:
                 raise
 
-    def _safe_location(self, identifier: Identifier) -> str | None:
-        """A location for names whose characters mean something in a path; None where the catalog's choice is good.
+    def _created_apart(self, identifier: Identifier, build: Callable[[], Any]) -> Table:
+        """Create a table at a location of its own, or where the catalog puts it if the catalog takes no other."""
+        default = self._default_location(identifier, build)
+        if default is not None:
+            location = own(default)
+            try:
+                with translated(f"Cannot create table {'.'.join(identifier)} at {location}"):
+                    created = build().withLocation(location).withProperty(OWN_LOCATION, location).create()
+                    return Table(self.java, created, identifier)
+            except (JavaError, OutsideRefused) as error:
+                if isinstance(error, JavaError) and error.kind not in _LOCATION_REFUSED:
+                    raise
+                logger().debug("location refused", table=".".join(identifier), location=location, because=error.what)
+        return Table(self.java, build().create(), identifier)
 
-        The catalog would put `a/b` below `a`, `..` above the warehouse, and Hadoop's paths refuse a `:`.
-        """
-        if all(_PLAIN.fullmatch(part) for part in identifier) or not self._warehouse:
+    def _default_location(self, identifier: Identifier, build: Callable[[], Any]) -> str | None:
+        """Where the catalog would put a table; None if it does not say, or if that place is the table's own already."""
+        # The warehouse of a REST catalog may be a name that means something to its server alone.
+        if not is_plain(identifier) and "/" in self._warehouse:
+            return "/".join([self._warehouse, *map(folder_name, identifier)])
+        try:
+            with translated(f"Cannot ask for the location of table {'.'.join(identifier)}"):
+                found = str(build().createTransaction().table().location())
+        except (JavaError, OutsideRefused):
             return None
-        return "/".join(
-            [self._warehouse, *(quote(part, safe=" ").replace(".", "%2E").replace("%", "_") for part in identifier)]
-        )
+        return None if has_uuid(found, identifier[-1]) else found
 
     def _namespace(self, parts: Sequence[str]) -> Any:
         return self.java.iceberg.catalog.Namespace.of(self.java.strings(parts))
+
+    def _levels(self, namespace: Any) -> tuple[str, ...]:
+        return tuple(self.java.plain(namespace.levels()))
 
     def _table(self, identifier: Identifier) -> Any:
         # As JSON in one call, where an array of Java takes one a level and more.

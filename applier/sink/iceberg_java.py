@@ -104,6 +104,19 @@ class Java:
         """A JSON text as the tree that Iceberg's parsers take."""
         return self._mapper.readTree(text)
 
+    def constant(self, interface: str, value: Any) -> Any:
+        """An object of a Java interface with one method of one argument, which returns `value` without a call back.
+
+        Args:
+            interface: Such as `java.util.function.Function`.
+            value: What the method returns; None for a method that returns nothing.
+        """
+        handles, classes = self.jvm.java.lang.invoke, self.jvm.java.lang.Class
+        anything = classes.forName("java.lang.Object")
+        constant = handles.MethodHandles.constant(anything, value)
+        taking = handles.MethodHandles.dropArguments(constant, 0, self.list([anything]))
+        return handles.MethodHandleProxies.asInterfaceInstance(classes.forName(interface), taking)
+
     def write_plain_files(self) -> None:
         """Let Hadoop write local files without a checksum file beside each, as Python writes them anyway.
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from applier.sink.iceberg_commit import Fence
-from applier.sink.iceberg_java import JavaError, translated
+from applier.sink.iceberg_java import translated
 from applier.sink.iceberg_table import Table
 from applier.sink.progress import EPOCH, Stamp
 from applier.sink.snapshot import MAIN
@@ -16,7 +16,7 @@ from applier.sink.snapshot import MAIN
 BRANCH = "applier-maintenance"
 """Branch in which files are rewritten. It is there while that lasts; one that a crash left is taken again."""
 
-_FUNCTION = ("lang.Object", "util.function.Function")
+_FUNCTION = "java.util.function.Function"
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def rewrite_manifests(table: Table, stamp: Stamp, expected: int) -> int:
     """
     with translated(f"Cannot rewrite the manifests of table {table}"):
         transaction = table.handle.newTransaction()
-        update = _manifests(table, transaction, stamp, expected).clusterBy(_together(table))
+        update = _manifests(table, transaction, stamp, expected).clusterBy(table.java.constant(_FUNCTION, "all"))
         update.commit()
         _stamp(transaction, stamp)
         transaction.commitTransaction()
@@ -121,31 +121,15 @@ def expire(table: Table, before: int, keep: int = 1) -> None:
         table.refresh()
 
 
-def remove_orphans(table: Table, before: int, key: str, now: int) -> int:
-    """Remove files below the table's location that no snapshot knows.
-
-    Only its own folders `data` and `metadata` are searched: the location of another table may lie below this one's.
-
-    Args:
-        table: The table.
-        before: Unix milliseconds; younger files stay, they may belong to a commit that is under way.
-        key: Table property that will say when this was done.
-        now: Unix milliseconds, for that property.
+def set_property(table: Table, key: str, value: str) -> None:
+    """Set one table property.
 
     Raises:
-        JavaError: Catalog or storage did not answer, or a folder lies elsewhere than the metadata says.
+        JavaError: The catalog did not answer.
     """
-    removed = 0
-    with translated(f"Cannot remove orphan files of table {table}"):
-        actions = table.java.iceberg.spark.actions.SparkActions.get(table.java.session._jsparkSession)
-        for folder in ("data", "metadata"):
-            if table.setting(f"write.{folder}.path") is None and _exists(table, folder):
-                action = actions.deleteOrphanFiles(table.handle).location(f"{table.location}/{folder}")
-                result = action.usePrefixListing(True).olderThan(before).execute()
-                removed += int(result.orphanFilesCount())
-        table.handle.updateProperties().set(key, str(now)).commit()
+    with translated(f"Cannot set property {key} of table {table}"):
+        table.handle.updateProperties().set(key, value).commit()
         table.refresh()
-    return removed
 
 
 def _publish(table: Table, stamp: Stamp) -> None:
@@ -175,25 +159,3 @@ def _stamp(transaction: Any, stamp: Stamp) -> None:
     for key, value in stamp.entries().items():
         update.set(key, value)
     update.commit()
-
-
-def _together(table: Table) -> Any:
-    """A `java.util.function.Function` that gives every data file the same cluster, without a call back for each."""
-    java = table.java
-    handles = java.jvm.java.lang.invoke
-    anything, function = (java.jvm.java.lang.Class.forName(f"java.{name}") for name in _FUNCTION)
-    constant = handles.MethodHandles.constant(anything, "all")
-    taking = handles.MethodHandles.dropArguments(constant, 0, java.list([anything]))
-    return handles.MethodHandleProxies.asInterfaceInstance(function, taking)
-
-
-def _exists(table: Table, folder: str) -> bool:
-    """Whether there is any file in a folder of the table."""
-    try:
-        with translated(f"Cannot list the files of table {table}"):
-            return bool(table.handle.io().listPrefix(f"{table.location}/{folder}").iterator().hasNext())
-    except JavaError as error:
-        # Object stores know no folders; others say so where there is none.
-        if "FileNotFound" in error.detail:
-            return False
-        raise

@@ -9,10 +9,13 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, TypeVar, cast
 
 from applier.sink import iceberg_maintenance as iceberg
+from applier.sink import iceberg_orphans as orphans
+from applier.sink.iceberg_orphans import Neighbours
 from applier.sink.plan import Plan, plan
 from applier.sink.progress import Stamp
 from applier.sink.rows import TARGET_BYTES
 from applier.sink.table import TableWriter
+from applier.telemetry import logger
 
 Task = Literal["compact", "manifests", "expire", "orphans"]
 
@@ -121,10 +124,13 @@ class Upkeep:
     Args:
         writer: The writer of a table that has rows and a stamp.
         limits: From where on work pays.
+        neighbours: The tables of the catalog; without them, orphans of a table whose location applier did not choose
+            are left alone.
     """
 
     writer: TableWriter
     limits: Thresholds
+    neighbours: Neighbours | None = None
 
     @property
     def is_worn(self) -> bool:
@@ -185,15 +191,34 @@ class Upkeep:
         return {"expired": self._fenced(drop)}
 
     def remove_orphans(self, now: int | None = None) -> Counts:
-        """Remove files that no snapshot knows.
+        """Remove files that no snapshot references, from folders that no other table can have files in.
 
         Args:
             now: Unix milliseconds.
         """
         clock = _unix_ms() if now is None else now
-        before = clock - int(self.limits.orphan_hours * _HOUR)
         table = self.writer.table
-        return {"orphans": self._fenced(lambda _, __: iceberg.remove_orphans(table, before, ORPHANS_REMOVED_AT, clock))}
+
+        def remove(_: Stamp, __: int) -> Counts:
+            # A clock that runs ahead of storage would make files old that were written just now.
+            before = min(clock, orphans.storage_time(table)) - int(self.limits.orphan_hours * _HOUR)
+            removed = sum(orphans.remove(table, folder, before) for folder in self._searched())
+            iceberg.set_property(table, ORPHANS_REMOVED_AT, str(clock))
+            return {"orphans": removed}
+
+        return self._fenced(remove)
+
+    def _searched(self) -> list[str]:
+        """Folders that hold orphan files, unless files of another table may lie in any of them."""
+        table = self.writer.table
+        unknown = {folder: orphans.unreferenced(table, folder) for folder in orphans.folders(table)}
+        found = [folder for folder, files in unknown.items() if files]
+        reason = orphans.shared(table, unknown, self.neighbours) if found else None
+        if reason is None:
+            return found
+        files = sum(map(len, unknown.values()))
+        logger().warning("orphans left alone", table=str(table), folder=table.location, files=files, because=reason)
+        return []
 
     def _wear(self, files: Plan) -> Wear:
         target = self.writer.table.setting("write.target-file-size-bytes")

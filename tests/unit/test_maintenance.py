@@ -79,6 +79,7 @@ class Lake:
     clock: Clock = field(default_factory=Clock)
     tables: list[FakeUpkeep] = field(default_factory=list)
     snapshots: dict[tuple[str, ...], int] = field(default_factory=dict)
+    catalog: None = None
     confirm: Callable[[], None] = lambda: None
 
     def add(self, **state: Any) -> FakeUpkeep:
@@ -101,7 +102,7 @@ class Lake:
     def maintenance(self, **settings: Any) -> Maintenance:
         """The maintenance of these tables."""
         by_writer = {id(table.writer): table for table in self.tables}
-        self.monkeypatch.setattr(maintenance, "Upkeep", lambda writer, limits: by_writer[id(writer)])
+        self.monkeypatch.setattr(maintenance, "Upkeep", lambda writer, limits, neighbours: by_writer[id(writer)])
         return Maintenance(MaintenanceSection(**settings), self, self._confirm, self.clock)  # type: ignore[arg-type]
 
     def _confirm(self) -> None:
