@@ -180,7 +180,7 @@ def open_source(config: Config, session: SparkSession) -> Iterator[Source]:
 def type_rules(config: Config) -> TypeRules:
     """How the configuration bends the mapping of types."""
     tables = config.tables
-    return TypeRules(tables.tinyint1, tables.zero_dates, tables.zero_dates_of)
+    return TypeRules(tables.tinyint1, tables.zero_dates, tables.zero_dates_of, config.changefeed.session_zone)
 
 
 def decoder_options(config: Config) -> DecoderOptions:

@@ -13,9 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from applier.changefeed.ddl import KINDS
 from applier.changefeed.filter import TableFilter
+from applier.config_changefeed import ChangefeedSection
 from applier.errors import ConfigError
 
-Protocol = Literal["simple", "open", "canal-json", "avro", "debezium", "debezium-avro"]
 ZeroDates = Literal["null", "stop", "string"]
 Policy = Literal["apply", "ignore", "stop"]
 SourceEngine = Literal["auto", "driver", "spark"]
@@ -25,46 +25,6 @@ class Section(BaseModel):
     """A table of the file; unknown keys are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class ChangefeedSection(Section):
-    """Which changefeed, and how TiCDC writes it."""
-
-    name: Annotated[
-        str,
-        Field(
-            pattern=r"^[A-Za-z0-9_-]+$", description="Names the changefeed and the control namespace applier_<name>."
-        ),
-    ]
-    protocol: Annotated[Protocol, Field(description="TiCDC's `protocol` of the sink.")]
-    order: Annotated[
-        Literal["resolved", "offset"],
-        Field(description="`offset` for feeds that carry no watermark: the last offset of a key wins."),
-    ] = "resolved"
-    start: Annotated[
-        Literal["beginning", "midstream"],
-        Field(
-            description="Simple: the feed starts with CREATE TABLE, or in the middle, where tables that a BOOTSTRAP "
-            "message alone describes are created as well."
-        ),
-    ] = "beginning"
-    partitions: Annotated[
-        int | None, Field(ge=1, description="Partitions that TiCDC uses, where the topic has more. Default: all.")
-    ] = None
-    compression: Annotated[
-        Literal["none", "lz4", "snappy"] | None,
-        Field(description="`large-message-handle-compression`; told from the bytes when absent."),
-    ] = None
-    claim_check: Annotated[
-        str | None, Field(description="`claim-check-storage-uri`: a folder or any fsspec address.")
-    ] = None
-    timezone: Annotated[str, Field(description="IANA zone of the changefeed, for protocols that do not say it.")] = (
-        "UTC"
-    )
-    on_bad_message: Annotated[
-        Literal["stop", "dead_letter"],
-        Field(description="A message that cannot be decoded stops the job, or is kept in `dead_letters` and passed."),
-    ] = "stop"
 
 
 class KafkaSource(BaseModel):

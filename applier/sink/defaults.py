@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import msgspec
 import pyarrow as pa
@@ -16,6 +18,10 @@ from applier.sink.casts_dates import time_text
 _ZERO_DATES = {"date": "0000-00-00", "datetime": "0000-00-00 00:00:00", "timestamp": "0000-00-00 00:00:00"}
 _CLOCKS = re.compile(r"CURRENT_(TIMESTAMP|DATE)|NOW\(|LOCALTIME|CURDATE|CURTIME", re.IGNORECASE)
 _DATE = re.compile(r"\d{4}-\d\d-\d\d( \d\d:\d\d:\d\d(\.\d{1,6})?)?", re.ASCII)
+_SESSION = (
+    "its default is a wall clock, and the changefeed does not tell the time zone of the session that ran the "
+    "statement; set changefeed.session_timezone to it"
+)
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
@@ -45,7 +51,7 @@ def existing_value(column: Column, arrow: pa.DataType, rules: TypeRules, path: s
     text = zero_text(column) if column.default is None else column.default
     try:
         if column.type.name in DATE_TYPES:
-            return _dated(text, column, arrow, rules.zero_date_policy(path))
+            return _dated(text, column, arrow, rules.zero_date_policy(path), rules.session_zone)
         return _scalar(text, column, arrow)
     except (pa.ArrowException, ValueError, ArithmeticError, msgspec.MsgspecError):
         reason = f"its default is an expression, or no {column.type.name} that can be read"
@@ -66,21 +72,41 @@ def zero_text(column: Column) -> str:
     return "" if kind.name == "set" or FAMILIES.get(kind.name) in ("text", "bytes") else "0"
 
 
-def _dated(text: str, column: Column, arrow: pa.DataType, policy: str) -> pa.Scalar[Any]:
+def _dated(text: str, column: Column, arrow: pa.DataType, policy: str, zone: str | None) -> pa.Scalar[Any]:
     if _CLOCKS.match(text):
         raise DefaultUnknown("its default is the time at which the statement ran, which the changefeed does not tell")
     if not _DATE.fullmatch(text):
         raise ValueError
     text = _with_digits(text, column)
+    if column.type.name == "timestamp":
+        text = _in_utc(text, zone)
     if pa.types.is_string(arrow):
         return pa.scalar(text, arrow)
     if text.startswith("0000"):
         return _zero(arrow, policy)  # Arrow takes year 0 for a year, but nobody who reads the table does.
     try:
-        # A TIMESTAMP literal is in UTC, and Arrow wants to be told so.
+        # Arrow does not take text without a zone for an instant.
         return pa.scalar(text + "Z" if getattr(arrow, "tz", None) else text).cast(arrow)
     except pa.ArrowInvalid:
         return _zero(arrow, policy)
+
+
+def _in_utc(text: str, zone: str | None) -> str:
+    """The wall clock of a zone as that of UTC. A zero or partial date is none, and stays."""
+    try:
+        wall_clock = datetime.fromisoformat(text)
+    except ValueError:
+        return text
+    if zone is None:
+        raise DefaultUnknown(_SESSION)
+    try:
+        moments = {wall_clock.replace(tzinfo=ZoneInfo(zone), fold=fold).astimezone(UTC) for fold in (0, 1)}
+    except (ValueError, OSError, LookupError, OverflowError):
+        raise DefaultUnknown(f"changefeed.session_timezone is {zone!r}, which is not the name of a time zone") from None
+    if len(moments) > 1:
+        raise DefaultUnknown(f"its default is a wall clock that {zone} has twice, or never")
+    (moment,) = moments
+    return moment.replace(tzinfo=None).isoformat(" ", "seconds")[:19] + text[19:]
 
 
 def _zero(arrow: pa.DataType, policy: str) -> pa.Scalar[Any]:

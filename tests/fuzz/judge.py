@@ -39,7 +39,7 @@ _EVENTS = (RowChange, SchemaChange, Resolved, Bootstrap)
 _EVERY = 4
 """One row in so many has its values converted on their own, where no other row's refusal comes first."""
 
-LIVES = 2000
+LIVES = 800
 """Messages after which a judge takes a new decoder, as the job does for each row pass; what a pass may keep has bounds
 of its own (`decode/bounded.py`), so from then on memory does not grow."""
 

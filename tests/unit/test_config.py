@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from applier.config import Config, load, parse
+from applier.config_changefeed import ChangefeedSection
 from applier.decode.registry_settings import registry_settings
 from applier.errors import ConfigError
 
@@ -176,3 +177,18 @@ def test_spark_keys_may_lack_their_prefix() -> None:
     config: Config = parse(minimal(spark={"spark.master": "local[2]", "driver": {"memory": "3g"}, "ui.enabled": False}))
 
     assert config.spark == {"spark.master": "local[2]", "spark.driver.memory": "3g", "spark.ui.enabled": "false"}
+
+
+@pytest.mark.parametrize(
+    ("section", "zone"),
+    [
+        ({"protocol": "simple", "timezone": "Asia/Shanghai"}, "UTC"),
+        ({"protocol": "open"}, "UTC"),
+        ({"protocol": "open", "timezone": "Asia/Shanghai"}, None),
+        ({"protocol": "open", "timezone": "Asia/Shanghai", "session_timezone": "UTC"}, "UTC"),
+        ({"protocol": "debezium", "session_timezone": "Asia/Shanghai"}, "Asia/Shanghai"),
+    ],
+)
+def test_the_zone_of_timestamp_defaults_is_configured_or_unknown(section: dict[str, str], zone: str | None) -> None:
+    """Simple carries them in UTC; the zone of the TiCDC server is not that of the sessions that run DDL."""
+    assert ChangefeedSection.model_validate({"name": "f", **section}).session_zone == zone

@@ -122,3 +122,46 @@ def test_a_default_that_cannot_be_known_is_said_so(column: Column, reason: str) 
     """TiDB evaluates it once, when the statement runs, and no message tells the result."""
     with pytest.raises(DefaultUnknown, match=reason):
         value(column)
+
+
+@pytest.mark.parametrize(
+    ("zone", "text", "expected"),
+    [
+        ("UTC", "2024-06-01 12:00:00", datetime(2024, 6, 1, 12, tzinfo=UTC)),
+        ("Asia/Shanghai", "2024-06-01 12:00:00", datetime(2024, 6, 1, 4, tzinfo=UTC)),
+        ("America/New_York", "2024-06-01 12:00:00.250", datetime(2024, 6, 1, 16, 0, 0, 250000, tzinfo=UTC)),
+        ("Asia/Shanghai", "0000-00-00 00:00:00", None),
+    ],
+)
+def test_a_timestamp_default_is_read_in_the_zone_of_its_session(zone: str, text: str, expected: Any) -> None:
+    """The statement writes a wall clock, and its session decides which moment that is."""
+    column = Column("c", T("timestamp", scale=3), default=text)
+    assert value(column, TypeRules(session_zone=zone)) == expected
+
+
+def test_a_timestamp_default_as_text_is_in_utc() -> None:
+    """So are the values of rows, where dates are kept as text."""
+    column = Column("c", T("timestamp", scale=3), default="2024-06-01 12:00:00.5")
+    rules = TypeRules(zero_dates="string", session_zone="Asia/Shanghai")
+    assert value(column, rules) == "2024-06-01 04:00:00.500"
+
+
+@pytest.mark.parametrize(
+    ("zone", "text", "reason"),
+    [
+        (None, "2024-06-01 12:00:00", "set changefeed.session_timezone to it"),
+        ("Mars/Olympus", "2024-06-01 12:00:00", "'Mars/Olympus', which is not the name of a time zone"),
+        ("Europe/Berlin", "2024-10-27 02:30:00", "a wall clock that Europe/Berlin has twice, or never"),
+        ("Europe/Berlin", "2024-03-31 02:30:00", "a wall clock that Europe/Berlin has twice, or never"),
+    ],
+)
+def test_a_timestamp_default_without_a_moment_is_said_so(zone: str | None, text: str, reason: str) -> None:
+    """An unknown zone is not UTC, and a wall clock of the hour of a clock change is two moments or none."""
+    with pytest.raises(DefaultUnknown, match=reason):
+        value(Column("c", T("timestamp", scale=0), default=text), TypeRules(session_zone=zone))
+
+
+@pytest.mark.parametrize("kind", [T("date"), T("datetime", scale=0)])
+def test_other_dates_have_no_zone(kind: T) -> None:
+    """A DATE or DATETIME is the same in every session."""
+    assert value(Column("c", kind, default="2024-06-01 00:00:00"), TypeRules(session_zone=None)) is not None
