@@ -20,7 +20,6 @@ from applier.changefeed.event import Bootstrap, Event, Resolved, RowChange, Sche
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName, TableVersion, refuse_rekeyed
-from applier.changefeed.ts import LOGICAL
 from applier.changefeed.types import TypeRules
 from applier.decode.blocks import Block, Ints, without
 from applier.decode.decoder import Decoder
@@ -31,6 +30,8 @@ from applier.findings import ddl_payload, error_payload, finding, finding_batch,
 from applier.order.barrier import segment
 from applier.order.passed import Passages
 from applier.order.reduce import BagGroup, KeyedGroup, group
+from applier.order.undated import undated
+from applier.rowapplied import AppliedRows
 from applier.rowblocks import BlockGroup, by_place, segments
 from applier.rowvalues import Typing, columns_of
 
@@ -116,6 +117,7 @@ class _Task:
         self._job = job
         self._decoder = decoder
         self._admits = TableFilter(job.include).admits
+        self._applied = AppliedRows(job.applied, job.applied_of, job.covered, job.passages)
         self._versions: dict[tuple[TableName, int], TableVersion] = {}
         self._groups: dict[tuple[TableName, int, int, str], KeyedGroup | BagGroup] = {}
         self._block_groups: dict[tuple[TableName, int, int, str, Hashable], BlockGroup] = {}
@@ -238,10 +240,12 @@ class _Task:
         if not self._admits(name):
             self._counts["excluded"] += 1
             return
-        if 0 < ts <= job.applied_of.get(name, job.applied) or self._is_in(name, place, offset, ts):
+        if job.ordered and ts == 0:
+            raise undated(name, row.op)
+        if self._applied.holds(name, place, offset, ts):
             self._counts["replayed"] += 1
             return
-        number = segment(job.cuts, name, ts) if job.cuts else 0
+        number = segment(job.cuts, name, ts or self._applied.after_ddl(name, place, offset)) if job.cuts else 0
         rows = self._groups.get((name, row.version, number, place.topic))
         if rows is None:
             version = self._versions.get((name, row.version))
@@ -259,14 +263,6 @@ class _Task:
         replay = rows.is_bag and ts <= self._resolved.get(place, 0)
         rows.add(row, (place.partition, offset, index), replay=replay, run=run)
         self._counts["rows"] += 1
-
-    def _is_in(self, name: TableName, place: TopicPartition, offset: int, ts: int) -> bool:
-        """Whether a row is in its table as its place tells, in a feed in offset order."""
-        job = self._job
-        if name in job.covered and job.covered[name].holds(place, offset, ts):
-            return True
-        passages = job.passages.get(name, {}).get(place) if job.passages else None
-        return passages is not None and ts & LOGICAL != 0 and any(offset > at and ts <= upto for at, upto in passages)
 
     def _run(self, name: TableName, place: TopicPartition, ts: int) -> int:
         """Number of the run of rows of one commit ts that a row of a table without a key belongs to."""
@@ -287,18 +283,16 @@ class _Task:
         if not self._admits(name):
             self._counts["excluded"] += int((~above).sum())
             return
-        again = (stamps > 0) & (stamps <= job.applied_of.get(name, job.applied))
-        if passages := job.passages.get(name, {}).get(place, ()):
-            behind = np.any([(where > at) & (stamps <= upto) for at, upto in passages], axis=0)
-            again |= behind & ((stamps & LOGICAL) != 0)
-        if name in job.covered:
-            pairs = zip(where.tolist(), stamps.tolist(), strict=True)
-            again |= [job.covered[name].holds(place, *pair) for pair in pairs]
+        if job.ordered and not stamps.all():
+            for offset in where[(stamps == 0) & ~above].tolist():
+                self._reject(place, offset, undated(name, block.op))
+            above |= stamps == 0
+        again, placed = self._applied.of_block(name, place, where, stamps)
         self._counts["replayed"] += int(again.sum())
         due = np.flatnonzero(~above & ~again)
         if not len(due):
             return
-        for number, rows in segments(stamps[due], job.cuts.get(name, ())):
+        for number, rows in segments(placed[due], job.cuts.get(name, ())):
             some = block if len(rows) == len(stamps) else block.part(due[rows])
             self._add_rows(some, number, place, offsets)
 

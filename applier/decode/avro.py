@@ -1,7 +1,8 @@
 """TiCDC's Avro messages in, events out.
 
 The first byte of a value tells what it is: 0 a row in Confluent's framing, and with `avro-enable-watermark` 1 a DDL,
-2 a watermark, 3 a delete. Without that option a delete is a null value. Deletes name their row by the Kafka key alone.
+2 a watermark, 3 a delete. Without that option, and in TiCDC before v8.5.7 and v26.3.4 with it, a delete is a null value
+without a commit ts. Deletes name their row by the Kafka key alone.
 
 A row refers to the pair of its key's and its value's schema id (`row_version`), because the value's schema does not say
 which columns are the key. A delete refers to the key's schema, a table version with `keys_only`.
@@ -43,7 +44,7 @@ from applier.errors import DecodeError, IncompleteRow
 
 CAPABILITIES = Capabilities(
     resolved_ts="enable-tidb-extension and avro-enable-watermark",
-    commit_ts="enable-tidb-extension; of deletes avro-enable-watermark or avro-include-before-value",
+    commit_ts="enable-tidb-extension; of deletes also avro-enable-watermark, from TiCDC v8.5.7 and v26.3.4 on",
     ddl="enable-tidb-extension and avro-enable-watermark",
     old_values="avro-include-before-value",
     schema="registry",

@@ -108,6 +108,8 @@ def last_per_key(rows: pa.Table, key: Sequence[str], *, by_place: bool = False) 
     codes, rest = codes[several], rows.take(several) if len(several) < len(rows) else rows
     place = [_numbers(rest, name) for name in ("m.index", "m.offset", "m.partition")]
     stamps, present = _numbers(rest, "m.ts"), _numbers(rest, "m.present")
+    if by_place:
+        stamps = _comparable(codes, stamps)
     # Raw updates of one transaction that exchange keys each delete the key that the other one writes.
     written = present & ((stamps & LOGICAL) != 0) if by_place else present
     last = _in_order(codes, stamps, [*place, written], last=True)
@@ -121,6 +123,15 @@ def last_per_key(rows: pa.Table, key: Sequence[str], *, by_place: bool = False) 
     kept[several] = False
     kept[chosen] = True
     return rows.filter(pa.array(kept))
+
+
+def _comparable(codes: np.ndarray, stamps: np.ndarray) -> np.ndarray:
+    """Commit ts to order the changes of each key by: none for a key of which any change carries none."""
+    if stamps.all():
+        return stamps
+    undated = np.zeros(int(codes.max()) + 1, bool)
+    undated[codes[stamps == 0]] = True
+    return np.where(undated[codes], 0, stamps)
 
 
 def _codes(key: pa.Table) -> tuple[np.ndarray, int]:

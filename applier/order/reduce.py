@@ -59,7 +59,8 @@ class KeyedGroup:
     The order of events is commit ts, delete before upsert, partition, offset, place. Equal events are duplicates.
 
     Attributes:
-        by_place: Of events of one commit ts the one read later counts, where it is only a millisecond, or 0.
+        by_place: Of events of one commit ts the one read later counts, where it is only a millisecond, or 0. The same
+            is true of two events of which one carries no commit ts.
     """
 
     is_bag: ClassVar[bool] = False
@@ -103,7 +104,10 @@ class KeyedGroup:
             self.survivors[key] = Survivor(ts, fresh, ts, present, position, image)
             return
         later = ts > survivor.ts
-        if ts == survivor.ts:
+        if self.by_place and (ts == 0 or survivor.ts == 0):
+            # An Avro delete may carry no commit ts beside rows that do: its place alone says which it follows.
+            later = position >= survivor.position
+        elif ts == survivor.ts:
             tie = present == survivor.present or (self.by_place and not ts & LOGICAL)
             later = position >= survivor.position if tie else present
         if later:

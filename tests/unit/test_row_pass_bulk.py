@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from applier import rowpass
+from applier import rowapplied, rowpass
 from applier.changefeed.coverage import Coverage, Reach
 from applier.changefeed.event import RowChange, SchemaChange
 from applier.changefeed.message import MESSAGE_SCHEMA, TopicPartition
@@ -224,7 +224,7 @@ def test_rows_behind_a_ddl_that_came_before_it_are_dropped(
 
     Not where the commit ts is only a millisecond: the row may be newer than the DDL. In the recordings some look so.
     """
-    monkeypatch.setattr(rowpass, "LOGICAL", -1 if is_exact else 0)
+    monkeypatch.setattr(rowapplied, "LOGICAL", -1 if is_exact else 0)
     source = Messages("workload", variant)
     first = survey(source, variant)
     (name, _), parts = next(iter(first.findings.parts.items()))

@@ -1,0 +1,86 @@
+"""The way out of the refusal of a delete without a commit ts: the same changefeed goes on in offset order."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from applier import config, rowpass, survey
+from applier.assembly import assembled
+from applier.decode.avro import AvroDecoder
+from applier.pipeline import Pipeline
+from tests.spark.feeds import read
+from tests.unit.decode.avro_messages import TS
+from tests.unit.test_row_pass_undated import SCHEMAS, Message, deleted, statement, written
+
+pytestmark = pytest.mark.spark
+
+
+def resolved(ts: int) -> Message:
+    """A watermark."""
+    return None, b"\x02" + ts.to_bytes(8, "big")
+
+
+def archive(folder: Path, messages: list[Message]) -> Path:
+    """An archive of one partition."""
+    folder.mkdir(exist_ok=True)
+    lines = [
+        {
+            "topic": "shop_t",
+            "partition": 0,
+            "offset": offset,
+            "timestamp": 1_700_000_000_000 + offset,
+            "key": None if key is None else base64.b64encode(key).decode(),
+            "value": None if value is None else base64.b64encode(value).decode(),
+        }
+        for offset, (key, value) in enumerate(messages)
+    ]
+    (folder / "feed.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return folder
+
+
+@contextmanager
+def running(spark: SparkSession, lake: dict[str, str], feed: Path, **changefeed: Any) -> Iterator[Pipeline]:
+    """The pipeline of the changefeed."""
+    raw = {
+        "changefeed": {"name": "undated", "protocol": "avro", **changefeed},
+        "source": {"archive": str(feed)},
+        "registry": {"url": "http://127.0.0.1:9"},
+        "catalog": {"name": "lake", **lake},
+        "tables": {"route": "undated__{database}.{table}"},
+    }
+    with assembled(config.parse(raw), spark=spark, take_over=True) as pipeline:
+        yield pipeline
+
+
+def test_a_changefeed_that_was_refused_goes_on_in_offset_order(
+    spark: SparkSession, warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What came before the delete stays applied, and with `order = "offset"` the delete follows what it followed."""
+    for module in (rowpass, survey):
+        monkeypatch.setattr(module, "build", lambda protocol, options: AvroDecoder(SCHEMAS))
+    lake = {"type": "jdbc", "uri": f"jdbc:sqlite:{warehouse}/catalog.db", "warehouse": f"{warehouse}/tables"}
+    create = statement(TS, "CREATE TABLE t (id BIGINT PRIMARY KEY, v BIGINT)")
+    before = [create, written("c", TS + 1, 1), written("c", TS + 2, 2), resolved(TS + 3)]
+    after = [deleted(1), written("u", TS + 5, 2, 7), written("c", TS + 6, 3), deleted(3), resolved(TS + 9)]
+    feed = archive(tmp_path / "feed", [*before, *after])
+
+    with running(spark, lake, feed) as pipeline:
+        step = pipeline.step()
+        while step.moved:
+            step = pipeline.step()
+        assert "A delete of table shop.t has no commit ts" in str(step.error)
+        assert {row["id"] for row in read(spark, ("undated__shop", "t")).to_pylist()} == {1, 2}
+
+    with running(spark, lake, feed, order="offset") as pipeline:
+        while pipeline.step().moved:
+            pass
+
+    assert [(row["id"], row["v"]) for row in read(spark, ("undated__shop", "t")).to_pylist()] == [(2, 7)]
