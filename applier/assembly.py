@@ -188,5 +188,10 @@ def decoder_options(config: Config) -> DecoderOptions:
     section = config.changefeed
     registry = config.registry.model_dump(exclude_none=True) if config.registry else {}
     return DecoderOptions(
-        section.timezone, section.compression, section.claim_check, registry, section.order == "offset"
+        section.timezone,
+        section.compression,
+        section.claim_check,
+        registry,
+        by_offset=section.order == "offset",
+        keys=config.tables.keys,
     )

@@ -135,6 +135,14 @@ class TablesSection(Section):
         dict[str, ZeroDates], Field(description="The same for single columns, by `database.table.column`.")
     ] = {}
 
+    keys: Annotated[
+        dict[str, tuple[str, ...]],
+        Field(
+            description="Debezium of TiCDC v8.0 to v8.4, whose messages have no key: key columns by `database.table`, "
+            "`[]` for a table without any key."
+        ),
+    ] = {}
+
     @model_validator(mode="after")
     def _check(self) -> TablesSection:
         TableFilter(self.include)
@@ -249,6 +257,9 @@ class Config(Section):
         if unknown:
             close = difflib.get_close_matches(unknown[0], KINDS, n=1)
             msg = f"[ddl] knows no kind {unknown[0]!r}" + (f", did you mean {close[0]!r}?" if close else "")
+            raise ValueError(msg)
+        if self.tables.keys and self.changefeed.protocol != "debezium":
+            msg = f"[tables.keys] is for protocol debezium; rows of {self.changefeed.protocol} name their key"
             raise ValueError(msg)
         if self.changefeed.protocol in {"avro", "debezium-avro"} and self.registry is None:
             msg = f"[registry] is needed for protocol {self.changefeed.protocol}"

@@ -45,7 +45,8 @@ def check(config: Config, *, subject: str | None = None, schema: Path | None = N
     """
     section = config.changefeed
     registry = config.registry.model_dump(exclude_none=True) if config.registry else {}
-    options = DecoderOptions(section.timezone, section.compression, section.claim_check, registry)
+    keys = config.tables.keys
+    options = DecoderOptions(section.timezone, section.compression, section.claim_check, registry, keys=keys)
     capabilities = build(section.protocol, options).capabilities
     sides = Sides(config, subject)
     with ExitStack() as stack:

@@ -7,7 +7,7 @@ one are read with what the DDL before them said of their table: only that tells 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Annotated, Any
 
@@ -20,6 +20,7 @@ from applier.decode.compression import Compression, decompress
 from applier.decode.debezium_ddl import Described, TableChange, schema_change
 from applier.decode.debezium_fields import Field, Reader, little_endian, microseconds
 from applier.decode.debezium_json_rows import SCHEMA, Head, Heads, rows_reader
+from applier.decode.debezium_keys import KeyColumns, key_names
 from applier.decode.debezium_rows import (
     UNKNOWN_VERSION,
     Announcer,
@@ -51,6 +52,7 @@ CAPABILITIES = Capabilities(
         "Years below 100 arrive moved to 1970 to 2069 (since TiCDC v8.5.1).",
         "Without enable-tidb-extension, unsigned numbers and binary strings are told by DDL messages alone.",
         "With debezium-disable-schema, rows wait for the DDL message that describes their table.",
+        "TiCDC v8.0 to v8.4 writes no Kafka key: tables.keys must name the key columns of each table.",
     ),
 )
 
@@ -76,10 +78,6 @@ class _Message(msgspec.Struct, gc=False):
     schema: msgspec.Raw = msgspec.Raw()
 
 
-class _Key(msgspec.Struct, gc=False):
-    payload: dict[str, Any]
-
-
 class _Declared(msgspec.Struct):
     """A node of a Connect schema."""
 
@@ -97,13 +95,12 @@ _MILLISECOND_DIGITS = 3
 """Digits of a DATETIME up to which its values count milliseconds, and beyond which microseconds."""
 
 _MESSAGE = msgspec.json.Decoder(_Message)
-_KEY = msgspec.json.Decoder(_Key)
 _DECLARED = msgspec.json.Decoder(_Declared)
 
 
 def build(options: DecoderOptions) -> DebeziumDecoder:
     """A decoder from the changefeed's options."""
-    return DebeziumDecoder(options.compression)
+    return DebeziumDecoder(options.compression, options.keys)
 
 
 class DebeziumDecoder:
@@ -111,15 +108,19 @@ class DebeziumDecoder:
 
     Args:
         compression: `large-message-handle-compression` of keys and values; None tells it from the bytes.
+        keys: Key columns by `database.table`, for rows without a Kafka key.
     """
 
     capabilities = CAPABILITIES
     wire = WireForm(binary="base64", members="label")
 
-    def __init__(self, compression: Compression | None = None) -> None:
+    def __init__(
+        self, compression: Compression | None = None, keys: Mapping[str, tuple[str, ...]] | None = None
+    ) -> None:
         self._compression = compression
         self._announcer = Announcer()
         self._described = Described()
+        self._keys = KeyColumns(keys or {}, self._described)
         self._declared: Bounded[bytes, tuple[Field, ...]] = Bounded()
         self._layouts: Bounded[tuple[TableName, tuple[str, ...]], tuple[bytes, Layout]] = Bounded()
         self._untyped: Bounded[tuple[TableName, int, tuple[str, ...]], Layout] = Bounded()
@@ -143,23 +144,22 @@ class DebeziumDecoder:
             return (schema_change(name, source.commit_ts, payload.ddl, database, payload.changes),)
         if payload.op == "m":
             return (Resolved(source.commit_ts),)
-        names = _key_names(self._plain(key)) if key else ()
-        return self._row(payload, schema, names)
+        return self._row(payload, schema, self._plain(key) if key else b"")
 
     def _plain(self, data: bytes) -> bytes:
         return decompress(data, self._compression, _is_json)
 
-    def _row(self, payload: _Payload, schema: bytes, key: tuple[str, ...]) -> Sequence[Event]:
+    def _row(self, payload: _Payload, schema: bytes, key: bytes) -> Sequence[Event]:
         name, commit_ts = TableName(payload.source.db, payload.source.table), payload.source.commit_ts
         op = operation(payload.op)
         image = held_image(name, op, payload.before, payload.after)
         if schema:
-            layout = self._declared_layout(name, schema, key, image)
+            layout = self._declared_layout(name, schema, self._keys.of(name, key, commit_ts, image), image)
         else:
             described = self._described.in_force(name, commit_ts)
             if described is None or any(described.column(column) is None for column in image):
                 return (_waiting(name, payload, op),)
-            layout = self._described_layout(described, key)
+            layout = self._described_layout(described, self._keys.of(name, key, commit_ts, image))
         return self._announcer.events(layout, row_change(layout, op, commit_ts, payload.before, payload.after))
 
     def _declared_layout(self, name: TableName, schema: bytes, key: tuple[str, ...], image: Image) -> Layout:
@@ -177,7 +177,7 @@ class DebeziumDecoder:
     def _row_reader(self, head: Head, key: bytes | None, value: bytes | None) -> RowReader | None:
         """A reader of rows like this one, if its version was announced."""
         with suppress(DecodeError):
-            (payload, schema), names = _split(value or b""), _key_names(key or b"")
+            (payload, schema), names = _split(value or b""), key_names(key or b"")
             name = TableName(payload.source.db, payload.source.table)
             image = held_image(name, operation(payload.op), payload.before, payload.after)
             layout = self._declared_layout(name, schema, names, image)
@@ -245,15 +245,6 @@ def _split(value: bytes) -> tuple[_Payload, bytes]:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         msg = f"It is not a Debezium message of TiCDC in JSON ({_reason(error)})."
         raise DecodeError(msg, "are protocol and compression right?") from error
-
-
-def _key_names(key: bytes) -> tuple[str, ...]:
-    at = key.find(SCHEMA)
-    try:
-        return tuple(_KEY.decode(key if at < 0 else key[:at] + b"}").payload)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        msg = f"Its key is not a Debezium key of TiCDC in JSON ({_reason(error)})."
-        raise DecodeError(msg) from error
 
 
 def _fields(schema: bytes) -> tuple[Field, ...]:

@@ -17,6 +17,7 @@ class DecoderOptions:
         claim_check: TiCDC's `claim-check-storage-uri`: a folder or any fsspec address. None: claim checks are refused.
         registry: Settings of the schema registry, as `[registry]` of the configuration names them. Never printed.
         by_offset: The feed is applied in offset order, so a time too coarse for a commit ts may stand in for one.
+        keys: Key columns by `database.table`, for Debezium rows without a Kafka key.
     """
 
     timezone: str = "UTC"
@@ -24,3 +25,4 @@ class DecoderOptions:
     claim_check: str | None = None
     registry: Mapping[str, Any] = field(default_factory=dict, repr=False)
     by_offset: bool = False
+    keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

@@ -192,3 +192,14 @@ def test_spark_keys_may_lack_their_prefix() -> None:
 def test_the_zone_of_timestamp_defaults_is_configured_or_unknown(section: dict[str, str], zone: str | None) -> None:
     """Simple carries them in UTC; the zone of the TiCDC server is not that of the sessions that run DDL."""
     assert ChangefeedSection.model_validate({"name": "f", **section}).session_zone == zone
+
+
+def test_keys_of_tables_are_for_rows_that_may_not_name_them() -> None:
+    """Elsewhere the setting would change nothing."""
+    keys = {"keys": {"shop.orders": ["id"], "shop.log": []}}
+    feed = {"name": "shop", "protocol": "debezium"}
+
+    assert parse(minimal(changefeed=feed, tables=keys)).tables.keys == {"shop.orders": ("id",), "shop.log": ()}
+    assert problems(minimal(tables=keys)) == [
+        "the file: [tables.keys] is for protocol debezium; rows of simple name their key."
+    ]

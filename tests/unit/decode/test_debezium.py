@@ -133,12 +133,52 @@ def test_a_version_is_its_content() -> None:
     assert keyless[0].version.key == ()
 
 
-def test_an_absent_key_is_no_key() -> None:
-    """TiCDC before v8.5 sent no keys: such rows are of a table without a key, updated by their old image."""
-    row = DebeziumDecoder().decode(b"", value({"op": "u", "before": {"id": 1}, "after": {"id": 2}}, ID))
+UPDATE = {"op": "u", "before": {"id": 1}, "after": {"id": 2}}
+
+
+@pytest.mark.parametrize("key", [b"", None])
+@pytest.mark.parametrize("fields", [(ID,), ()], ids=["schema", "no schema"])
+def test_a_row_without_a_kafka_key_is_refused(key: bytes | None, fields: tuple[dict[str, Any], ...]) -> None:
+    """TiCDC v8.0 to v8.4 writes none, also for tables with a primary key: an unknown key is not an empty one."""
+    decoder = DebeziumDecoder()
+    if not fields:
+        assert decoder.decode(key, value(UPDATE))[0].version == UNKNOWN_VERSION  # type: ignore[union-attr]
+        return
+    with pytest.raises(IncompleteRow, match=r"A row of table shop\.t has no Kafka key") as refusal:
+        decoder.decode(key, value(UPDATE, *fields))
+
+    assert 'Set "shop.t" = ["COLUMN"] under [tables.keys]' in refusal.value.hint
+    assert refusal.value.table == ("shop", "t")
+
+
+@pytest.mark.parametrize("columns", [("id",), ()])
+def test_the_configuration_names_the_key_of_rows_without_a_kafka_key(columns: tuple[str, ...]) -> None:
+    """With a key, a row that is sent again counts once; a table without any has an empty list."""
+    decoder = build(DecoderOptions(keys={"shop.t": columns, "shop.other": ("x",)}))
+
+    row = decoder.decode(b"", value(UPDATE, ID))
 
     assert isinstance(row[0], Bootstrap)
-    assert row[0].version.key == ()
+    assert row[0].version.key == columns
+
+
+def test_a_configured_key_that_a_row_lacks_is_refused() -> None:
+    """A misspelt column names no row."""
+    decoder = build(DecoderOptions(keys={"shop.t": ("ID",)}))
+
+    with pytest.raises(IncompleteRow, match=r"A row of table shop\.t has no column ID, which tables\.keys names"):
+        decoder.decode(None, value(UPDATE, ID))
+
+
+def test_a_ddl_shows_the_key_of_rows_without_a_kafka_key() -> None:
+    """What it described holds for the rows behind it."""
+    decoder = DebeziumDecoder()
+    decoder.learn(described(TS - 10, ("id", ColumnType("bigint"))))
+
+    row = decoder.decode(b"", value(UPDATE, ID))
+
+    assert isinstance(row[0], Bootstrap)
+    assert row[0].version.key == ("id",)
 
 
 def test_a_raw_change_keeps_its_old_key() -> None:
