@@ -180,7 +180,13 @@ def open_source(config: Config, session: SparkSession) -> Iterator[Source]:
 def type_rules(config: Config) -> TypeRules:
     """How the configuration bends the mapping of types."""
     tables = config.tables
-    return TypeRules(tables.tinyint1, tables.zero_dates, tables.zero_dates_of, config.changefeed.session_zone)
+    return TypeRules(
+        tables.tinyint1,
+        tables.zero_dates,
+        tables.zero_dates_of,
+        config.changefeed.session_zone,
+        tables.virtual_columns,
+    )
 
 
 def decoder_options(config: Config) -> DecoderOptions:

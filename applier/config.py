@@ -135,6 +135,13 @@ class TablesSection(Section):
         dict[str, ZeroDates], Field(description="The same for single columns, by `database.table.column`.")
     ] = {}
 
+    virtual_columns: Annotated[
+        Literal["omit", "null"],
+        Field(
+            description="Virtual generated columns, whose values no message carries, are left out of new tables and "
+            "columns, or are there and hold NULL."
+        ),
+    ] = "omit"
     keys: Annotated[
         dict[str, tuple[str, ...]],
         Field(

@@ -26,6 +26,7 @@ from applier.sink.evolution import plan
 from applier.sink.evolve import apply_evolution
 from applier.sink.progress import Stamp
 from applier.sink.table import TableWriter
+from applier.sink.virtual import with_virtual
 from applier.state import State
 
 _Evolves: TypeAlias = say.ColumnAction | say.IndexAction | say.SetComment | say.NoRows
@@ -136,7 +137,8 @@ class Migration:
     # ---- tables as a whole
 
     def _create(self, change: SchemaChange, create: say.CreateTable) -> None:
-        version = self._after(change, create.table) or create.version
+        after = self._after(change, create.table)
+        version = after.declared(create.version) if after is not None else create.version
         if version is None and create.like is not None:
             like = self.state.tables.get(create.like)
             version = like.renamed(create.table) if like else None
@@ -201,11 +203,11 @@ class Migration:
         writer = self.replica.writer(version.name)
         if before is None or writer is None or version.keys_only:
             return
-        version = version.completed(before)
+        version = with_virtual(version.completed(before), before)
         if before.columns == version.columns:
             return
         stamp = self.replica.stamp(writer.known.resolved_ts if writer.known else 0)
-        evolution = plan(before, version, (), self.rules)
+        evolution = plan(before, version, (), self.rules, writer.table.schema.names)
         if evolution.steps or evolution.refused:
             apply_evolution(writer.table, evolution, stamp)
             writer.reload()
@@ -231,8 +233,10 @@ class Migration:
             what = f"What table {name} was before is not known: {shown(change.sql)}."
             raise SchemaChangeRefused(what, RESYNC)
         self.replica.adopt(writer, before)
-        wanted = after or self._derived(change, name, group)
-        done = apply_evolution(writer.table, plan(before, wanted, group, self.rules), self._stamp(change, writer))
+        derived = self._derived(change, name, group)
+        wanted = derived if after is None else after.declared(derived)
+        evolution = plan(before, wanted, group, self.rules, writer.table.schema.names)
+        done = apply_evolution(writer.table, evolution, self._stamp(change, writer))
         writer.reload()
         self.replica.committed(writer, done.snapshot_id)
         return "rewritten" if done.rewritten else "applied"
@@ -263,7 +267,7 @@ class Migration:
                 isinstance(action, say.RecoverTable | say.ColumnAction | say.IndexAction) for action in group
             )
             if after is not None and (name in self.state.tables or is_there):
-                self.state.tables.put(after)
+                self.state.tables.put(after.declared(self.state.tables.get(name)))
         self.state.keep_versions()
 
     def _stamp(self, change: SchemaChange, writer: TableWriter | None = None) -> Stamp:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,7 +23,7 @@ from applier.config import SinkSection, TablesSection
 from applier.ddl_stamp import DROPPED_AT
 from applier.errors import SchemaChangeRefused, TableMismatch
 from applier.findings import Part
-from applier.order.merge import merge_bag, merge_keyed
+from applier.order.merge import DATA, merge_bag, merge_keyed
 from applier.sink.engine import Engine
 from applier.sink.fence import Fenced, fence
 from applier.sink.iceberg import Catalog, JavaError
@@ -31,6 +31,7 @@ from applier.sink.iceberg_table import Table
 from applier.sink.maintenance import properties_of_new
 from applier.sink.progress import OFFSETS, Stamp, covered
 from applier.sink.table import Applied, TableWriter
+from applier.sink.virtual import absent_from, columns_of_new
 
 ADOPTED = "applier.adopted"
 """Table property: rows were there before the first commit of ours, so no key may be taken for new."""
@@ -278,8 +279,9 @@ class Replica:
         faults.reach("table-ensured")
         stamp = self.stamp(batch.upto, self._offsets(batch), writer)
         exact = self._is_exact(writer, stamp) and _is_above(batch.parts, writer.known)
+        absent = absent_from(tables.get(batch.name) or batch.newest, writer.table.schema.names)
         try:
-            merged = _merged(batch.parts, batch.newest.key, by_place=not self.ordered, exact=exact)
+            merged = _merged(_without(batch.parts, absent), batch.newest.key, by_place=not self.ordered, exact=exact)
         except pa.ArrowTypeError:
             raise _retyped(batch.name) from None
         if _is_empty(merged):
@@ -311,7 +313,8 @@ class Replica:
 
     def _create(self, version: TableVersion, entries: Mapping[str, str]) -> TableWriter:
         key = version.key
-        columns = pa.schema([self._column(version, column) for column in version.columns])
+        omit = self.rules.virtual_columns == "omit"
+        columns = pa.schema([self._column(version, column) for column in columns_of_new(version, omit=omit)])
         self.confirm()
         table = self.catalog.create(
             self.identifier(version.name),
@@ -346,6 +349,17 @@ def _retyped(name: TableName) -> SchemaChangeRefused:
 def _merged(parts: Sequence[Part], key: tuple[str, ...], *, by_place: bool, exact: bool) -> ChangeBatch | BagBatch:
     rows = [part.rows for part in parts]
     return merge_keyed(rows, key, by_place=by_place, exact=exact) if key else merge_bag(rows)
+
+
+def _without(parts: Sequence[Part], absent: Collection[str]) -> Sequence[Part]:
+    """The parts without virtual columns that the table lacks: rows of Avro hold them, as NULL."""
+    columns = {DATA + name for name in absent}
+    return [
+        replace(part, rows=part.rows.drop_columns(sorted(columns.intersection(part.rows.column_names))))
+        if columns
+        else part
+        for part in parts
+    ]
 
 
 def _is_above(parts: Sequence[Part], known: Stamp | None) -> bool:

@@ -146,6 +146,14 @@ class TableVersion:
         )
         return replace(self, columns=columns)
 
+    def declared(self, known: TableVersion | None) -> TableVersion:
+        """The same columns; those of which the message does not show whether they are generated are as `known` says."""
+        shown = {column.name.lower(): column.generated for column in known.columns} if known else {}
+        columns = tuple(
+            replace(column, generated=column.generated or shown.get(column.name.lower())) for column in self.columns
+        )
+        return self if columns == self.columns else replace(self, columns=columns)
+
     def to_json(self) -> str:
         """Text form, as kept in the control table `table_versions`."""
         return json.dumps(_encode(self), ensure_ascii=False, separators=(",", ":"), sort_keys=True)

@@ -64,12 +64,15 @@ class TypeRules:
             date, datetime and timestamp column a `string`.
         zero_dates_of: The same for single columns, by `database.table.column`.
         session_zone: IANA zone of a TIMESTAMP default; None where nothing tells in which zone the statement wrote it.
+        virtual_columns: Whether virtual generated columns, whose values no protocol carries, are left out of tables
+            (`omit`) or hold NULL (`null`).
     """
 
     tinyint1: Literal["int", "boolean"] = "int"
     zero_dates: Literal["null", "stop", "string"] = "null"
     zero_dates_of: Mapping[str, Literal["null", "stop", "string"]] = field(default_factory=dict)
     session_zone: str | None = "UTC"
+    virtual_columns: Literal["omit", "null"] = "omit"
 
     def zero_date_policy(self, path: str) -> Literal["null", "stop", "string"]:
         """What zero dates become in the column `database.table.column`."""

@@ -23,6 +23,7 @@ from applier.sink.evolution import Evolution, plan
 from applier.sink.progress import CHANGEFEED
 from applier.sink.rows import check_columns
 from applier.sink.types import Field
+from applier.sink.virtual import absent_from, columns_of_new
 
 _TYPES_HINT = "Load the table with the types of docs/types.md, or route it elsewhere with tables.route."
 
@@ -45,7 +46,9 @@ class Replicas:
 
     def __post_init__(self) -> None:
         tables = self.config.tables
-        self.rules = TypeRules(tables.tinyint1, tables.zero_dates, tables.zero_dates_of)
+        self.rules = TypeRules(
+            tables.tinyint1, tables.zero_dates, tables.zero_dates_of, virtual_columns=tables.virtual_columns
+        )
 
     def identifier(self, name: TableName) -> tuple[str, ...]:
         """Where an upstream table goes."""
@@ -73,7 +76,8 @@ class Replicas:
             hints = (error.hint,) if error.hint else ()
             return TableReport(str(name), identifier, True, known_from, (), "does not fit", (error.what,), hints)
         if table is None:
-            columns = tuple(self._column(version, column, None) for column in version.columns)
+            made = columns_of_new(version, omit=self.rules.virtual_columns == "omit")
+            columns = tuple(self._column(version, column, None) for column in made)
             bad = [column for column in columns if not column.fits]
             reasons = tuple(column.reason for column in bad) or ("The table is made with its first row.",)
             return TableReport(
@@ -107,7 +111,8 @@ class Replicas:
         return all(column.fits for column in (*self._columns(version, table), *self._extra(version, table)))
 
     def _columns(self, version: TableVersion, table: LakeTable) -> list[ColumnReport]:
-        return [self._column(version, column, table) for column in version.columns]
+        absent = absent_from(version, table.schema.names)
+        return [self._column(version, column, table) for column in version.columns if column.name not in absent]
 
     def _column(self, version: TableVersion, column: Column, table: LakeTable | None) -> ColumnReport:
         upstream = type_text(column.type)
@@ -171,7 +176,7 @@ class Replicas:
         answer = TableAnswer(str(before.name), ".".join(self.identifier(before.name)), "nothing to do", known_from)
         if table is None:
             return replace(answer, outcome="created", steps=("The table is made with its first row.",))
-        evolution = plan(before, after, actions, self.rules)
+        evolution = plan(before, after, actions, self.rules, table.schema.names)
         steps = tuple(described(step) for step in evolution.steps)
         refusals = list(evolution.only_empty if table.rows else ())
         if evolution.refused is not None:

@@ -7,7 +7,7 @@ message, or zero dates, are NULL here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -34,6 +34,7 @@ from applier.sink.evolution_step import (
     Step,
     Truncate,
 )
+from applier.sink.virtual import stored
 from applier.sink.widening import is_lossless, is_promotion
 
 RESYNC = "Load the table anew as of after this statement, or take it out of tables.include."
@@ -67,7 +68,13 @@ class Evolution:
     refused: Refusal | None = None
 
 
-def plan(before: TableVersion, after: TableVersion, actions: Sequence[Action], rules: TypeRules) -> Evolution:
+def plan(
+    before: TableVersion,
+    after: TableVersion,
+    actions: Sequence[Action],
+    rules: TypeRules,
+    held: Collection[str] | None = None,
+) -> Evolution:
     """Plan the evolution of one table.
 
     Args:
@@ -75,7 +82,10 @@ def plan(before: TableVersion, after: TableVersion, actions: Sequence[Action], r
         after: The table after this statement, under the same name or another.
         actions: The statement's actions on this table; () where the protocol carries schemas only.
         rules: How types map.
+        held: Columns of the Iceberg table; None where it is not at hand.
     """
+    omit = rules.virtual_columns == "omit"
+    before, after = stored(before, after, actions, omit=omit, held=held)
     try:
         return _plan(before, after, actions, rules)
     except ValueError as error:  # A type that TiDB does not have: the columns of a view, for instance.

@@ -98,6 +98,11 @@ class TableSchema:
             arrow=pa.schema([_arrow_field(column) for column in value["fields"]]),
         )
 
+    @property
+    def names(self) -> frozenset[str]:
+        """Names of all columns."""
+        return frozenset(field.name for field in self.fields)
+
     def field(self, name: str) -> Field | None:
         """The column of that name, or None."""
         return next((field for field in self.fields if field.name == name), None)

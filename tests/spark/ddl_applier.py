@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -51,7 +52,7 @@ class Applier:
         control = Control.open(self.lake, self.database)
         checkpoint, _ = control.take(this_process(unix_ms()), take_over=True)
         self.state = State.load(control, checkpoint)
-        rules = TypeRules()
+        rules = TypeRules(virtual_columns=self.settings.virtual_columns)
         self.replica = Replica(
             self.lake, self.database, checkpoint.epoch, self.settings, SinkSection(), rules, ordered=True
         )
@@ -72,15 +73,18 @@ class Applier:
     def insert(self, table: str, *rows: Row) -> None:
         """Add rows."""
         self.clock += 1
-        version = self.versions[TableName(self.database, table)]
+        name = TableName(self.database, table)
+        writer = self.replica.writer(name)
+        assert writer is not None
+        version = self.versions[name]
+        held = tuple(column for column in version.columns if column.name in writer.table.schema.names)
+        version = replace(version, columns=held)
         kinds = [column_arrow_type(*version.name, column, TypeRules()) for column in version.columns]
         columns = [pa.array(values, kind) for values, kind in zip(zip(*rows, strict=True), kinds, strict=True)]
         upserts = pa.table(dict(zip([column.name for column in version.columns], columns, strict=True)))
         fresh = pa.array([False] * len(rows), pa.bool_())
         batch = ChangeBatch(upserts, fresh, upserts.slice(0, 0).select(list(version.key)))
         bag = BagBatch(upserts, upserts.slice(0, 0))
-        writer = self.replica.writer(version.name)
-        assert writer is not None
         writer.apply(batch if version.key else bag, self.replica.stamp(self.clock), exact=False)
 
     def checkpoint(self) -> None:

@@ -92,7 +92,8 @@ def test_what_only_the_statement_tells_is_taken_from_it() -> None:
     written = replace(new, generated="virtual", comment="why")
     after = table(ID, QTY, NOTE, new)
     expected = AddField("c", pa.int32(), pa.scalar(None, pa.int32()), "why")
-    assert steps(BASE, after, ddl.AddColumn(NAME, written)) == (expected,)
+    rules = TypeRules(virtual_columns="null")
+    assert planned(BASE, after, ddl.AddColumn(NAME, written), rules=rules).steps == (expected,)
 
 
 def test_columns_are_dropped_and_renamed_by_name() -> None:
@@ -383,3 +384,42 @@ def test_text_that_turns_out_to_be_bytes_is_refused_where_there_are_rows() -> No
         "Column c was read as text, and this statement shows it as varbinary without changing it: "
         "the rows so far hold other text."
     )
+
+
+VIRTUAL = Column("v", T("int"), generated="virtual")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "action"),
+    [
+        (BASE, table(ID, VIRTUAL, QTY, NOTE), ddl.AddColumn(NAME, VIRTUAL, after="id")),
+        (table(ID, VIRTUAL), table(ID), ddl.DropColumn(NAME, "v")),
+        (table(ID, VIRTUAL), table(ID, replace(VIRTUAL, name="w")), ddl.RenameColumn(NAME, "v", "w")),
+        (
+            table(ID, VIRTUAL),
+            table(ID, replace(VIRTUAL, type=T("bigint"))),
+            ddl.ModifyColumn(NAME, "v", replace(VIRTUAL, type=T("bigint"))),
+        ),
+        (table(ID, QTY, VIRTUAL), table(VIRTUAL, ID, QTY), ddl.ModifyColumn(NAME, "v", VIRTUAL, first=True)),
+    ],
+)
+def test_a_virtual_column_that_the_table_lacks_is_no_column_of_it(
+    before: TableVersion, after: TableVersion, action: Action
+) -> None:
+    """Its values are in no message, so it is left out, and so is every statement on it."""
+    held = {column.name for column in before.columns} - {"v"}
+    assert plan(before, after, [action], RULES, held) == Evolution()
+
+
+def test_a_virtual_column_that_the_table_has_follows_its_upstream() -> None:
+    """Tables that were made with it keep it, under the name that it gets."""
+    before, after = table(ID, VIRTUAL), table(ID, replace(VIRTUAL, name="w"))
+    found = plan(before, after, [ddl.RenameColumn(NAME, "v", "w")], RULES, {"id", "v"})
+    assert found == Evolution((RenameField("v", "w"),))
+
+
+def test_a_column_is_placed_behind_a_virtual_one_that_is_left_out() -> None:
+    """The columns that are there keep the order that they have upstream."""
+    before, after = table(ID, VIRTUAL, QTY), table(ID, VIRTUAL, NOTE, QTY)
+    found = plan(before, after, [ddl.AddColumn(NAME, NOTE, after="v")], RULES, {"id", "qty"})
+    assert [type(step) for step in found.steps] == [AddField, MoveField]
