@@ -134,9 +134,9 @@ class TableVersion:
         """The same columns with the types and the key of `known`, where rows alone tell less than the DDL did."""
         columns = tuple(known.column(column.name) or column for column in self.columns)
         key = known.key if all(name in self._by_name for name in known.key) else ()
-        return replace(
-            self, columns=columns, indexes=known.indexes if key else self.indexes, handle_key=key or self.key
-        )
+        # A key whose columns rows lack is still the table's: such rows name no row, and are no rows without a key.
+        handle_key = key or self.key or known.key
+        return replace(self, columns=columns, indexes=known.indexes if key else self.indexes, handle_key=handle_key)
 
     def completed(self, known: TableVersion) -> TableVersion:
         """The same columns; a part of a type that rows leave open is what `known` has, as nothing says it changed."""

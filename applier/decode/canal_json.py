@@ -62,7 +62,7 @@ _WHOLE_ROWS = (
 class Extension(msgspec.Struct, gc=False, rename="camel"):
     """TiDB's extension, the member `_tidb`. Rows can have more members (`rowkey`); they say nothing of the row."""
 
-    commit_ts: Tso = 0
+    commit_ts: Tso | None = None
     watermark_ts: Tso | None = None
     only_handle_key: bool = False
     claim_check_location: str | None = None
@@ -78,7 +78,7 @@ class Envelope(msgspec.Struct, gc=False, rename={"pk_names": "pkNames", "is_ddl"
     database: str | None = ""
     table: str | None = ""
     es: Annotated[int, msgspec.Meta(ge=0, le=1 << 44)] | None = None
-    pk_names: list[str] | None = None
+    pk_names: list[str] | msgspec.UnsetType | None = msgspec.UNSET
     is_ddl: bool | None = False
     sql: str | None = ""
     mysql_type: dict[str, str] | None = None
@@ -87,7 +87,7 @@ class Envelope(msgspec.Struct, gc=False, rename={"pk_names": "pkNames", "is_ddl"
     extension: Extension | None = msgspec.field(default=None, name="_tidb")
 
 
-_Seen: TypeAlias = tuple[list[str], dict[str, str] | None, list[str] | None, Description]
+_Seen: TypeAlias = tuple[list[str], dict[str, str] | None, list[str] | msgspec.UnsetType | None, Description]
 """Names, types and key columns as they came, to be recognised by, and what they stand for."""
 
 _ENVELOPES = msgspec.json.Decoder(Envelope)
@@ -140,10 +140,10 @@ class CanalJsonDecoder:
             return self._other(envelope)
         extension = envelope.extension
         if extension is None:
-            return self._rows(envelope, op, self._coarse_ts(envelope))
+            return self._rows(envelope, op, self._commit_ts(envelope))
         if extension.claim_check_location is not None or extension.only_handle_key:
             envelope = self._whole(envelope, extension, op)
-        return self._rows(envelope, op, extension.commit_ts)
+        return self._rows(envelope, op, self._commit_ts(envelope))
 
     def _read(self, value: bytes | None) -> Envelope:
         if not value:
@@ -165,6 +165,9 @@ class CanalJsonDecoder:
         names = list(rows[0])
         description = self._recognise(envelope, names)
         olds = envelope.old if op is _UPDATE else None
+        if op is _UPDATE and (not olds or None in olds):
+            # It may have moved a row to another key, and the row under the old one would stay.
+            raise IncompleteRow(f"The UPDATE of rows of {_title(envelope)} holds no old row.", "", _name(envelope))
         if len(rows) == 1 and (olds is None or len(olds) == 1):
             return self._change(description, op, commit_ts, rows[0], olds[0] if olds else None)
         if any(list(row) != names for row in rows):
@@ -241,16 +244,25 @@ class CanalJsonDecoder:
             return None
         return row_reader(value, op, description, envelope.mysql_type or {}, list(rows[0]))
 
-    def _coarse_ts(self, envelope: Envelope) -> int:
-        return from_unix_ms(envelope.es or 0) if self._by_offset else 0
+    def _commit_ts(self, envelope: Envelope) -> int:
+        """The commit ts; in a feed by offset, without the extension, its time; else 0 without the extension."""
+        extension = envelope.extension
+        if extension is not None and extension.commit_ts is not None:
+            return extension.commit_ts
+        if extension is not None and not self._by_offset:
+            raise DecodeError(f"The {envelope.type} message has a member _tidb without a commit ts.", _PROTOCOL_HINT)
+        if not self._by_offset:
+            return 0
+        if envelope.es is None:
+            raise DecodeError(f"The {envelope.type} message has neither a commit ts nor a time.", _PROTOCOL_HINT)
+        return from_unix_ms(envelope.es)
 
     def _other(self, envelope: Envelope) -> Sequence[Event]:
         extension = envelope.extension
         if envelope.is_ddl:
             if not envelope.sql:
                 raise DecodeError("The DDL message holds no statement.", _PROTOCOL_HINT)
-            commit_ts = self._coarse_ts(envelope) if extension is None else extension.commit_ts
-            return (SchemaChange(commit_ts, envelope.sql, envelope.database or ""),)
+            return (SchemaChange(self._commit_ts(envelope), envelope.sql, envelope.database or ""),)
         if envelope.type == "TIDB_WATERMARK":
             if extension is None or extension.watermark_ts is None:
                 raise DecodeError("The watermark message holds no watermark.")
@@ -261,6 +273,8 @@ class CanalJsonDecoder:
 
 
 def _describe(envelope: Envelope, names: list[str]) -> Description:
+    if envelope.pk_names is msgspec.UNSET:
+        raise DecodeError(f"The {envelope.type} of rows of {_title(envelope)} has no member pkNames.", _PROTOCOL_HINT)
     types, key = envelope.mysql_type or {}, tuple(envelope.pk_names or ())
     if not envelope.database or not envelope.table:
         raise DecodeError("The message holds a row but does not name its table.", _PROTOCOL_HINT)
@@ -292,6 +306,6 @@ def _row_hint(envelope: Envelope) -> str:
     return "Set binlog_format to ROW upstream: this is a statement, not its rows." if envelope.sql else _PROTOCOL_HINT
 
 
-def _identity(envelope: Envelope) -> tuple[str | None, str | None, str, int]:
-    commit_ts = 0 if envelope.extension is None else envelope.extension.commit_ts
+def _identity(envelope: Envelope) -> tuple[str | None, str | None, str, int | None]:
+    commit_ts = None if envelope.extension is None else envelope.extension.commit_ts
     return envelope.database, envelope.table, envelope.type, commit_ts

@@ -82,7 +82,7 @@ def _row_message(
     )
     images: list[Any] = [("data", Annotated[list[shape.row], _One])]  # type: ignore[name-defined]  # made here
     if kind == "UPDATE":
-        images.append(("old", Annotated[list[key_columns(key) | None], _One] | None, None))  # type: ignore[misc]  # too
+        images.append(("old", Annotated[list[key_columns(key)], _One]))  # type: ignore[misc]  # too
     described: list[Any] = [("type", Literal[kind]), ("types", types, msgspec.field(name="mysqlType"))]
     absent: list[Any] = [("type", None, None), ("types", None, msgspec.field(name="mysqlType", default=None))]
     return shape, _decoder([*described, *images]), _decoder([*absent, *images])
@@ -148,4 +148,4 @@ def _image(message: Any) -> Any:
 
 
 def _before(message: Any) -> Any:
-    return None if message.old is None else message.old[0]
+    return message.old[0]

@@ -46,6 +46,9 @@ _CONNECT = {
     "string": "text",
     "bytes": "blob",
 }
+_TIMES = frozenset({"date", "datetime", "timestamp", "time"})
+"""Types whose values count in a unit that only the semantic name shows."""
+
 _EXACT = Context(prec=100)
 
 
@@ -118,7 +121,7 @@ class Field:
     @property
     def _type_name(self) -> str:
         name = self.tidb or _SEMANTIC.get(self.semantic) or _CONNECT.get(self.connect)
-        if name is None:
+        if name is None or (name.partition(" ")[0] in _TIMES and _SEMANTIC.get(self.semantic) != name):
             msg = f"column {self.name!r} has the type {self.connect!r}"
             raise ValueError(msg)
         return name

@@ -10,12 +10,20 @@ import msgspec
 
 from applier.changefeed.table import TableName
 from applier.decode.debezium_ddl import Described
-from applier.decode.debezium_json_rows import SCHEMA
 from applier.errors import DecodeError, IncompleteRow
+
+
+class _Declared(msgspec.Struct, gc=False):
+    field: str
+
+
+class _Schema(msgspec.Struct, gc=False):
+    fields: list[_Declared] | None = None
 
 
 class _Key(msgspec.Struct, gc=False):
     payload: dict[str, Any]
+    schema: _Schema | None = None
 
 
 _KEY = msgspec.json.Decoder(_Key)
@@ -23,13 +31,16 @@ _KEY = msgspec.json.Decoder(_Key)
 
 def key_names(key: bytes) -> tuple[str, ...]:
     """Names of the key columns; () of a table without any key, whose Kafka key has an empty payload."""
-    at = key.find(SCHEMA)
     try:
-        return tuple(_KEY.decode(key if at < 0 else key[:at] + b"}").payload)
+        found = _KEY.decode(key)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         reason = str(error) if isinstance(error, msgspec.MsgspecError) else type(error).__name__
         msg = f"Its key is not a Debezium key of TiCDC in JSON ({reason})."
         raise DecodeError(msg) from error
+    declared = None if found.schema is None or found.schema.fields is None else found.schema.fields
+    if declared is not None and {column.field for column in declared} != found.payload.keys():
+        raise DecodeError("Its key does not hold the columns that its schema declares.")
+    return tuple(found.payload)
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,6 +42,7 @@ CAPABILITIES = Capabilities(
 _OPS = {"INSERT": Op.INSERT, "UPDATE": Op.UPDATE, "DELETE": Op.DELETE}
 _DDL = frozenset({"CREATE", "RENAME", "CINDEX", "DINDEX", "ERASE", "TRUNCATE", "ALTER", "QUERY"})
 _JSON_START = b'{"'
+_PROTOCOL_HINT = "Check that changefeed.protocol names the protocol of the sink."
 _WHOLE_ROWS = (
     "Set large-message-handle-option to claim-check in the changefeed and changefeed.claim_check here, "
     "or raise max-message-bytes, so that messages hold whole rows."
@@ -86,11 +87,11 @@ class SimpleDecoder:
     def decode(self, key: bytes | None, value: bytes | None) -> Sequence[Event]:
         """Decode one message; the key says nothing in this protocol."""
         if not value:
-            raise DecodeError(
-                "The message has no value.", "Check that changefeed.protocol names the protocol of the sink."
-            )
+            raise DecodeError("The message has no value.", _PROTOCOL_HINT)
         envelope = self._read(value)
         op = _OPS.get(envelope.type)
+        if not envelope.commit_ts and envelope.type != "BOOTSTRAP":
+            raise DecodeError(f"The {envelope.type} message has no commit ts.", _PROTOCOL_HINT)
         return (self._row(envelope, op),) if op is not None else self._other(envelope)
 
     def _read(self, value: bytes) -> Envelope:
@@ -114,7 +115,14 @@ class SimpleDecoder:
             raise IncompleteRow(
                 f"The {envelope.type} of a row of {_table(envelope)} holds no row.", "", _name(envelope)
             )
-        change = RowChange(self._name(envelope), envelope.schema_version, envelope.commit_ts, op, before, after)
+        if op is Op.UPDATE and before is None:
+            # It may have moved the row to another key, and the row under the old one would stay.
+            raise IncompleteRow(f"The UPDATE of a row of {_table(envelope)} holds no old row.", "", _name(envelope))
+        name = self._name(envelope)
+        if not envelope.schema_version:
+            what = f"The {envelope.type} of a row of {name} does not name its schema version."
+            raise DecodeError(what, _PROTOCOL_HINT)
+        change = RowChange(name, envelope.schema_version, envelope.commit_ts, op, before, after)
         if envelope.checksum is not None:
             self._checksums.verify(change, envelope.checksum)
         return change
@@ -175,6 +183,8 @@ class SimpleDecoder:
         raise DecodeError("The message is of a type that the Simple protocol does not have.", hint)
 
     def _schema_change(self, envelope: Envelope) -> SchemaChange:
+        if not envelope.sql:
+            raise DecodeError("The DDL message holds no statement.", _PROTOCOL_HINT)
         schema, previous = envelope.table_schema, envelope.pre_table_schema
         return SchemaChange(
             commit_ts=envelope.commit_ts,
@@ -185,6 +195,8 @@ class SimpleDecoder:
         )
 
     def _version(self, schema: TableSchema) -> TableVersion | None:
+        if not schema.name.database or not schema.name.table:
+            raise DecodeError("The message describes a table without its name.", _PROTOCOL_HINT)
         version = schema.to_version(avro=bool(schema.database))
         if version is not None:
             self._checksums.learn(version)

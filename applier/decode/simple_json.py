@@ -60,7 +60,7 @@ class _Plain(msgspec.Struct, gc=False, rename="camel", kw_only=True):
     """What a row's message has if there is nothing special about it: what is None here must not be there."""
 
     version: Literal[1]
-    commit_ts: Version
+    commit_ts: Annotated[int, msgspec.Meta(ge=1, le=(1 << 63) - 1)]
     handle_key_only: None = None
     claim_check_location: None = None
     checksum: None = None

@@ -51,7 +51,7 @@ class ColumnSchema(msgspec.Struct, rename="camel"):
     name: str
     data_type: DataType
     nullable: bool
-    default: str | int | None = None
+    default: str | int | None
 
     def to_column(self, *, avro: bool) -> Column:
         """The column in our terms."""
@@ -79,7 +79,7 @@ class TableSchema(msgspec.Struct, rename={"table_id": "tableID"}):
     table_id: int
     version: Version
     columns: list[ColumnSchema]
-    indexes: list[IndexSchema] = []
+    indexes: list[IndexSchema] | None
     schema: str = ""
     database: str = ""
 
@@ -98,6 +98,6 @@ class TableSchema(msgspec.Struct, rename={"table_id": "tableID"}):
             name=self.name,
             version=self.version,
             columns=tuple(column.to_column(avro=avro) for column in shown),
-            indexes=tuple(index.to_index() for index in self.indexes if names.issuperset(index.columns)),
+            indexes=tuple(index.to_index() for index in self.indexes or () if names.issuperset(index.columns)),
             table_id=self.table_id,
         )

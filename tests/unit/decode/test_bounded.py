@@ -54,6 +54,7 @@ def test_rows_of_more_descriptions_than_fit_are_still_decoded() -> None:
             "type": "INSERT",
             "database": "d",
             "table": "t",
+            "pkNames": None,
             "mysqlType": {"id": "int", f"c{number}": "decimal"},
             "data": [{"id": "1", f"c{number}": "1.5"}],
         }

@@ -137,11 +137,11 @@ def test_a_column_that_old_lacks_did_not_change(old: dict[str, Any], before: dic
     assert change.before == before
 
 
-def test_an_update_without_old_row_holds_none() -> None:
-    """What the message does not hold is not made up."""
-    (change,) = rows(decode(message(type="UPDATE", old=None)))
-    assert change.before is None
-    assert change.after == ROW
+@pytest.mark.parametrize("old", [None, [], [None]])
+def test_an_update_without_old_row_is_refused(old: Any) -> None:
+    """It may have moved the row to another key, and nothing would remove the one under the old key."""
+    with pytest.raises(IncompleteRow, match=r"The UPDATE of rows of bank\.account holds no old row"):
+        decode(message(type="UPDATE", old=old))
 
 
 @pytest.mark.parametrize("old", [None, [ROW], [None]])
