@@ -30,7 +30,7 @@ from applier.findings import ddl_payload, error_payload, finding, finding_batch,
 from applier.order.barrier import segment
 from applier.order.passed import Passages
 from applier.order.reduce import BagGroup, KeyedGroup, group
-from applier.order.undated import undated
+from applier.order.undated import undated, undated_ddl
 from applier.rowapplied import AppliedRows
 from applier.rowblocks import BlockGroup, by_place, segments
 from applier.rowvalues import Typing, columns_of
@@ -358,6 +358,8 @@ class _Task:
         )
 
     def _take_ddl(self, change: SchemaChange, place: TopicPartition, offset: int, index: int) -> None:
+        if not change.commit_ts and self._job.ordered and self._job.upto >= 0:
+            raise undated_ddl()
         if change.after is not None:
             self._take_version(change.after, place, announced=False)
         if change.commit_ts > self._job.upto:

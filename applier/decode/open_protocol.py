@@ -123,7 +123,8 @@ class OpenDecoder:
     def __init__(
         self, timezone: str = "UTC", compression: Compression | None = None, claim_check: ClaimCheck | None = None
     ) -> None:
-        self.wire = WireForm(binary="bytes", members="index", zone=timezone)
+        # TiCDC of the new architecture escapes by the column's own type, and may write flags of an older column.
+        self.wire = WireForm(binary="escaped", members="index", zone=timezone)
         self._compression = compression
         self._claim_check = claim_check
         self._descriptions = Descriptions()

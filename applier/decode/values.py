@@ -35,6 +35,7 @@ import pyarrow.compute as pc
 from applier.changefeed.table import Column
 from applier.changefeed.types import DATE_TYPES, UINT64, TypeRules, arrow_type
 from applier.decode.dates import ZonedText, listed, strings, to_dates, to_datetimes, to_times, to_timestamps
+from applier.decode.open_columns import unescape
 from applier.decode.target import Target
 from applier.decode.wire import WireForm
 from applier.errors import ValueRefused
@@ -313,7 +314,12 @@ def _vector(values: Sequence[Any], target: Target) -> pa.Array[Any]:
 
 
 _FLOATS = msgspec.json.Decoder(list[float])
-_BYTES: dict[str, Callable[[str], bytes]] = {"base64": _base64, "latin1": _latin1, "bytes": _no_text}
+_BYTES: dict[str, Callable[[str], bytes]] = {
+    "base64": _base64,
+    "latin1": _latin1,
+    "escaped": unescape,
+    "bytes": _no_text,
+}
 _DATED: dict[str, _Dated] = {"date": to_dates, "datetime": to_datetimes, "timestamp": to_timestamps}
 _PLAIN: dict[str, _Convert] = {
     **dict.fromkeys(("tinyint", "smallint", "mediumint", "int", "bigint", "year"), _integer),

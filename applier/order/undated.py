@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from applier.changefeed.event import Op
 from applier.changefeed.table import TableName
-from applier.errors import IncompleteRow
+from applier.errors import DecodeError, IncompleteRow
 
 _HINT = (
     'set changefeed.order = "offset", where the place in the topic orders changes, or upgrade TiCDC: its Avro deletes '
@@ -23,3 +23,9 @@ def undated(name: TableName, op: Op) -> IncompleteRow:
         f"A {op.name.lower()} of table {name} has no commit ts, so nothing shows which changes of the row it follows."
     )
     return IncompleteRow(what, _HINT, (name.database, name.table))
+
+
+def undated_ddl() -> DecodeError:
+    """The same for a DDL, which would pass for one that was applied long ago."""
+    what = "A DDL has no commit ts, so nothing shows which rows came before it."
+    return DecodeError(what, 'set enable-tidb-extension in the changefeed, or changefeed.order = "offset" here.')

@@ -14,13 +14,13 @@ import lz4.frame
 import pytest
 
 from applier.changefeed.event import Bootstrap, Event, Op, Resolved, RowChange, SchemaChange
-from applier.changefeed.table import ColumnType, TableName
+from applier.changefeed.table import Column, ColumnType, TableName
 from applier.changefeed.types import TypeRules
 from applier.decode.open_columns import unescape
 from applier.decode.open_protocol import OpenDecoder, build
 from applier.decode.options import DecoderOptions
 from applier.decode.values import to_array
-from applier.errors import DecodeError, IncompleteRow
+from applier.errors import DecodeError, IncompleteRow, ValueRefused
 
 ID = {"t": 3, "h": True, "f": 11, "v": 1}
 NAME = {"t": 15, "f": 64, "v": "a"}
@@ -372,3 +372,25 @@ def test_a_row_without_table_is_refused() -> None:
     """Rows always name their table."""
     with pytest.raises(DecodeError, match="does not name its table"):
         decode(({"ts": 5, "t": 1}, {"u": {"id": ID}}))
+
+
+@pytest.mark.parametrize("kind", ["varbinary", "binary"])
+def test_bytes_whose_flag_is_missing_are_read_as_the_ddl_declares_them(kind: str) -> None:
+    """TiCDC of the new architecture (v8.5.4 and later) writes flag 0 for a column added to a partitioned table."""
+    decoder = build(DecoderOptions())
+    cells = {"id": ID, "vb": {"t": 15, "f": 0, "v": 'a\\xff\\x00\\\\\\"'}}
+    change = decode((row_key(), {"u": cells}), decoder=decoder)[-1]
+    assert isinstance(change, RowChange)
+    assert change.after is not None
+    column = Column("vb", ColumnType(kind, length=10))
+
+    array, _ = to_array([change.after["vb"]], column, decoder.wire, TypeRules(), "t.vb")
+
+    assert array.to_pylist() == [b'a\xff\0\\"']
+
+
+def test_bytes_whose_flag_is_missing_are_refused_where_they_are_not_escaped() -> None:
+    """No byte is made up for what the encoder does not write."""
+    column = Column("vb", ColumnType("varbinary", length=10))
+    with pytest.raises(ValueRefused, match="cannot be read as varbinary"):
+        to_array(["a\\q"], column, build(DecoderOptions()).wire, TypeRules(), "t.vb")
