@@ -25,6 +25,7 @@ from applier.sink.control_row import Decision
 from applier.sink.evolution import plan
 from applier.sink.evolve import apply_evolution
 from applier.sink.progress import Stamp
+from applier.sink.supplied import supplied
 from applier.sink.table import TableWriter
 from applier.sink.virtual import with_virtual
 from applier.state import State
@@ -235,7 +236,8 @@ class Migration:
         self.replica.adopt(writer, before)
         derived = self._derived(change, name, group)
         wanted = derived if after is None else after.declared(derived)
-        evolution = plan(before, wanted, group, self.rules, writer.table.schema.names)
+        schema = writer.table.schema
+        evolution = plan(supplied(before, schema), wanted, group, self.rules, schema.names)
         done = apply_evolution(writer.table, evolution, self._stamp(change, writer))
         writer.reload()
         self.replica.committed(writer, done.snapshot_id)

@@ -30,7 +30,9 @@ from applier.sink.iceberg import Catalog, JavaError
 from applier.sink.iceberg_table import Table
 from applier.sink.maintenance import properties_of_new
 from applier.sink.progress import OFFSETS, Stamp, covered
+from applier.sink.supplied import fitted, supplied
 from applier.sink.table import Applied, TableWriter
+from applier.sink.types import iceberg_type
 from applier.sink.virtual import absent_from, columns_of_new
 
 ADOPTED = "applier.adopted"
@@ -231,14 +233,13 @@ class Replica:
         """
         if writer.known is not None:
             return
-        for column in version.columns:
+        for column in supplied(version, writer.table.schema).columns:
             found = writer.table.schema.field(column.name)
             wanted = column_arrow_type(*version.name, column, self.rules)
             if column.generated != "virtual" and (found is None or found.arrow != wanted):
                 has = "is missing" if found is None else f"is {found.type}"
-                what = (
-                    f"Table {writer.table} cannot be adopted: column {column.name} {has}, upstream it needs {wanted}."
-                )
+                needs = iceberg_type(wanted)
+                what = f"Table {writer.table} cannot be adopted: column {column.name} {has}, upstream it needs {needs}."
                 raise TableMismatch(what, "Load it with the types of docs/types.md, or route the table elsewhere.")
 
     def apply(self, batches: Sequence[Batch], tables: Tables) -> list[Applied]:
@@ -280,8 +281,9 @@ class Replica:
         stamp = self.stamp(batch.upto, self._offsets(batch), writer)
         exact = self._is_exact(writer, stamp) and _is_above(batch.parts, writer.known)
         absent = absent_from(tables.get(batch.name) or batch.newest, writer.table.schema.names)
+        parts = _fitted(_without(batch.parts, absent), writer.table)
         try:
-            merged = _merged(_without(batch.parts, absent), batch.newest.key, by_place=not self.ordered, exact=exact)
+            merged = _merged(parts, batch.newest.key, by_place=not self.ordered, exact=exact)
         except pa.ArrowTypeError:
             raise _retyped(batch.name) from None
         if _is_empty(merged):
@@ -360,6 +362,10 @@ def _without(parts: Sequence[Part], absent: Collection[str]) -> Sequence[Part]:
         else part
         for part in parts
     ]
+
+
+def _fitted(parts: Sequence[Part], table: Table) -> list[Part]:
+    return [replace(part, rows=fitted(part.rows, part.version, table.schema, str(table), DATA)) for part in parts]
 
 
 def _is_above(parts: Sequence[Part], known: Stamp | None) -> bool:

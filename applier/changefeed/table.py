@@ -132,7 +132,10 @@ class TableVersion:
 
     def refined(self, known: TableVersion) -> TableVersion:
         """The same columns with the types and the key of `known`, where rows alone tell less than the DDL did."""
-        columns = tuple(known.column(column.name) or column for column in self.columns)
+        pairs = [(column, known.column(column.name)) for column in self.columns]
+        columns = tuple(
+            column if told is None else replace(told, type=told.type.completed(column.type)) for column, told in pairs
+        )
         key = known.key if all(name in self._by_name for name in known.key) else ()
         # A key whose columns rows lack is still the table's: such rows name no row, and are no rows without a key.
         handle_key = key or self.key or known.key

@@ -22,7 +22,8 @@ from applier.lake import Lake, LakeTable
 from applier.sink.evolution import Evolution, plan
 from applier.sink.progress import CHANGEFEED
 from applier.sink.rows import check_columns
-from applier.sink.types import Field
+from applier.sink.supplied import supplied
+from applier.sink.types import Field, iceberg_type
 from applier.sink.virtual import absent_from, columns_of_new
 
 _TYPES_HINT = "Load the table with the types of docs/types.md, or route it elsewhere with tables.route."
@@ -118,6 +119,8 @@ class Replicas:
         upstream = type_text(column.type)
         found = table.schema.field(column.name) if table else None
         has = iceberg_text(found) if found else ""
+        if table is not None:
+            column = supplied(replace(version, columns=(column,)), table.schema).columns[0]
         try:
             wanted = column_arrow_type(*version.name, column, self.rules)
         except ValueError as error:
@@ -139,8 +142,8 @@ class Replicas:
         except TableMismatch as error:
             return f"{error.what}."
         if found is not None and CHANGEFEED not in table.properties and found.arrow != wanted:
-            kind = iceberg_text(found)
-            return f"Table {table} cannot be adopted: column {column.name} is {kind}, upstream it needs {wanted}."
+            kind, needs = iceberg_text(found), iceberg_type(wanted)
+            return f"Table {table} cannot be adopted: column {column.name} is {kind}, upstream it needs {needs}."
         return ""
 
     def _extra(self, version: TableVersion, table: LakeTable) -> list[ColumnReport]:

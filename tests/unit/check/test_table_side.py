@@ -110,7 +110,7 @@ def test_a_loaded_table_is_adopted_only_with_the_very_types(world: World) -> Non
     world.remember(ORDERS)
 
     assert table_of(world).reasons == (
-        "Table shop.orders cannot be adopted: column qty is long, upstream it needs int32.",
+        "Table shop.orders cannot be adopted: column qty is long, upstream it needs int.",
     )
 
 
