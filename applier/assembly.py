@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from applier import completeness
 from applier import config as settings
 from applier.changefeed.checkpoint import Checkpoint, Holder
 from applier.changefeed.route import Route
@@ -68,7 +69,9 @@ def assembled(config: Config, *, take_over: bool = False, spark: SparkSession | 
             state = patiently(lambda: State.load(control, checkpoint))
             try:
                 with beating(state, config.run.heartbeat_seconds):
-                    yield patiently(lambda: assemble(config, source, catalog, state))
+                    pipeline = patiently(lambda: assemble(config, source, catalog, state))
+                    patiently(state.keep_completeness)
+                    yield pipeline
             except BaseException:
                 # What went wrong counts, not that the changefeed could then not be released either.
                 with suppress(ApplierError):
@@ -146,6 +149,7 @@ def assemble(config: Config, source: Source, catalog: Catalog, state: State) -> 
     maintenance = Maintenance(config.maintenance, replica, state.control.confirm)
     pipeline = Pipeline(config, source, surveyor, replica, migration, state, maintenance)
     pipeline.restore()
+    completeness.warn(state)
     return pipeline
 
 

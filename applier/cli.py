@@ -153,6 +153,28 @@ def backfill(  # noqa: PLR0913 - each is an option
 
 
 @app.command()
+def adopt(
+    config: ConfigFile,
+    *,
+    tables: Annotated[str, typer.Option(help="Filter rules of the tables that are meant: shop.a,shop.b*.")],
+    why: Annotated[str, typer.Option(help="How their rows came to be complete; the checkpoint keeps it.")],
+    take_over: Annotated[
+        bool, typer.Option("--take-over", help="Take the changefeed even if another applier seems to hold it.")
+    ] = False,
+    log_level: LogLevel = "info",
+) -> None:
+    """Take tables for whole that nothing proves to be, while `run` is stopped."""
+    from applier import config as settings  # noqa: PLC0415
+    from applier.adopt import adopt as take  # noqa: PLC0415
+    from applier.telemetry import set_up_logging  # noqa: PLC0415
+
+    set_up_logging(log_level)
+    rules = [rule for rule in tables.split(",") if rule]
+    taken = take(settings.load(config), rules, why, take_over=take_over)
+    print(f"Adopted: {', '.join(map(str, taken))}." if taken else "Nothing to adopt: these tables are live.")
+
+
+@app.command()
 def plan(
     config: ConfigFile,
     *,

@@ -122,6 +122,13 @@ class TablesSection(Section):
         Field(description="TiCDC's filter rules, e.g. `shop.*`, `!shop.tmp_*`; the last that fits wins."),
     ] = ("*.*",)
     route: Annotated[str, Field(description="Iceberg namespace and table of an upstream table.")] = "{database}.{table}"
+    incomplete: Annotated[
+        Literal["allow", "refuse"],
+        Field(
+            description="What becomes of a table whose CREATE TABLE the feed does not hold, as it may lack earlier "
+            "rows: it is made, marked as incomplete and kept out of the cut; or the run is refused."
+        ),
+    ] = "allow"
     on_drop: Annotated[
         Literal["keep", "drop"], Field(description="What DROP TABLE does to the Iceberg table; kept ones are stamped.")
     ] = "keep"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from applier.changefeed.ddl import Action, DropDatabase, touches
+from applier.changefeed.ddl import Action, CreateTable, DropDatabase, DropTable, RenameTable, touches
 from applier.changefeed.table import TableName
 from applier.decode.ddl import parse
 from applier.order.barrier import Barrier
@@ -46,3 +46,8 @@ class Ddl:
         """Tables that it concerns."""
         named = (name for action in self.actions for name in touches(action))
         return tuple(dict.fromkeys([*named, *self.swept]))
+
+    def frees(self, parked: frozenset[TableName]) -> bool:
+        """True if it ends one of the parked tables, so that the name is free for another table."""
+        ends = CreateTable | DropTable | DropDatabase | RenameTable
+        return any(isinstance(action, ends) for action in self.actions) and not parked.isdisjoint(self.names)

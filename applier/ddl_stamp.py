@@ -16,6 +16,9 @@ DROPPED_AT = "applier.dropped-at"
 DROPPED_VERSION = "applier.dropped-version"
 """The same of its last `TableVersion.version`: RECOVER TABLE brings it back, also after a restart."""
 
+DROPPED_STATE = "applier.dropped-state"
+"""The same of its completeness: a table that lacked rows still lacks them when it comes back."""
+
 TRUNCATED_AT = "applier.truncated-at"
 """Entry of the stamp of a TRUNCATE: its commit ts. FLASHBACK TABLE brings back the rows that it removed."""
 

@@ -14,6 +14,7 @@ ApplierError
     WatermarkStalled          partitions without a resolved ts, or rows whose schema never came
     SourceLost                offsets that the source no longer has, or a topic made anew
     RangeRefused              a range that would leave the tables wrong
+    TableIncomplete           a table whose earlier rows may be missing
     TableMismatch             an Iceberg table that does not fit its upstream table
     CheckpointConflict        another applier holds or moved the changefeed
     OutsideRefused            an outside system says no, and would say so again: rights, a log-in, a missing class
@@ -137,6 +138,10 @@ class SourceLost(TerminalError):
 
 class RangeRefused(TerminalError):
     """A range that, read again, would leave out rows or let older values win."""
+
+
+class TableIncomplete(TerminalError):
+    """A table may lack rows that its upstream table has, and nothing may show it as whole."""
 
 
 class TableMismatch(TerminalError):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TypeAlias, cast
 
-from applier import faults
+from applier import completeness, faults
 from applier.changefeed import ddl as say
 from applier.changefeed.ddl import kind, touches
 from applier.changefeed.event import SchemaChange
@@ -98,6 +98,10 @@ class Migration:
     def _decide(self, change: SchemaChange, group: Sequence[say.Action], *, done: bool) -> SchemaDecision:
         if not self._is_ours(group):
             return _decision(change, group, "ignored", "left out by tables.include")
+        if self._is_parked(group):
+            completeness.pass_over(group, self.state)
+            self._follow(change, group)
+            return _decision(change, group, "ignored", "the table is parked")
         kinds = list(dict.fromkeys(kind(action) for action in group))
         policies = {self.policies.get(name, "apply") for name in kinds}
         if "stop" in policies:
@@ -115,6 +119,12 @@ class Migration:
         if names:
             return any(admits.admits(name) for name in names)
         return any(admits.admits_database(getattr(action, "database", "")) for action in group)
+
+    def _is_parked(self, group: Sequence[say.Action]) -> bool:
+        """True if a DDL concerns parked tables alone, and does not end them."""
+        names = {name for action in group for name in touches(action)}
+        ends = isinstance(group[0], say.CreateTable | say.DropTable)
+        return bool(names) and names <= self.state.parked and not ends
 
     def _do(self, change: SchemaChange, group: Sequence[say.Action]) -> Decision:
         match group[0]:
@@ -157,7 +167,8 @@ class Migration:
             self.replica.confirm()
             self.replica.catalog.drop(writer.table.identifier, purge=True)
         else:
-            writer.stamp(self.replica.stamp(commit_ts, dropped(commit_ts, self.state.tables.get(name))))
+            entries = dropped(commit_ts, self.state.tables.get(name), self.state.completeness.get(name))
+            writer.stamp(self.replica.stamp(commit_ts, entries))
         self.replica.forget(name)
 
     def _truncate(self, change: SchemaChange, name: TableName) -> None:
@@ -262,6 +273,7 @@ class Migration:
         """Take note of what the tables are from here on."""
         for action in group:
             self.state.tables.apply(action, change.commit_ts)
+            completeness.follow(action, self.state, self.replica)
         for name in dict.fromkeys(name for action in group for name in touches(action)):
             after = self._after(change, name)
             # A table may be met first by what changes it, and rows behind that are read by what it left.

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
-from applier import faults
+from applier import completeness, faults
 from applier.batch import Batch, Extent
 from applier.changefeed.checkpoint import Reading
 from applier.changefeed.coverage import Coverage, furthest
@@ -16,18 +16,19 @@ from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName
 from applier.changefeed.window import OffsetRange, Window
 from applier.config import Config
-from applier.consume.offsets import missing, next_window, refuse_missing
+from applier.consume.offsets import capped, missing, next_window, refuse_missing
 from applier.consume.source import Source
 from applier.ddl import Ddl
 from applier.errors import DecodeError, TransientError
 from applier.findings import Waiting
+from applier.known import Known
 from applier.maintenance import Maintenance
 from applier.migration import Migration
 from applier.order.passed import passed
 from applier.order.watermark import in_use, silent
 from applier.replica import Replica
 from applier.state import State
-from applier.survey import Known, Survey, Surveyor
+from applier.survey import Survey, Surveyor
 from applier.telemetry import StatusLine, Stopwatch, logger
 
 _LOCAL_BYTES = 64 * 2**20
@@ -118,6 +119,7 @@ class Pipeline:
         self.state.restore()
         self.state.ahead = self.replica.restore(self.state.names, self.state.checkpoint)
         self.state.covered = {} if self.surveyor.ordered else self._covered(self.state.ahead)
+        completeness.judge(self.state, self.replica, self.config)
         self._is_torn = False
 
     def step(self, ends: Mapping[TopicPartition, int] | None = None) -> Step:
@@ -161,11 +163,11 @@ class Pipeline:
     def look(self, ends: Mapping[TopicPartition, int] | None, watch: Stopwatch) -> Look:
         """Read the next window without applying anything; see `step` for the arguments and the errors."""
         with watch.stage("plan"):
-            bounds = _capped(self.source.bounds(), ends)
+            bounds = capped(self.source.bounds(), ends)
             limit = self.config.source.messages_per_step * self._stretch
             window = next_window(self.state.next_offsets, bounds, limit, self._least())
             several = len({place.topic for place in bounds}) > 1
-            known = self._known(_capped(self.source.bounds(), ends) if several else bounds)
+            known = self._known(capped(self.source.bounds(), ends) if several else bounds)
         survey = self.surveyor.survey(window, known, watch, local=self._is_small(window))
         if self._find_ahead(survey):
             known = replace(known, applied_of=self.state.ahead, covered=self.state.covered)
@@ -237,6 +239,7 @@ class Pipeline:
             applied_ddl=frozenset(state.applied_ddl),
             versions=state.versions,
             tables=state.tables,
+            parked=state.parked,
         )
 
     def _is_small(self, window: Window) -> bool:
@@ -269,6 +272,9 @@ class Pipeline:
     def _apply(self, survey: Survey, watch: Stopwatch) -> int:
         """Apply DDL in order, each after the rows below it and before the rows above it; then all other rows."""
         upto = cast("int", survey.upto)
+        completeness.meet(
+            (name for name, _ in survey.findings.parts), survey.ddl, self.state, self.replica, self.config
+        )
         self.state.learn(survey.versions, survey.topics)
         self.state.set_aside(survey.bad, self.source)
         if self.config.changefeed.start == "midstream":
@@ -321,6 +327,7 @@ class Pipeline:
         for version in survey.versions.values():
             # A version is the TSO of the DDL that made it: a DDL of this window or a later one brings it by itself.
             if version not in made and version.version <= cast("int", survey.upto) and version.name not in tables:
+                completeness.meet([version.name], survey.ddl, self.state, self.replica, self.config)
                 self.state.track(version)
                 self.replica.ensure(version, self.replica.stamp(self.state.resolved_ts))
 
@@ -340,7 +347,7 @@ class Pipeline:
         counts = {**survey.findings.counts, "tables": tables}
         done = [ddl.barrier.id for ddl in survey.ddl]
         had = {} if self.surveyor.ordered else passed(survey.passages, next_offsets)
-        self.state.advance(upto, readings, self.replica.snapshots, counts, done, had)
+        self.state.advance(upto, readings, completeness.cut(self.state, self.replica), counts, done, had)
         if not self.surveyor.ordered:
             # What was held is read again, with rows that were applied beside it.
             is_beyond = survey.findings.held or self.state.covered
@@ -365,11 +372,9 @@ class Pipeline:
         )
 
     def _status(self, found: Look, watch: Stopwatch, *, moved: bool) -> StatusLine:
-        survey, bounds = found.survey, found.bounds
-        counts = survey.findings.counts
-        backlog = sum(
-            max(0, span.end - self.state.next_offsets.get(place, span.start)) for place, span in bounds.items()
-        )
+        survey, counts = found.survey, found.survey.findings.counts
+        due = self.state.next_offsets
+        backlog = sum(max(0, span.end - due.get(place, span.start)) for place, span in found.bounds.items())
         return StatusLine(
             step=self.state.step,
             resolved_ts=self.state.resolved_ts if self.surveyor.ordered else None,
@@ -384,15 +389,6 @@ class Pipeline:
             | {"missing": sum(found.empty.values()), "dead_letters": len(survey.bad)}
             | (self._mended if moved else {}),
         )
-
-
-def _capped(
-    bounds: Mapping[TopicPartition, OffsetRange], ends: Mapping[TopicPartition, int] | None
-) -> dict[TopicPartition, OffsetRange]:
-    """Bounds up to the ends that were asked for; partitions that are not among them are not there yet."""
-    if ends is None:
-        return dict(bounds)
-    return {p: OffsetRange(span.start, min(span.end, ends[p])) for p, span in bounds.items() if p in ends}
 
 
 def _segments(due: Mapping[tuple[TableName, int], object], name: TableName, upto: int) -> list[int]:

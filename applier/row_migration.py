@@ -11,12 +11,13 @@ import pyarrow as pa
 
 from applier import faults
 from applier.changefeed import ddl as say
+from applier.changefeed.completeness import Completeness
 from applier.changefeed.ddl import kind
 from applier.changefeed.event import SchemaChange
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.table import TableName, TableVersion
 from applier.config import TablesSection
-from applier.ddl_stamp import DDL, DROPPED_AT, DROPPED_VERSION, RESYNC, TRUNCATED_AT, is_in, mark, shown
+from applier.ddl_stamp import DDL, DROPPED_AT, DROPPED_STATE, DROPPED_VERSION, RESYNC, TRUNCATED_AT, is_in, mark, shown
 from applier.errors import SchemaChangeRefused
 from applier.replica import Replica
 from applier.sink.control_row import Decision
@@ -207,10 +208,11 @@ def make_way(replica: Replica, name: TableName) -> None:
     replica.forget(name)
 
 
-def dropped(commit_ts: int, version: TableVersion | None) -> dict[str, str]:
+def dropped(commit_ts: int, version: TableVersion | None, known: Completeness | None) -> dict[str, str]:
     """Entries of the stamp of a table that was dropped and is kept."""
     number = {DROPPED_VERSION: str(version.version)} if version else {}
-    return {DROPPED_AT: str(commit_ts), **number}
+    state = {DROPPED_STATE: known.state} if known else {}
+    return {DROPPED_AT: str(commit_ts), **number, **state}
 
 
 def _dropped_at(table: Table, change: SchemaChange) -> int:

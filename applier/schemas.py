@@ -78,7 +78,7 @@ def generated(root: Path = ROOT) -> dict[Path, bytes]:
     }
     files = {
         "schemas/config.schema.json": config_schema(),
-        "schemas/checkpoint/v1.json": json_schema(),
+        "schemas/checkpoint/v2.json": json_schema(),
         "schemas/simple/message.avsc": Path(simple_avro.__file__).with_name("simple_message.avsc").read_bytes(),
         "docs/configuration.md": configuration().encode(),
     }

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 
 from applier.changefeed.checkpoint import AppliedDdl, Checkpoint, Reading, Tracked
+from applier.changefeed.completeness import Completeness
 from applier.changefeed.coverage import Coverage
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName, TableVersion
@@ -43,6 +44,7 @@ class State:
             each the parts, by table and kind.
         applied_ddl: DDL at exactly the checkpoint's resolved ts.
         topic_ids: What tells each topic from another of its name, as last asked; the next checkpoint keeps it.
+        completeness: Whether each table holds every row of its upstream table.
     """
 
     control: Control
@@ -55,6 +57,7 @@ class State:
     done: dict[tuple[int, str], set[tuple[TableName, str]]] = field(default_factory=dict)
     applied_ddl: set[DdlId] = field(default_factory=set)
     topic_ids: Mapping[str, str] = field(default_factory=dict)
+    completeness: dict[TableName, Completeness] = field(default_factory=dict)
     _changed: dict[TableName, int] = field(default_factory=dict)
     _writing: threading.RLock = field(default_factory=threading.RLock)
 
@@ -71,10 +74,12 @@ class State:
         checkpoint = self.checkpoint
         decisions = self.control.decisions(checkpoint.resolved_ts)
         self.tables, self.topics, self.ahead, self.covered = Tables(), {}, {}, {}
-        self.done, self._changed = {}, {}
+        self.done, self._changed, self.completeness = {}, {}, {}
         for name, tracked in checkpoint.tables.items():
             self.tables.put(self.versions[name, tracked.version], tracked.partitioning)
             self.topics[name] = tracked.topic
+            if tracked.completeness is not None:
+                self.completeness[name] = tracked.completeness
         self.applied_ddl = {DdlId(ddl.commit_ts, ddl.sql, ddl.table) for ddl in checkpoint.ddl}
         self._note(decisions)
 
@@ -128,6 +133,18 @@ class State:
     def changed_at(self, name: TableName) -> int:
         """Commit ts of the newest DDL of a table that is known in a feed in offset order; 0 without any."""
         return max([*self.passed.get(name, {}).values(), self._changed.get(name, 0)])
+
+    @property
+    def parked(self) -> frozenset[TableName]:
+        """Tables whose rows are not applied."""
+        return frozenset(name for name, found in self.completeness.items() if found.state == "parked")
+
+    def keep_completeness(self) -> None:
+        """Let the checkpoint say what a start has found out about the tables."""
+        known = self.checkpoint.tables
+        tables = {name: tracked._replace(completeness=self.completeness.get(name)) for name, tracked in known.items()}
+        if tables != known:
+            self._write(lambda last: replace(last, tables=tables))
 
     def learn(self, versions: Mapping[tuple[TableName, int], TableVersion], topics: Mapping[TableName, str]) -> None:
         """Keep table versions before rows are applied that need them: a restart may read from beyond their message.
@@ -243,7 +260,12 @@ class State:
         # Without a watermark no DDL is known to be the last of its time: the latest are kept, as they may come again.
         at_upto = {item for item in ddl if item.commit_ts == upto} if upto else self._latest(ddl)
         tables = {
-            name: Tracked(version.version, self.topics.get(name, ""), self.tables.partitioning(name))
+            name: Tracked(
+                version.version,
+                self.topics.get(name, ""),
+                self.tables.partitioning(name),
+                self.completeness.get(name),
+            )
             for name, version in self.tables.items()
         }
         self._write(

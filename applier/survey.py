@@ -13,9 +13,10 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from applier import faults
-from applier.changefeed.coverage import ALL, Coverage
+from applier.changefeed.coverage import ALL
 from applier.changefeed.ddl import CreateTable, DropDatabase, DropTable, RenameTable
 from applier.changefeed.event import Resolved
+from applier.changefeed.filter import exactly
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.tracker import Tables
@@ -26,8 +27,9 @@ from applier.decode.ddl import parse
 from applier.decode.protocols import build
 from applier.errors import DecodeError, SchemaUnknown
 from applier.findings import FINDING_DDL, FINDING_SCHEMA, BadMessage, Findings, Waiting, collect
-from applier.order.barrier import DdlId, cut, in_order
-from applier.order.passed import Passages, Passed, passages
+from applier.known import Known
+from applier.order.barrier import cut, in_order
+from applier.order.passed import Passages, passages
 from applier.order.watermark import advance, watermark
 from applier.patience import Patience
 from applier.rowpass import RowPass
@@ -46,35 +48,6 @@ _MAX_PASSES = 100
 
 Run = Callable[[RowPass], pa.Table]
 """Runs a row pass over the messages of a window."""
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """What is known before the window: the input of a survey.
-
-    Attributes:
-        resolved: Resolved ts per partition.
-        ends: Partitions that TiCDC uses, with the offsets that the source ended at after the window was chosen.
-        topics: The topic of each table, where it is known.
-        applied: Resolved ts that all tables have applied.
-        applied_of: The same of tables that are ahead of it.
-        applied_ddl: DDL at exactly that ts that were applied.
-        versions: Table versions.
-        tables: Each table as of `applied`.
-        covered: In a feed in offset order what tables have beyond the checkpoint, by place.
-        passed: As `Checkpoint.passed`.
-    """
-
-    resolved: Mapping[TopicPartition, int]
-    ends: Mapping[TopicPartition, int]
-    topics: Mapping[TableName, str]
-    applied: int
-    applied_of: Mapping[TableName, int]
-    applied_ddl: frozenset[DdlId]
-    versions: Mapping[tuple[TableName, int], TableVersion]
-    tables: Tables
-    covered: Mapping[TableName, Coverage] = field(default_factory=dict)
-    passed: Passed = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -241,6 +214,7 @@ class Surveyor:
             skip[item.partition] = skip.get(item.partition, frozenset()) | {item.offset}
         return replace(
             self.template,
+            include=(*self.template.include, *(f"!{rule}" for rule in exactly(known.parked))),
             versions=tuple({**known.versions, **found.versions}.values()),
             applied=known.applied,
             applied_of=known.applied_of,
@@ -321,7 +295,18 @@ class Surveyor:
         found.passages = before if self.ordered else self._passages(found, known)
         revised = cuts != found.cuts or (typed != found.typed and self.rows_describe) or found.passages != before
         found.cuts, found.typed = cuts, typed
-        return revised and bool(found.findings.parts or found.findings.bad)
+        return self._stop_at_return(found, known) or (revised and bool(found.findings.parts or found.findings.bad))
+
+    def _stop_at_return(self, found: Survey, known: Known) -> bool:
+        """Let the window end with a DDL after which the rows of a parked table's name count again.
+
+        They are left out of this window as a whole, and those behind the DDL would be lost.
+        """
+        returns = [ddl.commit_ts for ddl in found.ddl if ddl.frees(known.parked)] if self.ordered else []
+        if not returns or found.ceiling <= min(returns):
+            return False
+        found.ceiling = min(returns)
+        return True
 
 
 def _retired(found: Survey, known: Known) -> set[str]:

@@ -11,10 +11,13 @@ from applier.backfill.drive import Driver
 from applier.backfill.job import Job, prepare
 from applier.backfill.report import Difference, Outcome
 from applier.backfill.request import Request
+from applier.changefeed.completeness import Completeness
 from applier.changefeed.table import TableName
+from applier.completeness import cut
 from applier.errors import ConfigError, RangeRefused
 from applier.pipeline import Pipeline
 from applier.sink.iceberg import JavaError
+from applier.telemetry import logger
 
 
 def refuse_short(main: Pipeline, request: Request, span: Range, names: Sequence[TableName]) -> None:
@@ -103,6 +106,7 @@ def publish(main: Pipeline, job: Job, names: Sequence[TableName]) -> None:
         RangeRefused: Somebody has written a table since its branch was begun.
     """
     state, replica = main.state, main.replica
+    healed = [name for name in names if job.heals(name, state)]
     for name in names:
         try:
             shown = job.branches.show(name, state.resolved_ts)
@@ -115,7 +119,10 @@ def publish(main: Pipeline, job: Job, names: Sequence[TableName]) -> None:
         faults.reach("branch-shown")
         if shown.snapshot_id is not None:
             replica.snapshots[shown.identifier] = shown.snapshot_id
-    state.advance(state.resolved_ts, {}, replica.snapshots, {"tables": len(names)}, state.applied_ddl)
+    for name in healed:
+        state.completeness[name] = Completeness("live", reason=f"a repair read the range {job.span.text}")
+        logger().info("table is whole again", table=str(name), state="live")
+    state.advance(state.resolved_ts, {}, cut(state, replica), {"tables": len(names)}, state.applied_ddl)
     faults.reach("branches-shown")
     for name in names:
         job.branches.main(name).drop_branch(job.branches.branch)

@@ -45,6 +45,7 @@ class Job:
         upto: Commit ts up to which rows count: what lies beyond the checkpoint is left to `run`.
         namespace: Where its progress is kept.
         is_resumed: It goes on where a process stopped before.
+        span: The range.
     """
 
     pipeline: Pipeline
@@ -53,6 +54,22 @@ class Job:
     upto: int
     namespace: tuple[str, ...]
     is_resumed: bool
+    span: Range
+
+    def heals(self, name: TableName, main: State) -> bool:
+        """True if the branch of a table holds every row that the table lacks."""
+        known = main.completeness.get(name)
+        if known is None or known.is_live:
+            return False
+        if self.branches.is_emptied(name):
+            return True
+        if known.state != "parked" or known.missed_ddl:
+            return False
+        if self.branches.ordered:
+            return 0 < self.span.above <= known.since
+        return all(
+            place in self.span.spans and self.span.spans[place].start <= at for place, at in known.offsets.items()
+        )
 
     def forget(self) -> None:
         """Drop the progress: the branches are shown, or given up."""
@@ -112,7 +129,7 @@ def prepare(main: Pipeline, request: Request, span: Range, names: Sequence[Table
     )
     pipeline = replace(main, config=config, surveyor=surveyor, replica=branches, migration=past, state=job_state)
     pipeline.restore()
-    return Job(pipeline, branches, _ends(span, state, ordered=ordered), upto, namespace, is_resumed)
+    return Job(pipeline, branches, _ends(span, state, ordered=ordered), upto, namespace, is_resumed, span)
 
 
 def _is_stale(main: Pipeline, branch: str, names: Sequence[TableName]) -> bool:
@@ -193,7 +210,8 @@ def _time_of(source: Source, spans: Mapping[TopicPartition, OffsetRange]) -> int
 
 
 def _config(config: Config, names: Sequence[TableName]) -> Config:
-    tables = config.tables.model_copy(update={"include": rules_for(names)})
+    # Rows of before a CREATE TABLE in the range go to a branch that is emptied there.
+    tables = config.tables.model_copy(update={"include": rules_for(names), "incomplete": "allow"})
     # What a BOOTSTRAP message alone describes was made long ago.
     changefeed = config.changefeed.model_copy(update={"start": "beginning"})
     return config.model_copy(update={"tables": tables, "changefeed": changefeed})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from applier.changefeed.filter import TableFilter
+from applier.changefeed.filter import TableFilter, exactly
 from applier.changefeed.table import TableName
 from applier.errors import ConfigError
 
@@ -37,9 +37,4 @@ def selected(rules: Sequence[str], known: Iterable[TableName]) -> list[TableName
 
 def rules_for(names: Iterable[TableName]) -> tuple[str, ...]:
     """Filter rules that mean exactly these tables."""
-    return tuple(f"{_quoted(name.database)}.{_quoted(name.table)}" for name in names) or ("!*.*",)
-
-
-def _quoted(text: str) -> str:
-    quote = '"' if "`" in text else "`"
-    return f"{quote}{text}{quote}"
+    return exactly(names) or ("!*.*",)

@@ -8,13 +8,18 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 
+from applier.changefeed.completeness import Completeness, Wholeness
 from applier.changefeed.ddl import Partitioning
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName
 from applier.errors import TerminalError
 
-FORMAT = 1
-"""Version of the JSON form. A reader refuses a higher one; members that it does not know it ignores."""
+FORMAT = 2
+"""Version of the JSON form. It rises with every new member: a reader drops members that it does not know, and what it
+writes next would lack them. Format 1 does not hold the completeness of tables."""
+
+_READ = (1, 2)
+"""Formats that this version reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +71,13 @@ class Tracked(NamedTuple):
         topic: Topic that brought it; "" where unknown. A topic none of whose tables is left gets no more watermarks.
         partitioning: How it is partitioned; None where it is not, or where no statement told. A later DROP PARTITION
             names the partition alone, and the statement that gave its bounds is not read again after a restart.
+        completeness: Whether it holds every row; None in a checkpoint of format 1, which does not hold it.
     """
 
     version: int
     topic: str = ""
     partitioning: Partitioning | None = None
+    completeness: Completeness | None = None
 
 
 class AppliedDdl(NamedTuple):
@@ -139,7 +146,7 @@ class Checkpoint:
         }
 
     def to_json(self) -> str:
-        """Text form, as `schemas/checkpoint/v1.json` describes it."""
+        """Text form, as `schemas/checkpoint/v2.json` describes it."""
         return msgspec.json.encode(_written(self)).decode()
 
     @staticmethod
@@ -151,8 +158,8 @@ class Checkpoint:
         """
         try:
             version = msgspec.json.decode(text, type=_AnyFormat).format
-            if version != FORMAT:
-                what = f"The checkpoint has format {version}, but this applier reads format {FORMAT}."
+            if version not in _READ:
+                what = f"The checkpoint has format {version}, but this applier reads formats 1 to {FORMAT}."
                 raise TerminalError(what, "Start the version of applier that wrote it, or a newer one.")
             return _read(msgspec.json.decode(text, type=CheckpointV1))
         except msgspec.MsgspecError as error:
@@ -196,14 +203,33 @@ class PartitioningV1(msgspec.Struct, frozen=True):
     partitions: tuple[PieceV1, ...] = ()
 
 
+class OffsetV2(msgspec.Struct, frozen=True):
+    """An offset of a partition, in format 2."""
+
+    topic: str
+    partition: Count
+    offset: Count
+
+
+class CompletenessV2(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Completeness of a table, in format 2: as `completeness.Completeness`."""
+
+    state: Wholeness
+    since: Count = 0
+    offsets: tuple[OffsetV2, ...] = ()
+    reason: str = ""
+    missed_ddl: bool = False
+
+
 class TableV1(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One upstream table, in format 1."""
+    """One upstream table; `completeness` is new in format 2."""
 
     database: str
     table: str
     version: int
     topic: str = ""
     partitioning: PartitioningV1 | None = None
+    completeness: CompletenessV2 | None = None
 
 
 class DdlV1(msgspec.Struct, frozen=True):
@@ -225,9 +251,9 @@ class PassedV1(msgspec.Struct, frozen=True):
 
 
 class CheckpointV1(msgspec.Struct, frozen=True):
-    """A checkpoint, in format 1."""
+    """A checkpoint, in formats 1 and 2."""
 
-    format: Annotated[int, msgspec.Meta(ge=FORMAT, le=FORMAT)]
+    format: Annotated[int, msgspec.Meta(ge=_READ[0], le=FORMAT)]
     epoch: Annotated[int, msgspec.Meta(ge=1)]
     step: Count
     resolved_ts: Count
@@ -246,7 +272,7 @@ class CheckpointV1(msgspec.Struct, frozen=True):
 
 
 def json_schema() -> bytes:
-    """JSON Schema of format 1, as kept in `schemas/checkpoint/v1.json`."""
+    """JSON Schema of format 2, as kept in `schemas/checkpoint/v2.json`; format 1 is the same without `completeness`."""
     described = msgspec.json.schema(CheckpointV1)
     described["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     return msgspec.json.format(msgspec.json.encode(described, order="sorted"), indent=2) + b"\n"
@@ -305,13 +331,23 @@ def _read(written: CheckpointV1) -> Checkpoint:
 def _written_table(name: TableName, tracked: Tracked) -> TableV1:
     partitioning = tracked.partitioning
     form = None if partitioning is None else msgspec.convert(partitioning, PartitioningV1, from_attributes=True)
-    return TableV1(*name, tracked.version, tracked.topic, form)
+    known = tracked.completeness
+    offsets = () if known is None else tuple(OffsetV2(*place, at) for place, at in sorted(known.offsets.items()))
+    whole = None if known is None else CompletenessV2(known.state, known.since, offsets, known.reason, known.missed_ddl)
+    return TableV1(*name, tracked.version, tracked.topic, form, whole)
 
 
 def _read_table(written: TableV1) -> Tracked:
     form = written.partitioning
     partitioning = None if form is None else msgspec.convert(form, Partitioning, from_attributes=True)
-    return Tracked(written.version, written.topic, partitioning)
+    return Tracked(written.version, written.topic, partitioning, _read_completeness(written.completeness))
+
+
+def _read_completeness(written: CompletenessV2 | None) -> Completeness | None:
+    if written is None:
+        return None
+    offsets = {TopicPartition(item.topic, item.partition): item.offset for item in written.offsets}
+    return Completeness(written.state, written.since, offsets, written.reason, written.missed_ddl)
 
 
 def _written_passed(passed: Mapping[TableName, Mapping[TopicPartition, int]]) -> tuple[PassedV1, ...]:

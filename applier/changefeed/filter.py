@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 from applier.changefeed.table import TableName
@@ -34,6 +34,16 @@ class TableFilter:
     def admits_database(self, database: str) -> bool:
         """True where some rule may admit a table of the database."""
         return any(positive and pattern.fullmatch(database) for positive, pattern, _ in self._rules)
+
+
+def exactly(names: Iterable[TableName]) -> tuple[str, ...]:
+    """Filter rules that admit exactly these tables, one rule each."""
+    return tuple(f"{_quoted(name.database)}.{_quoted(name.table)}" for name in names)
+
+
+def _quoted(text: str) -> str:
+    quote = '"' if "`" in text else "`"
+    return f"{quote}{text}{quote}"
 
 
 def _rule(text: str) -> tuple[bool, re.Pattern[str], re.Pattern[str]]:

@@ -146,3 +146,12 @@ def refuse_gaps(changefeed: str, bounds: Mapping[TopicPartition, OffsetRange]) -
             "purge leaves in storage; or load the tables again and start a changefeed under another name."
         )
         raise SourceLost(what, way_out)
+
+
+def capped(
+    bounds: Mapping[TopicPartition, OffsetRange], ends: Mapping[TopicPartition, int] | None
+) -> dict[TopicPartition, OffsetRange]:
+    """Bounds up to the ends that were asked for; partitions that are not among them are not there yet."""
+    if ends is None:
+        return dict(bounds)
+    return {p: OffsetRange(span.start, min(span.end, ends[p])) for p, span in bounds.items() if p in ends}

@@ -34,7 +34,7 @@ CHECKPOINTS = _schema(
         pa.field("checkpoint", pa.string(), nullable=False),
     ]
 )
-"""One row a step; `checkpoint` is the whole of it as JSON (`schemas/checkpoint/v1.json`)."""
+"""One row a step; `checkpoint` is the whole of it as JSON (`schemas/checkpoint/v2.json`)."""
 
 TABLE_VERSIONS = _schema(
     [

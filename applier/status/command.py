@@ -12,6 +12,8 @@ from dataclasses import replace
 from datetime import datetime
 
 from applier.changefeed.checkpoint import Checkpoint
+from applier.changefeed.completeness import LEFT_OUT, UNRECORDED, Completeness
+from applier.changefeed.filter import TableFilter
 from applier.changefeed.route import Route
 from applier.changefeed.table import TableName
 from applier.config import Config
@@ -36,6 +38,8 @@ MAX_LAG_SECONDS = 300.0
 
 _SHOWN = 10
 _THREADS = 8
+_NOTHING = TableProgress("", "", "empty")
+_START = "run `applier run`, which looks at what made the table and records it."
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -68,7 +72,7 @@ def _found(
 ) -> StatusReport:
     ordered = config.changefeed.order == "resolved"
     resolved_ts = last.resolved_ts if ordered and last.resolved_ts else None
-    tables = _tables(lake, last, Route(config.tables.route))
+    tables = _tables(lake, last, config)
     decisions, decided = view.decisions(_SHOWN)
     letters, buried = view.letters(_SHOWN)
     silent = (now_ms - last.written_at) / 1000
@@ -90,7 +94,7 @@ def _found(
         schema_change_count=decided,
         dead_letters=tuple(_letter(item) for item in letters),
         dead_letter_count=buried,
-        cut=tuple(_cut(config.catalog.name, last.snapshots)),
+        cut=tuple(_cut(config.catalog.name, _in_cut(last, tables))),
         notes=tuple(_notes(tables, silent, config, last, letters=buried)),
     )
 
@@ -109,11 +113,44 @@ def _holder(last: Checkpoint, silent: float) -> HolderReport:
     )
 
 
-def _tables(lake: Lake, last: Checkpoint, route: Route) -> tuple[TableProgress, ...]:
-    names = sorted(last.tables)
+def _tables(lake: Lake, last: Checkpoint, config: Config) -> tuple[TableProgress, ...]:
+    names, route = sorted(last.tables), Route(config.tables.route)
+    admits = TableFilter(config.tables.include).admits
     with ThreadPoolExecutor(_THREADS) as pool:
         found = list(pool.map(lambda name: lake.table(route.identifier(name)), names))
-    return tuple(_progress(name, route.identifier(name), table, last) for name, table in zip(names, found, strict=True))
+    shown = [_progress(name, route.identifier(name), table, last) for name, table in zip(names, found, strict=True)]
+    wholes = [_whole(name, last, is_wanted=admits(name)) for name in names]
+    return tuple(_judged(*pair) for pair in zip(shown, wholes, strict=True))
+
+
+def _whole(name: TableName, last: Checkpoint, *, is_wanted: bool) -> TableProgress:
+    """What the checkpoint says of the completeness of a table, in the fields that say it."""
+    known = last.tables[name].completeness
+    if known is None:
+        known = Completeness("incomplete", reason=UNRECORDED)
+        return replace(_NOTHING, state="incomplete", because=known.sentence(name), way_out=_START, is_wanted=is_wanted)
+    if not is_wanted and known.state != "parked":
+        known = Completeness("parked", since=last.resolved_ts, offsets=last.next_offsets, reason=LEFT_OUT)
+    if known.is_live:
+        return _NOTHING
+    state: TableState = "parked" if known.state == "parked" else "incomplete"
+    return replace(
+        _NOTHING, state=state, because=known.sentence(name), way_out=known.way_out(name), is_wanted=is_wanted
+    )
+
+
+def _judged(progress: TableProgress, whole: TableProgress) -> TableProgress:
+    """A table that lacks rows is not in the cut, whatever its snapshots say."""
+    if whole.because is None or progress.state in ("missing", "dropped"):
+        return progress
+    return replace(
+        progress,
+        state=whole.state,
+        cut_snapshot_id=None,
+        because=whole.because,
+        way_out=whole.way_out,
+        is_wanted=whole.is_wanted,
+    )
 
 
 def _progress(name: TableName, identifier: tuple[str, ...], table: LakeTable | None, last: Checkpoint) -> TableProgress:
@@ -144,6 +181,12 @@ def _state(table: LakeTable, cut: int | None, stamp: int | None, resolved_ts: in
     return "in step" if cut in table.snapshots else "expired"
 
 
+def _in_cut(last: Checkpoint, tables: Sequence[TableProgress]) -> dict[tuple[str, ...], int]:
+    """Snapshots of the tables that show every row, also where an older version listed others."""
+    lacking = {table.iceberg for table in tables if table.because is not None}
+    return {identifier: head for identifier, head in last.snapshots.items() if ".".join(identifier) not in lacking}
+
+
 def _cut(catalog: str, snapshots: Mapping[tuple[str, ...], int]) -> Iterator[str]:
     for identifier, snapshot_id in sorted(snapshots.items()):
         name = ".".join(_quoted(part) for part in (catalog, *identifier))
@@ -167,6 +210,9 @@ def _notes(
     expired = [table.iceberg for table in tables if table.state == "expired"]
     if expired:
         yield f"The snapshots of the cut have expired in {', '.join(expired)}: the heads show the same rows, or newer."
+    for table in tables:
+        if table.because is not None and not table.is_wanted:
+            yield table.because
     if letters:
         yield f"{letters} message{'s were' if letters > 1 else ' was'} set aside as dead letters."
 

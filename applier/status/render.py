@@ -18,6 +18,8 @@ _STYLES = {
     "missing": "bold red",
     "refused": "bold red",
     "ahead": "yellow",
+    "incomplete": "bold red",
+    "parked": "yellow",
     "expired": "yellow",
     "dropped": "dim",
     "empty": "dim",

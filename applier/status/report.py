@@ -10,8 +10,9 @@ from typing import Literal, TypeAlias
 
 from applier.changefeed.ts import unix_ms, wall_clock
 
-TableState: TypeAlias = Literal["in step", "ahead", "dropped", "empty", "expired", "missing"]
-"""`in step`: the cut shows it at its snapshot. `ahead`: a step that is not finished has written it. `dropped`: dropped
+TableState: TypeAlias = Literal["in step", "ahead", "dropped", "empty", "expired", "incomplete", "missing", "parked"]
+"""`in step`: the cut shows it at its snapshot. `incomplete`: it may lack rows from before the feed. `parked`: its rows
+are not applied. Neither is in the cut. `ahead`: a step that is not finished has written it. `dropped`: dropped
 upstream, kept here. `empty`: no commit with rows yet. `expired`: the cut's snapshot is kept no longer. `missing`: the
 catalog has no such table."""
 
@@ -55,6 +56,9 @@ class TableProgress:
         rows: Living rows, by the head's summary.
         snapshot_id: Its head.
         cut_snapshot_id: The snapshot that the newest checkpoint lists.
+        because: Why it is incomplete or parked.
+        way_out: How it becomes whole again.
+        is_wanted: `tables.include` admits it.
     """
 
     table: str
@@ -65,6 +69,9 @@ class TableProgress:
     rows: int = 0
     snapshot_id: int | None = None
     cut_snapshot_id: int | None = None
+    because: str | None = None
+    way_out: str | None = None
+    is_wanted: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +193,8 @@ def judged(report: StatusReport) -> Iterator[str]:
             f"more than {shown_seconds(report.max_lag_seconds)}."
         )
     for table in report.tables:
+        if table.because and table.is_wanted:
+            yield f"{table.because} Hint: {table.way_out}"
         if table.state == "missing":
             yield f"Table {table.iceberg} is not in the catalog, though the checkpoint lists it."
 

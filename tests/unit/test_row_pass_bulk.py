@@ -24,9 +24,10 @@ from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
 from applier.errors import IncompleteRow
 from applier.findings import Part
+from applier.known import Known
 from applier.order.merge import last_per_key
 from applier.rowpass import RowPass
-from applier.survey import Known, Survey, Surveyor
+from applier.survey import Survey, Surveyor
 from applier.telemetry import Stopwatch
 from tests import recordings
 from tests.unit.decode.recorded_registry import RecordedRegistry

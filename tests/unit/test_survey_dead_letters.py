@@ -15,8 +15,9 @@ from applier.changefeed.types import TypeRules
 from applier.changefeed.window import OffsetRange, Window
 from applier.consume.source import Job
 from applier.decode.options import DecoderOptions
+from applier.known import Known
 from applier.rowpass import RowPass
-from applier.survey import Known, Survey, Surveyor
+from applier.survey import Survey, Surveyor
 from applier.telemetry import Stopwatch
 
 PLACE = TopicPartition("shop", 0)

@@ -11,9 +11,10 @@ from applier.changefeed.tracker import Tables
 from applier.changefeed.types import TypeRules
 from applier.decode.options import DecoderOptions
 from applier.errors import DecodeError
+from applier.known import Known
 from applier.rowpass import RowPass
 from applier.rowvalues import Typing, Values
-from applier.survey import HEAD_MESSAGES, Known, Survey, Surveyor
+from applier.survey import HEAD_MESSAGES, Survey, Surveyor
 from applier.telemetry import Stopwatch
 from tests.unit.test_survey_dead_letters import _SCHEMA, TS, Messages, _message, _row
 

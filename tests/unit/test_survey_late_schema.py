@@ -13,9 +13,10 @@ from applier.changefeed.types import TypeRules
 from applier.changefeed.window import OffsetRange, Window
 from applier.decode.options import DecoderOptions
 from applier.errors import SchemaUnknown
+from applier.known import Known
 from applier.patience import LATE_SECONDS, Patience
 from applier.rowpass import RowPass
-from applier.survey import Known, Survey, Surveyor
+from applier.survey import Survey, Surveyor
 from applier.telemetry import Stopwatch
 from tests import recordings
 from tests.fake_registry import Answer, FakeRegistry, fake_registry

@@ -10,8 +10,9 @@ from applier.changefeed.tracker import Tables
 from applier.changefeed.types import TypeRules
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
+from applier.known import Known
 from applier.rowpass import RowPass
-from applier.survey import TAIL_MESSAGES, Known, Survey, Surveyor
+from applier.survey import TAIL_MESSAGES, Survey, Surveyor
 from applier.telemetry import Stopwatch
 from tests.unit.test_survey_dead_letters import _SCHEMA, PLACE, TS, Messages, _message, _row
 

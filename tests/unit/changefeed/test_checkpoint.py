@@ -11,7 +11,7 @@ from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName
 from applier.errors import TerminalError
 
-SCHEMA = Path(__file__).parents[3] / "schemas" / "checkpoint" / "v1.json"
+SCHEMA = Path(__file__).parents[3] / "schemas" / "checkpoint" / "v2.json"
 
 FULL = Checkpoint(
     epoch=3,
@@ -46,8 +46,8 @@ def test_the_json_form_is_the_published_one() -> None:
 
 def test_a_checkpoint_of_a_newer_format_is_refused() -> None:
     """An older applier does not guess at what a newer one wrote."""
-    text = json.dumps(json.loads(FULL.to_json()) | {"format": 2})
-    with pytest.raises(TerminalError, match="has format 2, but this applier reads format 1"):
+    text = json.dumps(json.loads(FULL.to_json()) | {"format": 3})
+    with pytest.raises(TerminalError, match="has format 3, but this applier reads formats 1 to 2"):
         Checkpoint.from_json(text)
 
 
@@ -57,7 +57,7 @@ def test_members_added_later_are_ignored() -> None:
 
 
 def test_members_that_an_older_applier_did_not_write_are_empty() -> None:
-    """Its checkpoint is taken as it is: no fence is known of, and no topic."""
+    """Its checkpoint is taken as it is: no fence is known of, no topic, and not whether a table is whole."""
     written = json.loads(FULL.to_json())
     for name in ("unfenced", "fenced", "topic_ids", "passed"):
         del written[name]

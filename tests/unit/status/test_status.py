@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 from applier import cli
 from applier.changefeed.checkpoint import Checkpoint, Holder, Reading, Tracked
+from applier.changefeed.completeness import LIVE
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName
 from applier.changefeed.ts import from_unix_ms, unix_ms
@@ -81,7 +82,7 @@ class Lake:
             holder=HOLDER,
             partitions={TopicPartition("shop", 0): Reading(100, TS), TopicPartition("shop", 1): Reading(7, None)},
             snapshots={("shop", "orders"): snapshot_id},
-            tables={ORDERS: Tracked(1, "shop")},
+            tables={ORDERS: Tracked(1, "shop", completeness=LIVE)},
             counts={"rows": 5},
         )
         made = replace(made, **changes)

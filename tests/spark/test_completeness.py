@@ -1,0 +1,511 @@
+"""Tables that may lack rows: they are refused or marked, leave the cut, and become whole by the printed command."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from applier import config
+from applier.adopt import adopt
+from applier.assembly import assembled
+from applier.backfill.command import backfill
+from applier.backfill.request import asked
+from applier.changefeed.table import TableName
+from applier.config import Config
+from applier.errors import ConfigError, TableIncomplete, TableMismatch, TerminalError
+from applier.pipeline import Pipeline
+from applier.sink.iceberg import Catalog
+from applier.state import State
+from applier.status.command import status
+from applier.status.report import StatusReport, TableProgress
+from tests.spark.feeds import read
+
+pytestmark = pytest.mark.spark
+
+START = 470_606_913_410_433_024
+KINDS = {"id": "bigint", "v": "varchar(9)", "w": "int"}
+
+
+@dataclass
+class World:
+    """A changefeed of Canal-JSON with the TiDB extension, on one partition, and what is asked of it.
+
+    Attributes:
+        ts: Commit ts of the newest message.
+        messages: What the topic holds.
+        settings: Sections of the configuration, by name.
+    """
+
+    spark: SparkSession
+    lake: dict[str, str]
+    folder: Path
+    name: str
+    ts: int = START
+    messages: list[dict[str, Any]] = field(default_factory=list)
+    settings: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def ddl(self, sql: str, table: str = "a") -> int:
+        """A DDL."""
+        return self._send({"table": table, "isDdl": True, "type": "QUERY", "sql": sql})
+
+    def create(self, table: str) -> int:
+        """A new table."""
+        return self.ddl(f"CREATE TABLE {table} (id BIGINT PRIMARY KEY, v VARCHAR(9))", table)
+
+    def put(self, table: str, *keys: int, op: str = "INSERT", **more: str) -> int:
+        """Rows, each with the commit ts as its value."""
+        for key in keys:
+            row = {"id": str(key), "v": f"r{self.ts - START}", **more}
+            kinds = {column: KINDS[column] for column in row}
+            types = dict.fromkeys(row, 12)
+            message = {"table": table, "type": op, "pkNames": ["id"], "mysqlType": kinds, "sqlType": types}
+            self._send({**message, "data": [row], **({"old": [{"v": "before"}]} if op == "UPDATE" else {})})
+        return self.ts
+
+    def resolve(self) -> int:
+        """A watermark."""
+        self.ts += 1
+        self._append({"type": "TIDB_WATERMARK", "_tidb": {"watermarkTs": self.ts}})
+        return self.ts
+
+    def _send(self, message: dict[str, Any]) -> int:
+        self.ts += 1
+        self._append({"isDdl": False, "sql": "", **message, "_tidb": {"commitTs": self.ts}})
+        return self.ts
+
+    def _append(self, message: dict[str, Any]) -> None:
+        clock = (self.ts >> 18) + len(self.messages)
+        whole = {"id": 0, "database": "shop", "table": "", "pkNames": None, "es": clock, "ts": clock, "old": None}
+        self.messages.append({"mysqlType": None, "sqlType": None, "data": None, **whole, **message})
+
+    @property
+    def config(self) -> Config:
+        """The configuration, with the topic as it is now."""
+        self.folder.mkdir(exist_ok=True)
+        lines = [
+            {
+                "topic": "shop",
+                "partition": 0,
+                "offset": offset,
+                "timestamp": message["ts"],
+                "key": None,
+                "value": base64.b64encode(json.dumps(message).encode()).decode(),
+            }
+            for offset, message in enumerate(self.messages)
+        ]
+        (self.folder / "feed.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        base: dict[str, dict[str, Any]] = {
+            "changefeed": {"name": self.name, "protocol": "canal-json"},
+            "source": {"archive": str(self.folder)},
+            "catalog": {"name": "lake", **self.lake},
+            "tables": {"route": f"{self.name}__{{database}}.{{table}}"},
+        }
+        return config.parse({section: {**known, **self.settings.get(section, {})} for section, known in base.items()})
+
+    @contextmanager
+    def applier(self) -> Iterator[Pipeline]:
+        """An applier."""
+        with assembled(self.config, spark=self.spark, take_over=True) as pipeline:
+            yield pipeline
+
+    def run(self, **tables: Any) -> None:
+        """Apply all that is there."""
+        self.settings.setdefault("tables", {}).update(tables)
+        with self.applier() as pipeline:
+            while (step := pipeline.step()).moved:
+                pass
+            assert step.error is None
+
+    def status(self) -> StatusReport:
+        """What `applier status` finds, a second after the newest message."""
+        return status(self.config, now_ms=(self.ts >> 18) + 1000)
+
+    def table(self, name: str) -> TableProgress:
+        """The line of a table."""
+        return next(item for item in self.status().tables if item.table == f"shop.{name}")
+
+    def rows(self, table: str) -> dict[int, str]:
+        """Rows as Spark reads them."""
+        return {row["id"]: row["v"] for row in read(self.spark, (f"{self.name}__shop", table)).to_pylist()}
+
+    def in_cut(self) -> set[str]:
+        """Tables that the consistent cut lists."""
+        return set(re.findall(r"__shop`?\.`?(\w+)", " ".join(self.status().cut)))
+
+    def heal(self, hint: str | None) -> None:
+        """Run the command that a hint names."""
+        found = re.search(r"`applier backfill --from (\S+) --repair --tables '(\S+)'`", hint or "")
+        assert found is not None, hint
+        request = asked(found[1], None, tables=found[2], branch="", publish=False, repair=True, dead_letters=False)
+        backfill(self.config, request, take_over=True, report=lambda _: None, spark=self.spark)
+
+
+Make = Callable[..., World]
+
+
+@pytest.fixture
+def make(spark: SparkSession, warehouse: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Make:
+    """Makes changefeeds."""
+    lake = {"type": "jdbc", "uri": f"jdbc:sqlite:{warehouse}/catalog.db", "warehouse": f"{warehouse}/tables"}
+    name = re.sub(r"\W+", "_", request.node.name)[-50:].strip("_")
+    return lambda **changefeed: World(
+        spark, lake, tmp_path / "feed", name, settings={"changefeed": changefeed} if changefeed else {}
+    )
+
+
+def loaded(world: World, table: str, rows: dict[int, str]) -> None:
+    """A table that was loaded by other means."""
+    identifier = (f"{world.name}__shop", table)
+    fields: list[pa.Field[Any]] = [pa.field("id", pa.int64(), nullable=False), pa.field("v", pa.string())]
+    columns = pa.schema(fields)
+    Catalog(world.spark, "lake").create(identifier, columns, key=["id"], sort=["id"])
+    values = ", ".join(f"({key}, '{value}')" for key, value in rows.items())
+    world.spark.sql(f"INSERT INTO lake.{'.'.join(identifier)} VALUES {values}")  # noqa: S608 - names of this test
+
+
+def test_a_table_without_its_create_is_refused_before_anything_is_written(make: Make) -> None:
+    """If the configuration says so, all such tables are named at once, with the ways out, and no table is made."""
+    world = make()
+    world.put("a", 1, op="UPDATE")
+    world.put("b", 1)
+    world.create("c")
+    world.put("c", 1)
+    world.resolve()
+
+    with pytest.raises(TableIncomplete) as refusal:
+        world.run(incomplete="refuse")
+
+    assert refusal.value.what == (
+        "Rows arrive of tables whose CREATE TABLE the feed does not hold, so earlier rows may be missing: "
+        "shop.a, shop.b."
+    )
+    assert 'set changefeed.start = "midstream"' in refusal.value.hint
+    assert 'tables.incomplete = "allow"' in refusal.value.hint
+    assert Catalog(world.spark, "lake").list((f"{world.name}__shop",)) == []
+
+
+def test_an_incomplete_table_says_so_everywhere(make: Make) -> None:
+    """It is in no cut, `status` names it with the reason and exits with 1, and a restart changes nothing."""
+    world = make()
+    world.put("a", 1)
+    world.create("c")
+    world.put("c", 1)
+    world.resolve()
+
+    world.run(incomplete="allow")
+    world.run()
+
+    assert world.rows("a").keys() == world.rows("c").keys() == {1}
+    assert world.table("a").state == "incomplete"
+    assert world.table("a").cut_snapshot_id is None
+    assert world.table("c").state == "in step"
+    assert world.in_cut() == {"c"}
+    report = world.status()
+    assert report.exit_code == 1
+    (sentence,) = report.stale
+    assert sentence == (
+        "Table shop.a is incomplete: the feed does not hold its CREATE TABLE, so earlier rows may be missing. Hint: "
+        "run `applier backfill --from beginning --repair --tables 'shop.a'` if the feed still holds its CREATE TABLE; "
+        "or load it by other means and run `applier adopt --tables 'shop.a' --why …`."
+    )
+
+
+def test_a_feed_without_watermarks_marks_what_it_cannot_prove(make: Make) -> None:
+    """In offset order a table without its CREATE TABLE is made and marked: such feeds may carry no DDL at all."""
+    world = make(order="offset")
+    world.put("a", 1)
+    world.create("c")
+    world.put("c", 1)
+
+    world.run()
+
+    assert world.table("a").state == "incomplete"
+    assert world.table("c").state == "in step"
+
+
+def test_a_truncate_makes_an_incomplete_table_whole(make: Make) -> None:
+    """Every row that can be in it comes after the TRUNCATE."""
+    world = make()
+    world.put("a", 1)
+    world.resolve()
+    world.run(incomplete="allow")
+    world.ddl("TRUNCATE TABLE a")
+    world.put("a", 2)
+    world.resolve()
+
+    world.run()
+
+    assert (world.table("a").state, world.in_cut()) == ("in step", {"a"})
+    assert world.rows("a").keys() == {2}
+
+
+def test_a_table_that_was_left_out_is_not_taken_for_whole(make: Make) -> None:
+    """Left out, it leaves the cut; taken in again, it stays as it was until the printed command has read its rows."""
+    world = make()
+    for table in ("a", "b"):
+        world.create(table)
+        world.put(table, 1, 2)
+    world.resolve()
+    world.run()
+    before = world.rows("a")
+    world.put("a", 3)
+    world.put("b", 3)
+    world.resolve()
+
+    world.run(include=["*.*", "!shop.a"])
+
+    assert (world.table("a").state, world.in_cut()) == ("parked", {"b"})
+    assert world.status().exit_code == 0, "the user leaves it out"
+    world.put("a", 4)
+    world.put("a", 1, op="DELETE")
+    world.put("b", 4)
+    world.resolve()
+    world.run(include=["*.*"])
+    parked = world.table("a")
+    assert (parked.state, world.in_cut(), world.rows("a")) == ("parked", {"b"}, before)
+    assert world.status().exit_code == 1
+    assert parked.because is not None
+    assert "is parked since resolved ts" in parked.because
+
+    world.heal(parked.way_out)
+
+    assert (world.table("a").state, world.in_cut(), world.status().exit_code) == ("in step", {"a", "b"}, 0)
+    assert world.rows("a").keys() == {2, 3, 4}
+    world.put("a", 5)
+    world.resolve()
+    world.run()
+    assert world.rows("a").keys() == {2, 3, 4, 5}
+
+
+def test_a_table_that_was_left_out_while_nothing_came_is_whole(make: Make) -> None:
+    """Without a step in between no row can be missing."""
+    world = make()
+    world.create("a")
+    world.put("a", 1)
+    world.resolve()
+    world.run()
+    world.run(include=["*.*", "!shop.a"])
+    world.run(include=["*.*"])
+    world.put("a", 2)
+    world.resolve()
+
+    world.run()
+
+    assert world.table("a").state == "in step"
+    assert world.rows("a").keys() == {1, 2}
+
+
+def test_a_parked_table_whose_columns_changed_is_built_anew(make: Make) -> None:
+    """The command that is printed says to drop the table, as its columns are out of date, and then it works."""
+    world = make()
+    world.create("a")
+    world.put("a", 1)
+    world.resolve()
+    world.run()
+    world.run(include=["*.*", "!shop.a"])
+    world.create("z")
+    world.resolve()
+    world.run()
+    world.ddl("ALTER TABLE a ADD COLUMN w INT")
+    world.put("a", 2, w="7")
+    world.resolve()
+    world.run(include=["*.*"])
+    hint = world.table("a").way_out
+    assert hint is not None
+    assert hint.startswith("drop the Iceberg table, whose columns are out of date, then run")
+    Catalog(world.spark, "lake").drop((f"{world.name}__shop", "a"), purge=True)
+
+    world.heal(hint)
+
+    assert world.table("a").state == "in step"
+    found = read(world.spark, (f"{world.name}__shop", "a")).to_pylist()
+    assert sorted((row["id"], row["w"]) for row in found) == [(1, None), (2, 7)]
+
+
+def test_a_name_that_a_parked_table_had_is_free_for_a_new_one(make: Make) -> None:
+    """A DROP ends the parked table, and of the new one every row is there, also in the same window."""
+    world = make()
+    world.create("a")
+    world.put("a", 1, 2)
+    world.resolve()
+    world.run()
+    world.run(include=["*.*", "!shop.a"])
+    world.create("z")
+    world.put("a", 3)
+    world.resolve()
+    world.run()
+    world.put("a", 4)
+    world.ddl("DROP TABLE a")
+    world.create("a")
+    world.put("a", 9)
+    world.resolve()
+
+    world.run(include=["*.*"])
+
+    assert (world.table("a").state, world.in_cut()) == ("in step", {"a"})
+    assert world.rows("a").keys() == {9}
+
+
+def test_a_table_that_is_taken_in_late_is_read_from_its_create(make: Make) -> None:
+    """Its CREATE TABLE was passed over: what comes is marked, and the printed command reads all of it."""
+    world = make()
+    world.create("a")
+    world.put("a", 1)
+    world.create("b")
+    world.put("b", 1, 2)
+    world.resolve()
+    world.run(include=["shop.a"])
+    world.put("b", 3)
+    world.put("b", 1, op="DELETE")
+    world.resolve()
+    with pytest.raises(TableIncomplete, match=r"shop\.b\."):
+        world.run(include=["*.*"], incomplete="refuse")
+
+    world.run(incomplete="allow")
+
+    assert (world.table("b").state, world.in_cut()) == ("incomplete", {"a"})
+    world.heal(world.table("b").way_out)
+    assert (world.table("b").state, world.in_cut()) == ("in step", {"a", "b"})
+    assert world.rows("b").keys() == {2, 3}
+
+
+def test_a_table_that_was_loaded_before_is_carried_on(make: Make) -> None:
+    """With `start = "midstream"` a table that had rows before counts as loaded; one that is not there does not."""
+    world = make(start="midstream")
+    loaded(world, "a", {1: "old", 2: "old"})
+    world.put("a", 3)
+    world.put("b", 3)
+    world.resolve()
+
+    world.run()
+    world.run()
+
+    assert (world.table("a").state, world.table("b").state) == ("in step", "incomplete")
+    assert world.rows("a").keys() == {1, 2, 3}
+
+
+def test_the_user_may_vouch_for_a_table(make: Make) -> None:
+    """`applier adopt` makes it live, keeps the reason in the checkpoint, and asks for one."""
+    world = make()
+    world.put("a", 1)
+    world.resolve()
+    world.run(incomplete="allow")
+    with pytest.raises(ConfigError, match="--why is empty"):
+        adopt(world.config, ["shop.a"], " ", spark=world.spark)
+
+    assert adopt(world.config, ["shop.a"], "the table was new", spark=world.spark) == [TableName("shop", "a")]
+
+    assert (world.table("a").state, world.in_cut(), world.status().exit_code) == ("in step", {"a"}, 0)
+    with world.applier() as pipeline:
+        known = pipeline.state.checkpoint.tables[TableName("shop", "a")].completeness
+    assert known is not None
+    assert known.reason == "adopted: the table was new"
+    assert adopt(world.config, ["shop.a"], "again", spark=world.spark) == []
+
+
+def test_a_table_that_is_not_there_cannot_be_adopted(make: Make) -> None:
+    """Nothing can be whole that holds no rows."""
+    world = make()
+    world.put("a", 1)
+    world.resolve()
+    world.run(incomplete="allow")
+    Catalog(world.spark, "lake").drop((f"{world.name}__shop", "a"), purge=True)
+
+    with pytest.raises(TableMismatch, match="is not in the catalog, or holds no rows"):
+        adopt(world.config, ["shop.a"], "it is", spark=world.spark)
+
+
+def test_a_rename_keeps_what_a_table_lacks(make: Make) -> None:
+    """An incomplete table is incomplete under its new name, and a new one of the old name is whole."""
+    world = make()
+    world.put("a", 1)
+    world.resolve()
+    world.run(incomplete="allow")
+    world.ddl("RENAME TABLE a TO b")
+    world.create("a")
+    world.put("a", 9)
+    world.resolve()
+
+    world.run()
+
+    assert (world.table("a").state, world.table("b").state, world.in_cut()) == ("in step", "incomplete", {"a"})
+
+
+def test_a_table_that_comes_back_lacks_what_it_lacked(make: Make) -> None:
+    """RECOVER TABLE after a restart brings an incomplete table back as incomplete, and a whole one as whole."""
+    world = make()
+    world.put("a", 1)
+    world.create("c")
+    world.put("c", 1)
+    world.resolve()
+    world.run(incomplete="allow")
+    for table in ("a", "c"):
+        world.ddl(f"DROP TABLE {table}", table)
+    world.resolve()
+    world.run()
+    for table in ("a", "c"):
+        world.ddl(f"RECOVER TABLE {table}", table)
+    world.resolve()
+
+    world.run()
+
+    assert (world.table("a").state, world.table("c").state) == ("incomplete", "in step")
+
+
+def test_a_checkpoint_of_an_older_version_is_judged_by_its_audit(make: Make) -> None:
+    """A table whose CREATE TABLE the older version applied is live; for another one nothing shows that it is whole."""
+    world = make()
+    world.put("a", 1)
+    world.create("c")
+    world.put("c", 1)
+    world.resolve()
+    world.run(incomplete="allow")
+    with world.applier() as pipeline:
+        state = pipeline.state
+        state.completeness.clear()
+        state.advance(state.resolved_ts, {}, dict(pipeline.replica.snapshots), {}, state.applied_ddl)
+        written = json.loads(state.checkpoint.to_json())
+    assert all("completeness" not in table for table in written["tables"])
+    assert {table.state for table in world.status().tables} == {"incomplete"}, "nothing is known before a run"
+
+    world.run()
+
+    assert (world.table("a").state, world.table("c").state) == ("incomplete", "in step")
+
+
+def test_a_step_that_failed_leaves_the_state_of_tables_as_it_was(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A crash before the checkpoint loses no mark: the next start finds the same."""
+    world = make()
+    world.create("a")
+    world.put("a", 1)
+    world.put("b", 1)
+    world.resolve()
+    world.settings["tables"] = {"incomplete": "allow"}
+
+    def lost(*_: object) -> None:
+        raise TerminalError("the process is gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(State, "advance", lost)
+        with pytest.raises(TerminalError, match="the process is gone"):
+            world.run()
+    assert world.rows("b").keys() == {1}
+
+    world.run()
+    assert world.in_cut() == {"a"}
+    world.put("b", 2)
+    world.resolve()
+    world.run()
+
+    assert (world.table("a").state, world.table("b").state) == ("in step", "incomplete")
+    assert world.in_cut() == {"a"}
