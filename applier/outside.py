@@ -1,41 +1,324 @@
-"""What an outside system said in, whether asking again can help out: a log-in that is refused will be refused again."""
+"""Failures of outside systems: a table that decides by exception class and error code whether a retry can help.
+
+A text is never asked: it may be the answer of a server, which may speak of its own failures in the same words.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from applier.errors import OutsideRefused
 
-_MISSING = re.compile(
-    r"ClassNotFound|NoClassDefFoundError|NoSuchMethodError|UnsupportedClassVersionError|ServiceConfigurationError"
-    r"|DATA_SOURCE_NOT_FOUND|Failed to find data source|PACKAGE_NOT_INSTALLED|ImportError|ModuleNotFoundError"
-    r"|No suitable driver|UnsatisfiedLinkError"
-)
-_RIGHTS = re.compile(
-    r"NotAuthorizedException|ForbiddenException|AccessDeniedException|AccessControlException|AuthorizationException"
-    r"|AuthenticationException|InvalidAccessKeyId|SignatureDoesNotMatch|AccessDenied|Status Code: 40[13]\b"
-    r"|password authentication failed|Access denied for user|SQLITE_READONLY|SQLITE_AUTH"
-)
-_STATEMENT = re.compile(r"AnalysisException|ParseException|UnsupportedFormatVersion|NoSuchBucket|ConfigException")
+System = Literal["java", "tls", "kafka", "jdbc", "rest", "storage", "spark"]
 
-_HINTS = (
-    (_MISSING, "a class or a package is missing: see the jars of deploy/README.md, spark.jars, and make setup."),
-    (_RIGHTS, "check the log-in and the rights that the configuration gives for it."),
-    (_STATEMENT, "asking again gives the same answer: check what the configuration names."),
+CATALOG: tuple[System, ...] = ("java", "tls", "jdbc", "rest", "storage", "spark")
+"""Systems that a call into Iceberg's library may meet."""
+
+KAFKA: tuple[System, ...] = ("java", "tls", "kafka")
+"""Systems that a call of Kafka's clients may meet."""
+
+SPARK: tuple[System, ...] = ("java", "tls", "spark", "storage", "kafka")
+"""Systems that a job of Spark may meet."""
+
+_MISSING = "a class or a package is missing: see the jars of deploy/README.md, spark.jars, and make setup."
+_RIGHTS = "check the log-in and the rights that the configuration gives for it."
+_NAMED = "asking again gives the same answer: check what the configuration names."
+_CERTIFICATE = "check the certificates: which authority the client trusts, and which host the server's is made for."
+_OPTIONS = "check the kafka.* options under [source.kafka]: names, files, passwords and the log-in."
+_SCHEME = "check the scheme of catalog.warehouse and catalog.io-impl: a warehouse on S3 needs S3FileIO."
+
+_AGAIN = ""
+"""The failure may pass, so the call is made again."""
+
+TABLE: dict[System, dict[str, str]] = {
+    "java": dict.fromkeys(
+        (
+            "ClassNotFoundException",
+            "NoClassDefFoundError",
+            "NoSuchMethodError",
+            "UnsupportedClassVersionError",
+            "UnsatisfiedLinkError",
+            "ServiceConfigurationError",
+            "PySparkImportError",
+            "ImportError",
+            "ModuleNotFoundError",
+            "PACKAGE_NOT_INSTALLED",
+        ),
+        _MISSING,
+    )
+    | dict.fromkeys(
+        (
+            "ConnectException",
+            "SocketException",
+            "SocketTimeoutException",
+            "UnknownHostException",
+            "NoRouteToHostException",
+            "EOFException",
+            "InterruptedIOException",
+        ),
+        _AGAIN,
+    ),
+    "tls": dict.fromkeys(
+        (
+            "SunCertPathBuilderException",
+            "ValidatorException",
+            "CertPathValidatorException",
+            "CertificateException",
+            "CertificateExpiredException",
+            "CertificateNotYetValidException",
+            "SSLPeerUnverifiedException",
+        ),
+        _CERTIFICATE,
+    ),
+    "kafka": dict.fromkeys(
+        (
+            "SaslAuthenticationException",
+            "AuthenticationException",
+            "TopicAuthorizationException",
+            "GroupAuthorizationException",
+            "ClusterAuthorizationException",
+            "AuthorizationException",
+        ),
+        _RIGHTS,
+    )
+    | dict.fromkeys(
+        (
+            "ConfigException",
+            "InvalidConfigurationException",
+            "IllegalArgumentException",
+            "LoginException",
+            "UnsupportedSaslMechanismException",
+            "IllegalSaslStateException",
+            "KeyStoreException",
+            "UnrecoverableKeyException",
+            "InvalidKeyException",
+            "InvalidKeySpecException",
+            "NoSuchAlgorithmException",
+            "NoSuchFileException",
+            "FileNotFoundException",
+            "AccessDeniedException",
+            "InvalidTopicException",
+            "UnsupportedVersionException",
+        ),
+        _OPTIONS,
+    )
+    | {
+        "SslAuthenticationException": _CERTIFICATE,
+        "TimeoutException": _AGAIN,
+        "DisconnectException": _AGAIN,
+        "NotLeaderOrFollowerException": _AGAIN,
+        "LeaderNotAvailableException": _AGAIN,
+        "CoordinatorNotAvailableException": _AGAIN,
+    },
+    "jdbc": {
+        # java.sql.DriverManager itself; drivers raise classes of their own with this SQLState.
+        "SQLException 08001": _MISSING,
+        "SQLSTATE 28": _RIGHTS,
+        "SQLSTATE 42501": _RIGHTS,
+        "SQLSTATE 42": _NAMED,
+        "SQLSTATE 3D": _NAMED,
+        "SQLSTATE 08": _AGAIN,
+        "SQLSTATE 25006": _AGAIN,
+        "SQLSTATE 40": _AGAIN,
+        "SQLSTATE 53": _AGAIN,
+        "SQLSTATE 55": _AGAIN,
+        "SQLSTATE 57": _AGAIN,
+        "SQLITE_READONLY": _RIGHTS,
+        "SQLITE_PERM": _RIGHTS,
+        "SQLITE_AUTH": _RIGHTS,
+        "SQLITE_NOTADB": _NAMED,
+        "SQLITE_CORRUPT": _NAMED,
+        "SQLITE_BUSY": _AGAIN,
+        "SQLITE_LOCKED": _AGAIN,
+        "SQLITE_FULL": _AGAIN,
+        "SQLITE_IOERR": _AGAIN,
+        "SQLITE_CANTOPEN": _AGAIN,
+    },
+    "rest": {
+        "NotAuthorizedException": _RIGHTS,
+        "ForbiddenException": _RIGHTS,
+        "BadRequestException": _NAMED,
+        "UnsupportedFormatVersion": _NAMED,
+        "ServiceFailureException": _AGAIN,
+        "ServiceUnavailableException": _AGAIN,
+        "CommitStateUnknownException": _AGAIN,
+    },
+    "storage": {
+        "AccessControlException": _RIGHTS,
+        "AccessDeniedException": _RIGHTS,
+        "AuthorizationException": _RIGHTS,
+        "AWS AccessDenied": _RIGHTS,
+        "AWS InvalidAccessKeyId": _RIGHTS,
+        "AWS SignatureDoesNotMatch": _RIGHTS,
+        "AWS 401": _RIGHTS,
+        "AWS 403": _RIGHTS,
+        "NoSuchBucketException": _NAMED,
+        "AWS NoSuchBucket": _NAMED,
+        "AWS PermanentRedirect": _NAMED,
+        "AWS AuthorizationHeaderMalformed": _NAMED,
+        "AWS 5": _AGAIN,
+        "AWS 429": _AGAIN,
+        "AWS SlowDown": _AGAIN,
+        "UnsupportedFileSystemException": _SCHEME,
+        "ParentNotDirectoryException": _NAMED,
+    },
+    "spark": {
+        "DATA_SOURCE_NOT_FOUND": _MISSING,
+        "AnalysisException": _NAMED,
+        "ExtendedAnalysisException": _NAMED,
+        "ParseException": _NAMED,
+    },
+}
+"""Per system what a class or a code means: the hint of a failure that comes again, or "" for one that may pass. A code
+ends with anything: `SQLITE_READONLY` stands for `SQLITE_READONLY_DIRECTORY`, too. What is not here may pass."""
+
+_LONGEST_CHAIN = 10
+_SHOWN = 4
+_TEXT = 300
+_SECRET = re.compile(
+    r"(?i)(password|passwd|pwd|secret|token|credential|access.?key\S*?)(\s*[=:]\s*)(\"[^\"]*\"?|'[^']*'?|[^\s&;,]+)"
 )
+_SECRET_KEY = re.compile(r"(?i)password|secret|token|jaas\.config$|ssl\.keystore\.key")
+_JAAS_WORDS = frozenset(("required", "requisite", "sufficient", "optional", "username", "password"))
+_CLASS = re.compile(r"(?:\w+\.)+[A-Z]\w*")
+_SHORTEST_SECRET = 4
+"""A shorter part would be cut out of words that hold it by chance."""
+
+_KINDS = re.compile(r"(?m)(?:^|[\s(])(?:[\w$]+\.)*([A-Z]\w*(?:Exception|Error))(?=: )")
+"""How Spark shows, in the report of a failed job, which exceptions its tasks met."""
+
+_USER_INFO = re.compile(r"://[^/@\s]*@")
 
 
-def refusal(action: str, kinds: Iterable[str], detail: str) -> OutsideRefused | None:
-    """The error for a failure that would come again; None where asking again may help.
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """An exception of a chain.
+
+    Attributes:
+        kind: Simple class name.
+        code: SQLState, SQLite's result code, the code of an answer of AWS, or Spark's error condition; "" without one.
+        text: What it says, without credentials.
+    """
+
+    kind: str
+    code: str = ""
+    text: str = ""
+
+
+def causes(throwable: Any) -> tuple[Cause, ...]:
+    """A Java exception and its causes, the deepest last.
+
+    Args:
+        throwable: A `java.lang.Throwable`, as py4j shows it.
+    """
+    found: list[Cause] = []
+    while throwable is not None and len(found) < _LONGEST_CHAIN:
+        kind = str(throwable.getClass().getSimpleName())
+        text = redacted(str(throwable.getMessage() or ""))
+        found.append(Cause(kind, _code(kind, throwable), text))
+        throwable = throwable.getCause()
+    return tuple(found)
+
+
+def chain_of(error: Exception) -> tuple[Cause, ...]:
+    """An exception of Python, and the Java exception that it stands for.
+
+    Args:
+        error: Of py4j, which keeps the Java exception, or of PySpark, which may do so and has a condition.
+    """
+    origin = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    condition = getattr(error, "getCondition", None)
+    code = str((condition() if condition is not None else None) or "")
+    own = Cause(type(error).__name__, code, redacted(str(error).strip().partition("\n")[0]))
+    chain = (own,) if origin is None else (*((own,) if code else ()), *causes(origin))
+    if origin is None or any(cause.kind == "SparkException" for cause in chain):
+        # The tasks of a job are elsewhere: Spark's report alone names what they met.
+        return (*chain, *(Cause(kind) for kind in _KINDS.findall(str(error))))
+    return chain
+
+
+def told(chain: Sequence[Cause]) -> str:
+    """What a chain says: its first sentence and the deepest ones, each once; class names where there are none."""
+    texts = list(dict.fromkeys(cause.text or cause.kind for cause in chain))
+    # Java puts the text of a cause behind its class name where a wrapper says nothing of its own.
+    texts = [text for at, text in enumerate(texts) if not any(text.endswith(later) for later in texts[at + 1 :])]
+    if len(texts) > _SHOWN:
+        texts = [texts[0], *texts[1 - _SHOWN :]]
+    return "; caused by: ".join(texts)
+
+
+def refusal(action: str, chain: Sequence[Cause], systems: Iterable[System]) -> OutsideRefused | None:
+    """The error for a failure that would come again; None where a retry can help.
+
+    The deepest exception that the table names decides: those above it only pass it on.
 
     Args:
         action: What was being done, as a sentence without a full stop.
-        kinds: Simple class names of the exception and its causes.
-        detail: Its message, without credentials.
+        chain: The exception and its causes.
+        systems: Systems that the call may have met.
     """
-    told = " ".join([*kinds, detail])
-    for pattern, hint in _HINTS:
-        if pattern.search(told):
-            return OutsideRefused(f"{action}: {detail}", hint)
+    wanted = tuple(systems)
+    for cause in reversed(chain):
+        hint = _hint(cause, wanted)
+        if hint is not None:
+            return OutsideRefused(f"{action}: {told(chain)}", hint) if hint else None
     return None
+
+
+def redacted(text: str) -> str:
+    """The text without what looks like a credential, cut to a length that fits a log line."""
+    return _USER_INFO.sub("://", _SECRET.sub(r"\1\2***", text))[:_TEXT]
+
+
+def without_secrets(text: str, options: Mapping[str, str]) -> str:
+    """The text without the values of options that hold secrets.
+
+    Args:
+        text: What a system says.
+        options: What it was configured with.
+    """
+    for key, value in options.items():
+        if not _SECRET_KEY.search(key):
+            continue
+        parts = [part for part in re.split(r"[\s\"'=;]+", value) if part]
+        if key.endswith("jaas.config") and parts and _CLASS.fullmatch(parts[0]):
+            parts = [part for part in parts[1:] if part not in _JAAS_WORDS]
+        for part in parts:
+            if len(part) >= _SHORTEST_SECRET:
+                text = text.replace(part, "***")
+    return text
+
+
+def _hint(cause: Cause, systems: Sequence[System]) -> str | None:
+    """What the table says of one exception; None where it does not name it. A code says more than a class."""
+    for system in systems:
+        entries = TABLE[system]
+        exact = f"{cause.kind} {cause.code}"
+        if exact in entries:
+            return entries[exact]
+        prefixes = [entry for entry in entries if cause.code and cause.code.startswith(entry)]
+        if prefixes:
+            return entries[max(prefixes, key=len)]
+    return next((TABLE[system][cause.kind] for system in systems if cause.kind in TABLE[system]), None)
+
+
+def _code(kind: str, throwable: Any) -> str:
+    """The code that an exception carries, as the table writes it."""
+    try:
+        if kind == "SQLiteException":
+            return str(throwable.getResultCode().name())
+        if "SQL" in kind:
+            state = str(throwable.getSQLState() or "")
+            return state if kind == "SQLException" and state == "08001" else f"SQLSTATE {state}"
+        if kind in {"S3Exception", "AwsServiceException", "GlueException", "StsException"}:
+            details = throwable.awsErrorDetails()
+            code = details.errorCode() if details is not None else None
+            return f"AWS {code or throwable.statusCode()}"
+        if kind.endswith("AnalysisException"):
+            return str(throwable.getCondition() or "")
+    except Exception:  # noqa: BLE001 - an exception without such a method has no code
+        return ""
+    return ""

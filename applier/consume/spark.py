@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 
 import pyarrow as pa
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -24,7 +24,7 @@ from applier.consume.defect import defect, is_outage
 from applier.consume.kafka_client import KafkaClient, KafkaSilentError
 from applier.consume.source import Job
 from applier.errors import OutsideRefused, SourceLost, TerminalError, TransientError
-from applier.outside import refusal
+from applier.outside import KAFKA, SPARK, Cause, chain_of, refusal, told, without_secrets
 
 _FETCH_WAIT_MS = "5"
 """How long a broker may wait for more to come. A window ends where the topic did, so nobody needs what comes later; but
@@ -48,8 +48,6 @@ _MOST_PROCESSES = 4
 
 _SILENT = "Reading from Kafka failed: no message came for a minute, though the topic has more."
 _AGAIN = "the read is tried again; check the brokers."
-_WRAPPERS = re.compile(r"^(?:[\w.]+Exception: )+(?=.)")
-"""Java's names of the exceptions before what they say."""
 
 
 class ArchiveSource:
@@ -200,14 +198,18 @@ class KafkaSource:
 
     def _refusal(self, error: Py4JJavaError) -> TransientError | SourceLost | OutsideRefused:
         servers = self._options.get("kafka.bootstrap.servers", "")
-        text = str(error.java_exception)
-        if "UnknownTopicOrPartition" in text:
+        chain = self._hidden(chain_of(error))
+        if any("UnknownTopicOrPartition" in cause.kind for cause in chain):
             hint = "check source.kafka.topics; TiCDC makes the topic when the changefeed starts."
             return SourceLost(f"Kafka at {servers} has no topic {', '.join(self._topics)}.", hint)
-        if lasting := refusal(f"Kafka at {servers} refuses to tell its offsets", (), _first_line(text)):
+        if lasting := refusal(f"Kafka at {servers} cannot be asked", chain, KAFKA):
             return lasting
         hint = "check the address, the network and the kafka.security.* options."
-        return TransientError(f"Kafka at {servers} does not answer: {_WRAPPERS.sub('', _first_line(text))}", hint)
+        return TransientError(f"Kafka at {servers} does not answer: {told(chain)}", hint)
+
+    def _hidden(self, chain: Sequence[Cause]) -> list[Cause]:
+        """The same without values of the options that hold secrets: Kafka repeats parts of what it cannot read."""
+        return [replace(cause, text=without_secrets(cause.text, self._options)) for cause in chain]
 
 
 @contextmanager
@@ -231,12 +233,9 @@ def read_refusal(error: Exception) -> TransientError | TerminalError:
     text = str(error)
     if isinstance(error, PythonException) and not is_outage(text):
         return defect(text)
+    chain = chain_of(error)
     if "OffsetOutOfRange" in text or "data may have been lost" in text.lower() or "KAFKA_DATA_LOSS" in text:
-        return SourceLost(f"Kafka no longer has the offsets to read: {_first_line(text)}", "see docs/what-if.md.")
-    if lasting := refusal("Messages cannot be read", [type(error).__name__], _first_line(text)):
+        return SourceLost(f"Kafka no longer has the offsets to read: {told(chain)}", "see docs/what-if.md.")
+    if lasting := refusal("Messages cannot be read", chain, (*KAFKA, *SPARK)):
         return lasting
-    return TransientError(f"Reading from Kafka failed: {_first_line(text)}", _AGAIN)
-
-
-def _first_line(text: str) -> str:
-    return text.strip().splitlines()[0][:300] if text.strip() else "no reason given"
+    return TransientError(f"Reading from Kafka failed: {told(chain)}", _AGAIN)

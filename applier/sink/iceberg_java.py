@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,12 +12,9 @@ from py4j.java_gateway import JavaClass, JavaObject, JavaPackage
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from applier.errors import OutsideRefused, TransientError
-from applier.outside import refusal
+from applier.outside import CATALOG, causes, redacted, refusal, told
 
 _CALLBACKS = threading.Lock()
-_SECRET = re.compile(r"(?i)(password|passwd|pwd|secret|token|credential|access.?key\S*?)(\s*[=:]\s*)[^\s&;,]+")
-_CAUSES = 4
-_USER_INFO = re.compile(r"://[^/@\s]*@")
 
 
 class JavaError(TransientError):
@@ -182,22 +178,6 @@ def translated(action: str) -> Iterator[None]:
         raise _failure(action, origin) from None
 
 
-def redacted(text: str) -> str:
-    """The text without what looks like a credential, cut to a length that fits a log line."""
-    return _USER_INFO.sub("://", _SECRET.sub(r"\1\2***", text))[:1000]
-
-
 def _failure(action: str, throwable: Any) -> JavaError | OutsideRefused:
-    kinds, detail = _describe(throwable)
-    return refusal(action, kinds, detail) or JavaError(action, kinds[0], detail)
-
-
-def _describe(throwable: Any) -> tuple[list[str], str]:
-    """Class names of an exception and its causes, and what they say."""
-    kinds: list[str] = []
-    texts: list[str] = []
-    while throwable is not None and len(kinds) < _CAUSES:
-        kinds.append(str(throwable.getClass().getSimpleName()))
-        texts.append(str(throwable.getMessage() or kinds[-1]))
-        throwable = throwable.getCause()
-    return kinds, redacted("; caused by: ".join(dict.fromkeys(texts)))
+    chain = causes(throwable)
+    return refusal(action, chain, CATALOG) or JavaError(action, chain[0].kind, told(chain))

@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from applier.errors import TransientError
-from applier.outside import refusal
+from applier.outside import SPARK, Cause, chain_of, refusal, told
 from applier.sink.files import DataFile
 from applier.sink.iceberg_stage import staged
 from applier.sink.iceberg_table import Table
@@ -102,6 +102,7 @@ def _reported(action: str) -> Iterator[None]:
     try:
         yield
     except PySparkException as error:
-        kinds, detail = [type(error).__name__], error.getCondition() or type(error).__name__
-        lasting = refusal(f"Spark cannot {action}", kinds, detail)
-        raise lasting or TransientError(f"Spark cannot {action}: {detail}") from error
+        # What a failed job says may hold rows.
+        chain = [Cause(cause.kind, cause.code, cause.code) for cause in chain_of(error)]
+        lasting = refusal(f"Spark cannot {action}", chain, SPARK)
+        raise lasting or TransientError(f"Spark cannot {action}: {told(chain)}") from error

@@ -7,50 +7,7 @@ from pyspark.errors import AnalysisException, PySparkImportError, PythonExceptio
 
 from applier.consume.spark import read_refusal
 from applier.errors import OutsideRefused, TerminalError, TransientError
-from applier.outside import refusal
 from applier.patience import patiently
-
-
-@pytest.mark.parametrize(
-    ("kinds", "detail", "hint"),
-    [
-        (["ForbiddenException"], "Forbidden: no role", "check the log-in and the rights"),
-        (["RESTException", "NotAuthorizedException"], "token expired", "check the log-in and the rights"),
-        (
-            ["UncheckedSQLException", "PSQLException"],
-            'password authentication failed for user "me"',
-            "check the log-in",
-        ),
-        (["UncheckedSQLException"], "[SQLITE_READONLY] attempt to write a readonly database", "check the log-in"),
-        (["S3Exception"], "Access Denied (Service: S3, Status Code: 403, Request ID: 1)", "check the log-in"),
-        (["KafkaException", "SaslAuthenticationException"], "Authentication failed", "check the log-in"),
-        (["IllegalArgumentException", "NoClassDefFoundError"], "org/x/S3FileIO", "a class or a package is missing"),
-        (["ExtendedAnalysisException"], "[DATA_SOURCE_NOT_FOUND] kafka", "a class or a package is missing"),
-        (["AnalysisException"], "[UNRESOLVED_COLUMN] x", "asking again gives the same answer"),
-    ],
-)
-def test_what_would_be_refused_again_is_refused(kinds: list[str], detail: str, hint: str) -> None:
-    """The sentence says what was being done, what the system said, and where to look."""
-    found = refusal("Cannot load table a.b", kinds, detail)
-
-    assert isinstance(found, OutsideRefused)
-    assert found.what == f"Cannot load table a.b: {detail}"
-    assert found.hint.startswith(hint)
-
-
-@pytest.mark.parametrize(
-    ("kinds", "detail"),
-    [
-        (["UncheckedSQLException", "SQLiteException"], "[SQLITE_BUSY] The database file is locked"),
-        (["CommitStateUnknownException"], "connection reset"),
-        (["ServiceFailureException"], "Status Code: 503"),
-        (["SocketTimeoutException"], "Read timed out"),
-        (["ExecutionException", "TimeoutException"], "Timed out waiting for a node assignment"),
-    ],
-)
-def test_an_outage_is_asked_again(kinds: list[str], detail: str) -> None:
-    """Locks, time-outs and overloads go away."""
-    assert refusal("Cannot load table a.b", kinds, detail) is None
 
 
 @pytest.mark.parametrize(
