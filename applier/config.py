@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from applier.changefeed.ddl import KINDS
 from applier.changefeed.filter import TableFilter
 from applier.config_changefeed import ChangefeedSection
+from applier.config_kafka import near_miss
 from applier.errors import ConfigError
 
 ZeroDates = Literal["null", "stop", "string"]
@@ -40,6 +41,11 @@ class KafkaSource(BaseModel):
     @model_validator(mode="after")
     def _check(self) -> KafkaSource:
         problems = [f"unknown key {key!r}" for key in self.options if not key.startswith("kafka.")]
+        problems += [
+            f'Kafka has no option "{key}", did you mean "{meant}"'
+            for key in self.options
+            if key.startswith("kafka.") and (meant := near_miss(key)) is not None
+        ]
         if bool(self.topics) == bool(self.topic_pattern):
             problems.append("exactly one of topics and topic_pattern is needed")
         if "kafka.bootstrap.servers" not in self.options:

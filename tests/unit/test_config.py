@@ -117,6 +117,29 @@ def test_source_is_exactly_one(source: dict[str, Any], problem: str) -> None:
     assert problems(minimal(source=source)) == [problem]
 
 
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("kafka.bootstrap.server", "kafka.bootstrap.servers"),
+        ("kafka.security.protocoll", "kafka.security.protocol"),
+        ("kafka.sasl.mechanisms", "kafka.sasl.mechanism"),
+        ("kafka.ssl.trustore.location", "kafka.ssl.truststore.location"),
+    ],
+)
+def test_a_misspelt_option_of_kafka_is_refused(key: str, meant: str) -> None:
+    """Kafka's clients pass over names that they do not know, so a log-in or a certificate would be left out."""
+    source = {"kafka": {"topics": ["t"], "kafka.bootstrap.servers": "b:1", key: "x"}}
+
+    assert problems(minimal(source=source)) == [f'source.kafka: Kafka has no option "{key}", did you mean "{meant}".']
+
+
+def test_an_option_of_a_plug_in_reaches_kafka() -> None:
+    """Login modules and interceptors read names of their own, which are like none of Kafka's."""
+    source = {"kafka": {"topics": ["t"], "kafka.bootstrap.servers": "b:1", "kafka.oauth.token.endpoint.uri": "x"}}
+
+    assert parse(minimal(source=source)).source.kafka is not None
+
+
 @pytest.mark.parametrize("route", ["table", "{database}", "{db}.{table}"])
 def test_route_must_place_every_table(route: str) -> None:
     """A route without the table's name would write all tables into one."""
