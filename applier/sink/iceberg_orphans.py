@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
-from applier.errors import ApplierError
+from applier.errors import ApplierError, TransientError
 from applier.sink.iceberg import Catalog
 from applier.sink.iceberg_java import JavaError, translated
 from applier.sink.iceberg_table import Table
-from applier.sink.location import OWN_LOCATION, Extent
+from applier.sink.location import OWN_LOCATION, Extent, normalised
 
 Reason: TypeAlias = str
 """Why a folder is left alone, as the end of a sentence."""
@@ -28,6 +29,12 @@ _EVER = 2**62
 _KNOWN_SECONDS = 3600.0
 """Time for which the tables of a catalog are remembered: each of them is loaded to know where it keeps files."""
 
+_STRAY_SECONDS = 10.0
+"""Time after which a search stops to ask tables for their files, a Spark job each. The next search goes on there."""
+
+_MAX_STRAYS = 1000
+"""Folders outside a table's location that are remembered at most: a table with more of them may keep files anywhere."""
+
 
 class Neighbours:
     """Where all tables of a catalog keep files.
@@ -35,19 +42,25 @@ class Neighbours:
     Args:
         catalog: The catalog.
         clock: Seconds that only grow.
+        stray_seconds: Time that one search may spend to ask tables for files outside their location.
     """
 
-    def __init__(self, catalog: Catalog, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, catalog: Catalog, clock: Callable[[], float] = time.monotonic, stray_seconds: float = _STRAY_SECONDS
+    ) -> None:
         self._catalog = catalog
         self._clock = clock
+        self._stray_seconds = stray_seconds
         self._extents: dict[tuple[str, ...], Extent] = {}
+        self._strays: dict[tuple[str, str], tuple[str, ...]] = {}
         self._at: float | None = None
 
     def reach(self, table: Table, folder: str) -> tuple[str, ...] | None:
         """Identifier of another table that may keep files in a folder of `table`; None if there is no such table.
 
         Raises:
-            ApplierError: The catalog does not list all its tables, or one of them cannot be loaded.
+            ApplierError: The catalog does not list all its tables, one of them cannot be loaded, or the time did not
+                suffice to ask all of them.
         """
         if self._at is None or self._clock() - self._at > _KNOWN_SECONDS:
             self._extents = self._read()
@@ -58,7 +71,21 @@ class Neighbours:
     def _read(self) -> dict[tuple[str, ...], Extent]:
         names = [name for namespace in self._catalog.namespaces() for name in self._catalog.list(namespace)]
         loaded = [(name, self._catalog.load(name)) for name in names]
-        return {name: Extent.of(table.location, table.properties) for name, table in loaded if table is not None}
+        end = self._clock() + self._stray_seconds
+        return {name: self._extent(table, end) for name, table in loaded if table is not None}
+
+    def _extent(self, table: Table, end: float) -> Extent:
+        """Where a table keeps files. A table whose location was changed still has files at the former one."""
+        found = Extent.of(table.location, table.properties)
+        if table.setting(OWN_LOCATION) == table.location:
+            return found
+        # Files that come later lie at the location, so a table is asked once for each location.
+        known = table.uuid, table.location
+        if known not in self._strays:
+            if self._clock() >= end:
+                raise TransientError("not all of them have been asked for their files yet")
+            self._strays[known] = _strays(table)
+        return replace(found, writes=(*found.writes, *self._strays[known]))
 
 
 def folders(table: Table) -> list[str]:
@@ -130,7 +157,7 @@ def _foreign_metadata(table: Table, files: Iterable[str]) -> Reason | None:
 
     Metadata files of this table that its log has forgotten have its UUID.
     """
-    found = [file for file in files if file.endswith((".metadata.json", ".metadata.json.gz"))]
+    found = [file for file in files if _is_metadata(file)]
     if len(found) > _MAX_METADATA:
         return f"it holds {len(found)} metadata files that the table does not know"
     for file in found:
@@ -142,19 +169,49 @@ def _foreign_metadata(table: Table, files: Iterable[str]) -> Reason | None:
     return None
 
 
-def _neighbour(table: Table, folders: Iterable[str], neighbours: Neighbours | None) -> Reason | None:
+def _neighbour(table: Table, unknown: Mapping[str, Sequence[str]], neighbours: Neighbours | None) -> Reason | None:
     """Why another table of the catalog may keep files in some of the folders; None if no other one can."""
-    if table.setting(OWN_LOCATION) == table.location:
+    # Metadata that this table wrote and forgot, or that its copy wrote: a table registered under a second name.
+    is_copied = any(map(_is_metadata, (file for files in unknown.values() for file in files)))
+    if table.setting(OWN_LOCATION) == table.location and not is_copied:
         return None
     if neighbours is None:
         return "the location was not chosen for this table alone"
     try:
-        found = (other for folder in folders if (other := neighbours.reach(table, folder)) is not None)
+        found = (other for folder in unknown if (other := neighbours.reach(table, folder)) is not None)
         other = next(found, None)
     except ApplierError as error:
         # A table that cannot be loaded may lie here as well.
         return f"not all tables of the catalog can be read: {error.what}"
     return None if other is None else f"table {'.'.join(other)} keeps files there"
+
+
+def _is_metadata(file: str) -> bool:
+    return file.endswith((".metadata.json", ".metadata.json.gz"))
+
+
+def _strays(table: Table) -> tuple[str, ...]:
+    """Folders outside a table's location in which files of any of its snapshots lie, normalised.
+
+    Raises:
+        JavaError: Catalog or storage did not answer, or there are too many such folders.
+    """
+    with translated(f"Cannot list the files of table {table}"):
+        iceberg, session = table.java.iceberg, table.java.session
+        found: set[str] = set()
+        for kind, column in (("ALL_FILES", "file_path"), ("ALL_MANIFESTS", "path"), ("SNAPSHOTS", "manifest_list")):
+            files = iceberg.spark.SparkTableUtil.loadMetadataTable(
+                session._jsparkSession, table.handle, getattr(iceberg.MetadataTableType, kind)
+            )
+            # No SQL text holds the location: names of upstream tables are part of it.
+            is_inside = files.col(column).startsWith(f"{table.location.rstrip('/')}/")
+            outside = files.filter(getattr(table.java.jvm.org.apache.spark.sql.functions, "not")(is_inside))
+            folder = table.java.strings([f"regexp_replace({column}, '/[^/]*$', '') AS folder"])
+            rows = outside.selectExpr(folder).distinct().limit(_MAX_STRAYS + 1).collectAsList()
+            found |= {normalised(str(row.getString(0))) for row in table.java.items(rows)}
+    if len(found) > _MAX_STRAYS:
+        raise JavaError(f"Cannot list the files of table {table}", "", "they lie in too many folders")
+    return tuple(sorted(found))
 
 
 def _uuid(table: Table, file: str) -> str | None:

@@ -180,6 +180,8 @@ class Upkeep:
             cut: Snapshot that the newest checkpoint lists; None if it lists none of this table.
             now: Unix milliseconds.
         """
+        if self._shares_files:
+            return {}
 
         def drop(_: Stamp, __: int) -> int:
             times = iceberg.snapshot_times(self.writer.table)
@@ -196,6 +198,8 @@ class Upkeep:
         Args:
             now: Unix milliseconds.
         """
+        if self._shares_files:
+            return {}
         clock = _unix_ms() if now is None else now
         table = self.writer.table
 
@@ -207,6 +211,11 @@ class Upkeep:
             return {"orphans": removed}
 
         return self._fenced(remove)
+
+    @property
+    def _shares_files(self) -> bool:
+        """Whether the owner says that other tables use the table's files; Iceberg refuses to remove any then."""
+        return (self.writer.table.setting("gc.enabled") or "true").lower() != "true"
 
     def _searched(self) -> list[str]:
         """Folders that hold orphan files, unless files of another table may lie in any of them."""

@@ -20,7 +20,7 @@ from applier.sink.progress import Stamp
 from applier.sink.storage import local_path
 from applier.sink.table import TableWriter
 from tests.spark.ddl_applier import Applier, Start
-from tests.spark.feeds import Feed, read
+from tests.spark.feeds import Feed, read, sql_name
 
 pytestmark = pytest.mark.spark
 
@@ -194,11 +194,73 @@ def test_a_table_with_its_metadata_elsewhere_keeps_its_data(
     guest = TableWriter(other.create(lake, beside, properties=paths), "shop", 1)
     guest.apply(other.batch(), Stamp("shop", 1, 1), exact=True)
 
-    assert Upkeep(writer, AT_ONCE, Neighbours(lake)).remove_orphans() == {"orphans": 0}
+    assert Upkeep(writer, AT_ONCE, Neighbours(lake, stray_seconds=600)).remove_orphans() == {"orphans": 0}
 
     other.check(read(spark, beside))
     feed.check(read(spark, name))
     assert f"table {'.'.join(beside)} keeps files there" in warnings[0]["because"]
+
+
+def test_files_that_a_moved_table_left_behind_stay(
+    spark: SparkSession, lake: Catalog, warehouse: Path, fresh_name: Name, warnings: list[dict[str, Any]]
+) -> None:
+    """Data files of a table stay where they are once its location was changed and no metadata is left beside them."""
+    location = f"file:{warehouse}/tables/moved-{fresh_name()[1]}"
+    name, moved = fresh_name(), fresh_name()
+    options = {"write.metadata.previous-versions-max": "1", "write.metadata.delete-after-commit.enabled": "true"}
+    other = Feed(("long",))
+    guest = TableWriter(other.create(lake, moved, location=location, properties=options), "shop", 1)
+    guest.apply(other.batch(), Stamp("shop", 1, 1), exact=True)
+    spark.sql(f"ALTER TABLE {sql_name(moved)} SET LOCATION '{location}-elsewhere'")
+    for _ in range(2):
+        spark.sql(f"ALTER TABLE {sql_name(moved)} SET TBLPROPERTIES ('a' = 'b')")
+    assert not list(Path(local_path(location)).glob("metadata/*.metadata.json"))
+    feed, writer = old_table(lake, name, location)
+
+    assert Upkeep(writer, AT_ONCE, Neighbours(lake, stray_seconds=0)).remove_orphans() == {"orphans": 0}
+    assert Upkeep(writer, AT_ONCE, Neighbours(lake, stray_seconds=600)).remove_orphans() == {"orphans": 0}
+
+    other.check(read(spark, moved))
+    feed.check(read(spark, name))
+    assert "not all of them have been asked for their files yet" in warnings[0]["because"]
+    assert f"table {'.'.join(moved)} keeps files there" in warnings[1]["because"]
+
+
+def test_a_table_registered_under_a_second_name_keeps_its_files(
+    spark: SparkSession, lake: Catalog, fresh_name: Name, warnings: list[dict[str, Any]]
+) -> None:
+    """Rows that a copy of a table has written into the folder of the original are no orphans of the original."""
+    name, copy = fresh_name(), fresh_name()
+    feed = Feed(("long",))
+    writer = TableWriter(feed.create(lake, name), "shop", 1)
+    writer.apply(feed.batch(), Stamp("shop", 1, 1), exact=True)
+    metadata = writer.table.handle.operations().current().metadataFileLocation()
+    spark.sql(f"CALL lake.system.register_table(table => '{'.'.join(copy)}', metadata_file => '{metadata}')")
+    spark.table(sql_name(name)).writeTo(sql_name(copy)).append()
+    rows = read(spark, copy).num_rows
+
+    assert Upkeep(writer, AT_ONCE, Neighbours(lake, stray_seconds=600)).remove_orphans() == {"orphans": 0}
+
+    assert read(spark, copy).num_rows == rows
+    feed.check(read(spark, name))
+    assert f"table {'.'.join(copy)} keeps files there" in warnings[0]["because"]
+
+
+def test_a_table_whose_files_are_shared_keeps_all_of_them(lake: Catalog, fresh_name: Name) -> None:
+    """Where `gc.enabled` is false neither expiry nor orphan removal removes a file, and neither of them fails."""
+    feed = Feed(("long",))
+    table = feed.create(lake, fresh_name(), properties={"gc.enabled": "false"})
+    writer = TableWriter(table, "shop", 1)
+    for ts in (1, 2):
+        writer.apply(feed.batch(), Stamp("shop", 1, ts), exact=True)
+    left, upkeep = aged(writer), Upkeep(writer, Thresholds(snapshots=1, orphan_hours=-1), Neighbours(lake))
+    before = upkeep.snapshots
+
+    assert upkeep.expire(None) == {}
+    assert upkeep.remove_orphans() == {}
+
+    assert left.exists()
+    assert upkeep.snapshots == before > 1
 
 
 def test_orphans_of_a_lone_old_table_are_removed(
@@ -212,7 +274,7 @@ def test_orphans_of_a_lone_old_table_are_removed(
     assert Upkeep(writer, AT_ONCE).remove_orphans() == {"orphans": 0}
     assert left.exists()
     assert "not chosen for this table alone" in warnings[0]["because"]
-    assert Upkeep(writer, AT_ONCE, Neighbours(lake)).remove_orphans() == {"orphans": 1}
+    assert Upkeep(writer, AT_ONCE, Neighbours(lake, stray_seconds=600)).remove_orphans() == {"orphans": 1}
 
     assert not left.exists()
     feed.check(read(spark, name))
