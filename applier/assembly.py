@@ -36,6 +36,7 @@ from applier.sink.lease import this_process
 from applier.sink.progress import read
 from applier.sink.spark import SparkEngine
 from applier.state import State
+from applier.stopping import STOPPING, leaving
 from applier.survey import Surveyor
 from applier.telemetry import logger
 
@@ -62,13 +63,15 @@ def assembled(config: Config, *, take_over: bool = False, spark: SparkSession | 
         f"applier {config.changefeed.name}", config.spark, catalog_section.name, catalog_section.properties
     )
     try:
-        catalog = Catalog(session, catalog_section.name)
+        with leaving():
+            catalog = patiently(lambda: Catalog(session, catalog_section.name))
         with open_source(config, session) as source:
             me = this_process(unix_ms())
-            control, checkpoint = patiently(lambda: _taken(config, catalog, source, me, take_over=take_over))
-            state = patiently(lambda: State.load(control, checkpoint))
+            with leaving():
+                control, checkpoint = patiently(lambda: _taken(config, catalog, source, me, take_over=take_over))
+                state = patiently(lambda: State.load(control, checkpoint))
             try:
-                with beating(state, config.run.heartbeat_seconds):
+                with beating(state, config.run.heartbeat_seconds), leaving(state.release):
                     pipeline = patiently(lambda: assemble(config, source, catalog, state))
                     patiently(state.keep_completeness)
                     yield pipeline
@@ -168,6 +171,7 @@ def open_source(config: Config, session: SparkSession) -> Iterator[Source]:
     """The source that the configuration names, and a folder for what it stages, until the block ends."""
     section = config.source
     staging = Path(tempfile.mkdtemp(prefix="applier-"))
+    STOPPING.remove_when_left(staging)
     try:
         if section.archive is not None:
             yield ArchiveSource(session, Archive(Path(section.archive), staging))

@@ -209,8 +209,8 @@ def main() -> None:
         sys.exit(app(standalone_mode=False) or 0)
     except typer.Exit as request:
         sys.exit(request.exit_code)
-    except typer.Abort:
-        sys.exit(130)
+    except (typer.Abort, KeyboardInterrupt):
+        _fail("Interrupted.", 130)
     except ConfigError as error:
         _fail("\n".join(error.problems), 2)
     except IncompatibleSchema as error:

@@ -229,6 +229,12 @@ class RunSection(Section):
     lease_seconds: Annotated[
         float, Field(gt=0, description="A holder silent for this long has lost the changefeed to whoever asks.")
     ] = 60.0
+    stop_seconds: Annotated[
+        float,
+        Field(
+            gt=0, description="After SIGTERM or Ctrl-C the step under way may go on for so long; then it is given up."
+        ),
+    ] = 60.0
     stall_seconds: Annotated[
         float,
         Field(gt=0, description="A watermark that stands still for this long is logged; without any, the run ends."),

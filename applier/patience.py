@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TypeVar
 
 import tenacity
 
 from applier.errors import TransientError
+from applier.stopping import STOPPING
 from applier.telemetry import logger
 
 OUTAGE_SECONDS = 300.0
@@ -39,24 +41,32 @@ class Patience:
 
 
 def patiently(call: Callable[[], T]) -> T:
-    """Call, and call again after transient errors, with growing pauses; one log line per outage.
+    """Call, and call again after transient errors, with growing pauses; one log line for each.
 
     Raises:
         TransientError: Five minutes were not enough.
+        StopRequested: The process is to stop, and the outage is not over.
     """
-    quiet = False
+    with ExitStack() as outage:
 
-    def once_per_outage(state: tenacity.RetryCallState) -> None:
-        nonlocal quiet
-        if not quiet and state.outcome is not None:
-            logger().warning("waiting for an outside system", error=str(state.outcome.exception()))
-        quiet = True
+        def say(state: tenacity.RetryCallState) -> None:
+            logger().warning(
+                "waiting for an outside system",
+                error=str(state.outcome.exception()) if state.outcome else "",
+                elapsed_seconds=round(state.seconds_since_start or 0.0, 1),
+                limit_seconds=OUTAGE_SECONDS,
+                next_try_seconds=round(state.upcoming_sleep, 1),
+            )
+            if state.attempt_number == 1:
+                # From the first failure on until the call succeeds, nothing is done that a stop could leave half done.
+                outage.enter_context(STOPPING.waiting())
 
-    retrying = tenacity.Retrying(
-        retry=tenacity.retry_if_exception_type(TransientError),
-        wait=tenacity.wait_exponential(multiplier=0.5, max=30) + tenacity.wait_random(0, 1),
-        stop=tenacity.stop_after_delay(OUTAGE_SECONDS),
-        before_sleep=once_per_outage,
-        reraise=True,
-    )
-    return retrying(call)
+        retrying = tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type(TransientError),
+            wait=tenacity.wait_exponential(multiplier=0.5, max=30) + tenacity.wait_random(0, 1),
+            stop=tenacity.stop_after_delay(OUTAGE_SECONDS),
+            sleep=STOPPING.pause,
+            before_sleep=say,
+            reraise=True,
+        )
+        return retrying(call)

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from types import FrameType
+from collections.abc import Callable, Mapping, Sequence
 
 from applier.assembly import assembled
 from applier.changefeed.message import TopicPartition
@@ -17,6 +14,7 @@ from applier.errors import DecodeError, WatermarkStalled
 from applier.findings import Waiting
 from applier.patience import patiently
 from applier.pipeline import Pipeline, Step
+from applier.stopping import stop_signals
 from applier.telemetry import StatusLine, logger
 
 __all__ = [
@@ -29,7 +27,6 @@ __all__ = [
     "run",
     "run_once",
     "stall",
-    "stop_signals",
 ]
 
 _PARTITIONS_HINT = (
@@ -61,7 +58,7 @@ def run(config: Config, *, once: bool, take_over: bool, report: Report, accept_r
         TransientError: Something outside did not answer for five minutes.
         TerminalError: The feed cannot be followed any further; what came before it is applied.
     """
-    with stop_signals() as stop, assembled(config, take_over=take_over) as pipeline:
+    with stop_signals(config.run.stop_seconds) as stop, assembled(config, take_over=take_over) as pipeline:
         pipeline.replica.hold_to_checkpoint()
         if accept_remade:
             pipeline.state.accept(patiently(pipeline.source.topic_ids))
@@ -182,21 +179,3 @@ def refuse_stall(step: Step) -> None:
         raise WatermarkStalled(reason, hint)
     if step.silent:
         raise WatermarkStalled(reason, _PARTITIONS_HINT if step.resolved else _WATERMARK_HINT)
-
-
-@contextmanager
-def stop_signals() -> Iterator[threading.Event]:
-    """An event that SIGTERM and SIGINT set; a second signal ends the process as usual."""
-    stop = threading.Event()
-
-    def ask(number: int, frame: FrameType | None) -> None:
-        del frame
-        stop.set()
-        signal.signal(number, signal.SIG_DFL)
-
-    previous = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield stop
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)

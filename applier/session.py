@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 
 from applier import class_archive, jars, java
 from applier.errors import ApplierError, ConfigError, TransientError
+from applier.stopping import kept_handlers
 
 _EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 
@@ -100,9 +101,10 @@ def build_session(name: str, spark: Mapping[str, str], catalog_name: str, catalo
     local = _is_local(settings)
     _set_environment(settings, local=local)
     try:
-        if SparkContext._gateway is None:
-            _start_jvm(settings)
-        return SparkSession.builder.config(map=dict[str, Any](settings)).getOrCreate()
+        with kept_handlers():
+            if SparkContext._gateway is None:
+                _start_jvm(settings)
+            return SparkSession.builder.config(map=dict[str, Any](settings)).getOrCreate()
     except ApplierError:
         raise
     except Exception as error:

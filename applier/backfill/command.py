@@ -19,7 +19,8 @@ from applier.config import Config
 from applier.errors import ConfigError
 from applier.pipeline import Pipeline
 from applier.plan.onlooker import looking
-from applier.run import Report, patiently, stop_signals
+from applier.run import Report, patiently
+from applier.stopping import stop_signals
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,7 +46,8 @@ def backfill(
     """
     # A table that is compacted while its branch is built would not take the branch.
     config = config.model_copy(update={"maintenance": config.maintenance.model_copy(update={"tasks": ()})})
-    with stop_signals() as stop, assembled(config, take_over=take_over, spark=spark) as pipeline:
+    stopping = stop_signals(config.run.stop_seconds)
+    with stopping as stop, assembled(config, take_over=take_over, spark=spark) as pipeline:
         driver = Driver(stop, report)
         if request.dead_letters:
             return _make_up(pipeline, request, driver)

@@ -15,6 +15,7 @@ from applier.decode.bounded import Bounded
 from applier.decode.registry_http import NotFound, RegistryHttp
 from applier.decode.registry_settings import Endpoint, RegistrySettings, registry_settings
 from applier.errors import RegistryDenied, RegistryError, SchemaUnknown
+from applier.stopping import STOPPING
 
 __all__ = [
     "Compatibility",
@@ -98,7 +99,7 @@ class SchemaRegistry:
         self,
         settings: RegistrySettings,
         *,
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], None] = STOPPING.pause,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._http = RegistryHttp(settings, sleep)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -22,6 +21,7 @@ from tenacity import (
 
 from applier.decode.registry_settings import Endpoint, RegistrySettings
 from applier.errors import RegistryDenied, RegistryError, SchemaUnknown, TransientError
+from applier.stopping import STOPPING
 from applier.telemetry import logger
 
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
@@ -77,7 +77,7 @@ class RegistryHttp:
         sleep: Called with the seconds between two rounds.
     """
 
-    def __init__(self, settings: RegistrySettings, sleep: Callable[[float], None] = time.sleep) -> None:
+    def __init__(self, settings: RegistrySettings, sleep: Callable[[float], None] = STOPPING.pause) -> None:
         self._settings = settings
         self._sleep = sleep
         self._session: requests.Session | None = None

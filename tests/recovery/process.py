@@ -54,16 +54,19 @@ class Applier:
         folder: Where its files go.
         options: Options after `applier run -c FILE`.
         kill_at: Kill point, see `applier/faults.py`.
+        command: Another command than `run`.
     """
 
-    def __init__(self, config: Mapping[str, Any], folder: Path, *options: str, kill_at: str = "") -> None:
+    def __init__(
+        self, config: Mapping[str, Any], folder: Path, *options: str, kill_at: str = "", command: str = "run"
+    ) -> None:
         file = folder / "applier.toml"
         run = {**_RUN, **config.get("run", {})}
         file.write_text(toml({"spark": _SPARK, **config, "run": run}), encoding="utf-8")
         self._log = folder / f"{time.monotonic_ns()}.log"
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "applier", "run", "-c", str(file), *options],
+                [sys.executable, "-m", "applier", command, "-c", str(file), *options],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -98,9 +101,13 @@ class Applier:
                 raise AssertionError(msg)
             time.sleep(0.1)
 
+    def send(self, number: signal.Signals) -> None:
+        """Send it a signal."""
+        self._process.send_signal(number)
+
     def end(self, number: signal.Signals = signal.SIGTERM) -> Ended:
         """Send it a signal and wait for its end."""
-        self._process.send_signal(number)
+        self.send(number)
         return self.wait()
 
 

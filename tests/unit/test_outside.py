@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import signal
+from typing import Any
+
 import pytest
 from pyspark.errors import AnalysisException, PySparkImportError, PythonException
 
 from applier.consume.spark import read_refusal
 from applier.errors import OutsideRefused, TerminalError, TransientError
 from applier.patience import patiently
+from applier.stopping import STOPPING, StopRequested, stop_signals
 
 
 @pytest.mark.parametrize(
@@ -47,7 +51,7 @@ def test_an_outage_in_a_task_is_asked_again() -> None:
 
 def test_only_outages_are_called_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """A call is repeated after a transient error and not after a terminal one."""
-    monkeypatch.setattr("tenacity.nap.time.sleep", lambda seconds: None)
+    monkeypatch.setattr(STOPPING, "pause", lambda seconds: None)
     calls: list[Exception | None] = [TransientError("down"), TransientError("down"), None, OutsideRefused("no"), None]
 
     def call() -> str:
@@ -64,7 +68,7 @@ def test_only_outages_are_called_again(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_outage_ends_the_run_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """After five minutes the error itself is raised."""
     clock = iter(range(0, 10_000, 100))
-    monkeypatch.setattr("tenacity.nap.time.sleep", lambda seconds: None)
+    monkeypatch.setattr(STOPPING, "pause", lambda seconds: None)
     monkeypatch.setattr("tenacity.time.monotonic", lambda: next(clock))
 
     def call() -> None:
@@ -72,3 +76,49 @@ def test_an_outage_ends_the_run_in_the_end(monkeypatch: pytest.MonkeyPatch) -> N
 
     with pytest.raises(TransientError, match="does not answer"):
         patiently(call)
+
+
+def test_each_try_of_an_outage_says_how_long_it_may_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One line a try: the cause, the time so far, the limit, and when the next try comes."""
+    said: list[dict[str, Any]] = []
+    logger = type(
+        "Logger", (), {"warning": staticmethod(lambda event, **fields: said.append({"event": event, **fields}))}
+    )
+    monkeypatch.setattr("applier.patience.logger", lambda: logger)
+    monkeypatch.setattr(STOPPING, "pause", lambda seconds: None)
+    calls: list[Exception | None] = [TransientError("down"), TransientError("still down"), None]
+
+    def call() -> None:
+        if (error := calls.pop(0)) is not None:
+            raise error
+
+    patiently(call)
+
+    assert [line["error"] for line in said] == ["down", "still down"]
+    assert {line["event"] for line in said} == {"waiting for an outside system"}
+    assert all(line["limit_seconds"] == 300 and line["elapsed_seconds"] >= 0 for line in said)
+    assert all(0 < line["next_try_seconds"] < 3 for line in said)
+
+
+def test_a_stop_request_ends_a_wait_and_not_a_step() -> None:
+    """The handler of a signal leaves the call that waits; without a wait it takes note alone."""
+    with stop_signals() as stop:
+        assert not stop.is_set()
+        signal.raise_signal(signal.SIGTERM)
+        assert stop.is_set()
+        with pytest.raises(StopRequested):
+            STOPPING.pause(60)
+    calls = 0
+    with stop_signals():
+
+        def call() -> None:
+            nonlocal calls
+            calls += 1
+            if calls == 1:
+                raise TransientError("down")
+            signal.raise_signal(signal.SIGINT)
+            pytest.fail("the signal did not leave the call")
+
+        with pytest.raises(StopRequested):
+            patiently(call)
+    assert calls == 2

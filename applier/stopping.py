@@ -1,0 +1,172 @@
+"""Stop requests: SIGTERM and SIGINT are obeyed after the step under way, and at once while the process waits.
+
+The process may be killed at any point, so a wait may be left at any point, too: what is not finished is done again.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+
+STOP_SECONDS = 60.0
+"""Longest time that a step may go on after a stop request, where the configuration says nothing."""
+
+_RELEASE_SECONDS = 2.0
+"""Longest time that is spent on releasing the changefeed when a wait is left."""
+
+
+class StopRequested(BaseException):
+    """The process was asked to stop while it waited. No exception of the program: nothing may catch it on the way."""
+
+
+class Stopping:
+    """The stop request of this process.
+
+    Attributes:
+        event: Set once somebody has asked.
+    """
+
+    def __init__(self) -> None:
+        self.event = threading.Event()
+        self._waits = 0
+        self._folders: list[Path] = []
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """A stop request ends the block at once; only the main thread may use it.
+
+        Raises:
+            StopRequested: Somebody has asked, before or meanwhile.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        self._waits += 1
+        try:
+            if self.event.is_set():
+                raise StopRequested
+            yield
+        finally:
+            self._waits -= 1
+
+    def pause(self, seconds: float) -> None:
+        """Sleep; a stop request ends it at once.
+
+        Raises:
+            StopRequested: Somebody has asked, and this is the main thread.
+        """
+        with self.waiting():
+            self.event.wait(seconds)
+            if self.event.is_set() and threading.current_thread() is threading.main_thread():
+                raise StopRequested
+
+    def remove_when_left(self, folder: Path) -> None:
+        """Remove a folder of temporary files if the process ends by `leave`."""
+        self._folders.append(folder)
+
+    def ask(self, seconds: float) -> None:
+        """Take note of a stop request; called by the handler of a signal, in the main thread.
+
+        Args:
+            seconds: Longest time that the step under way may go on.
+
+        Raises:
+            StopRequested: The process waits.
+        """
+        if not self.event.is_set():
+            self.event.set()
+            if sys.stderr.isatty() and not self._waits:
+                # A logger may hold its lock while the handler of a signal runs.
+                os.write(2, b"Stopping after the step under way. Press Ctrl-C again to end at once.\n")
+            end = threading.Timer(seconds, self._abandon, [seconds])
+            end.daemon = True
+            end.start()
+        if self._waits:
+            raise StopRequested
+
+    def leave(self, release: Callable[[], None] | None) -> None:
+        """End the process without another call by this thread, whose connection to Java may be in mid-answer.
+
+        Args:
+            release: Says that this process has stopped; given up after two seconds. None if it holds nothing.
+        """
+        if release is not None:
+
+            def released() -> None:
+                # Who starts next finds out by the lease or the process id that this one is gone.
+                with suppress(Exception):
+                    release()
+
+            thread = threading.Thread(target=released, daemon=True)
+            thread.start()
+            thread.join(_RELEASE_SECONDS)
+        self._end("Stopped while waiting for an outside system; nothing was left half done.")
+
+    def _abandon(self, seconds: float) -> None:
+        """End the process although a step is under way: the next start does that step again."""
+        self._end(f"Stopped {seconds:g} s after the request, in the middle of a step, which the next start does again.")
+
+    def _end(self, sentence: str) -> None:
+        for folder in self._folders:
+            shutil.rmtree(folder, ignore_errors=True)
+        shown = "\x1b[?25h" if sys.stderr.isatty() else ""  # A progress bar hides the cursor.
+        os.write(2, f"{shown}{sentence}\n".encode())
+        os._exit(0)
+
+
+STOPPING = Stopping()
+"""The one of this process: signals are sent to processes."""
+
+
+@contextmanager
+def stop_signals(seconds: float = STOP_SECONDS) -> Iterator[threading.Event]:
+    """An event that SIGTERM and SIGINT set; a second signal ends the process as usual.
+
+    Args:
+        seconds: Longest time that a step may go on after the first signal.
+    """
+    STOPPING.event.clear()
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        del frame
+        signal.signal(number, signal.SIG_DFL)
+        STOPPING.ask(seconds)
+
+    previous = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield STOPPING.event
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def kept_handlers() -> Iterator[None]:
+    """Keep the handlers of signals through a block that sets others: Spark sets one for SIGINT that stops no step."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            if handler is not None:
+                signal.signal(number, handler)
+
+
+@contextmanager
+def leaving(release: Callable[[], None] | None = None) -> Iterator[None]:
+    """End the process if the block is left by a stop request, before anything outside of the block is closed."""
+    try:
+        yield
+    except StopRequested:
+        STOPPING.leave(release)
+        raise

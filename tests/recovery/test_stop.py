@@ -1,0 +1,138 @@
+"""A real SIGTERM and a real SIGINT: in a step, idle, and in each wait for an outside system."""
+
+from __future__ import annotations
+
+import signal
+import sqlite3
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import recordings
+from tests.recovery.process import Applier
+from tests.replay import Replay, differences, replay
+
+SIGNALS = [signal.SIGTERM, signal.SIGINT]
+
+NOWHERE = "127.0.0.1:9"
+"""An address at which nothing listens."""
+
+SECONDS = 20.0
+"""Far below the five minutes that an outage is waited for, and far above what a loaded machine needs to stop."""
+
+
+def feed(folder: Path, protocol: str = "simple", variant: str = "simple-json") -> Replay:
+    """A replay with a catalog of its own."""
+    lake = {"type": "jdbc", "uri": f"jdbc:sqlite:{folder}/catalog.db", "warehouse": f"{folder}/tables"}
+    return replay("pk", variant, lake, folder, protocol)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """The database of the catalog, locked by another process."""
+    somebody = sqlite3.connect(folder / "catalog.db", isolation_level=None)
+    try:
+        somebody.execute("PRAGMA journal_mode=DELETE")
+        somebody.execute("BEGIN EXCLUSIVE")
+        yield
+    finally:
+        somebody.close()
+
+
+def without_kafka(folder: Path) -> dict[str, Any]:
+    """A changefeed whose Kafka does not answer."""
+    config = feed(folder).raw
+    return config | {"source": {"kafka": {"topics": ["t"], "kafka.bootstrap.servers": NOWHERE}}}
+
+
+def without_registry(folder: Path) -> dict[str, Any]:
+    """A changefeed whose schema registry does not answer."""
+    config = feed(folder, "avro", "avro-precise").raw
+    return config | {"registry": {"url": f"http://{NOWHERE}"}}
+
+
+def stopped(applier: Applier, number: signal.Signals) -> float:
+    """Stop an applier, check how it ends, and return the seconds that it took."""
+    begin = time.monotonic()
+    ended = applier.end(number)
+    seconds = time.monotonic() - begin
+    assert ended.code == 0, ended.everything
+    assert "Traceback" not in ended.everything, ended.everything
+    assert len(ended.said.splitlines()) <= 1, ended.said
+    assert seconds < SECONDS, f"{seconds:.1f} s: {ended.everything}"
+    return seconds
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_the_step_under_way_is_finished_first(number: signal.Signals, tmp_path: Path) -> None:
+    """A signal in a step ends the run after it with exit 0, and the next run goes on to the end."""
+    found = feed(tmp_path)
+    found.raw["source"]["messages_per_step"] = 40
+    applier = Applier(found.raw, tmp_path)
+    applier.until("step")
+
+    stopped(applier, number)
+
+    following = Applier(found.raw, tmp_path, "--once")
+    assert following.wait().taken["because"].endswith("released it")
+    assert differences(found, recordings.expected("pk")[-1]) == []
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_an_idle_run_stops(number: signal.Signals, tmp_path: Path) -> None:
+    """A signal while nothing comes ends the run with exit 0."""
+    applier = Applier(feed(tmp_path).raw, tmp_path)
+    applier.until("step")
+    time.sleep(3)
+
+    stopped(applier, number)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("config", [without_kafka, without_registry])
+def test_a_wait_for_an_outside_system_is_left_at_once(
+    config: Callable[[Path], dict[str, Any]], number: signal.Signals, tmp_path: Path
+) -> None:
+    """A signal while Kafka or the registry does not answer ends the run with exit 0."""
+    applier = Applier(config(tmp_path), tmp_path)
+    applier.until("waiting for an outside system")
+
+    stopped(applier, number)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_wait_for_the_catalog_is_left_at_once(number: signal.Signals, tmp_path: Path) -> None:
+    """A signal while the database of the catalog is locked ends the run with exit 0."""
+    found = feed(tmp_path)
+    Applier(found.raw, tmp_path, "--once").wait()
+    with locked(tmp_path):
+        applier = Applier(found.raw, tmp_path)
+        applier.until("waiting for an outside system")
+
+        stopped(applier, number)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_backfill_stops(number: signal.Signals, tmp_path: Path) -> None:
+    """A signal while Kafka does not answer ends a backfill with exit 0, too."""
+    options = ("--from", "beginning")
+    applier = Applier(without_kafka(tmp_path), tmp_path, *options, command="backfill")
+    applier.until("waiting for an outside system")
+
+    stopped(applier, number)
+
+
+def test_a_second_signal_ends_the_process(tmp_path: Path) -> None:
+    """Whoever cannot wait for the step sends the signal again."""
+    found = feed(tmp_path)
+    applier = Applier(found.raw, tmp_path)
+    applier.until("changefeed taken")
+    applier.send(signal.SIGTERM)
+
+    ended = applier.end(signal.SIGTERM)
+
+    assert ended.code in (0, -signal.SIGTERM)
