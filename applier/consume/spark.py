@@ -22,6 +22,7 @@ from applier.consume.archive import Archive
 from applier.consume.crew import Crew
 from applier.consume.defect import defect, is_outage
 from applier.consume.kafka_client import KafkaClient, KafkaSilentError
+from applier.consume.kafka_listener import is_met
 from applier.consume.source import Job
 from applier.errors import OutsideRefused, SourceLost, TerminalError, TransientError
 from applier.outside import KAFKA, SPARK, Cause, chain_of, refusal, told, without_secrets
@@ -124,6 +125,7 @@ class KafkaSource:
         own = {key.removeprefix("kafka."): value for key, value in self._options.items()}
         self._client = KafkaClient(spark._jvm, own)  # noqa: SLF001 - the one way to Kafka's clients in Spark's JVM
         self._ends: Mapping[TopicPartition, int] = {}
+        self._is_met = False
         self._crew = Crew(min(spark.sparkContext.defaultParallelism, os.cpu_count() or 1, _MOST_PROCESSES))
 
     def bounds(self) -> Mapping[TopicPartition, OffsetRange]:
@@ -191,6 +193,8 @@ class KafkaSource:
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
+        # Kafka's clients would take a listener that speaks otherwise for an outage.
+        self._is_met = self._is_met or is_met(self._options)
         try:
             yield
         except Py4JJavaError as error:
