@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from applier.errors import ApplierError, ConfigError, IncompatibleSchema
+from applier.printable import escaped
 
 app = typer.Typer(
     name="applier",
@@ -44,18 +45,20 @@ def run(
     from applier import config as settings  # noqa: PLC0415 - `applier --help` must not load Spark
     from applier.metrics import served  # noqa: PLC0415
     from applier.progress import progress_bar  # noqa: PLC0415
+    from applier.run import Reports  # noqa: PLC0415
     from applier.run import run as follow  # noqa: PLC0415
     from applier.telemetry import StatusLine, set_up_logging  # noqa: PLC0415
 
     set_up_logging(log_level)
     loaded = settings.load(config)
-    with served(loaded.metrics, loaded.changefeed.name) as measure, progress_bar() as show:
+    with served(loaded.metrics, loaded.changefeed.name) as metrics, progress_bar() as show:
 
         def report(status: StatusLine) -> None:
             show(status)
-            measure(status)
+            metrics.take(status)
 
-        follow(loaded, once=once, take_over=take_over, report=report, accept_remade=accept_remade_topics)
+        reports = Reports(report, metrics.begin)
+        follow(loaded, once=once, take_over=take_over, reports=reports, accept_remade=accept_remade_topics)
 
 
 @app.command()
@@ -212,17 +215,17 @@ def main() -> None:
     except (typer.Abort, KeyboardInterrupt):
         _fail("Interrupted.", 130)
     except ConfigError as error:
-        _fail("\n".join(error.problems), 2)
+        _fail("\n".join(map(escaped, error.problems)), 2, lines=True)
     except IncompatibleSchema as error:
         _fail(str(error), 1)
     except ApplierError as error:
         _fail(str(error), 3)
     except Exception as error:
         if type(error).__module__.startswith(("click", "typer")) and hasattr(error, "format_message"):
-            _fail(error.format_message(), 2)
+            _fail(error.format_message(), 2, lines=True)
         raise
 
 
-def _fail(sentence: str, code: int) -> None:
-    print(sentence, file=sys.stderr)
+def _fail(sentence: str, code: int, *, lines: bool = False) -> None:
+    print(escaped(sentence, lines=lines), file=sys.stderr)
     sys.exit(code)

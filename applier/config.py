@@ -97,7 +97,8 @@ class RegistrySection(Section):
     client_cert: Annotated[str | None, Field(description="PEM file of the client certificate.")] = None
     client_key: Annotated[str | None, Field(description="PEM file of its key.")] = None
     timeout_seconds: Annotated[
-        float, Field(gt=0, le=300, description="Longest wait for a connection, and for each part of an answer.")
+        float,
+        Field(gt=0, le=300, description="Longest wait for a connection, and for an answer; both together are bounded."),
     ] = 10.0
     attempts: Annotated[
         int,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
@@ -15,8 +15,8 @@ from applier.telemetry import StatusLine
 
 
 @contextmanager
-def served(settings: MetricsSection, changefeed: str) -> Iterator[Callable[[StatusLine], None]]:
-    """A function to give each status line to, while its numbers are served over HTTP; without a port it does nothing.
+def served(settings: MetricsSection, changefeed: str) -> Iterator[Metrics]:
+    """The numbers of a changefeed, which are served over HTTP meanwhile; without a port nobody can ask for them.
 
     Args:
         settings: Section `metrics` of the configuration.
@@ -25,17 +25,17 @@ def served(settings: MetricsSection, changefeed: str) -> Iterator[Callable[[Stat
     Raises:
         ConfigError: The address cannot be listened on.
     """
-    if settings.port is None:
-        yield lambda _: None
-        return
     metrics = Metrics(changefeed)
+    if settings.port is None:
+        yield metrics
+        return
     try:
         server, thread = start_http_server(settings.port, settings.address, metrics.registry)
     except OSError as error:
         sentence = f"metrics.port: cannot listen on {settings.address}:{settings.port}: {error.strerror or error}."
         raise ConfigError([f"{sentence} Choose another port or address, or leave metrics.port out."]) from error
     try:
-        yield metrics.take
+        yield metrics
     finally:
         server.shutdown()
         server.server_close()
@@ -66,14 +66,24 @@ class Metrics:
         self._dead_letters = self._counter("dead_letters", "Messages that were set aside.")
         self._seconds = self._counter("stage_seconds", "Time per stage.", "stage")
 
+        self._up = self._gauge("up", "1 while the process runs.")
+        self._up.labels(changefeed).set(1)
+        for counter in (self._messages, self._rows, self._commits, self._dead_letters):
+            # A sample that appears with the first step hides that step from rates.
+            counter.labels(changefeed)
+
+    def begin(self, resolved_ts: int | None) -> None:
+        """Take the resolved ts of the checkpoint from which the process goes on; None if there is none."""
+        if resolved_ts is not None:
+            resolved = unix_ms(resolved_ts) / 1000
+            self._resolved.labels(self._changefeed).set(resolved)
+            # The age grows while nothing comes, so it is taken when it is asked for.
+            self._lag.labels(self._changefeed).set_function(lambda: max(0.0, time.time() - resolved))
+
     def take(self, status: StatusLine) -> None:
         """Take the numbers of a step."""
         own = self._changefeed
-        if status.resolved_ts is not None:
-            resolved = unix_ms(status.resolved_ts) / 1000
-            self._resolved.labels(own).set(resolved)
-            # The age grows while nothing comes, so it is taken when it is asked for.
-            self._lag.labels(own).set_function(lambda: max(0.0, time.time() - resolved))
+        self.begin(status.resolved_ts)
         self._backlog.labels(own).set(status.backlog)
         self._waiting.labels(own).set(status.waiting)
         self._told.labels(own).set(status.now_ms / 1000)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 from applier.assembly import assembled
 from applier.changefeed.message import TopicPartition
@@ -44,14 +45,26 @@ Report = Callable[[StatusLine], None]
 """Told of every step that moved, and of those that wait."""
 
 
-def run(config: Config, *, once: bool, take_over: bool, report: Report, accept_remade: bool = False) -> None:
+class Reports(NamedTuple):
+    """Who is to know how a run goes.
+
+    Attributes:
+        step: Called with the status line of each step.
+        start: Called once with the resolved ts of the checkpoint from which the run goes on; None if there is none.
+    """
+
+    step: Report
+    start: Callable[[int | None], None] = lambda resolved_ts: None
+
+
+def run(config: Config, *, once: bool, take_over: bool, reports: Reports, accept_remade: bool = False) -> None:
     """Follow the changefeed of a configuration.
 
     Args:
         config: The configuration.
         once: Stop at the ends of the source as they are at the start.
         take_over: Take the changefeed even if another applier seems to hold it.
-        report: Called with the status line of each step.
+        reports: Called at the start, and with the status line of each step.
         accept_remade: Go on with topics that were made anew by now, as the messages are at the offsets that they had.
 
     Raises:
@@ -59,13 +72,14 @@ def run(config: Config, *, once: bool, take_over: bool, report: Report, accept_r
         TerminalError: The feed cannot be followed any further; what came before it is applied.
     """
     with stop_signals(config.run.stop_seconds) as stop, assembled(config, take_over=take_over) as pipeline:
+        reports.start(pipeline.state.resolved_ts or None)
         pipeline.replica.hold_to_checkpoint()
         if accept_remade:
             pipeline.state.accept(patiently(pipeline.source.topic_ids))
         if once:
-            run_once(pipeline, stop, report)
+            run_once(pipeline, stop, reports.step)
         else:
-            follow(pipeline, stop, report)
+            follow(pipeline, stop, reports.step)
 
 
 def run_once(pipeline: Pipeline, stop: threading.Event, report: Report) -> None:

@@ -13,20 +13,24 @@ from typing import Any
 import structlog
 
 from applier.changefeed.ts import unix_ms, wall_clock
+from applier.printable import escape_event
 
 
 def set_up_logging(level: str = "info") -> None:
     """Log to standard error: coloured on a terminal, JSON lines elsewhere."""
     terminal = sys.stderr.isatty()
-    renderer: Any = (
-        structlog.dev.ConsoleRenderer() if terminal else structlog.processors.JSONRenderer(ensure_ascii=False)
+    # JSON escapes control characters; on a terminal a name from upstream could move the cursor or hide a line.
+    shown: list[Any] = (
+        [escape_event, structlog.dev.ConsoleRenderer()]
+        if terminal
+        else [structlog.processors.JSONRenderer(ensure_ascii=False)]
     )
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            renderer,
+            *shown,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),

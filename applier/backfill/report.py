@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
+
+from applier.printable import Text, escaped
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ def render(outcome: Outcome, console: Console) -> None:
         ]
         console.print(_table("branch against main", columns, rows))
     for sentence in outcome.sentences:
-        console.print(Text(sentence))
+        console.print(Text(escaped(sentence)))
 
 
 def _shown(resolved_ts: int | None) -> str:
@@ -99,5 +100,5 @@ def _shown(resolved_ts: int | None) -> str:
 def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
     table = Table(*columns, title=title, title_justify="left")
     for row in rows:
-        table.add_row(*(Text(str(cell)) for cell in row))
+        table.add_row(*(Text(escaped(str(cell))) for cell in row))
     return table

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
-from rich.text import Text
 from rich.tree import Tree
 
 from applier.check.report import (
@@ -18,6 +17,7 @@ from applier.check.report import (
     TableAnswer,
     TableReport,
 )
+from applier.printable import Text, escaped
 
 _STYLES = {
     "fits": "green",
@@ -100,7 +100,8 @@ def _tables(tables: Sequence[TableReport]) -> RenderableType:
         fitting = sum(column.fits for column in table.columns)
         because = Text("\n".join([*table.reasons, *_hints(table.ways_out)]))
         columns = f"{fitting} of {len(table.columns)}"
-        shown.add_row(Text(table.table), Text(table.iceberg), Text(columns), _styled(table.verdict), because)
+        names = Text(escaped(table.table)), Text(escaped(table.iceberg))
+        shown.add_row(*names, Text(columns), _styled(table.verdict), because)
     return shown
 
 

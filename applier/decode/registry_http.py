@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import queue
+import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -23,6 +25,9 @@ from applier.decode.registry_settings import Endpoint, RegistrySettings
 from applier.errors import RegistryDenied, RegistryError, SchemaUnknown, TransientError
 from applier.stopping import STOPPING
 from applier.telemetry import logger
+
+_WAITS = 2
+"""A connection and a whole answer may take the configured wait each."""
 
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
 """A schema is some kilobytes; an answer beyond this is not a registry's."""
@@ -139,6 +144,16 @@ class RegistryHttp:
             logger().warning("registry_unavailable", reason=failure.what)
 
     def _ask(self, endpoint: Endpoint, method: str, path: str, body: dict[str, Any] | None) -> Any:
+        """Ask one endpoint. A server that sends a byte now and then renews the wait for the next one each time."""
+        seconds = _WAITS * self._settings.timeout_seconds
+        try:
+            return within(seconds, lambda: self._ask_patiently(endpoint, method, path, body))
+        except TimeoutError:
+            # The thread still reads from the connection of this session.
+            self._session = None
+            raise _Unavailable(f"{endpoint.url} has not answered whole after {seconds:g} s") from None
+
+    def _ask_patiently(self, endpoint: Endpoint, method: str, path: str, body: dict[str, Any] | None) -> Any:
         try:
             response = self._open_session().request(
                 method,
@@ -169,6 +184,30 @@ class RegistryHttp:
             session.headers["Content-Type"] = _MEDIA
             self._session = session
         return self._session
+
+
+def within(seconds: float, call: Callable[[], Any]) -> Any:
+    """The result of a call that may take so many seconds; what it raises is raised here.
+
+    Raises:
+        TimeoutError: It took longer. Its thread goes on, and ends with the process at the latest.
+    """
+    results: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            results.put((call(), None))
+        except BaseException as error:  # noqa: BLE001 - whatever it is, it is raised in the thread that waits
+            results.put((None, error))
+
+    threading.Thread(target=run, name="registry", daemon=True).start()
+    try:
+        result, error = results.get(timeout=seconds)
+    except queue.Empty:
+        raise TimeoutError from None
+    if error is not None:
+        raise error
+    return result
 
 
 class _Anonymous(AuthBase):

@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass
 
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from applier.changefeed.ts import wall_clock
+from applier.printable import Text, escaped
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ def render(plan: Plan, console: Console) -> None:
         decided = [(_at(ddl.commit_ts), ", ".join(ddl.kinds), ddl.decision, ddl.reason, ddl.sql) for ddl in plan.ddl]
         console.print(_table("DDL", ("commit ts", "kind", "decision", "reason", "statement"), decided))
     if plan.waits:
-        console.print(Text(plan.waits))
+        console.print(Text(escaped(plan.waits)))
 
 
 _COUNTS = {
@@ -154,5 +154,5 @@ def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]])
     table = Table(*columns, title=title, title_justify="left")
     for row in rows:
         # A statement may hold what Rich takes for its own markup.
-        table.add_row(*(Text(str(cell)) for cell in row))
+        table.add_row(*(Text(escaped(str(cell))) for cell in row))
     return table

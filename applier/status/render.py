@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from rich.console import Console, RenderableType
 from rich.table import Table
-from rich.text import Text
 
+from applier.printable import Text, escaped
 from applier.status.report import HolderReport, StatusReport, shown_seconds
 
 _STYLES = {
@@ -35,7 +35,7 @@ def render(report: StatusReport, console: Console) -> None:
         console.print()
     _cut(report, console)
     for sentence in (*report.notes, *report.stale):
-        console.print(Text(sentence, style="red" if sentence in report.stale else "yellow"))
+        console.print(Text(escaped(sentence), style="red" if sentence in report.stale else "yellow"))
     console.print(Text.assemble("Verdict: ", _styled(report.verdict), f" (exit code {report.exit_code})"))
 
 
@@ -75,7 +75,12 @@ def _tables(report: StatusReport) -> RenderableType:
     shown = _grid("Tables", "upstream", "Iceberg", "state", "last change (UTC)", "rows", "snapshot of the cut")
     for table in report.tables:
         rows, cut = f"{table.rows:,}", str(table.cut_snapshot_id or "")
-        cells = (Text(table.table), Text(table.iceberg), _styled(table.state), Text(_clock(table.resolved)))
+        cells = (
+            Text(escaped(table.table)),
+            Text(escaped(table.iceberg)),
+            _styled(table.state),
+            Text(_clock(table.resolved)),
+        )
         shown.add_row(*cells, Text(rows, justify="right"), Text(cut))
     return shown
 
@@ -116,7 +121,7 @@ def _cut(report: StatusReport, console: Console) -> None:
     moment = f"as of resolved ts {report.resolved_ts}" if report.resolved_ts else "as of the newest checkpoint"
     console.print(Text(f"All tables {moment}", style="bold"))
     for query in report.cut:
-        console.print(Text(query), soft_wrap=True)
+        console.print(Text(escaped(query)), soft_wrap=True)
     console.print()
 
 

@@ -76,8 +76,8 @@ def test_numbers_are_served_and_the_port_is_given_back() -> None:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     for _ in range(2):
-        with served(MetricsSection(port=port), "shop") as take:
-            take(LINE)
+        with served(MetricsSection(port=port), "shop") as metrics:
+            metrics.take(LINE)
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
                 text = answer.read().decode()
         assert 'applier_rows_total{changefeed="shop"} 301.0' in text
@@ -85,8 +85,8 @@ def test_numbers_are_served_and_the_port_is_given_back() -> None:
 
 def test_without_a_port_nothing_is_served() -> None:
     """The default."""
-    with served(MetricsSection(), "shop") as take:
-        take(LINE)
+    with served(MetricsSection(), "shop") as metrics:
+        metrics.take(LINE)
 
 
 def test_a_port_that_is_taken_is_named() -> None:
@@ -110,3 +110,16 @@ def test_every_metric_is_explained() -> None:
     names = {sample.name for family in metrics.registry.collect() for sample in family.samples}
 
     assert {name for name in names if not name.endswith("_created") and f"`{name}`" not in page} == set()
+
+
+def test_numbers_are_there_before_the_first_step() -> None:
+    """An alert sees a process that never comes to a step: it is up, and its lag counts from the checkpoint."""
+    metrics = Metrics("shop")
+    assert _value(metrics, "up") == 1
+    assert _value(metrics, "rows_total") == 0
+    assert _value(metrics, "lag_seconds") is None, "nothing is known before the checkpoint"
+
+    metrics.begin(from_unix_ms(1_700_000_000_000))
+
+    assert _value(metrics, "resolved_timestamp_seconds") == 1_700_000_000
+    assert (_value(metrics, "lag_seconds") or 0) > 0

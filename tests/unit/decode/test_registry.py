@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import pickle
 import socket
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
@@ -267,6 +269,30 @@ def test_the_wait_for_an_answer_is_bounded(server: FakeRegistry) -> None:
         server.on("/subjects", Answer(200, ["shop-value"]))
 
         assert SchemaRegistry(settings, sleep=Sleeps()).subjects() == ["shop-value"]
+
+
+def test_an_answer_that_drips_is_given_up(server: FakeRegistry) -> None:
+    """A registry that sends a byte now and then is left for the next address: each byte renews no wait."""
+    stop = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as slow:
+
+        def drip() -> None:
+            connection, _ = slow.accept()
+            with connection, suppress(OSError):
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
+                while not stop.wait(0.05):
+                    connection.sendall(b" ")
+
+        thread = threading.Thread(target=drip, daemon=True)
+        thread.start()
+        url = f"http://127.0.0.1:{slow.getsockname()[1]}"
+        settings = registry_settings([url, server.url], timeout_seconds=0.2, attempts=1)
+        server.on("/subjects", Answer(200, ["shop-value"]))
+        try:
+            assert SchemaRegistry(settings, sleep=Sleeps()).subjects() == ["shop-value"]
+        finally:
+            stop.set()
+            thread.join()
 
 
 def test_retry_after_is_honoured_up_to_a_bound(server: FakeRegistry) -> None:
