@@ -184,7 +184,7 @@ def _made_by_the_feed(state: State) -> set[TableName]:
         if item.decision not in ("applied", "rewritten"):
             continue
         try:
-            actions = parse(item.sql, item.table.database)
+            actions = parse(item.sql, item.table.database, item.table, item.table)
         except SchemaChangeRefused:
             continue
         for action in actions:

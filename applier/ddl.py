@@ -32,7 +32,10 @@ class Ddl:
         Raises:
             SchemaChangeRefused: It cannot be understood.
         """
-        actions = parse(barrier.change.sql, barrier.change.database)
+        change = barrier.change
+        before = change.before.name if change.before else None
+        after = change.after.name if change.after else None
+        actions = parse(change.sql, change.database, before, after)
         dropped = {action.database.lower() for action in actions if isinstance(action, DropDatabase)}
         return Ddl(barrier, actions, sorted(name for name in tables if name.database.lower() in dropped))
 

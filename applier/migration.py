@@ -278,7 +278,8 @@ class Migration:
             after = self._after(change, name)
             # A table may be met first by what changes it, and rows behind that are read by what it left.
             is_there = any(
-                isinstance(action, say.RecoverTable | say.ColumnAction | say.IndexAction) for action in group
+                isinstance(action, say.CreateTable | say.RecoverTable | say.ColumnAction | say.IndexAction)
+                for action in group
             )
             if after is not None and (name in self.state.tables or is_there):
                 self.state.tables.put(after.declared(self.state.tables.get(name)))

@@ -23,7 +23,6 @@ from applier.changefeed.tracker import Tables
 from applier.changefeed.window import OffsetRange, Window
 from applier.consume.source import Source
 from applier.ddl import Ddl
-from applier.decode.ddl import parse
 from applier.decode.protocols import build
 from applier.errors import DecodeError, SchemaUnknown
 from applier.findings import FINDING_DDL, FINDING_SCHEMA, BadMessage, Findings, Waiting, collect
@@ -336,7 +335,7 @@ def _live(topics: Mapping[TableName, str], found: Survey, known: Known) -> dict[
     """Topic of each table that is there after all DDL read so far, those above the watermark included."""
     live = {name: topic for name, topic in topics.items() if name in known.tables or name in found.topics}
     for barrier in in_order(found.findings.barriers, known.applied, known.applied_ddl):
-        for action in parse(barrier.change.sql, barrier.change.database):
+        for action in Ddl.of(barrier).actions:
             match action:
                 case DropTable(table):
                     live.pop(table, None)

@@ -183,7 +183,9 @@ def _passed(decisions: Iterable[SchemaDecision], upto: int) -> list[Passed]:
     found: dict[tuple[int, str], Passed] = {}
     for item in decisions:
         if item.decision != "refused" and item.commit_ts <= upto:
-            found[item.commit_ts, item.sql] = Passed(item.commit_ts, item.sql, parse(item.sql, item.table.database))
+            found[item.commit_ts, item.sql] = Passed(
+                item.commit_ts, item.sql, parse(item.sql, item.table.database, item.table, item.table)
+            )
     return list(found.values())
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias, get_args
 
 from applier.changefeed.table import Column, Index, TableName, TableVersion
@@ -291,6 +291,13 @@ def _hyphened(of: type) -> str:
 
 KINDS = frozenset(_hyphened(of) for of in get_args(Action))
 """All kinds: what `[ddl]` of the configuration may name."""
+
+
+def on(action: Action, table: TableName) -> Action:
+    """The action with another name of its table; those on databases stay as they are."""
+    if isinstance(action, DatabaseAction):
+        return action
+    return replace(action, table=table)
 
 
 def touches(action: Action) -> tuple[TableName, ...]:

@@ -7,6 +7,7 @@ not know as plain text, and a specification that is passed over is a table that 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeAlias
 
 from applier.changefeed.alter import named_indexes
 from applier.changefeed.ddl import (
@@ -25,17 +26,21 @@ from applier.changefeed.ddl import (
     RenameTable,
     TruncateTable,
     kind,
+    on,
     touches,
 )
 from applier.changefeed.table import TableName, TableVersion
 from applier.decode.ddl_alter import read_alter
 from applier.decode.ddl_columns import TABLE_CHARSET, Elements, read_elements, read_index
-from applier.decode.ddl_options import read_options
+from applier.decode.ddl_options import read_options, read_split
 from applier.decode.ddl_partitions import read_partitioning
-from applier.decode.ddl_text import NAME, NUMBER, STRING, WORD, Tokens, Unreadable, looks_printed, statements
+from applier.decode.ddl_text import NAME, NUMBER, STRING, WORD, Token, Tokens, Unreadable, looks_printed, statements
 from applier.errors import SchemaChangeRefused
 
 __all__ = ["kind", "parse", "touches"]
+
+_Reader: TypeAlias = Callable[[list[Token]], Tokens]
+"""Makes the reader of a statement's tokens."""
 
 _SHOWN = 300
 """Characters of a statement that an error shows."""
@@ -49,12 +54,16 @@ _HINT = (
 )
 
 
-def parse(sql: str, database: str) -> tuple[Action, ...]:
+def parse(
+    sql: str, database: str, before: TableName | None = None, after: TableName | None = None
+) -> tuple[Action, ...]:
     """Actions of a DDL text, in the order in which they take effect.
 
     Args:
         sql: One or more statements, as TiCDC sends them.
         database: Database of names that name none; "" where the message does not say.
+        before: The table before the statement, where the message describes it.
+        after: The table after it, likewise.
 
     Returns:
         At least one action; ALTER TABLE with several specifications has several.
@@ -63,7 +72,7 @@ def parse(sql: str, database: str) -> tuple[Action, ...]:
         SchemaChangeRefused: A statement, or part of one, is not understood.
     """
     try:
-        return _parse(sql, database)
+        return _parse(sql, lambda statement: Tokens(statement, database, before, after))
     except Unreadable as error:
         near = f" near `{_cut(error.near, _NEAR)}`" if error.near else ""
         raise SchemaChangeRefused(
@@ -75,14 +84,14 @@ def _cut(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[:length]}…"
 
 
-def _parse(sql: str, database: str) -> tuple[Action, ...]:
+def _parse(sql: str, reader: _Reader) -> tuple[Action, ...]:
     if "\\" not in sql:
-        return _read(sql, database, printed=True)
+        return _read(sql, reader, printed=True)
     readings: dict[bool, tuple[Action, ...]] = {}
     problem = Unreadable("the statement is empty")
     for printed in (False, True):
         try:
-            readings[printed] = _read(sql, database, printed=printed)
+            readings[printed] = _read(sql, reader, printed=printed)
         except Unreadable as error:
             problem = error
     if not readings:
@@ -91,10 +100,10 @@ def _parse(sql: str, database: str) -> tuple[Action, ...]:
     return readings[looks_printed(sql)] if len(readings) > 1 else next(iter(readings.values()))
 
 
-def _read(sql: str, database: str, *, printed: bool) -> tuple[Action, ...]:
+def _read(sql: str, reader: _Reader, *, printed: bool) -> tuple[Action, ...]:
     actions: list[Action] = []
     for statement in statements(sql, printed=printed):
-        tokens = Tokens(statement, database)
+        tokens = reader(statement)
         actions += _statement(tokens)
         if not tokens.done:
             raise tokens.unreadable("the statement goes on where it should end")
@@ -140,13 +149,17 @@ def _database(tokens: Tokens, name: str) -> str:
 def _create_table(tokens: Tokens) -> CreateTable:
     tokens.if_exists()
     table = tokens.table()
+    is_qualified = tokens.is_qualified
     like = _like(tokens)
     if like is not None:
+        is_apart = is_qualified and not tokens.is_qualified
         _on_commit(tokens)
-        return CreateTable(table, like=like)
+        return CreateTable(table, like=_described(tokens, table, like) if is_apart else like)
     elements = read_elements(tokens)
     options = read_options(tokens, commas=True)
     partitioning = read_partitioning(tokens) if tokens.at("PARTITION", "BY") else None
+    while tokens.skip("SPLIT"):
+        read_split(tokens)
     _on_commit(tokens)
     return CreateTable(table, _version(table, elements, options.charset or TABLE_CHARSET), None, partitioning)
 
@@ -159,6 +172,13 @@ def _like(tokens: Tokens) -> TableName | None:
     like = tokens.table()
     tokens.expect(")")
     return like
+
+
+def _described(tokens: Tokens, table: TableName, like: TableName) -> TableName | None:
+    """The source of CREATE TABLE … LIKE whose database the text leaves open: not needed if the message has columns."""
+    if tokens.after is not None and tokens.after.table.lower() == table.table.lower():
+        return None
+    return tokens.elsewhere(like)
 
 
 def _on_commit(tokens: Tokens) -> None:
@@ -186,6 +206,9 @@ def _create_index(tokens: Tokens) -> Action:
     tokens.expect("ON")
     table = tokens.table()
     index = read_index(tokens, name, unique=unique)
+    if tokens.skip("PARAMETER"):
+        tokens.skip("=")
+        tokens.string()
     _online(tokens)
     return AddIndex(table, index) if index else NoRows(table, "CREATE INDEX")
 
@@ -258,14 +281,20 @@ def _tables(tokens: Tokens) -> list[TableName]:
 def _alter(tokens: Tokens) -> Sequence[Action]:
     if tokens.skip_any("DATABASE", "SCHEMA"):
         named = tokens.next.kind == NAME or not tokens.at_any("DEFAULT", "CHARACTER", "CHARSET", "COLLATE", "PLACEMENT")
-        return [AlterDatabase(_database(tokens, tokens.name() if named else tokens.database()))]
+        # Simple does not say which database it is; its options concern none of the tables that are there.
+        return [AlterDatabase(_database(tokens, tokens.name() if named else tokens.default_database))]
     if tokens.skip("SEQUENCE"):
         tokens.if_exists()
         return [_sequence(tokens, "ALTER SEQUENCE")]
     tokens.skip("IGNORE")
     tokens.expect("TABLE")
     table = tokens.table()
-    return read_alter(tokens, table)
+    is_qualified = tokens.is_qualified
+    actions = read_alter(tokens, table)
+    if isinstance(actions[-1], RenameTable) and tokens.is_qualified and not is_qualified:
+        table = tokens.elsewhere(table)
+        return [on(action, table) for action in actions]
+    return actions
 
 
 def _sequence(tokens: Tokens, what: str) -> NoRows:
@@ -290,8 +319,10 @@ def _rename(tokens: Tokens) -> Sequence[Action]:
 
 def _pair(tokens: Tokens) -> RenameTable:
     table = tokens.table()
+    is_qualified = tokens.is_qualified
     tokens.expect("TO")
-    return RenameTable(table, tokens.table())
+    to = tokens.table()
+    return RenameTable(tokens.elsewhere(table) if tokens.is_qualified and not is_qualified else table, to)
 
 
 def _recover(tokens: Tokens) -> Sequence[Action]:

@@ -243,8 +243,11 @@ def _truncate(tokens: Tokens, table: TableName) -> Sequence[Action]:
 def _exchange(tokens: Tokens, table: TableName) -> Sequence[Action]:
     tokens.expect("EXCHANGE", "PARTITION")
     name = tokens.name()
+    is_qualified = tokens.is_qualified
     tokens.expect("WITH", "TABLE")
     other = tokens.table()
+    if is_qualified and not tokens.is_qualified:
+        other = tokens.elsewhere(other)
     if tokens.skip_any("WITH", "WITHOUT"):
         tokens.expect("VALIDATION")
     return [ExchangePartition(table, name, other)]

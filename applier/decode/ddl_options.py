@@ -129,6 +129,27 @@ def _special(tokens: Tokens) -> bool:
     return False
 
 
+def read_split(tokens: Tokens) -> None:
+    """Take what follows SPLIT behind a table's definition: where its regions begin, which no row knows of."""
+    if tokens.skip("PRIMARY", "KEY") or tokens.skip("PARTITION"):
+        pass
+    elif tokens.skip("INDEX"):
+        tokens.name()
+    if tokens.at("("):
+        tokens.group()
+    if tokens.skip("BETWEEN"):
+        tokens.group()
+        tokens.expect("AND")
+        tokens.group()
+        tokens.expect("REGIONS")
+        tokens.integer()
+        return
+    tokens.expect("BY")
+    tokens.group()
+    while tokens.skip(","):
+        tokens.group()
+
+
 def _ttl(tokens: Tokens) -> None:
     """TTL = column + INTERVAL value unit."""
     tokens.expect("TTL")

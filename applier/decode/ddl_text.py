@@ -176,12 +176,19 @@ class Tokens:
     Args:
         tokens: Its tokens.
         database: Database of names that name none.
+        before: The table before the statement, where the message describes it.
+        after: The table after it, likewise.
     """
 
-    def __init__(self, tokens: Iterable[Token], database: str) -> None:
+    def __init__(
+        self, tokens: Iterable[Token], database: str, before: TableName | None = None, after: TableName | None = None
+    ) -> None:
         self._tokens = list(tokens)
         self._place = 0
-        self._database = database
+        self.default_database = database
+        self.before = before
+        self.after = after
+        self.is_qualified = False  # Whether the table that was taken last names its database.
 
     @property
     def next(self) -> Token:
@@ -266,15 +273,28 @@ class Tokens:
             Unreadable: No name comes next, or it has no database and the message names none.
         """
         first = self.name()
-        if self.skip("."):
+        self.is_qualified = self.skip(".")
+        if self.is_qualified:
             return TableName(first, self.name())
         return TableName(self.database(), first)
 
+    def elsewhere(self, name: TableName) -> TableName:
+        """A table without a database, beside one with: the message names the database of the other one alone.
+
+        TiCDC's old architecture does not qualify names, and says no word of the session's database.
+
+        Raises:
+            Unreadable: The message does not describe the table before the statement.
+        """
+        if self.before is not None and self.before.table.lower() == name.table.lower():
+            return self.before
+        raise self.unreadable(f"the database of table {name.table} is not known, as the message names another table's")
+
     def database(self) -> str:
         """Database of names that name none."""
-        if not self._database:
+        if not self.default_database:
             raise self.unreadable("a name has no database, and the message does not name one")
-        return self._database
+        return self.default_database
 
     def string(self) -> str:
         """Take a string."""
@@ -319,7 +339,7 @@ class Tokens:
 
     def inner(self, tokens: Iterable[Token]) -> Tokens:
         """A reader of a part of the statement."""
-        return Tokens(tokens, self._database)
+        return Tokens(tokens, self.default_database, self.before, self.after)
 
     def names(self) -> tuple[str, ...]:
         """Take names separated by commas."""

@@ -57,7 +57,7 @@ STATEMENTS: list[tuple[str, list[Action]]] = [
     ("truncate t", [TruncateTable(T)]),
     ("RENAME TABLE `shop`.`t` TO `shop`.`u`;", [RenameTable(T, U)]),
     (
-        "RENAME TABLE t TO x.t, u TO t",
+        "RENAME TABLE shop.t TO x.t, u TO t",
         [RenameTable(T, TableName("x", "t")), RenameTable(U, T)],
     ),
     ("RECOVER TABLE `t`", [RecoverTable(T)]),
@@ -145,7 +145,7 @@ SPECIFICATIONS: list[tuple[str, list[Action]]] = [
         [SetPartitioning(T, Partitioning("range", "`a`", (NAMED,)))],
     ),
     ("RENAME TO u", [RenameTable(T, U)]),
-    ("RENAME AS `shop`.`u`", [RenameTable(T, U)]),
+    ("RENAME AS `u`", [RenameTable(T, U)]),
 ]
 
 ROWLESS = [
