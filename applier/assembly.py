@@ -129,6 +129,7 @@ def assemble(config: Config, source: Source, catalog: Catalog, state: State) -> 
         spark_engine=lambda table: SparkEngine(catalog.java.session, catalog.name, table),
         confirm=state.control.confirm,
         fenced=max(state.checkpoint.fenced, state.checkpoint.unfenced),
+        filtered=config.changefeed.filtered,
     )
     _fence(state, replica)
     surveyor = Surveyor(

@@ -52,6 +52,13 @@ class ChangefeedSection(BaseModel):
             "When absent: UTC if `timezone` is UTC, else unknown."
         ),
     ] = None
+    filtered: Annotated[
+        bool,
+        Field(
+            description="The feed leaves out deletes or updates (TiCDC's event filters), so that an INSERT may find a "
+            "row of its key: every key is looked up. Tables written meanwhile remember it."
+        ),
+    ] = False
     on_bad_message: Annotated[
         Literal["stop", "dead_letter"],
         Field(description="A message that cannot be decoded stops the job, or is kept in `dead_letters` and passed."),

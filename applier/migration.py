@@ -17,6 +17,7 @@ from applier.changefeed.types import TypeRules
 from applier.config import Policy, TablesSection
 from applier.ddl import Ddl
 from applier.ddl_stamp import DDL, DROPPED_AT, RESYNC, TRUNCATED_AT, is_in, mark, shown
+from applier.doubt import left_behind
 from applier.errors import SchemaChangeRefused
 from applier.replica import Replica
 from applier.row_migration import RowMigration, dropped, make_way
@@ -110,6 +111,8 @@ class Migration:
         decision: Decision = "ignored" if "ignore" in policies else "applied"
         if decision == "applied" and not done:
             decision = self._do(change, group)
+        if decision == "ignored" and not done and (kept := left_behind(group, self.state.tables)):
+            self.replica.doubt(kept)
         self._follow(change, group)
         return _decision(change, group, decision, "configured under [ddl]" if decision == "ignored" else "")
 

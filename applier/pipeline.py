@@ -19,6 +19,7 @@ from applier.config import Config
 from applier.consume.offsets import capped, missing, next_window, refuse_missing
 from applier.consume.source import Source
 from applier.ddl import Ddl
+from applier.doubt import owners
 from applier.errors import DecodeError, TransientError
 from applier.findings import Waiting
 from applier.known import Known
@@ -277,6 +278,8 @@ class Pipeline:
         )
         self.state.learn(survey.versions, survey.topics)
         self.state.set_aside(survey.bad, self.source)
+        doubted = self.replica.doubted = owners(survey.bad)
+        self.replica.doubt(self.state.names if doubted is None else doubted)
         if self.config.changefeed.start == "midstream":
             self._begin_with(survey)
         due = dict(survey.findings.parts)
@@ -355,10 +358,8 @@ class Pipeline:
 
     def _outcome(self, found: Look, watch: Stopwatch, *, moved: bool) -> Step:
         survey, known, bounds = found.survey, found.known, found.bounds
-        read = {place: span.end for place, span in survey.window.ranges.items()}
-        complete = all(
-            read.get(p, self.state.next_offsets.get(p, span.start)) >= span.end for p, span in bounds.items()
-        )
+        read = self.state.next_offsets | {place: span.end for place, span in survey.window.ranges.items()}
+        complete = all(read.get(p, span.start) >= span.end for p, span in bounds.items())
         ordered = self.surveyor.ordered
         return Step(
             moved=moved,

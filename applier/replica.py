@@ -21,6 +21,7 @@ from applier.changefeed.tracker import Tables
 from applier.changefeed.types import TypeRules, column_arrow_type
 from applier.config import SinkSection, TablesSection
 from applier.ddl_stamp import DROPPED_AT
+from applier.doubt import FILTERED, Doubted
 from applier.errors import SchemaChangeRefused, TableMismatch
 from applier.findings import Part
 from applier.order.merge import DATA, merge_bag, merge_keyed
@@ -56,6 +57,8 @@ class Replica:
             refuse.
         fenced: Highest epoch of a process that lost the changefeed and may be alive. A table that is found with the
             stamp of such an epoch was made or renamed while the fences went up, and gets its own when it is opened.
+        filtered: The feed leaves out rows, so no key may be taken for new.
+        doubted: Tables that a message of this step may belong to which was set aside; None for all.
     """
 
     catalog: Catalog
@@ -70,6 +73,8 @@ class Replica:
     fenced: int = 0
     snapshots: dict[tuple[str, ...], int] = field(default_factory=dict)
     is_strict: bool = False
+    filtered: bool = False
+    doubted: Doubted = frozenset()
     _expected: set[tuple[str, ...]] = field(default_factory=set)
     _writers: dict[tuple[str, ...], TableWriter] = field(default_factory=dict)
 
@@ -256,6 +261,16 @@ class Replica:
                 done = list(pool.map(lambda batch: self._apply(batch, tables), batches))
         return [applied for applied in done if applied is not None]
 
+    def doubt(self, names: Iterable[TableName]) -> None:
+        """Take no key of these tables for new any more, as changes of theirs were left out; that survives a restart."""
+        for name in names if self.ordered else ():
+            writer = self.writer(name)
+            known = writer.known if writer else None
+            if writer is not None and known is not None and writer.table.setting(FILTERED) is None:
+                # The mark alone changes: rows above this resolved ts are yet to come.
+                stamp = self.stamp(known.resolved_ts, {**known.extra, FILTERED: "true"}, writer)
+                self.committed(writer, writer.stamp(stamp).snapshot_id)
+
     def stamp(self, upto: int, extra: Mapping[str, str] | None = None, writer: TableWriter | None = None) -> Stamp:
         """What a commit of this applier says about itself; the first one to a table of others says that, too."""
         is_foreign = writer is not None and writer.known is None
@@ -264,7 +279,8 @@ class Replica:
         adopted = {ADOPTED: "true"} if is_foreign else {}
         if is_foreign and not self.ordered:
             adopted[OFFSETS] = Coverage().to_text()
-        return Stamp(self.changefeed, self.epoch, upto, {**adopted, **(extra or {})})
+        filtered = {FILTERED: "true"} if self.filtered else {}
+        return Stamp(self.changefeed, self.epoch, upto, {**adopted, **filtered, **(extra or {})})
 
     def committed(self, writer: TableWriter, snapshot_id: int | None) -> None:
         """Remember the head of a table for the checkpoint."""
@@ -307,7 +323,8 @@ class Replica:
         return {OFFSETS: known.after(window, batch.upto, batch.extent.topic_ids).to_text()}
 
     def _is_exact(self, writer: TableWriter, stamp: Stamp) -> bool:
-        return self.ordered and ADOPTED not in stamp.extra and writer.table.setting(ADOPTED) is None
+        is_whole = all(mark not in stamp.extra and writer.table.setting(mark) is None for mark in (ADOPTED, FILTERED))
+        return self.ordered and is_whole
 
     def _open(self, table: Table) -> TableWriter:
         spark = None if self.spark_engine is None else self.spark_engine(table)
@@ -315,6 +332,7 @@ class Replica:
 
     def _create(self, version: TableVersion, entries: Mapping[str, str]) -> TableWriter:
         key = version.key
+        doubts = {FILTERED: "true"} if self.doubted is None or version.name in self.doubted else {}
         omit = self.rules.virtual_columns == "omit"
         columns = pa.schema([self._column(version, column) for column in columns_of_new(version, omit=omit)])
         self.confirm()
@@ -323,7 +341,7 @@ class Replica:
             columns,
             key=key,
             sort=key,
-            properties={**properties_of_new(), **self.settings.properties, **entries},
+            properties={**properties_of_new(), **self.settings.properties, **entries, **doubts},
             format_version=self.settings.format_version,
         )
         writer = self._open(table)

@@ -105,6 +105,7 @@ class Lab:
         records: Its messages.
         messages: Messages a step.
         order: As in the configuration; in offset order the tables are compared once all messages are read.
+        more: Other keys of the configuration, by section.
     """
 
     spark: SparkSession
@@ -113,6 +114,7 @@ class Lab:
     records: Sequence[Record]
     messages: int = 10_000
     order: str = "resolved"
+    more: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     _catalog: Catalog = field(init=False)
     _seen: dict[tuple[str, int | None], list[str]] = field(default_factory=dict)
 
@@ -122,12 +124,14 @@ class Lab:
 
     def start(self) -> Pipeline:
         """An applier that has taken the changefeed, from whomever held it."""
-        raw = {
+        raw: dict[str, dict[str, Any]] = {
             "changefeed": {"name": self.name, "protocol": "simple", "order": self.order},
             "source": {"archive": "records", "messages_per_step": self.messages},
             "catalog": {"name": CATALOG, "type": "jdbc"},
             "tables": {"route": f"{self.name}__{{database}}.{{table}}"},
         }
+        for section, keys in self.more.items():
+            raw[section] = {**raw.get(section, {}), **keys}
         catalog = self._catalog
         control = Control.open(catalog, self.name)
         # Each is on a machine of its own: nobody can tell whether the one before is dead, and it may wake up.

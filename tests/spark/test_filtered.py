@@ -1,0 +1,100 @@
+"""Feeds that leave out deletes: the next INSERT of a key replaces the row that is still there."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from applier.changefeed.message import TopicPartition
+from tests.lab import Lab
+from tests.ticdc import TOPIC, Changefeed, Habits, Record
+from tests.upstream import Change, Column, Database, Name
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+_NAME = Name("shop", "orders")
+
+
+def _again(way: str) -> tuple[Changefeed, list[int]]:
+    """A table whose rows 1 and 2 go, and of which row 1 comes again; and where each of three steps ends."""
+    database = Database()
+    database.create(_NAME, [Column("id"), Column("v", "varchar(20)")], ["id"])
+    feed, ends = Changefeed(database, Habits(partitions=1)), []
+    database.insert(_NAME, {"id": 1, "v": "old"}, {"id": 2, "v": "old"})
+    ends.append(len(feed.send()))
+    if way == "truncate":
+        database.truncate(_NAME)
+    else:
+        database.transact({_NAME: [Change({"id": number, "v": "old"}, None) for number in (1, 2)]})
+    ends.append(ends[-1] + len(feed.send()))
+    database.insert(_NAME, {"id": 1, "v": "new"})
+    ends.append(ends[-1] + len(feed.send()))
+    return feed, ends
+
+
+def _touched(feed: Changefeed, touch: Callable[[dict[str, Any]], bytes | None]) -> list[Record]:
+    """The records of a feed with other deletes; in the place of one without a value is a watermark of before."""
+    records = []
+    for record in feed.records:
+        message = json.loads(record["value"])
+        value = touch(message) if message["type"] == "DELETE" else record["value"]
+        if value is None:
+            value = json.dumps({"version": 1, "type": "WATERMARK", "commitTs": message["commitTs"] - 1, "buildTs": 0})
+        records.append(record | {"value": value if isinstance(value, bytes) else value.encode()})
+    return records
+
+
+def _rows(lab: Lab) -> list[tuple[int, str]]:
+    found = lab.tables()[_NAME].scan().to_arrow().to_pylist()
+    return sorted((row["id"], row["v"]) for row in found)
+
+
+def _apply(lab: Lab, *ends: int) -> None:
+    """Apply up to each end, in a process of its own."""
+    for end in ends:
+        pipeline = lab.start()
+        assert pipeline.step({TopicPartition(TOPIC, 0): end}).moved
+        pipeline.state.release()
+
+
+_FILTERED: Mapping[str, Mapping[str, Any]] = {"changefeed": {"filtered": True}}
+_LETTERS: Mapping[str, Mapping[str, Any]] = {"changefeed": {"on_bad_message": "dead_letter"}}
+_IGNORED: Mapping[str, Mapping[str, Any]] = {"ddl": {"truncate-table": "ignore"}}
+
+
+def test_an_insert_replaces_the_row_whose_delete_was_filtered(spark: SparkSession) -> None:
+    """With `changefeed.filtered` a key that comes again is there once, also after the key was taken out again."""
+    feed, ends = _again("delete")
+    lab = Lab(spark, "filtered", feed.database, _touched(feed, lambda _: None), more=_FILTERED)
+    _apply(lab, *ends[:2])
+    lab.more = {}
+    _apply(lab, ends[2])
+
+    assert _rows(lab) == [(1, "new"), (2, "old")]
+
+
+def test_an_insert_replaces_the_row_that_an_ignored_truncate_left(spark: SparkSession) -> None:
+    """A DDL that removes rows and is ignored by policy lets no later key of the table count as new."""
+    feed, ends = _again("truncate")
+    lab = Lab(spark, "ignored_truncate", feed.database, feed.records, more=_IGNORED)
+    _apply(lab, *ends[:2])
+    lab.more = {}
+    _apply(lab, ends[2])
+
+    assert _rows(lab) == [(1, "new"), (2, "old")]
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_an_insert_replaces_the_row_whose_delete_is_a_dead_letter(spark: SparkSession, together: bool) -> None:
+    """A message that was set aside may be a delete of any table, also of one that the same step makes."""
+    feed, ends = _again("delete")
+    lab = Lab(spark, f"letters_{together}", feed.database, _touched(feed, lambda _: b"{"), more=_LETTERS)
+    _apply(lab, *(ends[1:] if together else ends))
+
+    assert _rows(lab) == [(1, "new"), (2, "old")]
