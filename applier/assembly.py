@@ -22,6 +22,7 @@ from applier.consume.spark import ArchiveSource, KafkaSource
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
 from applier.errors import ApplierError
+from applier.first_look import look_first
 from applier.heartbeat import beating
 from applier.maintenance import Maintenance
 from applier.migration import Migration
@@ -94,6 +95,9 @@ def _taken(
     is_lost = Control.lost_epoch(catalog, name) > 0
     if is_lost:
         refuse_gaps(name, source.bounds())
+    elif Control.is_absent(catalog, name):
+        decoder = build(config.changefeed.protocol, decoder_options(config))
+        look_first(source, decoder, config.changefeed.protocol, config.catalog)
     control = Control.open(catalog, name)
     lost_epoch = _epoch_of_tables(control, config, catalog) if is_lost else 0
     checkpoint, why = control.take(me, config.run.lease_seconds, take_over=take_over, lost_epoch=lost_epoch)

@@ -83,6 +83,11 @@ class Control:
         )
 
     @staticmethod
+    def is_absent(catalog: Catalog, changefeed: str) -> bool:
+        """Whether a changefeed has no control table that could hold a checkpoint: it begins. Writes nothing."""
+        return catalog.load((f"applier_{changefeed}", "checkpoints")) is None
+
+    @staticmethod
     def lost_epoch(catalog: Catalog, changefeed: str, namespace: tuple[str, ...] | None = None) -> int:
         """The epoch that the other control tables know, where `checkpoints` is lost or empty; else 0. Writes nothing.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,8 +11,23 @@ from typing import Any, Protocol
 
 from pyiceberg.io import SCHEMA_TO_FILE_IO, FileIO, load_file_io
 
-from applier.errors import TransientError
+from applier.errors import OutsideRefused, TransientError
 from applier.telemetry import logger
+
+_LASTING = frozenset(
+    (
+        errno.EACCES,
+        errno.EPERM,
+        errno.EROFS,
+        errno.ENOTDIR,
+        errno.EISDIR,
+        errno.ENAMETOOLONG,
+        errno.ELOOP,
+    )
+)
+"""Errors of a file system that come again. A full disk or a lost mount is not among them: both may be mended."""
+
+_RIGHTS = "check catalog.warehouse and the rights of the user that applier runs as."
 
 
 class Storage(Protocol):
@@ -137,11 +154,28 @@ def write_bytes(storage: Storage, location: str, body: bytes) -> None:
         file.write(body)
 
 
+def refuse_unwritable(folder: Path) -> None:
+    """Try to make a file in a folder of this machine, and the folder if it is missing; the file is gone at once.
+
+    Raises:
+        OutsideRefused: That is not possible, and would not be possible later.
+        TransientError: It may be later.
+    """
+    with _reported("write", str(folder)):
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+
+
 @contextmanager
 def _reported(verb: str, location: str) -> Iterator[None]:
     try:
         yield
-    except TransientError:
+    except (TransientError, OutsideRefused):
         raise
+    except OSError as error:
+        if error.errno in _LASTING:
+            raise OutsideRefused(f"Cannot {verb} {location}: {error.strerror}.", _RIGHTS) from error
+        raise TransientError(f"Cannot {verb} {location}: {type(error).__name__}") from error
     except Exception as error:  # every storage library has exceptions of its own
         raise TransientError(f"Cannot {verb} {location}: {type(error).__name__}") from error

@@ -35,6 +35,19 @@ def test_bad_message_stops_with_its_place_and_keeps_what_came_before(tmp_path: P
     assert once(found.raw, tmp_path).code == 0
 
 
+def test_a_wrong_protocol_writes_nothing(tmp_path: Path) -> None:
+    """Messages that are none of the protocol end the first start with exit 3, before there is any table."""
+    found = _feed("pk", tmp_path)
+    found.raw["changefeed"]["protocol"] = "open"
+
+    refused = once(found.raw, tmp_path)
+
+    assert refused.code == 3, refused.everything
+    assert refused.said.startswith("Cannot decode open message at ")
+    assert refused.said.endswith("check changefeed.protocol and the topics under [source]; nothing was written.")
+    assert found.catalog.list_namespaces() == []
+
+
 def test_configuration_error_is_exit_2(tmp_path: Path) -> None:
     """Every problem is one sentence on standard error."""
     refused = once({"changefeed": {"name": "x", "protocl": "simple"}}, tmp_path)
