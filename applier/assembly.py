@@ -119,6 +119,7 @@ def _epoch_of_tables(control: Control, config: Config, catalog: Catalog) -> int:
 
 def assemble(config: Config, source: Source, catalog: Catalog, state: State) -> Pipeline:
     """Put the stages together."""
+    state.speak(config.changefeed.protocol)
     rules = type_rules(config)
     ordered = config.changefeed.order == "resolved"
     options = decoder_options(config)

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from applier import cli_letters
 from applier.errors import ApplierError, ConfigError, IncompatibleSchema
 from applier.printable import escaped
 
@@ -19,6 +20,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+
+app.add_typer(cli_letters.app, name="dead-letters")
 
 ConfigFile = Annotated[Path, typer.Option("--config", "-c", help="Configuration file (TOML).", show_default=False)]
 LogLevel = Annotated[str, typer.Option(help="debug, info, warning or error.")]
@@ -153,6 +156,7 @@ def backfill(  # noqa: PLR0913 - each is an option
     with progress_bar() as report:
         outcome = replay(loaded, request, take_over=take_over, report=report)
     render(outcome, Console())
+    raise typer.Exit(1 if outcome.left else 0)
 
 
 @app.command()

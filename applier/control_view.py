@@ -97,6 +97,13 @@ class ControlView:
         ordered = sorted(open_ones, key=lambda item: (item.buried_at, item.offset), reverse=True)
         return ordered[:last], len(ordered)
 
+    def letter_rows(self, letter: Letter) -> list[dict[str, Any]]:
+        """The rows of one dead letter that hold its message: `timestamp`, `key`, `value` and `buried_at`."""
+        columns = ("topic", "partition", "offset", "timestamp", "key", "value", "error", "buried_at")
+        place = (letter.topic, letter.partition, letter.offset)
+        rows = self._rows("dead_letters", columns)
+        return [row for row in rows if (row["topic"], row["partition"], row["offset"]) == place and row["error"]]
+
     def _rows(self, table: str, columns: Sequence[str]) -> list[dict[str, Any]]:
         return self._lake.rows((self.namespace, table), tuple(columns))
 

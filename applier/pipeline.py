@@ -31,6 +31,7 @@ from applier.replica import Replica
 from applier.state import State
 from applier.survey import Survey, Surveyor
 from applier.telemetry import StatusLine, Stopwatch, logger
+from applier.unreadable import refuse_unreadable
 
 _LOCAL_BYTES = 64 * 2**20
 """Windows that are likely smaller than this are decoded in the driver: a Spark job with Python workers costs more."""
@@ -178,6 +179,7 @@ class Pipeline:
             self.state.meet(self.source.topic_ids())
         empty = missing(survey.window, survey.findings.read)
         self._tell_empty(survey.window, empty)
+        refuse_unreadable(survey, self.state, self.config.changefeed.protocol)
         counts = survey.findings.counts
         if counts.get("messages"):
             self._message_bytes = counts["bytes"] / counts["messages"]

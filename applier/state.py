@@ -15,6 +15,7 @@ from applier.changefeed.tracker import Tables
 from applier.changefeed.window import OffsetRange, Window
 from applier.consume.offsets import refuse_remade, remade
 from applier.consume.source import Source
+from applier.errors import ConfigError
 from applier.findings import BadMessage
 from applier.order.barrier import DdlId
 from applier.sink.control import Control, DeadLetter, SchemaDecision, unix_ms
@@ -44,6 +45,7 @@ class State:
             each the parts, by table and kind.
         applied_ddl: DDL at exactly the checkpoint's resolved ts.
         topic_ids: What tells each topic from another of its name, as last asked; the next checkpoint keeps it.
+        protocol: Protocol of the messages that are read.
         completeness: Whether each table holds every row of its upstream table.
     """
 
@@ -58,6 +60,7 @@ class State:
     applied_ddl: set[DdlId] = field(default_factory=set)
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     completeness: dict[TableName, Completeness] = field(default_factory=dict)
+    protocol: str = ""
     _changed: dict[TableName, int] = field(default_factory=dict)
     _writing: threading.RLock = field(default_factory=threading.RLock)
 
@@ -145,6 +148,21 @@ class State:
         tables = {name: tracked._replace(completeness=self.completeness.get(name)) for name, tracked in known.items()}
         if tables != known:
             self._write(lambda last: replace(last, tables=tables))
+
+    def speak(self, protocol: str) -> None:
+        """Take note of the protocol of the configuration.
+
+        Raises:
+            ConfigError: The messages so far were of another protocol.
+        """
+        known = self.checkpoint.protocol
+        if known and known != protocol:
+            what = (
+                f"changefeed.protocol: {protocol}, but the messages of this changefeed so far were of {known}: "
+                "give a feed of another protocol a changefeed.name and tables of its own."
+            )
+            raise ConfigError([what])
+        self.protocol = protocol
 
     def learn(self, versions: Mapping[tuple[TableName, int], TableVersion], topics: Mapping[TableName, str]) -> None:
         """Keep table versions before rows are applied that need them: a restart may read from beyond their message.
@@ -278,6 +296,7 @@ class State:
                 ddl=tuple(AppliedDdl(item.sql, item.table, item.commit_ts) for item in sorted(at_upto, key=astuple)),
                 passed=last.passed if passed is None else passed,
                 topic_ids={**last.topic_ids, **self.topic_ids},
+                protocol=self.protocol or last.protocol,
                 counts=dict(counts),
             )
         )

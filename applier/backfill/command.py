@@ -83,13 +83,15 @@ def planned(config: Config, request: Request, *, spark: SparkSession | None = No
 def _make_up(pipeline: Pipeline, request: Request, driver: Driver) -> Outcome:
     """Apply what dead letters left out, and take note of that."""
     letters = opened(pipeline, request, _all(pipeline))
+    left = len(letters.said)
     if not letters.ready:
-        return Outcome([*letters.said, "There is no dead letter that can be made up for."])
+        return Outcome([*letters.said, "There is no dead letter that can be made up for."], left=left)
     outcome = build(pipeline, letters.request, letters.span, letters.names, driver)
     if outcome.is_done:
         answer(pipeline.state.control, letters.ready, pipeline.state.step)
         outcome.sentences.append(f"{len(letters.ready)} dead letters are made up for.")
     outcome.sentences[:0] = letters.said
+    outcome.left = left
     return outcome
 
 

@@ -20,8 +20,6 @@ from applier.pipeline import Pipeline
 from applier.run import patiently
 from applier.sink.control import Control, DeadLetter
 
-_SHOWN = 10
-
 
 @dataclass(frozen=True, slots=True)
 class Letters:
@@ -79,7 +77,7 @@ def opened(main: Pipeline, request: Request, tables: Collection[TableName]) -> L
         elif not found.parts:
             said.append(f"{where} holds no row of a table that is known.")
     span = _span(main, ready) if ready else Range({})
-    return Letters(ready, sorted(names), span, said[:_SHOWN])
+    return Letters(ready, sorted(names), span, said)
 
 
 def answer(control: Control, letters: Sequence[DeadLetter], step: int) -> None:

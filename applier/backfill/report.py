@@ -65,7 +65,8 @@ class Outcome:
         spans: Per partition: name, first offset, offset after the last, of those how many are covered.
         aims: Tables that would be written.
         differences: Tables of a branch against those that readers see.
-        is_done: False if it was told to stop before the end.
+        is_done: False if it was stopped before the end.
+        left: Dead letters that it could not make up for.
     """
 
     sentences: list[str] = field(default_factory=list)
@@ -73,6 +74,7 @@ class Outcome:
     aims: list[TableAim] = field(default_factory=list)
     differences: list[Difference] = field(default_factory=list)
     is_done: bool = True
+    left: int = 0
 
 
 def render(outcome: Outcome, console: Console) -> None:

@@ -113,6 +113,7 @@ class Checkpoint:
             read there: its rows at or below it came before.
         topic_ids: What tells each topic from another of its name; {} where the source cannot tell.
         counts: Figures of the step, for people; nothing depends on them.
+        protocol: Protocol of the messages that were read; "" in format 1, which does not hold it.
     """
 
     epoch: int
@@ -130,6 +131,7 @@ class Checkpoint:
     passed: Mapping[TableName, Mapping[TopicPartition, int]] = field(default_factory=dict)
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
+    protocol: str = ""
 
     @property
     def next_offsets(self) -> dict[TopicPartition, int]:
@@ -269,6 +271,7 @@ class CheckpointV1(msgspec.Struct, frozen=True):
     fenced: Count = 0
     topic_ids: dict[str, str] = {}
     passed: tuple[PassedV1, ...] = ()
+    protocol: str = ""
 
 
 def json_schema() -> bytes:
@@ -302,6 +305,7 @@ def _written(checkpoint: Checkpoint) -> CheckpointV1:
         ddl=tuple(DdlV1(*ddl) for ddl in checkpoint.ddl),
         topic_ids=dict(checkpoint.topic_ids),
         passed=_written_passed(checkpoint.passed),
+        protocol=checkpoint.protocol,
     )
 
 
@@ -324,6 +328,7 @@ def _read(written: CheckpointV1) -> Checkpoint:
         ddl=tuple(AppliedDdl(item.sql, item.table, item.commit_ts) for item in written.ddl),
         topic_ids=written.topic_ids,
         passed=_read_passed(written.passed),
+        protocol=written.protocol,
         counts=written.counts,
     )
 
