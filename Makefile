@@ -40,9 +40,11 @@ test-integration: $(READY) services ## Against a Kafka broker, a schema registry
 test-recovery: $(READY) services ## Every kind of past killed at every point, in processes and in this one; more than an hour
 	@RECOVERY=all $(PYTEST) -m recovery --numprocesses 2 --dist worksteal tests/recovery
 
-soak: $(READY) services ## 1,000 random schedules of the whole job; SCHEDULES=n for others, SEED=n for one again
-	@SCHEDULES=$(or $(SCHEDULES),1000) SEED=$(SEED) $(PYTEST) --numprocesses $(if $(SEED),0,2) --dist worksteal \
-	  -k is_the_database tests/properties/test_schedules.py
+soak: $(READY) services ## 1,000 schedules never drawn before; SCHEDULES=n for others, SEED_FROM=n for a first seed, SEED=n for one
+	@from=$(or $(SEED_FROM),$$(( $$(date +%s) / 60 * 1000 ))); \
+	$(if $(SEED),,echo "seeds from $$from on: make soak SEED_FROM=$$from runs them again";) \
+	SCHEDULES=$(or $(SCHEDULES),1000) SEED_FROM=$$from SEED=$(SEED) \
+	  $(PYTEST) --numprocesses $(if $(SEED),0,2) --dist worksteal -k is_the_database tests/properties/test_schedules.py
 
 fuzz: $(READY) ## A million damaged messages through all decoders; FUZZ_ARGS="--seed 2 --messages 50000"
 	@$(PYTHON) -m tests.fuzz.run $(FUZZ_ARGS)

@@ -36,6 +36,8 @@ class Habits:
         twice: Chance that a row comes twice in its partition.
         resolve: Chance of a resolved ts between two transactions.
         restart: Chance of a restart.
+        leaps: A restart may begin at a resolved ts that only an earlier session reached, after a session that was set
+            back and stopped before it came there. No TiCDC does that unless an operator moves it.
     """
 
     partitions: int = 2
@@ -44,6 +46,7 @@ class Habits:
     twice: float = 0.0
     resolve: float = 0.3
     restart: float = 0.0
+    leaps: bool = True
 
 
 @dataclass(slots=True)
@@ -97,7 +100,8 @@ class Changefeed:
             if session.ceiling > told and self._random.random() < self.habits.resolve:
                 told = self._random.randint(told + 1, session.ceiling)
                 self._resolve(told)
-            again = [ts for ts in self._resolved[-3:] if self._is_plain(ts)]
+            known = [ts for ts in self._resolved if self.habits.leaps or ts <= told]
+            again = [ts for ts in known[-3:] if self._is_plain(ts)]
             if again and self._random.random() < self.habits.restart:
                 if session.ceiling > told:
                     # The last resolved ts came to some partitions only.

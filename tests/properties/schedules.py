@@ -29,8 +29,8 @@ def feed_of(chance: random.Random, size: int = 15, order: str = "resolved") -> C
     Args:
         chance: The draw.
         size: Events of the database, beside its first tables.
-        order: As in the configuration. In offset order all is in one partition, and raw updates exchange no keys: what
-            becomes of that docs/guarantees.md tells.
+        order: As in the configuration. In offset order all is in one partition, raw updates exchange no keys, and a
+            restart goes on from what the session before it has sent: docs/guarantees.md says why.
     """
     by_offset = order == "offset"
     raw = by_offset and chance.random() < 0.3
@@ -44,6 +44,7 @@ def feed_of(chance: random.Random, size: int = 15, order: str = "resolved") -> C
         twice=chance.choice([0.0, 0.1, 0.3]),
         resolve=chance.choice([0.1, 0.4]),
         restart=chance.choice([0.0, 0.05, 0.15]),
+        leaps=not by_offset,
     )
     feed = Changefeed(history.database, habits, chance.randrange(1 << 30))
     feed.send()

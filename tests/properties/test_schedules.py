@@ -1,6 +1,6 @@
 """Random schedules of the whole job: no row is lost, doubled or ahead of the stamp at any checkpoint.
 
-SCHEDULES says how many, SEED runs one again: `make soak SEED=17`.
+SCHEDULES says how many, SEED_FROM with which seed they begin; SEED runs one again: `make soak SEED=17`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _SEED = os.environ.get("SEED")
-SEEDS = [int(_SEED)] if _SEED else range(int(os.environ.get("SCHEDULES") or 50))
+_FROM = int(os.environ.get("SEED_FROM") or 0)
+SEEDS = [int(_SEED)] if _SEED else range(_FROM, _FROM + int(os.environ.get("SCHEDULES") or 50))
 _EACH_BY_OFFSET = 1 if _SEED else 5
 
 
@@ -92,3 +93,17 @@ def test_the_feed_keeps_the_promise_of_ticdc(seed: int) -> None:
     assert resolved == feed.database.ts
     wanted = {(item.ts, item.schema.name) for item in feed.database.log if isinstance(item, Rows)}
     assert {(row["commitTs"], Name(row["database"], row["table"])) for row in map(json.loads, rows)} == wanted
+
+
+@pytest.mark.parametrize("seed", [*range(20), 200_112])
+def test_in_offset_order_the_last_message_of_a_key_is_its_newest_change(seed: int) -> None:
+    """Whatever a restart sends again, later changes of the same key follow it: the rule that offset order needs."""
+    last: dict[tuple[int, str], int] = {}
+    newest: dict[tuple[int, str], int] = {}
+    for message in (json.loads(record["value"]) for record in feed_of(random.Random(seed), order="offset").records):
+        rows = [message[member] for member in ("old", "data") if member in message]
+        for key in {(message["tableID"], str(row.get("id"))) for row in rows}:
+            last[key] = message["commitTs"]
+            newest[key] = max(newest.get(key, 0), last[key])
+
+    assert last == newest
