@@ -200,6 +200,7 @@ def type_rules(config: Config) -> TypeRules:
         tables.zero_dates_of,
         config.changefeed.session_zone,
         tables.virtual_columns,
+        tables.unknown_default,
     )
 
 

@@ -22,6 +22,8 @@ app = typer.Typer(
 )
 
 app.add_typer(cli_letters.app, name="dead-letters")
+ddl_app = typer.Typer(help="See what became of each DDL, and pass one that is refused.", no_args_is_help=True)
+app.add_typer(ddl_app, name="ddl")
 
 ConfigFile = Annotated[Path, typer.Option("--config", "-c", help="Configuration file (TOML).", show_default=False)]
 LogLevel = Annotated[str, typer.Option(help="debug, info, warning or error.")]
@@ -178,7 +180,7 @@ def adopt(
     set_up_logging(log_level)
     rules = [rule for rule in tables.split(",") if rule]
     taken = take(settings.load(config), rules, why, take_over=take_over)
-    print(f"Adopted: {', '.join(map(str, taken))}." if taken else "Nothing to adopt: these tables are live.")
+    print(f"Adopted: {escaped(', '.join(map(str, taken)))}." if taken else "Nothing to adopt: these tables are live.")
 
 
 @app.command()
@@ -202,6 +204,39 @@ def plan(
         print(found.to_json())
     else:
         render(found, Console())
+
+
+@ddl_app.command("list")
+def ddl_list(config: ConfigFile) -> None:
+    """Show each DDL and what became of it, oldest first; `pending` ones hold the changefeed up. Changes nothing."""
+    from applier import config as settings  # noqa: PLC0415
+    from applier.ddl_command import listed  # noqa: PLC0415
+
+    for item in listed(settings.load(config)):
+        print(f"{item.commit_ts}  {item.decision}  {item.kind}  {item.table}  {item.sql}")
+        if item.reason:
+            print(f"    {item.reason}")
+
+
+@ddl_app.command("skip")
+def ddl_skip(
+    commit_ts: Annotated[int, typer.Argument(help="Commit ts of the statement, as `ddl list` shows it.")],
+    config: ConfigFile,
+    why: Annotated[str, typer.Option(help="Why it may be passed; kept in schema_changes.")],
+    *,
+    take_over: Annotated[
+        bool, typer.Option("--take-over", help="Take the changefeed even if another applier seems to hold it.")
+    ] = False,
+    log_level: LogLevel = "warning",
+) -> None:
+    """Let `run` pass one refused statement, once and without its effect, while `run` is stopped."""
+    from applier import config as settings  # noqa: PLC0415
+    from applier.ddl_command import skip  # noqa: PLC0415
+    from applier.telemetry import set_up_logging  # noqa: PLC0415
+
+    set_up_logging(log_level)
+    for item in skip(settings.load(config), commit_ts, why, take_over=take_over):
+        print(f"applier run will pass {item.kind} of {escaped(str(item.table))} at commit ts {item.commit_ts}.")
 
 
 @app.callback()

@@ -156,6 +156,9 @@ class TablesSection(Section):
             "columns, or are there and hold NULL."
         ),
     ] = "omit"
+    unknown_default: Annotated[
+        Literal["stop", "null"], Field(description="A new column whose default is not known in rows before the DDL.")
+    ] = "stop"
     keys: Annotated[
         dict[str, tuple[str, ...]],
         Field(

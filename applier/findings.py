@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any, cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from applier import errors
 from applier.changefeed.event import SchemaChange
@@ -103,6 +104,16 @@ class Findings:
     waiting: list[Waiting] = field(default_factory=list)
     bad: list[BadMessage] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
+
+    def lowest(self) -> dict[TableName, int]:
+        """The lowest commit ts of the rows of each table."""
+        found: dict[TableName, int] = {}
+        for (name, _), parts in self.parts.items():
+            for part in parts:
+                if part.rows:
+                    at = pc.min(part.rows["m.first_ts" if part.version.key else "m.ts"]).as_py()
+                    found[name] = min(at, found.get(name, at))
+        return found
 
     def add(self, row: Mapping[str, Any]) -> None:
         """Take one row of `FINDING_SCHEMA`.

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import TypeAlias, cast
 
 from applier import completeness, faults
 from applier.changefeed import ddl as say
+from applier.changefeed.completeness import Completeness
 from applier.changefeed.ddl import kind, touches
 from applier.changefeed.event import SchemaChange
 from applier.changefeed.filter import TableFilter
@@ -17,6 +19,7 @@ from applier.changefeed.types import TypeRules
 from applier.config import Policy, TablesSection
 from applier.ddl import Ddl
 from applier.ddl_stamp import DDL, DROPPED_AT, RESYNC, TRUNCATED_AT, is_in, mark, shown
+from applier.decided import at_its_place, decided
 from applier.doubt import left_behind
 from applier.errors import SchemaChangeRefused
 from applier.replica import Replica
@@ -30,9 +33,18 @@ from applier.sink.supplied import supplied
 from applier.sink.table import TableWriter
 from applier.sink.virtual import with_virtual
 from applier.state import State
+from applier.telemetry import logger
 
 _Evolves: TypeAlias = say.ColumnAction | say.IndexAction | say.SetComment | say.NoRows
 """Actions that leave the rows of a table where they are."""
+
+_NEEDS_TABLE = say.TruncateTable | say.RenameTable | say.DropTable | say.DropPartitions | say.TruncatePartitions
+"""Actions that have no effect, and no error, where their table is not here."""
+
+_LEFT_OUT = "left out by tables.include"
+_CONFIGURED = "configured under [ddl]"
+_UNREAD = "unread"
+"""Kind of a statement that is not understood, and whose head leaves its kind open."""
 
 
 @dataclass(slots=True)
@@ -55,6 +67,7 @@ class Migration:
     policies: Mapping[str, Policy]
     settings: TablesSection
     rules: TypeRules
+    _absent: set[tuple[TableName, str]] = field(default_factory=set, init=False)
 
     def apply(self, ddl: Ddl) -> None:
         """Apply one DDL, and keep what became of it.
@@ -63,19 +76,63 @@ class Migration:
             SchemaChangeRefused: It cannot be applied exactly, or the configuration says to stop.
         """
         change = ddl.barrier.change
+        if ddl.refused is not None:
+            self._pass_unread(ddl, ddl.refused)
         for group in _by_table(ddl.actions):
-            done = self.state.is_done(_decision(change, group, "applied"))
+            done = self.state.is_done(decided(change, group, "applied"))
             if not done:
                 faults.reach("ddl-due")
             try:
                 decision = self._decide(change, group, done=done)
             except SchemaChangeRefused as refusal:
-                self.state.record([_decision(change, group, "refused", refusal.what)])
-                raise
+                placed = at_its_place(refusal, change)
+                self.state.record([decided(change, group, "refused", placed.what)])
+                raise placed from refusal
             if not done:
                 faults.reach("ddl-applied")
-                self.state.record([decision])
+                self.state.record([self._located(decision, group)])
                 faults.reach("ddl-recorded")
+
+    def _pass_unread(self, ddl: Ddl, refusal: SchemaChangeRefused) -> None:
+        """Pass a statement that is not understood if it concerns no table of ours, or a person said so; else refuse."""
+        change = ddl.barrier.change
+        table = ddl.names[0] if ddl.names else TableName(change.database, "")
+        admits = TableFilter(self.settings.include).admits
+        decision: Decision = "refused"
+        reason = (placed := at_its_place(refusal, change)).what
+        if ddl.names and not any(admits(name) for name in ddl.names):
+            decision, reason = "ignored", _LEFT_OUT
+        elif self.policies.get(ddl.kind) == "ignore":
+            decision, reason = "ignored", _CONFIGURED
+        elif (change.commit_ts, change.sql) in self.state.to_skip:
+            decision, reason = "skipped", ""
+            self._doubt(change, ddl.names)
+        record = SchemaDecision(change.commit_ts, table, change.sql, ddl.kind or _UNREAD, decision, reason)
+        if not self.state.is_done(record):
+            self.state.record([record])
+        if decision == "refused":
+            raise placed from refusal
+        if change.after is not None and change.after.name in self.state.tables:
+            self.state.tables.put(change.after.declared(self.state.tables.get(change.after.name)))
+            self.state.keep_versions()
+
+    def _doubt(self, change: SchemaChange, names: Iterable[TableName]) -> None:
+        """Tables that miss a statement are no longer whole, and leave the cut."""
+        for name in names:
+            if name in self.state.completeness and self.state.completeness[name].is_live:
+                reason = f"the DDL at commit ts {change.commit_ts} was skipped"
+                self.state.completeness[name] = Completeness("incomplete", reason=reason, missed_ddl=True)
+
+    def _located(self, decision: SchemaDecision, group: Sequence[say.Action]) -> SchemaDecision:
+        """The decision with the snapshot and the schema of the table that the DDL left."""
+        names = [name for action in group for name in touches(action)]
+        is_rename = isinstance(group[0], say.RenameTable)
+        is_gone = not names or isinstance(group[0], say.DropTable)
+        writer = None if is_gone else self.replica.writer(names[1] if is_rename else names[0])
+        if writer is None or decision.decision not in ("applied", "rewritten"):
+            return decision
+        schema_id = int(json.loads(writer.table.schema_json)["schema-id"])
+        return replace(decision, snapshot_id=writer.table.snapshot_id, schema_id=schema_id)
 
     def is_begun(self, ddl: Ddl) -> bool:
         """True if a step that did not reach its checkpoint came as far as the DDL: the rows below it are in the tables.
@@ -98,23 +155,42 @@ class Migration:
 
     def _decide(self, change: SchemaChange, group: Sequence[say.Action], *, done: bool) -> SchemaDecision:
         if not self._is_ours(group):
-            return _decision(change, group, "ignored", "left out by tables.include")
+            return decided(change, group, "ignored", _LEFT_OUT)
         if self._is_parked(group):
             completeness.pass_over(group, self.state)
             self._follow(change, group)
-            return _decision(change, group, "ignored", "the table is parked")
+            return decided(change, group, "ignored", "the table is parked")
         kinds = list(dict.fromkeys(kind(action) for action in group))
         policies = {self.policies.get(name, "apply") for name in kinds}
-        if "stop" in policies:
+        if "stop" in policies and (change.commit_ts, change.sql) not in self.state.to_skip:
             what = f"A DDL of kind {', '.join(kinds)} stops the feed, as configured: {shown(change.sql)}."
             raise SchemaChangeRefused(what, "set its policy under [ddl] to apply or ignore, and start again.")
         decision: Decision = "ignored" if "ignore" in policies else "applied"
+        if (change.commit_ts, change.sql) in self.state.to_skip:
+            decision = "skipped"
+            self._doubt(change, [name for action in group for name in touches(action)])
         if decision == "applied" and not done:
-            decision = self._do(change, group)
-        if decision == "ignored" and not done and (kept := left_behind(group, self.state.tables)):
+            decision = "without a table" if self._is_without_table(change, group[0]) else self._do(change, group)
+        if decision in ("ignored", "skipped") and not done and (kept := left_behind(group, self.state.tables)):
             self.replica.doubt(kept)
         self._follow(change, group)
-        return _decision(change, group, decision, "configured under [ddl]" if decision == "ignored" else "")
+        return decided(change, group, decision, _CONFIGURED if decision == "ignored" else "")
+
+    def _is_without_table(self, change: SchemaChange, action: say.Action) -> bool:
+        """Whether the table that an action changes is not here, neither by what is known nor in the catalog."""
+        if not isinstance(action, _NEEDS_TABLE):
+            return False
+        name = action.table
+        if name in self.state.tables or self.replica.writer(name) is not None:
+            return False
+        if isinstance(action, say.RenameTable) and (
+            self._is_renamed(change, action) or not TableFilter(self.settings.include).admits(name)
+        ):
+            return False
+        if (name, kind(action)) not in self._absent:
+            self._absent.add((name, kind(action)))
+            logger().warning("ddl without a table", table=str(name), kind=kind(action), commit_ts=change.commit_ts)
+        return True
 
     def _is_ours(self, group: Sequence[say.Action]) -> bool:
         admits = TableFilter(self.settings.include)
@@ -159,6 +235,10 @@ class Migration:
         if version is None:
             what = f"The columns of table {create.table} are not known: {shown(change.sql)}."
             raise SchemaChangeRefused(what, RESYNC)
+        stale = self.replica.writer(create.table) if create.table in self.state.parked else None
+        if stale is not None and not is_in(stale.known, change):
+            # The DROP of the table before was passed over: its rows would stay in the new one.
+            self._drop(create.table, change.commit_ts)
         make_way(self.replica, create.table)
         self.replica.ensure(version, self._stamp(change))
 
@@ -193,6 +273,7 @@ class Migration:
         writer = self.replica.writer(rename.table)
         if self._is_renamed(change, rename) or writer is None:
             return
+        self._refuse_taken(change, rename)
         if not is_in(writer.known, change):
             # The mark is there before the name: found under the new one it says that the rename was made.
             writer.stamp(self._stamp(change, writer))
@@ -203,6 +284,13 @@ class Migration:
         renamed = self.replica.writer(rename.to)
         if renamed is not None:
             self.replica.committed(renamed, renamed.table.snapshot_id)
+
+    def _refuse_taken(self, change: SchemaChange, rename: say.RenameTable) -> None:
+        """In offset order the rename out of a name may lie in a part of its topic that is not read yet."""
+        target = self.replica.writer(rename.to)
+        if target is not None and target.table.setting(DROPPED_AT) is None:
+            what = f"Table {rename.table} becomes {rename.to}, but another table has that name: {shown(change.sql)}."
+            raise SchemaChangeRefused(what, RESYNC)
 
     def _is_renamed(self, change: SchemaChange, rename: say.RenameTable) -> bool:
         target = self.replica.writer(rename.to)
@@ -299,12 +387,3 @@ def _by_table(actions: Sequence[say.Action]) -> list[list[say.Action]]:
 
 def _together(action: say.Action) -> tuple[object, ...]:
     return ("alter", touches(action)) if isinstance(action, _Evolves) else ("own", id(action))
-
-
-def _decision(
-    change: SchemaChange, group: Sequence[say.Action], decision: Decision, reason: str = ""
-) -> SchemaDecision:
-    names = [name for action in group for name in touches(action)]
-    table = names[0] if names else TableName(change.database, "")
-    kinds = ", ".join(dict.fromkeys(kind(action) for action in group))
-    return SchemaDecision(change.commit_ts, table, change.sql, kinds, decision, reason)

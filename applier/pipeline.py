@@ -13,7 +13,7 @@ from applier.batch import Batch, Extent
 from applier.changefeed.checkpoint import Reading
 from applier.changefeed.coverage import Coverage, furthest
 from applier.changefeed.message import TopicPartition
-from applier.changefeed.table import TableName
+from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.window import OffsetRange, Window
 from applier.config import Config
 from applier.consume.offsets import capped, missing, next_window, refuse_missing
@@ -24,12 +24,14 @@ from applier.errors import DecodeError, TransientError
 from applier.findings import Waiting
 from applier.known import Known
 from applier.maintenance import Maintenance
+from applier.midstream import described
 from applier.migration import Migration
 from applier.order.passed import passed
 from applier.order.watermark import in_use, silent
 from applier.replica import Replica
 from applier.state import State
 from applier.survey import Survey, Surveyor
+from applier.targets import refuse_shared
 from applier.telemetry import StatusLine, Stopwatch, logger
 from applier.unreadable import refuse_unreadable
 
@@ -177,6 +179,7 @@ class Pipeline:
         if window.ranges:
             # After the messages: a topic that took the place of the one that they are to be of may do so at any time.
             self.state.meet(self.source.topic_ids())
+        refuse_shared(self.config, survey, self.state.tables, self._described(survey))
         empty = missing(survey.window, survey.findings.read)
         self._tell_empty(survey.window, empty)
         refuse_unreadable(survey, self.state, self.config.changefeed.protocol)
@@ -282,8 +285,10 @@ class Pipeline:
         self.state.set_aside(survey.bad, self.source)
         doubted = self.replica.doubted = owners(survey.bad)
         self.replica.doubt(self.state.names if doubted is None else doubted)
-        if self.config.changefeed.start == "midstream":
-            self._begin_with(survey)
+        for version in self._described(survey):
+            completeness.meet([version.name], survey.ddl, self.state, self.replica, self.config)
+            self.state.track(version)
+            self.replica.ensure(version, self.replica.stamp(self.state.resolved_ts))
         due = dict(survey.findings.parts)
         extent = None if self.surveyor.ordered else Extent(survey.window.ranges, self.state.topic_ids)
         commits = 0
@@ -326,15 +331,8 @@ class Pipeline:
                 self.migration.follow(batch.newest)
         return len(self.replica.apply(batches, self.state.tables))
 
-    def _begin_with(self, survey: Survey) -> None:
-        """Create tables that the feed only describes: those made before its start have no CREATE TABLE in it."""
-        tables, made = self.state.tables, [ddl.barrier.change.after for ddl in survey.ddl]
-        for version in survey.versions.values():
-            # A version is the TSO of the DDL that made it: a DDL of this window or a later one brings it by itself.
-            if version not in made and version.version <= cast("int", survey.upto) and version.name not in tables:
-                completeness.meet([version.name], survey.ddl, self.state, self.replica, self.config)
-                self.state.track(version)
-                self.replica.ensure(version, self.replica.stamp(self.state.resolved_ts))
+    def _described(self, survey: Survey) -> list[TableVersion]:
+        return described(survey, self.state.tables) if self.config.changefeed.start == "midstream" else []
 
     def _checkpoint(self, survey: Survey, bounds: Mapping[TopicPartition, OffsetRange], tables: int) -> None:
         faults.reach("applied")

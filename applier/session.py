@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import shlex
 import sys
 import tempfile
@@ -116,6 +117,7 @@ def _settings(name: str, spark: Mapping[str, str], catalog_name: str, catalog: M
     master = spark.get("spark.master", _DEFAULTS["spark.master"])
     defaults = _DEFAULTS | (_LOCAL_DEFAULTS if _is_local({"spark.master": master}) else {})
     defaults |= _FEW_CORES_HEAP if _has_few_cores(master) else {}
+    defaults |= _security(master)
     groups = ["spark", "s3"] if "S3FileIO" in catalog.get("io-impl", "") else ["spark"]
     own_jars = [jar for group in groups for jar in jars.fetch(group)]
     return (
@@ -126,6 +128,18 @@ def _settings(name: str, spark: Mapping[str, str], catalog_name: str, catalog: M
         | {"spark.sql.extensions": _joined(spark.get("spark.sql.extensions"), _EXTENSIONS)}
         | _with_jars(spark, own_jars, local=_is_local({"spark.master": master}))
     )
+
+
+def _security(master: str) -> dict[str, str]:
+    """Settings that keep others off the ports between driver and executors, whose first message lists all settings.
+
+    On Kubernetes and YARN Spark makes a secret for each application and hands it to the executors. Master and workers
+    of a standalone cluster have to know the same secret, so there the user has to set it for all of them.
+    """
+    if not master.startswith(("k8s://", "yarn", "local-cluster")):
+        return {}
+    own = {"spark.authenticate.secret": secrets.token_hex(32)} if master.startswith("local-cluster") else {}
+    return {"spark.authenticate": "true", "spark.network.crypto.enabled": "true", **own}
 
 
 def _is_local(settings: Mapping[str, str]) -> bool:

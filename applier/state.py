@@ -44,6 +44,7 @@ class State:
         done: DDL at or above the checkpoint's resolved ts that are in the tables already, by commit ts and text; of
             each the parts, by table and kind.
         applied_ddl: DDL at exactly the checkpoint's resolved ts.
+        to_skip: DDL that a person let pass, by commit ts and text.
         topic_ids: What tells each topic from another of its name, as last asked; the next checkpoint keeps it.
         protocol: Protocol of the messages that are read.
         completeness: Whether each table holds every row of its upstream table.
@@ -58,6 +59,7 @@ class State:
     covered: dict[TableName, Coverage] = field(default_factory=dict)
     done: dict[tuple[int, str], set[tuple[TableName, str]]] = field(default_factory=dict)
     applied_ddl: set[DdlId] = field(default_factory=set)
+    to_skip: set[tuple[int, str]] = field(default_factory=set)
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     completeness: dict[TableName, Completeness] = field(default_factory=dict)
     protocol: str = ""
@@ -255,7 +257,9 @@ class State:
 
     def _note(self, decisions: Iterable[SchemaDecision]) -> None:
         for item in decisions:
-            if item.decision != "refused":
+            if item.decision == "to skip":
+                self.to_skip.add((item.commit_ts, item.sql))
+            elif item.decision != "refused":
                 self.done.setdefault((item.commit_ts, item.sql), set()).add((item.table, item.kind))
                 self._changed[item.table] = max(item.commit_ts, self._changed.get(item.table, 0))
 

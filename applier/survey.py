@@ -18,11 +18,12 @@ from applier.changefeed.ddl import CreateTable, DropDatabase, DropTable, RenameT
 from applier.changefeed.event import Resolved
 from applier.changefeed.filter import exactly
 from applier.changefeed.message import TopicPartition
+from applier.changefeed.spelling import Spelling
 from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.tracker import Tables
 from applier.changefeed.window import OffsetRange, Window
 from applier.consume.source import Source
-from applier.ddl import Ddl
+from applier.ddl import Ddl, read_all
 from applier.decode.protocols import build
 from applier.errors import DecodeError, SchemaUnknown
 from applier.findings import FINDING_DDL, FINDING_SCHEMA, BadMessage, Findings, Waiting, collect
@@ -277,17 +278,16 @@ class Surveyor:
 
     def _passages(self, found: Survey, known: Known) -> Passages:
         """DDL messages behind which rows were sent again: those to apply, copies, and those that were applied."""
-        names = {ddl.barrier.id: ddl.names for ddl in found.ddl}
+        names, spelling = {ddl.barrier.id: ddl.names for ddl in found.ddl}, _spelling(found, known)
         messages = found.findings.barriers
-        return passages(known.passed, [(item, names.get(item.id) or Ddl.of(item).names) for item in messages])
+        return passages(known.passed, [(item, names.get(item.id) or Ddl.of(item, spelling).names) for item in messages])
 
     def _cut(self, found: Survey, known: Known) -> bool:
         """DDL among the rows cut them into segments; rows that were reduced across one must be read again."""
         upto = found.upto or 0
         due = [barrier for barrier in found.findings.barriers if barrier.change.commit_ts <= upto]
         barriers = in_order(due, known.applied, known.applied_ddl)
-        names = {*known.tables, *(name for name, _ in [*known.versions, *found.versions])}
-        found.ddl = [Ddl.of(barrier, names) for barrier in barriers]
+        found.ddl = read_all(barriers, _spelling(found, known), _met(found, known) if barriers else {})
         cuts = cut((ddl.commit_ts, ddl.names) for ddl in found.ddl)
         typed = _typed(found.ddl, known.tables) if self.rows_describe else {}
         before = found.passages
@@ -334,20 +334,32 @@ def _retired(found: Survey, known: Known) -> set[str]:
 def _live(topics: Mapping[TableName, str], found: Survey, known: Known) -> dict[TableName, str]:
     """Topic of each table that is there after all DDL read so far, those above the watermark included."""
     live = {name: topic for name, topic in topics.items() if name in known.tables or name in found.topics}
-    for barrier in in_order(found.findings.barriers, known.applied, known.applied_ddl):
-        for action in Ddl.of(barrier).actions:
+    barriers = in_order(found.findings.barriers, known.applied, known.applied_ddl)
+    for ddl in read_all(barriers, _spelling(found, known)):
+        for action in ddl.actions:
             match action:
                 case DropTable(table):
                     live.pop(table, None)
                 case RenameTable(table, to):
                     live.pop(table, None)
-                    if live.get(to) == barrier.topic:
+                    if live.get(to) == ddl.barrier.topic:
                         live.pop(to)
                 case DropDatabase(database):
-                    live = {name: topic for name, topic in live.items() if name.database != database}
+                    live = {name: topic for name, topic in live.items() if name.database.lower() != database.lower()}
                 case CreateTable(table):
-                    live[table] = barrier.topic
+                    live[table] = ddl.barrier.topic
     return live
+
+
+def _spelling(found: Survey, known: Known) -> Spelling:
+    return Spelling(known.tables, (name for name, _ in [*known.versions, *found.versions, *found.findings.parts]))
+
+
+def _met(found: Survey, known: Known) -> dict[TableName, int]:
+    """Tables that no DDL has made so far, with the lowest commit ts that the window has of them."""
+    made = [barrier.change.after for barrier in found.findings.barriers]
+    described = {name: at for (name, at), version in found.versions.items() if version not in made}
+    return {name: at for name, at in {**described, **found.findings.lowest()}.items() if name not in known.tables}
 
 
 def _learn(found: Survey) -> bool:

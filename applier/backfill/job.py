@@ -14,6 +14,7 @@ from applier.backfill.request import Request
 from applier.backfill.selection import rules_for
 from applier.changefeed.checkpoint import Reading
 from applier.changefeed.message import TopicPartition
+from applier.changefeed.spelling import Spelling
 from applier.changefeed.table import TableName
 from applier.changefeed.tracker import Tables
 from applier.changefeed.ts import from_unix_ms
@@ -21,6 +22,7 @@ from applier.changefeed.window import OffsetRange, Window
 from applier.config import Config
 from applier.consume.source import Source
 from applier.decode.ddl import parse
+from applier.errors import SchemaChangeRefused
 from applier.pipeline import Pipeline
 from applier.run import patiently
 from applier.sink.control import Control, unix_ms
@@ -98,7 +100,7 @@ def prepare(main: Pipeline, request: Request, span: Range, names: Sequence[Table
     checkpoint, _ = control.take(this_process(unix_ms()), take_over=True)
     own = {(version.name, version.version): version for version in control.load_versions()}
     job_state = State(control, checkpoint, {**state.versions, **own})
-    ddl = _passed(state.control.decisions(), state.resolved_ts) if ordered else []
+    ddl = _passed(state.control.decisions(), state.resolved_ts, Spelling(state.names)) if ordered else []
     lineage = Lineage(ddl, state.tables, main.replica.rules)
     branches = Branches.of(main.replica, names, request.branch, control.changefeed, lineage)
     is_resumed = bool(checkpoint.partitions)
@@ -178,14 +180,20 @@ def _begin(job: State, main: State, span: Range, tables: Tables) -> None:
     job.advance(span.above, readings, {}, {}, ())
 
 
-def _passed(decisions: Iterable[SchemaDecision], upto: int) -> list[Passed]:
+def _passed(decisions: Iterable[SchemaDecision], upto: int, names: Spelling) -> list[Passed]:
     """DDL that the changefeed has applied, each once, in order."""
     found: dict[tuple[int, str], Passed] = {}
     for item in decisions:
-        if item.decision != "refused" and item.commit_ts <= upto:
-            found[item.commit_ts, item.sql] = Passed(
-                item.commit_ts, item.sql, parse(item.sql, item.table.database, item.table, item.table)
-            )
+        if item.decision in ("refused", "to skip") or item.commit_ts > upto:
+            continue
+        try:
+            actions = parse(item.sql, item.table.database, item.table, item.table)
+        except SchemaChangeRefused:
+            if item.decision not in ("ignored", "skipped"):
+                raise
+            continue  # It was passed without being understood, and did nothing to any table.
+        spelt = [names.spelt(action) for action in actions]
+        found[item.commit_ts, item.sql] = Passed(item.commit_ts, item.sql, spelt)
     return list(found.values())
 
 

@@ -66,6 +66,8 @@ class TypeRules:
         session_zone: IANA zone of a TIMESTAMP default; None where nothing tells in which zone the statement wrote it.
         virtual_columns: Whether virtual generated columns, whose values no protocol carries, are left out of tables
             (`omit`) or hold NULL (`null`).
+        unknown_default: Whether a new column whose value in existing rows is not known stops the feed (`stop`), or is
+            NULL in them until they change (`null`).
     """
 
     tinyint1: Literal["int", "boolean"] = "int"
@@ -73,6 +75,7 @@ class TypeRules:
     zero_dates_of: Mapping[str, Literal["null", "stop", "string"]] = field(default_factory=dict)
     session_zone: str | None = "UTC"
     virtual_columns: Literal["omit", "null"] = "omit"
+    unknown_default: Literal["stop", "null"] = "stop"
 
     def zero_date_policy(self, path: str) -> Literal["null", "stop", "string"]:
         """What zero dates become in the column `database.table.column`."""

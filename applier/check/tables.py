@@ -48,7 +48,11 @@ class Replicas:
     def __post_init__(self) -> None:
         tables = self.config.tables
         self.rules = TypeRules(
-            tables.tinyint1, tables.zero_dates, tables.zero_dates_of, virtual_columns=tables.virtual_columns
+            tables.tinyint1,
+            tables.zero_dates,
+            tables.zero_dates_of,
+            virtual_columns=tables.virtual_columns,
+            unknown_default=tables.unknown_default,
         )
 
     def identifier(self, name: TableName) -> tuple[str, ...]:

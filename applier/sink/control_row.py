@@ -13,7 +13,7 @@ from applier.changefeed.checkpoint import Checkpoint
 from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.ts import wall_clock
 
-Decision = Literal["applied", "rewritten", "refused", "ignored"]
+Decision = Literal["applied", "rewritten", "refused", "ignored", "without a table", "to skip", "skipped"]
 
 _UTC = pa.timestamp("us", tz="UTC")
 
@@ -92,7 +92,8 @@ class SchemaDecision:
         table: Upstream table that it was for; an empty table name for a DDL on a database.
         sql: Its text.
         kind: Kind as `docs/ddl.md` names it.
-        decision: `applied` in place, `rewritten` with the table's files, `refused`, or `ignored`.
+        decision: `applied` in place, `rewritten` with the table's files, `refused`, `ignored`, `without a table` where
+            the table that it changes is not here; `to skip` is what a person asked for, `skipped` what came of it.
         reason: Why, as one sentence; "" where there is nothing to say.
         snapshot_id: Snapshot that carries it.
         schema_id: Iceberg schema from there on.

@@ -68,6 +68,11 @@ class Evolution:
     refused: Refusal | None = None
 
 
+_UNKNOWN_DEFAULT = (
+    'set tables.unknown_default = "null": the rows before the statement are NULL in the column until they change.'
+)
+
+
 def plan(
     before: TableVersion,
     after: TableVersion,
@@ -144,7 +149,9 @@ class _Change:
             try:
                 existing_value(self._full(), self._arrow(self.after, self.new), self.rules, self._path(self.after))
             except DefaultUnknown as error:
-                yield Refusal(f"The value of the new column {self.new.name} in existing rows is not known: {error}.")
+                if self.rules.unknown_default == "stop":
+                    what = f"The value of the new column {self.new.name} in existing rows is not known: {error}."
+                    yield Refusal(what, _UNKNOWN_DEFAULT)
             return
         if self._is_reread(self.old):
             names = f"{self.new.name} was read as {self.old.type.name}, and this statement shows it as"

@@ -12,11 +12,11 @@ from pyspark.sql import SparkSession
 from applier.changefeed.batch import BagBatch, ChangeBatch
 from applier.changefeed.event import SchemaChange
 from applier.changefeed.message import Position
+from applier.changefeed.spelling import Spelling
 from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.types import TypeRules, column_arrow_type
 from applier.config import SinkSection, TablesSection
-from applier.ddl import Ddl
-from applier.decode.ddl import parse
+from applier.ddl import read_all
 from applier.migration import Migration
 from applier.order.barrier import Barrier
 from applier.replica import Replica
@@ -63,7 +63,8 @@ class Applier:
         self.clock += 0 if again else 1
         change = SchemaChange(self.clock, sql, self.database, after=after)
         barrier = Barrier(change, "topic", Position(0, self.clock, 0))
-        self.migration.apply(Ddl(barrier, parse(sql, self.database)))
+        for ddl in read_all([barrier], Spelling(self.state.tables)):
+            self.migration.apply(ddl)
 
     @property
     def versions(self) -> dict[TableName, TableVersion]:

@@ -188,3 +188,21 @@ def test_a_cluster_keeps_its_own_addresses() -> None:
 def test_property_files_give_values_back(value: str, written: str) -> None:
     """Backslashes, line ends and leading blanks survive java.util.Properties."""
     assert session._property(value) == written
+
+
+@pytest.mark.parametrize("master", ["k8s://https://cluster:443", "yarn", "local-cluster[1,1,512]"])
+def test_other_processes_have_to_prove_themselves(master: str) -> None:
+    """Driver and executors authenticate and encrypt by default where Spark can hand out the secret; the user wins."""
+    settings = _settings({"spark.master": master})
+    assert (settings["spark.authenticate"], settings["spark.network.crypto.enabled"]) == ("true", "true")
+
+    given = {"spark.master": master, "spark.authenticate": "false"}
+    assert _settings(given)["spark.authenticate"] == "false"
+
+
+@pytest.mark.parametrize("master", ["local[2]", "spark://host:7077"])
+def test_no_secret_is_made_that_a_cluster_would_not_know(master: str) -> None:
+    """One process needs no secret, and a standalone cluster has its own."""
+    settings = _settings({"spark.master": master})
+
+    assert not any(key.startswith("spark.authenticate") for key in settings)

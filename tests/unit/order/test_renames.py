@@ -1,0 +1,71 @@
+"""Renames of one statement come in any order; their names say which comes first."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import pytest
+
+from applier.order.renames import Key, sequence
+
+Renames = list[tuple[Key, Key]]
+
+
+def _key(name: str) -> Key:
+    return "shop", name
+
+
+def _renames(text: str) -> Renames:
+    pairs = [pair.split(">") for pair in text.split()]
+    return [(_key(old), _key(new)) for old, new in pairs]
+
+
+def _after(renames: Renames, order: list[int], there: str) -> dict[str, str]:
+    """Where the rows of each table are afterwards, as MySQL would rename them."""
+    rows = {_key(name): name for name in there}
+    for place in order:
+        old, new = renames[place]
+        assert new not in rows
+        rows[new] = rows.pop(old)
+    return {name: key[1] for key, name in rows.items()}
+
+
+@pytest.mark.parametrize(
+    ("text", "there"),
+    [
+        pytest.param("a>t b>a t>b", "ab", id="swap"),
+        pytest.param("o>d g>o", "og", id="cut-over"),
+        pytest.param("c>d b>c a>b", "abc", id="shift"),
+        pytest.param("a>t b>a c>b t>c", "abc", id="turn of three"),
+        pytest.param("a>t b>a t>b x>u y>x u>y", "abxy", id="two swaps"),
+        pytest.param("a>b c>d", "ac", id="apart"),
+    ],
+)
+def test_renames_in_any_order_are_put_in_that_of_the_statement(text: str, there: str) -> None:
+    """Whatever order the topics bring them in, the tables end as the statement leaves them."""
+    renames = _renames(text)
+    wanted = _after(renames, list(range(len(renames))), there)
+
+    for shuffled in permutations(renames):
+        order = sequence(shuffled, {_key(name) for name in there})
+        assert order is not None
+        assert _after(list(shuffled), order, there) == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "there"),
+    [
+        pytest.param("a>b b>c", "a", id="a chain whose middle may be a table"),
+        pytest.param("a>t b>a t>b", "a", id="a swap of which one table is known"),
+        pytest.param("a>b c>a a>d", "ac", id="a name that is left twice"),
+        pytest.param("a>b b>a", "ab", id="a swap without a free name"),
+    ],
+)
+def test_order_that_names_do_not_determine_is_not_guessed(text: str, there: str) -> None:
+    """Another order would leave the rows of one table under the name of another."""
+    assert sequence(_renames(text), {_key(name) for name in there}) is None
+
+
+def test_renames_of_tables_that_are_not_here_keep_their_order() -> None:
+    """Nothing depends on the order where no table of the renames is known."""
+    assert sequence(_renames("b>c a>b"), set()) == [0, 1]
