@@ -106,7 +106,8 @@ class Migration:
             decision, reason = "ignored", _CONFIGURED
         elif (change.commit_ts, change.sql) in self.state.to_skip:
             decision, reason = "skipped", ""
-            self._doubt(change, ddl.names)
+            # A statement that names no table may concern any of them.
+            self._doubt(change, ddl.names or self.state.tables)
         record = SchemaDecision(change.commit_ts, table, change.sql, ddl.kind or _UNREAD, decision, reason)
         if not self.state.is_done(record):
             self.state.record([record])
@@ -168,12 +169,14 @@ class Migration:
         decision: Decision = "ignored" if "ignore" in policies else "applied"
         if (change.commit_ts, change.sql) in self.state.to_skip:
             decision = "skipped"
-            self._doubt(change, [name for action in group for name in touches(action)])
         if decision == "applied" and not done:
             decision = "without a table" if self._is_without_table(change, group[0]) else self._do(change, group)
         if decision in ("ignored", "skipped") and not done and (kept := left_behind(group, self.state.tables)):
             self.replica.doubt(kept)
         self._follow(change, group)
+        if decision == "skipped":
+            # Afterwards: a CREATE TABLE or a TRUNCATE that was skipped made no table whole.
+            self._doubt(change, [name for action in group for name in touches(action)])
         return decided(change, group, decision, _CONFIGURED if decision == "ignored" else "")
 
     def _is_without_table(self, change: SchemaChange, action: say.Action) -> bool:

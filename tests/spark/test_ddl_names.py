@@ -248,6 +248,34 @@ def test_a_refused_statement_is_passed_once_on_a_persons_word(
     assert [item.decision for item in listed(loaded)] == ["applied", "skipped", "skipped"]
 
 
+def test_a_truncate_that_is_skipped_makes_no_table_whole(
+    spark: SparkSession, tmp_path: Path, lake_properties: dict[str, str]
+) -> None:
+    """The table keeps rows that upstream does not have, so it leaves the cut until it is built anew."""
+    messages = [
+        create("t", 1, "orders"),
+        row("t", 2, "orders", 1, "before"),
+        ddl("t", 3, "TRUNCATE TABLE `orders`"),
+        row("t", 4, "orders", 2, "behind"),
+        *watermarks(5, "t"),
+    ]
+    feed = archive(tmp_path / "f", messages)
+    stop = {"ddl": {"truncate-table": "stop"}}
+    first = running(spark, lake_properties, feed, "skipped_truncate", **stop)
+    with first as pipeline, pytest.raises(SchemaChangeRefused):
+        pipeline.step()
+    skip(raw(lake_properties, feed, "skipped_truncate", **stop), TS + 3, "kept for the audit", spark=spark)
+
+    with running(spark, lake_properties, feed, "skipped_truncate", **stop) as pipeline:
+        assert pipeline.step().moved
+        known = pipeline.state.completeness[TableName("shop", "orders")]
+        cut = pipeline.state.checkpoint.snapshots
+
+    assert (known.state, known.reason) == ("incomplete", f"the DDL at commit ts {TS + 3} was skipped")
+    assert cut == {}
+    assert texts(spark, "skipped_truncate", "orders") == ["before", "behind"]
+
+
 @pytest.mark.parametrize("sql", ["ALTER TABLE `left` FROB x", "ALTER TABLE `shop`.`Left` ADD COLUMN `a` FROB"])
 def test_unreadable_ddl_of_a_table_that_is_left_out_passes(
     sql: str, spark: SparkSession, tmp_path: Path, lake_properties: dict[str, str]
