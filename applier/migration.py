@@ -190,10 +190,14 @@ class Migration:
             self._is_renamed(change, action) or not TableFilter(self.settings.include).admits(name)
         ):
             return False
+        self._note_absent(change, name, action)
+        return True
+
+    def _note_absent(self, change: SchemaChange, name: TableName, action: say.Action) -> None:
+        """Log the first DDL of each kind that finds no table of a name."""
         if (name, kind(action)) not in self._absent:
             self._absent.add((name, kind(action)))
             logger().warning("ddl without a table", table=str(name), kind=kind(action), commit_ts=change.commit_ts)
-        return True
 
     def _is_ours(self, group: Sequence[say.Action]) -> bool:
         admits = TableFilter(self.settings.include)
@@ -335,6 +339,10 @@ class Migration:
             make_way(self.replica, name)
             self.replica.ensure(after, self._stamp(change))
             return "applied"
+        if before is None and writer is None:
+            # TiCDC sent no row of it so far: the rows that follow make a table that is incomplete.
+            self._note_absent(change, name, group[0])
+            return "without a table"
         if before is None or writer is None:
             what = f"What table {name} was before is not known: {shown(change.sql)}."
             raise SchemaChangeRefused(what, RESYNC)
