@@ -37,6 +37,7 @@ class Stopping:
         self.event = threading.Event()
         self._waits = 0
         self._folders: list[Path] = []
+        self._end_of_step: threading.Timer | None = None
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
@@ -85,11 +86,17 @@ class Stopping:
             if sys.stderr.isatty() and not self._waits:
                 # A logger may hold its lock while the handler of a signal runs.
                 os.write(2, b"Stopping after the step under way. Press Ctrl-C again to end at once.\n")
-            end = threading.Timer(seconds, self._abandon, [seconds])
-            end.daemon = True
-            end.start()
+            self._end_of_step = threading.Timer(seconds, self._abandon, [seconds])
+            self._end_of_step.daemon = True
+            self._end_of_step.start()
         if self._waits:
             raise StopRequested
+
+    def end(self) -> None:
+        """The command is over: nothing is left that a stop request could give up."""
+        if self._end_of_step is not None:
+            self._end_of_step.cancel()
+            self._end_of_step = None
 
     def leave(self, release: Callable[[], None] | None) -> None:
         """End the process without another call by this thread, whose connection to Java may be in mid-answer.
@@ -143,6 +150,7 @@ def stop_signals(seconds: float = STOP_SECONDS) -> Iterator[threading.Event]:
     try:
         yield STOPPING.event
     finally:
+        STOPPING.end()
         for number, handler in previous.items():
             signal.signal(number, handler)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 from typing import Any
 
 import pytest
@@ -122,3 +123,21 @@ def test_a_stop_request_ends_a_wait_and_not_a_step() -> None:
         with pytest.raises(StopRequested):
             patiently(call)
     assert calls == 2
+
+
+def test_a_command_that_ended_in_time_is_not_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time that a step has after a stop request ends with the command, and the process lives on."""
+    given_up: list[float] = []
+    monkeypatch.setattr(STOPPING, "_abandon", given_up.append)
+    with stop_signals(seconds=0.05):
+        signal.raise_signal(signal.SIGTERM)
+    timers = [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)]
+    for timer in timers:
+        timer.join(1)
+
+    assert given_up == []
+    with stop_signals(seconds=0.01):
+        signal.raise_signal(signal.SIGTERM)
+        for timer in [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)]:
+            timer.join(5)
+    assert given_up == [0.01]
