@@ -120,8 +120,10 @@ def swapped() -> list[Message]:
     return [*rows, *SWAP, *later, *watermarks(6, "shop_a", "shop_b", "shop_tmp")]
 
 
-@pytest.mark.parametrize("point", ["", "ddl-applied", "ddl-recorded", "ddl-due"])
-@pytest.mark.parametrize("times", [1, 3, 4])
+@pytest.mark.parametrize(
+    ("point", "times"),
+    [("", 1), *((point, times) for point in ("ddl-applied", "ddl-recorded", "ddl-due") for times in (1, 3, 4))],
+)
 def test_tables_swap_over_topics(
     point: str,
     times: int,
@@ -131,8 +133,6 @@ def test_tables_swap_over_topics(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The parts of a swap are made in the order of the statement, also where the process dies between them."""
-    if not point and times > 1:
-        pytest.skip("no crash to count")
     name = f"swap{times}{point.replace('-', '')}"
     feed = archive(tmp_path / "feed", swapped())
     left = [times]

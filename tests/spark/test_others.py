@@ -183,7 +183,7 @@ def test_a_locked_catalog_is_waited_for(case: Case, warehouse: Path, monkeypatch
     class Log:
         """Lets go of the lock once the applier says that it waits."""
 
-        def warning(self, event: str, error: str) -> None:
+        def warning(self, event: str, error: str, **_: float) -> None:
             """Take note."""
             told.append(f"{event}: {error}")
             lock.execute("ROLLBACK")
