@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from applier.changefeed.ddl import Action, CreateTable, DropDatabase, DropTable, RenameTable, touches
@@ -27,6 +27,8 @@ class Ddl:
         kind: Kind of a statement that is not understood, as far as its head says; else "".
         refused: Why it cannot be applied, whatever the tables hold. It is raised when its turn comes, and not before:
             the rows before it in the tables that it names are applied, and the policies are asked first.
+        is_loose: It renames a table that is not there, or into a name that is taken: another part of its statement may
+            be missing.
     """
 
     barrier: Barrier
@@ -34,6 +36,7 @@ class Ddl:
     swept: Sequence[TableName] = ()
     kind: str = ""
     refused: SchemaChangeRefused | None = None
+    is_loose: bool = False
 
     @staticmethod
     def of(barrier: Barrier, names: Spelling) -> Ddl:
@@ -85,6 +88,7 @@ def read_all(barriers: Iterable[Barrier], names: Spelling, met: Mapping[TableNam
         order = [Ddl.of(part, names) for part in parts] if len(parts) > 1 else []
         for part in _arranged(order, names) if order else parts:
             ddl = part if isinstance(part, Ddl) else Ddl.of(part, names)
+            ddl = replace(ddl, is_loose=ddl.is_loose or _is_loose(ddl, names))
             for action in ddl.actions:
                 names.follow(action)
             found.append(ddl)
@@ -111,7 +115,12 @@ def _unordered(part: Ddl, renames: Sequence[RenameTable]) -> Ddl:
     texts = ", ".join(f"{rename.table} TO {rename.to}" for rename in renames)
     what = f"The tables that are known do not determine the order of the renames of one statement: {texts}."
     hint = "Load these tables again and start a changefeed from there, or leave them out in tables.include."
-    return Ddl(part.barrier, (), part.names, "rename-table", SchemaChangeRefused(what, hint))
+    return Ddl(part.barrier, (), part.names, "rename-table", SchemaChangeRefused(what, hint), is_loose=True)
+
+
+def _is_loose(ddl: Ddl, names: Spelling) -> bool:
+    rename = _rename(ddl)
+    return rename is not None and (rename.table not in names or rename.to in names)
 
 
 def _rename(part: Ddl) -> RenameTable | None:

@@ -204,8 +204,7 @@ class Surveyor:
         """The watermark, or None while a partition in use has no resolved ts: then a pass only looks for schemas."""
         if not self.ordered:
             return found.ceiling
-        retired = _retired(found, known)
-        mark = watermark(found.resolved, [place for place in known.ends if place.topic not in retired])
+        mark = _mark(found, known)
         return None if mark is None else min(mark, found.ceiling)
 
     def _row_pass(self, found: Survey, known: Known) -> RowPass:
@@ -294,7 +293,8 @@ class Surveyor:
         found.passages = before if self.ordered else self._passages(found, known)
         revised = cuts != found.cuts or (typed != found.typed and self.rows_describe) or found.passages != before
         found.cuts, found.typed = cuts, typed
-        return self._stop_at_return(found, known) or (revised and bool(found.findings.parts or found.findings.bad))
+        stopped = self._stop_at_return(found, known) or self._stop_at_part(found, known)
+        return stopped or (revised and bool(found.findings.parts or found.findings.bad))
 
     def _stop_at_return(self, found: Survey, known: Known) -> bool:
         """Let the window end with a DDL after which the rows of a parked table's name count again.
@@ -306,6 +306,19 @@ class Surveyor:
             return False
         found.ceiling = min(returns)
         return True
+
+    def _stop_at_part(self, found: Survey, known: Known) -> bool:
+        """Let renames wait that lack a part of their statement, which may follow the watermark of its commit ts."""
+        mark = _mark(found, known) if self.ordered else None
+        loose = [ddl for ddl in found.ddl if ddl.is_loose and ddl.commit_ts == mark]
+        if loose:
+            found.ceiling = loose[0].commit_ts - 1
+        return bool(loose)
+
+
+def _mark(found: Survey, known: Known) -> int | None:
+    retired = _retired(found, known)
+    return watermark(found.resolved, [place for place in known.ends if place.topic not in retired])
 
 
 def _retired(found: Survey, known: Known) -> set[str]:
@@ -328,7 +341,7 @@ def _retired(found: Survey, known: Known) -> set[str]:
         or found.window.ranges.get(place, OffsetRange(end, end)).end < end
         or found.resolved.get(place, 0) > max(emptied.get(place.topic, 0), known.applied)
     }
-    return {place.topic for place in known.ends} - counting if live else set()
+    return {place.topic for place in known.ends} - counting if counting else set()
 
 
 def _live(topics: Mapping[TableName, str], found: Survey, known: Known) -> dict[TableName, str]:

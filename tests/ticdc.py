@@ -14,14 +14,20 @@ import zlib
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
-from tests.upstream import Cell, Change, Column, Database, Ddl, Row, Rows, Schema
+from tests.upstream import Cell, Change, Column, Database, Ddl, Name, Row, Rows, Schema
 
 Record = dict[str, Any]
 """One Kafka record: topic, partition, offset, key, value."""
 
 TOPIC = "feed"
+"""The only topic, or with a topic for each table the default topic."""
+
+Place = tuple[str, int]
+"""Topic and partition."""
+
 _STRUCTURAL = frozenset({"CREATE", "ERASE", "RENAME", "TRUNCATE"})
 
 
@@ -38,6 +44,9 @@ class Habits:
         restart: Chance of a restart.
         leaps: A restart may begin at a resolved ts that only an earlier session reached, after a session that was set
             back and stopped before it came there. No TiCDC does that unless an operator moves it.
+        topics: Each table has a topic of its own, to which DDL come under the name that the table had before.
+        shuffled: The parts of a statement that renames several tables come in any order, as the old architecture up to
+            v8.5.4 sends them.
     """
 
     partitions: int = 2
@@ -47,11 +56,13 @@ class Habits:
     resolve: float = 0.3
     restart: float = 0.0
     leaps: bool = True
+    topics: bool = False
+    shuffled: bool = False
 
 
 @dataclass(slots=True)
 class Changefeed:
-    """Writes one topic.
+    """Writes one topic, or one for each table.
 
     Args:
         database: What is replicated, from its beginning.
@@ -67,7 +78,7 @@ class Changefeed:
     seed: int = 0
     records: list[Record] = field(default_factory=list)
     _random: random.Random = field(init=False)
-    _ends: dict[int, int] = field(default_factory=dict)
+    _ends: dict[Place, int] = field(default_factory=dict)
     _resolved: list[int] = field(init=False)
     _told: set[Ddl] = field(default_factory=set)
     _unique: list[Rows] = field(default_factory=list)
@@ -85,13 +96,14 @@ class Changefeed:
 
     def _session(self, begin: int) -> int | None:
         """Send from a resolved ts on; the resolved ts from which a restart sends again, None if it came to its end."""
-        session = _Session([item for item in self.database.log if not self._is_behind(item, begin)], self._random)
+        log = [item for item in self.database.log if not self._is_behind(item, begin)]
+        session = _Session(self._shuffled(log) if self.habits.shuffled else log, self._random)
         for schema in known_at(item for item in self.database.log if self._is_behind(item, begin)):
-            self._everywhere(_bootstrap(schema))
+            self._everywhere(self._topic(schema), _bootstrap(schema))
         told = begin
         while (item := session.next()) is not None:
             if isinstance(item, Ddl):
-                self._everywhere(_ddl(item))
+                self._everywhere(self._topic(item.before or item.schema), _ddl(item))
                 self._told.add(item)
             else:
                 self._rows(item)
@@ -105,7 +117,7 @@ class Changefeed:
             if again and self._random.random() < self.habits.restart:
                 if session.ceiling > told:
                     # The last resolved ts came to some partitions only.
-                    self._resolve(session.ceiling, self._random.randint(0, self.habits.partitions - 1))
+                    self._resolve(session.ceiling, self._random.random())
                 return self._random.choice(again)
         self._resolve(self.database.ts)
         return None
@@ -123,22 +135,35 @@ class Changefeed:
             return item.ts <= begin
         return item in self._told and begin % 2 == 0
 
-    def _resolve(self, ts: int, partitions: int | None = None) -> None:
-        count = self.habits.partitions if partitions is None else partitions
-        for partition in range(count):
-            self._append(partition, {"version": 1, "type": "WATERMARK", "commitTs": ts, "buildTs": 0})
-        if count == self.habits.partitions:
+    def _shuffled(self, log: Sequence[Rows | Ddl]) -> list[Rows | Ddl]:
+        """The same with the parts of each statement in any order."""
+        shuffled: list[Rows | Ddl] = []
+        for _, parts in groupby(log, key=lambda item: (item.ts, isinstance(item, Ddl))):
+            same = list(parts)
+            shuffled += self._random.sample(same, len(same)) if isinstance(same[0], Ddl) else same
+        return shuffled
+
+    def _topic(self, schema: Schema | None) -> str:
+        return TOPIC if schema is None or not self.habits.topics else _topic_of(schema.name)
+
+    def _resolve(self, ts: int, share: float = 1.0) -> None:
+        """Send a resolved ts to the topics of the tables that are there at that ts, or to a share of them only."""
+        topics = [TOPIC, *map(_topic_of, sorted(self.database.at(ts)))] if self.habits.topics else [TOPIC]
+        places = [(topic, partition) for topic in topics for partition in range(self.habits.partitions)]
+        for place in places[: int(len(places) * share)]:
+            self._append(place, {"version": 1, "type": "WATERMARK", "commitTs": ts, "buildTs": 0})
+        if share == 1.0:
             self._resolved.append(ts)
 
     def _rows(self, item: Rows) -> None:
-        changes = list(item.changes)
+        changes = [change for change in item.changes if change.new is not None or not self.database.filtered]
         if not self.habits.raw and item.schema.key:
             changes = list(_split(item.schema, changes))
         for change in changes:
-            partition, message = self._partition(item, change), _row(item, change)
-            self._append(partition, message)
+            place, message = (self._topic(item.schema), self._partition(item, change)), _row(item, change)
+            self._append(place, message)
             if item.schema.key and self._random.random() < self.habits.twice:
-                self._append(partition, message)
+                self._append(place, message)
 
     def _partition(self, item: Rows, change: Change) -> int:
         count, name = self.habits.partitions, item.schema.name
@@ -150,15 +175,20 @@ class Changefeed:
         key = [row[column] for column in item.schema.key] if self.habits.dispatcher == "index-value" else []
         return zlib.crc32(repr((name, key)).encode()) % count
 
-    def _everywhere(self, message: Record) -> None:
+    def _everywhere(self, topic: str, message: Record) -> None:
         for partition in range(self.habits.partitions):
-            self._append(partition, message)
+            self._append((topic, partition), message)
 
-    def _append(self, partition: int, message: Record) -> None:
-        offset = self._ends.get(partition, 0)
-        self._ends[partition] = offset + 1
+    def _append(self, place: Place, message: Record) -> None:
+        offset = self._ends.get(place, 0)
+        self._ends[place] = offset + 1
         value = json.dumps(message).encode()
-        self.records.append({"topic": TOPIC, "partition": partition, "offset": offset, "key": None, "value": value})
+        topic, partition = place
+        self.records.append({"topic": topic, "partition": partition, "offset": offset, "key": None, "value": value})
+
+
+def _topic_of(name: Name) -> str:
+    return f"{TOPIC}_{name.database}_{name.table}"
 
 
 class _Session:
@@ -262,7 +292,11 @@ def _row(item: Rows, change: Change) -> Record:
 
 def _ddl(item: Ddl) -> Record:
     message: Record = {"version": 1, "type": item.kind, "sql": item.sql, "commitTs": item.ts, "buildTs": 0}
-    return message if item.schema is None else message | {"tableSchema": _schema(item.schema)}
+    if item.schema is not None:
+        message["tableSchema"] = _schema(item.schema)
+    if item.before is not None:
+        message["preTableSchema"] = _schema(item.before)
+    return message
 
 
 def _bootstrap(schema: Schema) -> Record:

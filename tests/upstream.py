@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import NamedTuple
 
+from tests.letters import Letters
+
 Cell = int | str | Decimal | None
 Row = dict[str, Cell]
 
@@ -98,6 +100,7 @@ class Ddl:
         schema: The table afterwards; for a DROP the table before.
         ids: Ids of the tables that it concerns.
         names: Their names, before and after.
+        before: The table before a RENAME.
     """
 
     ts: int
@@ -107,14 +110,22 @@ class Ddl:
     schema: Schema | None = None
     ids: tuple[int, ...] = ()
     names: tuple[Name, ...] = ()
+    before: Schema | None = None
 
 
 @dataclass(slots=True)
 class Table:
-    """A table and its rows by row id; rows are never changed in place."""
+    """A table and its rows by row id; rows are never changed in place.
+
+    Attributes:
+        schema: What it is.
+        rows: Its rows.
+        kept: Rows that are gone, and whose going the changefeed does not show.
+    """
 
     schema: Schema
     rows: dict[int, Row] = field(default_factory=dict)
+    kept: dict[int, Row] = field(default_factory=dict)
 
 
 State = Mapping[Name, tuple[Schema, Sequence[Row]]]
@@ -124,14 +135,24 @@ State = Mapping[Name, tuple[Schema, Sequence[Row]]]
 class Database:
     """A database whose past can be asked for.
 
+    Args:
+        ts: The commit ts before the first.
+        letters: How people type the names in their DDL.
+        filtered: The changefeed leaves out deletes (`ignore-event = ["delete"]`), and TRUNCATE is ignored: as far as it
+            shows, such rows stay until an insert brings their key again.
+
     Attributes:
         ts: The newest commit ts.
         log: Everything that was done, in order.
         tables: The tables now.
     """
 
-    def __init__(self, ts: int = 470_000_000_000_000_000) -> None:
+    def __init__(
+        self, ts: int = 470_000_000_000_000_000, letters: Letters | None = None, *, filtered: bool = False
+    ) -> None:
         self.ts = ts
+        self.filtered = filtered
+        self._letters = letters or Letters()
         self.log: list[Rows | Ddl] = []
         self.tables: dict[Name, Table] = {}
         self._numbers = iter(range(1, 1 << 60))
@@ -160,6 +181,9 @@ class Database:
             for number, item in zip(free, items, strict=True):
                 if item.new is not None:
                     table.rows[number] = item.new
+                elif self.filtered and item.old is not None:
+                    table.kept[number] = item.old
+            self._replace(table, [item.new for item in items if item.new is not None])
             assert self._keys_are_unique(table), f"{name} has a key twice"
             self.log.append(Rows(ts, table.schema, tuple(items)))
         self._remember(ts, changes)
@@ -176,8 +200,16 @@ class Database:
         del table.rows[number]
         return number
 
+    def _replace(self, table: Table, rows: Iterable[Row]) -> None:
+        """Let rows take the place of kept ones of their keys; without a key nothing does."""
+        if table.schema.key:
+            keys = {tuple(row[column] for column in table.schema.key) for row in rows}
+            kept = table.kept.items()
+            table.kept = {at: row for at, row in kept if tuple(row[column] for column in table.schema.key) not in keys}
+
     def _keys_are_unique(self, table: Table) -> bool:
-        keys = [tuple(row[column] for column in table.schema.key) for row in table.rows.values()]
+        rows = [*table.rows.values(), *table.kept.values()]
+        keys = [tuple(row[column] for column in table.schema.key) for row in rows]
         return not table.schema.key or len(keys) == len(set(keys))
 
     # ---- tables
@@ -193,18 +225,21 @@ class Database:
         ranges = ",".join(f"PARTITION `{part}` VALUES LESS THAN ({bound})" for part, bound in bounds)
         partition = f" PARTITION BY RANGE (`{key[0]}`) ({ranges})" if bounds else ""
         self.tables[name] = Table(schema)
-        return self._ddl("CREATE", f"CREATE TABLE {name.quoted} ({','.join(parts)}){partition}", schema)
+        return self._ddl(
+            "CREATE", f"CREATE TABLE {self._letters.new(name, name.database)} ({','.join(parts)}){partition}", schema
+        )
 
     def drop(self, name: Name) -> int:
         """DROP TABLE."""
-        return self._ddl("ERASE", f"DROP TABLE {name.quoted}", self.tables.pop(name).schema)
+        return self._ddl("ERASE", f"DROP TABLE {self._text(name)}", self.tables.pop(name).schema)
 
     def truncate(self, name: Name) -> int:
         """TRUNCATE TABLE."""
         table = self.tables[name]
         before = table.schema.id
+        table.kept = table.kept | table.rows if self.filtered else {}
         table.schema, table.rows = replace(table.schema, id=next(self._numbers)), {}
-        return self._ddl("TRUNCATE", f"TRUNCATE TABLE {name.quoted}", table.schema, ids=(before, table.schema.id))
+        return self._ddl("TRUNCATE", f"TRUNCATE TABLE {self._text(name)}", table.schema, ids=(before, table.schema.id))
 
     def rename(self, *pairs: tuple[Name, Name]) -> int:
         """RENAME TABLE of any number of tables, one after the other, at one commit ts; a swap needs three."""
@@ -213,10 +248,14 @@ class Database:
         ts = self.tick()
         for name, to in pairs:
             table = self.tables.pop(name)
+            before = table.schema
             table.schema = replace(table.schema, name=to)
             self.tables[to] = table
             sql = f"RENAME TABLE {name.quoted} TO {to.quoted}"
-            self.log.append(Ddl(ts, "RENAME", sql, to.database, table.schema, ids, names))
+            if len(pairs) == 1:
+                # TiCDC writes the parts of a statement anew, and leaves the text of a single rename as it was typed.
+                sql = self._letters.words(f"RENAME TABLE {self._text(name)} TO {self._letters.new(to, name.database)}")
+            self.log.append(Ddl(ts, "RENAME", sql, to.database, table.schema, ids, names, before))
         self._remember(ts, names)
         return ts
 
@@ -225,7 +264,8 @@ class Database:
         table = self.tables[name]
         inside = self._inside(table.schema, part)
         table.rows = {number: row for number, row in table.rows.items() if not inside(row)}
-        return self._ddl("ALTER", f"ALTER TABLE {name.quoted} TRUNCATE PARTITION `{part}`", table.schema)
+        table.kept = {number: row for number, row in table.kept.items() if not inside(row)}
+        return self._ddl("ALTER", f"ALTER TABLE {self._text(name)} TRUNCATE PARTITION `{part}`", table.schema)
 
     def exchange_partition(self, name: Name, part: str, other: Name) -> int:
         """ALTER TABLE EXCHANGE PARTITION; the other table's rows must belong in the partition."""
@@ -235,6 +275,9 @@ class Database:
         leaving = {number: row for number, row in table.rows.items() if inside(row)}
         staying = {number: row for number, row in table.rows.items() if number not in leaving}
         table.rows, single.rows = staying | single.rows, leaving
+        leaving = {number: row for number, row in table.kept.items() if inside(row)}
+        staying = {number: row for number, row in table.kept.items() if number not in leaving}
+        table.kept, single.kept = staying | single.kept, leaving
         sql = f"ALTER TABLE {name.quoted} EXCHANGE PARTITION `{part}` WITH TABLE {other.quoted}"
         ids = (table.schema.id, single.schema.id)
         return self._ddl("ALTER", sql, table.schema, ids=ids, names=(name, other))
@@ -252,7 +295,7 @@ class Database:
         """ALTER TABLE DROP COLUMN."""
         columns = [known for known in self.tables[name].schema.columns if known.name != column]
         self._alter(name, columns, lambda row: {key: value for key, value in row.items() if key != column})
-        return self._ddl_of(name, f"DROP COLUMN `{column}`")
+        return self._ddl_of(name, f"DROP COLUMN {self._letters.column(column)}")
 
     def rename_column(self, name: Name, column: str, to: str) -> int:
         """ALTER TABLE RENAME COLUMN; not of the key."""
@@ -260,7 +303,7 @@ class Database:
             replace(known, name=to) if known.name == column else known for known in self.tables[name].schema.columns
         ]
         self._alter(name, columns, lambda row: {to if key == column else key: value for key, value in row.items()})
-        return self._ddl_of(name, f"RENAME COLUMN `{column}` TO `{to}`")
+        return self._ddl_of(name, f"RENAME COLUMN {self._letters.column(column)} TO `{to}`")
 
     def modify_column(self, name: Name, column: str, kind: str) -> int:
         """ALTER TABLE MODIFY COLUMN to another type; rows are rewritten without a row event."""
@@ -274,30 +317,36 @@ class Database:
         """ALTER TABLE ADD INDEX: changes no row."""
         columns = self.tables[name].schema.columns
         self._alter(name, columns, lambda row: row)
-        return self._ddl_of(name, f"ADD INDEX `idx_{column}_{self.ts}`(`{column}`)", "CINDEX")
+        return self._ddl_of(name, f"ADD INDEX `idx_{column}_{self.ts}`({self._letters.column(column)})", "CINDEX")
 
     def _alter(self, name: Name, columns: Sequence[Column], rewritten: Callable[[Row], Row]) -> None:
         table = self.tables[name]
         table.schema = replace(table.schema, version=self.tick(), columns=tuple(columns))
         table.rows = {number: rewritten(row) for number, row in table.rows.items()}
+        table.kept = {number: rewritten(row) for number, row in table.kept.items()}
 
     # ---- the log
 
     def _ddl_of(self, name: Name, change: str, kind: str = "ALTER") -> int:
-        return self._ddl(kind, f"ALTER TABLE {name.quoted} {change}", self.tables[name].schema)
+        return self._ddl(kind, f"ALTER TABLE {self._text(name)} {change}", self.tables[name].schema)
 
     def _ddl(self, kind: str, sql: str, schema: Schema, ids: tuple[int, ...] = (), names: tuple[Name, ...] = ()) -> int:
         ts, names = self.tick(), names or (schema.name,)
+        sql = self._letters.words(sql)
         self.log.append(Ddl(ts, kind, sql, schema.name.database, schema, ids or (schema.id,), names))
         self._remember(ts, names)
         return ts
+
+    def _text(self, name: Name) -> str:
+        return self._letters.known(name, name.database)
 
     def _remember(self, ts: int, names: Iterable[Name]) -> None:
         state = dict(self._past[-1][1])
         for name in names:
             state.pop(name, None)
             if name in self.tables:
-                state[name] = (self.tables[name].schema, tuple(self.tables[name].rows.values()))
+                table = self.tables[name]
+                state[name] = (table.schema, (*table.rows.values(), *table.kept.values()))
         self._past.append((ts, state))
 
     def _inside(self, schema: Schema, part: str) -> _Range:
