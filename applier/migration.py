@@ -24,6 +24,7 @@ from applier.doubt import left_behind
 from applier.errors import SchemaChangeRefused
 from applier.replica import Replica
 from applier.row_migration import RowMigration, dropped, make_way
+from applier.sink.added import is_older, of_schemas
 from applier.sink.control import SchemaDecision
 from applier.sink.control_row import Decision
 from applier.sink.evolution import plan
@@ -309,17 +310,16 @@ class Migration:
         Raises:
             SchemaChangeRefused: The difference is one that could also be a rename, or cannot be applied exactly.
         """
-        before = self.state.tables.get(version.name)
-        writer = self.replica.writer(version.name)
-        if before is None or writer is None or version.keys_only:
+        before, writer = self.state.tables.get(version.name), self.replica.writer(version.name)
+        if before is None or writer is None or version.keys_only or is_older(version, before):
             return
         version = with_virtual(version.completed(before), before)
         if before.columns == version.columns:
             return
-        stamp = self.replica.stamp(writer.known.resolved_ts if writer.known else 0)
-        evolution = plan(before, version, (), self.rules, writer.table.schema.names)
+        evolution = plan(before, version, (), of_schemas(self.rules), writer.table.schema.names)
         if evolution.steps or evolution.refused:
-            apply_evolution(writer.table, evolution, stamp)
+            upto = writer.known.resolved_ts if writer.known else 0
+            apply_evolution(writer.table, evolution, self.replica.stamp(upto))
             writer.reload()
         self.state.track(version)
 

@@ -22,9 +22,10 @@ from applier.changefeed.types import TypeRules, column_arrow_type
 from applier.config import SinkSection, TablesSection
 from applier.ddl_stamp import DROPPED_AT
 from applier.doubt import FILTERED, Doubted
-from applier.errors import SchemaChangeRefused, TableMismatch
+from applier.errors import TableMismatch
 from applier.findings import Part
 from applier.order.merge import DATA, merge_bag, merge_keyed
+from applier.sink.added import retyped, with_added
 from applier.sink.engine import Engine
 from applier.sink.fence import Fenced, fence
 from applier.sink.iceberg import Catalog, JavaError
@@ -298,10 +299,12 @@ class Replica:
         exact = self._is_exact(writer, stamp) and _is_above(batch.parts, writer.known)
         absent = absent_from(tables.get(batch.name) or batch.newest, writer.table.schema.names)
         parts = _fitted(_without(batch.parts, absent), writer.table)
+        if not self.ordered:
+            parts = _with_added(parts, tables.get(batch.name) or batch.newest, writer.table, self.rules)
         try:
             merged = _merged(parts, batch.newest.key, by_place=not self.ordered, exact=exact)
         except pa.ArrowTypeError:
-            raise _retyped(batch.name) from None
+            raise retyped(batch.name) from None
         if _is_empty(merged):
             return None
         try:
@@ -359,13 +362,6 @@ class Replica:
         )
 
 
-def _retyped(name: TableName) -> SchemaChangeRefused:
-    """Rows of one step that are of several types, and no DDL among them that tells where one ends."""
-    what = f"A column of table {name} changed its type in the middle of a step, and the feed carries no DDL."
-    hint = "let TiCDC send DDL messages (Avro: enable-tidb-extension, avro-enable-watermark), or load the table again."
-    return SchemaChangeRefused(what, hint)
-
-
 def _merged(parts: Sequence[Part], key: tuple[str, ...], *, by_place: bool, exact: bool) -> ChangeBatch | BagBatch:
     rows = [part.rows for part in parts]
     return merge_keyed(rows, key, by_place=by_place, exact=exact) if key else merge_bag(rows)
@@ -384,6 +380,10 @@ def _without(parts: Sequence[Part], absent: Collection[str]) -> Sequence[Part]:
 
 def _fitted(parts: Sequence[Part], table: Table) -> list[Part]:
     return [replace(part, rows=fitted(part.rows, part.version, table.schema, str(table), DATA)) for part in parts]
+
+
+def _with_added(parts: Sequence[Part], now: TableVersion, table: Table, rules: TypeRules) -> list[Part]:
+    return [replace(part, rows=with_added(part.rows, part.version, now, table.schema, rules, DATA)) for part in parts]
 
 
 def _is_above(parts: Sequence[Part], known: Stamp | None) -> bool:

@@ -50,6 +50,10 @@ class ColumnType:
         )
 
 
+UNKNOWN_DEFAULT = "\uffff"
+"""Stands for a default that the feed does not show, which is no character: no value is written for it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """One column.
@@ -58,7 +62,8 @@ class Column:
         name: As upstream, case kept.
         type: Its type.
         nullable: False for NOT NULL.
-        default: Text of the default as TiDB gives it; None for no default or NULL. A TIMESTAMP literal is in UTC.
+        default: Text of the default as TiDB gives it; None for no default or NULL; `UNKNOWN_DEFAULT` where the feed
+            does not show it. A TIMESTAMP literal is in UTC.
         generated: `virtual` or `stored` where the feed says so, else None.
         comment: Column comment, where the feed carries it.
     """

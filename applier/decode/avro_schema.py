@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from applier.changefeed.table import Column, ColumnType, TableName
+from applier.changefeed.table import UNKNOWN_DEFAULT, Column, ColumnType, TableName
 from applier.decode.confluent import AvroSchema
 from applier.errors import RegistryError
 
@@ -158,7 +158,11 @@ def _column(field: dict[str, Any]) -> Column:
     kind = _kind(field)
     column_type = _column_type(kind)
     nullable = "null" in list(_branches(field))
-    return Column(field["name"], column_type, nullable, _default(field.get("default"), column_type.name, kind))
+    default = _default(field.get("default"), column_type.name, kind)
+    if column_type.name == "decimal" and kind["type"] == "bytes" and not nullable:
+        # TiCDC declares no default of a precise decimal: whether there is one is not known.
+        default = UNKNOWN_DEFAULT
+    return Column(field["name"], column_type, nullable, default)
 
 
 def _column_type(kind: dict[str, Any]) -> ColumnType:
@@ -184,4 +188,4 @@ def _default(value: Any, name: str, kind: dict[str, Any]) -> str | None:
         data = base64.b64decode(value, validate=True)
         return str(int.from_bytes(data, "big")) if name == "bit" else data.decode()
     except (binascii.Error, UnicodeDecodeError):
-        return None
+        return UNKNOWN_DEFAULT

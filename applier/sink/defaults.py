@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 import pyarrow as pa
 
-from applier.changefeed.table import Column
+from applier.changefeed.table import UNKNOWN_DEFAULT, Column
 from applier.changefeed.types import DATE_TYPES, TypeRules
 from applier.sink.casts import FAMILIES
 from applier.sink.casts_dates import time_text
@@ -44,6 +44,8 @@ def existing_value(column: Column, arrow: pa.DataType, rules: TypeRules, path: s
     Raises:
         DefaultUnknown: The default is the time at which the statement ran, or an expression.
     """
+    if column.default == UNKNOWN_DEFAULT:
+        raise DefaultUnknown("the changefeed does not show its default")
     if column.generated == "stored":
         raise DefaultUnknown("the expression of a stored generated column is not computed here")
     if column.generated or (column.default is None and column.nullable):

@@ -68,7 +68,7 @@ class Evolution:
     refused: Refusal | None = None
 
 
-_UNKNOWN_DEFAULT = (
+UNKNOWN_DEFAULT_HINT = (
     'set tables.unknown_default = "null": the rows before the statement are NULL in the column until they change.'
 )
 
@@ -151,7 +151,7 @@ class _Change:
             except DefaultUnknown as error:
                 if self.rules.unknown_default == "stop":
                     what = f"The value of the new column {self.new.name} in existing rows is not known: {error}."
-                    yield Refusal(what, _UNKNOWN_DEFAULT)
+                    yield Refusal(what, UNKNOWN_DEFAULT_HINT)
             return
         if self._is_reread(self.old):
             names = f"{self.new.name} was read as {self.old.type.name}, and this statement shows it as"
