@@ -6,7 +6,7 @@ The same code runs in Spark's tasks (`frame.mapInArrow(row_pass, FINDING_DDL)`) 
 from __future__ import annotations
 
 import gc
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,7 +22,7 @@ from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName, TableVersion, refuse_rekeyed
 from applier.changefeed.types import TypeRules
 from applier.decode.blocks import Block, Ints, without
-from applier.decode.decoder import Decoder
+from applier.decode.decoder import Decoder, owners
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
 from applier.errors import DecodeError, IncompleteRow, TransientError, ValueRefused
@@ -195,7 +195,7 @@ class _Task:
             except TransientError:
                 raise  # Also where it is a DecodeError: no message is bad because the registry lets nobody in.
             except DecodeError as error:
-                self._reject(place, offset, error)
+                self._reject(place, offset, error, owners(self._decoder, place.topic, values[number], error))
 
     def findings(self) -> Iterator[pa.RecordBatch]:
         """What this task found: of each table a batch of its rows, which are forgotten then, and one of all else."""
@@ -368,9 +368,12 @@ class _Task:
         payload = ddl_payload(change, index)
         self._control.append(finding("ddl", place=place, offset=offset, ts=change.commit_ts, payload=payload))
 
-    def _reject(self, place: TopicPartition, offset: int, error: DecodeError) -> None:
+    def _reject(
+        self, place: TopicPartition, offset: int, error: DecodeError, found: Collection[TableName] = ()
+    ) -> None:
         table = error.table if isinstance(error, IncompleteRow) else None
-        if table is not None and not self._admits(TableName(*table)):
+        names = found if table is None else [TableName(*table)]
+        if names and not any(map(self._admits, names)):
             self._counts["excluded"] += 1
             return
         payload = error_payload(error.at(*place, offset, self._job.protocol))

@@ -21,6 +21,7 @@ from applier.changefeed.event import Bootstrap, Event, Image, Op, Resolved, RowC
 from applier.changefeed.table import TableName, TableVersion, fingerprint
 from applier.decode.avro_checksum import AvroChecksums
 from applier.decode.avro_columns import Head, schema_id
+from applier.decode.avro_lacking import WholeRows, refused
 from applier.decode.avro_names import OriginalNames
 from applier.decode.avro_rows import head, rows_reader
 from applier.decode.avro_schema import (
@@ -38,6 +39,7 @@ from applier.decode.decoder import Capabilities
 from applier.decode.grouped import GroupedReader, Reader
 from applier.decode.options import DecoderOptions
 from applier.decode.registry import SchemaRegistry, registry_settings
+from applier.decode.subjects import Subjects, SubjectSource
 from applier.decode.text_scales import TextScales
 from applier.decode.wire import WireForm
 from applier.errors import DecodeError, IncompleteRow
@@ -82,7 +84,8 @@ def build(options: DecoderOptions) -> AvroDecoder:
     Raises:
         ConfigError: The settings of the registry are wrong.
     """
-    return AvroDecoder(SchemaRegistry(registry_settings(**options.registry)), options.timezone)
+    registry = SchemaRegistry(registry_settings(**options.registry))
+    return AvroDecoder(registry, options.timezone, registry)
 
 
 def row_version(key_id: int, value_id: int) -> int:
@@ -99,12 +102,14 @@ class _Layout:
         record: The schema of the datums.
         renamed: New name of each column, None to leave it out; None altogether where all names stay.
         text_decimals: Columns, by their new names, of decimals that come as text.
+        lacking: What is known of columns that its rows lack; empty where they are whole.
     """
 
     version: TableVersion
     record: RecordSchema
     renamed: dict[str, str | None] | None
     text_decimals: tuple[str, ...]
+    lacking: str = ""
 
     def image(self, datum: dict[str, Any]) -> Image:
         """The image in a datum of columns only; takes it over."""
@@ -127,17 +132,20 @@ class AvroDecoder:
     Args:
         registry: Where schemas come from.
         zone: IANA zone of the TiCDC servers, which TIMESTAMP text is written in.
+        subjects: Where the other schemas of a table come from; None where only ids are known.
     """
 
     capabilities = CAPABILITIES
 
-    def __init__(self, registry: SchemaSource, zone: str = "UTC") -> None:
+    def __init__(self, registry: SchemaSource, zone: str = "UTC", subjects: SubjectSource | None = None) -> None:
         self.wire = WireForm(binary="bytes", members="label", zone=zone)
         self._reader = ConfluentReader(registry)
         self._names = OriginalNames()
         self._layouts: dict[tuple[int, int], _Layout] = {}
         self._scales = TextScales()
         self._checksums = AvroChecksums(zone)
+        self._subjects = Subjects(subjects)
+        self._whole = WholeRows(self._subjects)
         self._known: set[tuple[TableName, int]] = set()
         self.bulk = GroupedReader(head, self._row_reader)
 
@@ -150,8 +158,23 @@ class AvroDecoder:
             self._known.add((version.name, version.version))
             return
         self._names.learn(version)
+        self._whole.learn(version)
         self._layouts.clear()
         self.bulk.forget()
+
+    def owners(self, topic: str, value: bytes | None) -> frozenset[TableName]:
+        """Tables of whose rows a topic consists, by its subject; none for a DDL or a watermark, which concern others.
+
+        Raises:
+            TransientError: The registry could not be reached.
+        """
+        if value and value[0] in (_DDL, _WATERMARK):
+            return frozenset()
+        try:
+            records = [record_schema(0, schema) for schema in self._subjects.of_topic(topic)]
+            return frozenset(self._names.table(record.name) for record in records)
+        except DecodeError:
+            return frozenset()
 
     def decode(self, key: bytes | None, value: bytes | None) -> Sequence[Event]:
         """Decode one message; see `Decoder.decode`."""
@@ -179,6 +202,8 @@ class AvroDecoder:
         datum = self._reader.read(value_id, value)
         extension = {name: datum.pop(name) for name in layout.record.extension}
         change = _row_change(layout, datum, extension)
+        if layout.lacking and change.op is not Op.DELETE:
+            raise refused(layout.version.name, layout.lacking)
         if CHECKSUM in extension and change.after is not None:
             self._verify(layout, change.commit_ts, change.after, extension)
         return self._announced(layout, change)
@@ -216,7 +241,7 @@ class AvroDecoder:
         if key_id is None or value_id is None:
             return None
         layout = self._layouts.get((key_id, value_id))
-        if layout is None or (layout.version.name, layout.version.version) not in self._known:
+        if layout is None or layout.lacking or (layout.version.name, layout.version.version) not in self._known:
             return None
         return rows_reader(layout.version, layout.record, layout.renamed, self._reader.writer(value_id or key_id))
 
@@ -234,6 +259,10 @@ class AvroDecoder:
         record = self._record(value_id)
         key = tuple(column.name for column in self._record(key_id).columns) if key_id else ()
         layout = self._layout(record, row_version(key_id, value_id), key)
+        if {column.name for column in record.columns} == set(key):
+            version = layout.version
+            lacking = self._whole.lacking(version.name, version.key, record, value_id)
+            layout = replace(layout, version=replace(version, keys_only=bool(lacking)), lacking=lacking)
         if CHECKSUM in record.extension:
             self._checksums.learn(layout.version)
         self._layouts[key_id, value_id] = layout

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 from applier.changefeed.event import Event
-from applier.changefeed.table import TableVersion
+from applier.changefeed.table import TableName, TableVersion
 from applier.decode.wire import WireForm
+from applier.errors import DecodeError, SchemaUnknown
 
 if TYPE_CHECKING:
     from applier.decode.bulk import Bulk
@@ -35,6 +36,31 @@ class Capabilities:
     schema: Literal["messages", "registry", "rows"]
     exact_decimals: bool
     losses: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class TopicOwner(Protocol):
+    """A decoder of a protocol in which a registry shows which tables a topic is of."""
+
+    def owners(self, topic: str, value: bytes | None) -> frozenset[TableName]:
+        """Tables that a row of the topic can be of; none where nothing shows them. Raises TransientError."""
+
+
+def owners(decoder: Decoder, topic: str, value: bytes | None, error: DecodeError) -> frozenset[TableName]:
+    """Tables that a message which cannot be read may be of; none where nothing shows them.
+
+    Args:
+        decoder: The decoder that refused it.
+        topic: Its topic.
+        value: Its value.
+        error: Why it was refused. A schema that the registry does not know yet may be the first of another table.
+
+    Raises:
+        TransientError: The registry could not be reached.
+    """
+    if isinstance(error, SchemaUnknown) or not isinstance(decoder, TopicOwner):
+        return frozenset()
+    return decoder.owners(topic, value)
 
 
 class Decoder(Protocol):

@@ -130,6 +130,10 @@ class SchemaRegistry:
         """Names of all subjects."""
         return [str(name) for name in _sequence(self._get("/subjects"))]
 
+    def subjects_of(self, schema_id: int) -> list[str]:
+        """Names of the subjects that hold a schema id."""
+        return [_text(_mapping(item), "subject") for item in _sequence(self._get(f"/schemas/ids/{schema_id}/versions"))]
+
     def versions(self, subject: str) -> list[int]:
         """Version numbers of a subject, ascending."""
         return sorted(int(number) for number in _sequence(self._get(f"/subjects/{_quoted(subject)}/versions")))

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from applier import rowpass
 from applier.changefeed.message import MESSAGE_SCHEMA
 from applier.changefeed.types import TypeRules
+from applier.decode.avro import AvroDecoder
 from applier.decode.options import DecoderOptions
 from applier.findings import Findings, collect
 from applier.rowpass import RowPass
+from tests.unit.decode.avro_messages import EXTENSION, ID, Schemas, record
 
 TS = 470606913410433024
 
@@ -37,7 +41,7 @@ _DEBEZIUM = (
 )
 
 
-def _found(protocol: str, message: tuple[bytes | None, bytes], include: tuple[str, ...]) -> Findings:
+def _found(protocol: str, message: tuple[bytes | None, bytes | None], include: tuple[str, ...]) -> Findings:
     job = RowPass(protocol, DecoderOptions(), TypeRules(), include, (), applied=0, applied_of={}, upto=(1 << 63) - 1)
     row = {"topic": "t", "partition": 0, "offset": 7, "key": message[0], "value": message[1]}
     return collect(pa.Table.from_batches(job([pa.RecordBatch.from_pylist([row], MESSAGE_SCHEMA)])))
@@ -67,3 +71,56 @@ def test_a_message_that_holds_other_rows_is_never_passed_over() -> None:
     found = _found("open", _open("big", "small"), ("*.*", "!shop.big"))
 
     assert len(found.bad) == 1
+
+
+def _avro(monkeypatch: pytest.MonkeyPatch, *values: str) -> Schemas:
+    """Schemas of the tables `shop.big` and `shop.small`, some of which the subject of the topic holds."""
+    schemas = Schemas(
+        key=record(ID, name="big"),
+        big=record(ID, *EXTENSION, name="big"),
+        small=record(ID, *EXTENSION, name="small"),
+    )
+    schemas.subjects["t-value"] = list(values)
+    monkeypatch.setattr(rowpass, "build", lambda protocol, options: AvroDecoder(schemas, subjects=schemas))
+    return schemas
+
+
+_BAD: dict[str, Any] = {
+    "a delete without a key": (b"", b"\x03" + TS.to_bytes(8, "big")),
+    "a tombstone without a key": (None, None),
+    "a row cut short": (None, b"\0\0\0\0\x02"),
+    "no message of TiCDC": (None, b"{}"),
+}
+
+
+@pytest.mark.parametrize("message", list(_BAD))
+def test_a_bad_avro_message_of_a_table_that_is_left_out_stops_nothing(
+    message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The subject of its topic shows the only table that it can be of."""
+    _avro(monkeypatch, "big")
+
+    assert len(_found("avro", _BAD[message], ("*.*",)).bad) == 1
+    without = _found("avro", _BAD[message], ("*.*", "!shop.big"))
+    assert without.bad == []
+    assert without.counts["excluded"] == 1
+
+
+@pytest.mark.parametrize("values", [(), ("big", "small")], ids=["unknown", "shared"])
+def test_a_bad_avro_message_that_may_be_of_a_replicated_table_is_refused(
+    values: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The registry knows no subject of the topic, or one that a replicated table shares."""
+    schemas = _avro(monkeypatch, *values)
+    if not values:
+        schemas.subjects.clear()
+
+    assert len(_found("avro", (b"", None), ("*.*", "!shop.big")).bad) == 1
+
+
+@pytest.mark.parametrize("value", [b"\x01{", b"\x02" + b"\xff" * 8, b"\0\0\0\0\x09x"])
+def test_what_may_concern_other_tables_is_refused_in_any_topic(value: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A DDL, a watermark, and a row of a schema that the registry does not know yet."""
+    _avro(monkeypatch, "big")
+
+    assert len(_found("avro", (None, value), ("*.*", "!shop.big")).bad) == 1

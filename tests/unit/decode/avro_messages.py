@@ -8,8 +8,8 @@ from typing import Any
 
 import fastavro
 
-from applier.decode.registry import RegistrySchema
-from applier.errors import RegistryError
+from applier.decode.registry import RegistrySchema, SubjectVersion
+from applier.errors import RegistryError, SchemaUnknown
 
 EXTENSION: list[dict[str, Any]] = [
     {"name": "_tidb_op", "type": "string", "default": ""},
@@ -39,12 +39,28 @@ class Schemas:
     def __init__(self, **schemas: Any) -> None:
         self.schemas = dict(enumerate(schemas.values(), 1))
         self.ids = {name: number for number, name in enumerate(schemas, 1)}
+        self.subjects: dict[str, list[str]] = {}
 
     def schema(self, schema_id: int) -> RegistrySchema:
         """The schema of an id."""
         if schema_id not in self.schemas:
-            raise RegistryError("It is unknown.")
+            raise SchemaUnknown("It is unknown.", schema_id=schema_id)
         return RegistrySchema(json.dumps(self.schemas[schema_id]))
+
+    def subjects_of(self, schema_id: int) -> list[str]:
+        """Subjects that hold a schema id."""
+        return [subject for subject, names in self.subjects.items() if schema_id in map(self.ids.get, names)]
+
+    def versions(self, subject: str) -> list[int]:
+        """Versions of a subject, one for each of its schemas."""
+        if subject not in self.subjects:
+            raise RegistryError("It is unknown.")
+        return [number for number, _ in enumerate(self.subjects[subject], 1)]
+
+    def version(self, subject: str, version: int | None = None) -> SubjectVersion:
+        """One version of a subject."""
+        schema_id = self.ids[self.subjects[subject][(version or 0) - 1]]
+        return SubjectVersion(subject, version or len(self.subjects[subject]), schema_id, self.schema(schema_id))
 
     def message(self, name: str, **values: Any) -> bytes:
         """A framed datum."""

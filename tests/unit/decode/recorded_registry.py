@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from applier.decode.registry import RegistrySchema
+from applier.decode.registry import RegistrySchema, SubjectVersion
 from applier.errors import RegistryError
 from tests import recordings
 
@@ -16,9 +16,8 @@ class RecordedRegistry:
     """
 
     def __init__(self, scenario: str, variant: str) -> None:
-        self.schemas = {
-            entry["id"]: RegistrySchema(entry["schema"]) for entry in recordings.registry(scenario, variant)
-        }
+        self.entries = recordings.registry(scenario, variant)
+        self.schemas = {entry["id"]: RegistrySchema(entry["schema"]) for entry in self.entries}
 
     def schema(self, schema_id: int) -> RegistrySchema:
         """The schema of an id."""
@@ -26,3 +25,21 @@ class RecordedRegistry:
             msg = f"Schema id {schema_id} is unknown."
             raise RegistryError(msg)
         return self.schemas[schema_id]
+
+    def subjects_of(self, schema_id: int) -> list[str]:
+        """Subjects that hold a schema id."""
+        return list(dict.fromkeys(entry["subject"] for entry in self.entries if entry["id"] == schema_id))
+
+    def versions(self, subject: str) -> list[int]:
+        """Versions of a subject."""
+        found = sorted(entry["version"] for entry in self.entries if entry["subject"] == subject)
+        if not found:
+            msg = f"Subject {subject} is unknown."
+            raise RegistryError(msg)
+        return found
+
+    def version(self, subject: str, version: int | None = None) -> SubjectVersion:
+        """One version of a subject."""
+        number = version or max(self.versions(subject))
+        (found,) = [entry for entry in self.entries if (entry["subject"], entry["version"]) == (subject, number)]
+        return SubjectVersion(subject, number, found["id"], self.schemas[found["id"]])

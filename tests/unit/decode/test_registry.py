@@ -126,6 +126,16 @@ def test_subjects_versions_and_one_version(server: FakeRegistry) -> None:
     assert len(server.requests) == 3
 
 
+def test_the_subjects_of_an_id(server: FakeRegistry) -> None:
+    """Confluent's interface lists the versions that hold an id, each with its subject."""
+    server.on("/schemas/ids/7/versions", Answer(200, [{"subject": "a-value", "version": 3}]))
+    registry = client(server.url)
+
+    assert registry.subjects_of(7) == ["a-value"]
+    with pytest.raises(RegistryError):
+        registry.subjects_of(8)
+
+
 def test_the_level_of_a_subject_falls_back_to_the_registry(server: FakeRegistry) -> None:
     """A subject without a level of its own has the registry's, and a registry without one has none."""
     registry = client(server.url)
