@@ -17,6 +17,7 @@ from pyiceberg.table import StaticTable
 from applier import config as settings
 from applier.assembly import assemble
 from applier.changefeed.message import MESSAGE_SCHEMA, TopicPartition
+from applier.changefeed.table import TableName
 from applier.changefeed.window import OffsetRange, Window
 from applier.consume.source import Job
 from applier.pipeline import Pipeline
@@ -106,6 +107,7 @@ class Lab:
         messages: Messages a step.
         order: As in the configuration; in offset order the tables are compared once all messages are read.
         more: Other keys of the configuration, by section.
+        may_lack: Tables of this name need not be live; one that is not, is not compared.
     """
 
     spark: SparkSession
@@ -115,6 +117,7 @@ class Lab:
     messages: int = 10_000
     order: str = "resolved"
     more: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    may_lack: Callable[[Name], bool] = field(default=lambda _: False)
     _catalog: Catalog = field(init=False)
     _seen: dict[tuple[str, int | None], list[str]] = field(default_factory=dict)
 
@@ -159,14 +162,15 @@ class Lab:
             if any(pipeline.state.next_offsets.get(p, 0) < span.end for p, span in self.source().bounds().items()):
                 return []
             resolved_ts = self.database.ts
-        told = {ddl.sql for ddl in pipeline.state.checkpoint.ddl}
-        if any(isinstance(item, Ddl) and item.ts == resolved_ts and item.sql not in told for item in self.database.log):
-            # A DDL may follow the resolved ts of its own commit ts: the database never was like this.
+        if self.is_between(pipeline, resolved_ts):
             return []
         wanted = self.database.at(resolved_ts)
         snapshots = dict(pipeline.state.checkpoint.snapshots)
-        here = self.tables()
-        found = [f"{name} should not be there" for name in sorted(here.keys() - wanted.keys())]
+        cut = {Name(database.removeprefix(self.namespace("")), table) for database, table in snapshots}
+        found = [f"{name} is in the cut" for name in sorted(cut) if self.is_stale(pipeline, name)]
+        wanted = {name: table for name, table in wanted.items() if not self.is_stale(pipeline, name)}
+        here = {name: table for name, table in self.tables().items() if not self.is_stale(pipeline, name)}
+        found += [f"{name} should not be there" for name in sorted(here.keys() - wanted.keys())]
         found += [f"{name} is missing" for name in sorted(wanted.keys() - here.keys())]
         for name in sorted(here.keys() & wanted.keys()):
             listed = snapshots.pop((self.namespace(name.database), name.table), None)
@@ -175,6 +179,22 @@ class Lab:
             for number in dict.fromkeys([listed, head.snapshot_id if head else None]):
                 found += self._differing(name, here[name], number, wanted[name][1])
         return [f"{line} at {resolved_ts}" for line in found]
+
+    def is_between(self, pipeline: Pipeline, resolved_ts: int) -> bool:
+        """Whether a DDL follows the resolved ts of its own commit ts: the database never was like the tables then."""
+        told = {ddl.sql for ddl in pipeline.state.checkpoint.ddl}
+        return any(
+            isinstance(item, Ddl) and item.ts == resolved_ts and item.sql not in told for item in self.database.log
+        )
+
+    def is_live(self, pipeline: Pipeline, name: Name) -> bool:
+        """Whether a table is shown as whole."""
+        known = pipeline.state.completeness.get(TableName(*name))
+        return known is not None and known.is_live
+
+    def is_stale(self, pipeline: Pipeline, name: Name) -> bool:
+        """Whether a table may lack rows, or may have been dropped or renamed unnoticed, and is not shown as whole."""
+        return self.may_lack(name) and not self.is_live(pipeline, name)
 
     def tables(self) -> dict[Name, StaticTable]:
         """The tables that are there and not marked as dropped, as PyIceberg reads them from their metadata files."""

@@ -7,12 +7,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 
+from tests.letters import AnyLetters, Letters
+from tests.properties.elements import PLAIN, Elements
 from tests.upstream import Cell, Change, Column, Database, Name, Row, Schema
 
 KEYS = 8
 """Keys are this few, so that they are inserted, deleted and inserted again."""
 
 _NAMES = [Name("shop", "orders"), Name("shop", "items"), Name("mart", "orders"), Name("shop", "spare")]
+APART = [Name("mart", "apart"), Name("mart", "apart_too")]
+"""Tables that `tables.include` leaves out and takes in. They trade names among themselves: a name that comes from
+outside is refused, as docs/limitations.md says."""
+
+_KINDS = ("insert", "update", "update", "delete", "move")
+_KINDS_WITHOUT_DELETES = ("insert", "insert", "update", "delete", "delete", "delete")
+"""Where the feed shows no deletes, keys go and come again more often: only then is a row in the way of another."""
+
+_BETWEEN = Name("shop", "between")
+"""The name that a table has in the middle of a swap."""
+
 _TYPES = ("int", "varchar(20)", "decimal(10,2)", "bigint")
 _WIDER = {
     "int": ("bigint", "varchar(20)", "decimal(14,2)"),
@@ -31,23 +44,33 @@ class History:
         random: The draw.
         ddl: Share of DDL among what happens.
         swaps: Rows exchange their keys.
+        elements: What happens beside.
+
+    Attributes:
         database: What it happens to.
     """
 
     random: random.Random
     ddl: float = 0.15
     swaps: bool = True
-    database: Database = field(default_factory=Database)
+    elements: Elements = PLAIN
+    database: Database = field(init=False)
     _value: int = 0
+
+    def __post_init__(self) -> None:
+        letters = AnyLetters(self.random) if self.elements.letters else Letters()
+        self.database = Database(letters=letters, filtered=self.elements.filtered)
 
     def begin(self, tables: int) -> None:
         """Create the first tables."""
-        for name in _NAMES[:tables]:
+        for name in [*_NAMES[:tables], *(APART if self.elements.include else [])]:
             self._create(name)
 
     def go_on(self, events: int) -> None:
         """Let some more happen."""
-        for _ in range(events):
+        for number in range(events):
+            if self.elements.upkeep and number in {events // 3, 2 * events // 3}:
+                self._take_over_a_name()
             self.database.tick(self.random.choice([1, 1, 2, 5]))
             if self.random.random() < self.ddl or not self.database.tables:
                 self._ddl()
@@ -76,7 +99,7 @@ class History:
         self.random.shuffle(free)
         changes = []
         for _ in range(self._few()):
-            kind = self.random.choice(["insert", "update", "update", "delete", "move"])
+            kind = self.random.choice(_KINDS_WITHOUT_DELETES if self.elements.filtered else _KINDS)
             if kind == "insert" and free:
                 changes.append(Change(None, self._row(table.schema, id=free.pop())))
             elif kind == "update" and rows:
@@ -128,7 +151,8 @@ class History:
     # ---- DDL
 
     def _ddl(self) -> None:
-        unused = [name for name in _NAMES if name not in self.database.tables]
+        names = [*_NAMES, *(APART if self.elements.include else [])]
+        unused = [name for name in names if name not in self.database.tables]
         if not self.database.tables:
             self._create(unused[0])
             return
@@ -142,6 +166,8 @@ class History:
             self._rename,
             self._drop,
             self._of_partition,
+            *[self._rename_several] * (6 if self.elements.renames else 0),
+            *[self._rename] * (3 if self.elements.upkeep else 0),
         ]
         self.random.choice(kinds)(name)
         if unused and self.random.random() < 0.3:
@@ -190,14 +216,56 @@ class History:
     def _truncate(self, name: Name) -> None:
         self.database.truncate(name)
 
+    def _unused(self, name: Name) -> list[Name]:
+        """Names that a table may take."""
+        return [free for free in (APART if name in APART else _NAMES) if free not in self.database.tables]
+
+    def _others(self, name: Name) -> list[Name]:
+        """Tables with which a table may trade names."""
+        return sorted(other for other in self.database.tables.keys() - {name} if (other in APART) == (name in APART))
+
     def _rename(self, name: Name) -> None:
-        unused = [free for free in _NAMES if free not in self.database.tables]
-        others = sorted(self.database.tables.keys() - {name})
+        unused, others = self._unused(name), self._others(name)
         if others and unused and self.random.random() < 0.5:
             other, between = self.random.choice(others), unused[0]
             self.database.rename((name, between), (other, name), (between, other))
         elif unused:
             self.database.rename((name, self.random.choice(unused)))
+        self._follow_up(name)
+
+    def _rename_several(self, name: Name) -> None:
+        """Tables trade names in one statement: a swap, a turn of three, a shift or a cut-over."""
+        others = self._others(name)
+        free = self._unused(name) if name in APART else [*self._unused(name), _BETWEEN]
+        self.random.shuffle(others)
+        self.random.shuffle(free)
+        between = Name("mart", "apart_between") if name in APART else _BETWEEN
+        kinds: list[list[tuple[Name, Name]]] = []
+        if others:
+            kinds.append([(name, between), (others[0], name), (between, others[0])])
+        if others and free and free[0] != _BETWEEN:
+            kinds.append([(name, free[0]), (others[0], name)])
+        if len(others) > 1:
+            kinds.append([(name, between), (others[0], name), (others[1], others[0]), (between, others[1])])
+        if kinds:
+            self.database.rename(*self.random.choice(kinds))
+            for left in [name, *others[:1]]:
+                self._follow_up(left)
+
+    def _take_over_a_name(self) -> None:
+        """A table is renamed or dropped, another one is made under its name, and both go on."""
+        name = self.random.choice(sorted(self.database.tables))
+        unused = self._unused(name)
+        if unused and self.random.random() < 0.8:
+            self.database.rename((name, self.random.choice(unused)))
+        else:
+            self.database.drop(name)
+        self._create(name)
+
+    def _follow_up(self, name: Name) -> None:
+        """Make a new table under a name that a rename left."""
+        if self.elements.upkeep and name not in self.database.tables and self.random.random() < 0.7:
+            self._create(name)
 
     def _drop(self, name: Name) -> None:
         if len(self.database.tables) > 1:
@@ -207,7 +275,7 @@ class History:
         schema = self.database.tables[name].schema
         if not schema.bounds:
             return
-        unused = [free for free in _NAMES if free not in self.database.tables]
+        unused = self._unused(name)
         if unused and self.random.random() < 0.5:
             self._exchange(schema, self.random.choice(unused))
         else:

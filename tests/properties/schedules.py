@@ -6,15 +6,18 @@ import random
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from applier.changefeed.message import TopicPartition
 from applier.errors import CheckpointConflict, TransientError
 from applier.pipeline import Pipeline
 from tests.disasters import FAILURES, Crash, Disasters
-from tests.lab import Lab
+from tests.lab import Lab, Memory
+from tests.properties.apart import LEFT_OUT, Witness, is_apart
+from tests.properties.elements import PLAIN, Elements
 from tests.properties.histories import History
 from tests.ticdc import Changefeed, Habits
+from tests.upkeep import contents, days_later
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,7 +26,7 @@ _MOST_STEPS = 200
 """Far more than any schedule needs: one that needs more does not come to its end."""
 
 
-def feed_of(chance: random.Random, size: int = 15, order: str = "resolved") -> Changefeed:
+def feed_of(chance: random.Random, size: int = 15, order: str = "resolved", elements: Elements = PLAIN) -> Changefeed:
     """A changefeed that has sent all that happened to some database.
 
     Args:
@@ -31,12 +34,14 @@ def feed_of(chance: random.Random, size: int = 15, order: str = "resolved") -> C
         size: Events of the database, beside its first tables.
         order: As in the configuration. In offset order all is in one partition, raw updates exchange no keys, and a
             restart goes on from what the session before it has sent: docs/guarantees.md says why.
+        elements: What happens beside.
     """
     by_offset = order == "offset"
     raw = by_offset and chance.random() < 0.3
-    history = History(chance, ddl=chance.choice([0.0, 0.1, 0.25]), swaps=not raw)
-    history.begin(chance.randint(1, 3))
-    history.go_on(size)
+    shares = [0.25, 0.4] if elements != PLAIN else [0.0, 0.1, 0.25]
+    history = History(chance, chance.choice(shares), swaps=not raw, elements=elements)
+    history.begin(chance.randint(2 if elements.renames else 1, 3))
+    history.go_on(size * 2 if elements.filtered else size)
     habits = Habits(
         partitions=1 if by_offset else chance.randint(1, 3),
         dispatcher=chance.choice(["table", "index-value", "ts", "scatter"]),
@@ -45,6 +50,8 @@ def feed_of(chance: random.Random, size: int = 15, order: str = "resolved") -> C
         resolve=chance.choice([0.1, 0.4]),
         restart=chance.choice([0.0, 0.05, 0.15]),
         leaps=not by_offset,
+        topics=elements.topics,
+        shuffled=elements.shuffled,
     )
     feed = Changefeed(history.database, habits, chance.randrange(1 << 30))
     feed.send()
@@ -64,6 +71,7 @@ class Schedule:
 
     Attributes:
         checkpoints: How many were written.
+        tended: How many tables were maintained.
         story: What happened.
     """
 
@@ -73,18 +81,28 @@ class Schedule:
     size: int = 15
     order: str = "resolved"
     checkpoints: int = 0
+    tended: int = 0
     story: list[str] = field(default_factory=list)
     _random: random.Random = field(init=False)
     _lab: Lab = field(init=False)
+    _witness: Witness = field(init=False)
+    _is_left_out: bool = False
     _pipeline: Pipeline | None = None
     _ends: dict[TopicPartition, int] = field(default_factory=dict)
+    _sent: int = 0
+    _elements: Elements = PLAIN
 
     def __post_init__(self) -> None:
         chance = self._random = random.Random(self.seed)
-        feed = feed_of(chance, self.size, self.order)
+        elements = self._elements = Elements.drawn(self.seed, self.order)
+        feed = feed_of(chance, self.size, self.order, elements)
+        self.story.append(str(elements))
         messages = chance.choice([10, 40, 1000])
         name = f"{self.order}_{self.seed}"
-        self._lab = Lab(self.spark, name, feed.database, feed.records, messages, self.order)
+        self._lab = Lab(self.spark, name, feed.database, feed.records, messages, self.order, self._settings())
+        self._witness = Witness(feed.database)
+        if elements.include:
+            self._lab.may_lack = is_apart
 
     def run(self) -> None:
         """Run it; raises AssertionError where a table is wrong at a checkpoint."""
@@ -94,15 +112,19 @@ class Schedule:
             if self._step() and self._pipeline is not None and self._is_through(self._pipeline):
                 break
         self.disasters.mend()
-        pipeline = self._pipeline or lab.start()
+        pipeline = self._pipeline or self._start()
         assert self._is_through(pipeline), f"it stands still at {pipeline.state.resolved_ts}, not {lab.database.ts}"
-        lab.check(pipeline)
+        self._compare(pipeline)
+        if self._elements.upkeep:
+            self._let_days_pass(pipeline)
         assert not pipeline.step().moved
         pipeline.state.release()
 
     def _draw(self) -> None:
         """Draw what goes wrong in the next step."""
         self.disasters.mend()
+        if self._elements.include and self._random.random() < 0.3:
+            self._pipeline = None
         what = self._random.choice(["", "", "", "crash", "crash", "fail", "fail", "take over", "zombie"])
         turn = self._random.choice([1, 1, 2, 3, 5, 8, 12])
         self.story.append(f"{what} {turn}")
@@ -120,7 +142,7 @@ class Schedule:
     def _step(self) -> bool:
         """Make a step; True if nothing went wrong with it."""
         try:
-            pipeline = self._pipeline = self._pipeline or self._lab.start()
+            pipeline = self._pipeline = self._pipeline or self._start()
             moved = pipeline.step(self._ends_now()).moved
         except Crash as crash:
             self.story.append(f"died at {crash}")
@@ -135,16 +157,53 @@ class Schedule:
             return False
         if moved and self._pipeline is pipeline:
             self._check(pipeline)
+            if self._elements.upkeep and self._random.random() < 0.4:
+                self._let_days_pass(pipeline)
         return True
+
+    def _let_days_pass(self, pipeline: Pipeline) -> None:
+        """Maintain every table days later: no table loses a row, and every orphan goes."""
+        self.disasters.mend()
+        before, days = contents(pipeline), self._random.choice([2, 10, 400])
+        self.story.append(f"{days} days later")
+        orphans, gone = days_later(pipeline, days)
+        assert gone == orphans, f"{orphans - gone} orphans stay"
+        assert contents(pipeline) == before, "maintenance changes rows"
+        self.tended += orphans
+        self._compare(pipeline)
 
     def _check(self, pipeline: Pipeline) -> None:
         self.checkpoints += 1
         self.story.append(f"checkpoint {pipeline.state.step} at {pipeline.state.resolved_ts}")
+        self._compare(pipeline)
+
+    def _compare(self, pipeline: Pipeline) -> None:
         self._lab.check(pipeline)
+        if self.order == "offset" or self._lab.is_between(pipeline, pipeline.state.resolved_ts):
+            return
+        problems = self._witness.problems(self._lab, pipeline)
+        assert not problems, "\n".join(problems)
+
+    def _start(self) -> Pipeline:
+        """Another process, with tables left out or taken in again."""
+        is_left_out = self._elements.include and self._random.random() < 0.5
+        self._lab.more = {**self._settings(), **(LEFT_OUT if is_left_out else {})}
+        pipeline = self._lab.start()
+        # What the process before it did last, it may not have lived to see.
+        self._witness.see(pipeline.state.resolved_ts, is_left_out=self._is_left_out)
+        if self._elements.include:
+            self.story.append("start with tables left out" if is_left_out else "start with all tables")
+        self._is_left_out = is_left_out
+        return pipeline
+
+    def _settings(self) -> Mapping[str, Mapping[str, Any]]:
+        if not self._elements.filtered:
+            return {}
+        return {"changefeed": {"filtered": True}, "ddl": {"truncate-table": "ignore"}}
 
     def _take_over(self) -> None:
         """Another applier takes the changefeed in the middle of a step, and gets as far as it gets."""
-        other = self._lab.start()
+        other = self._start()
         self._pipeline = other
         for _ in range(self._random.randint(0, 2)):
             if other.step(self._ends).moved:
@@ -158,6 +217,12 @@ class Schedule:
 
     def _ends_now(self) -> Mapping[TopicPartition, int]:
         """How far each partition can be read: each comes at its own pace."""
+        if self._elements.topics:
+            # A topic that appears is there before any resolved ts that covers its rows.
+            records = self._lab.records
+            self._sent = min(len(records), self._sent + self._random.choice([0, 5, 20, 100]))
+            self._ends = {place: span.end for place, span in Memory(records[: self._sent]).bounds().items()}
+            return dict(self._ends)
         for place, span in self._lab.source().bounds().items():
             known = self._ends.get(place, 0)
             self._ends[place] = min(span.end, known + self._random.choice([0, 5, 20, 100]))

@@ -1,0 +1,50 @@
+"""A seed in, what a schedule has beside crashes out: each element in a share of all schedules, in any company."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Elements:
+    """What a schedule has beside rows, DDL, crashes and restarts.
+
+    Attributes:
+        letters: DDL are typed in any letters, with and without quotes and databases.
+        renames: A statement renames several tables: swaps, shifts, turns and cut-overs.
+        shuffled: The parts of such a statement come in any order; not in offset order, where a step may end between.
+        topics: Each table has a topic of its own; not in offset order, where nothing orders two topics.
+        upkeep: A table is made under a name that another one just left, and days pass between steps, after which every
+            table is maintained.
+        include: Runs begin with `tables.include` changed: some tables are left out, and taken in again.
+        filtered: The changefeed leaves out deletes, and the configuration ignores TRUNCATE; see `tests/upstream.py`.
+    """
+
+    letters: bool = False
+    renames: bool = False
+    shuffled: bool = False
+    topics: bool = False
+    upkeep: bool = False
+    include: bool = False
+    filtered: bool = False
+
+    @staticmethod
+    def drawn(seed: int, order: str = "resolved") -> Elements:
+        """Those of a seed."""
+        chance = random.Random(f"elements of {seed}")
+        letters, renames, shuffled, topics = (chance.random() < share for share in (0.4, 0.4, 0.5, 0.5))
+        upkeep, include, filtered = (chance.random() < share for share in (0.3, 0.3, 0.25))
+        by_offset = order == "offset"
+        return Elements(
+            letters=letters,
+            renames=renames,
+            shuffled=renames and shuffled and not by_offset,
+            topics=renames and topics and not by_offset,
+            upkeep=upkeep,
+            include=include and not by_offset,
+            filtered=filtered,
+        )
+
+
+PLAIN = Elements()
