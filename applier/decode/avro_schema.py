@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -102,6 +102,10 @@ def _record(schema: AvroSchema) -> RecordSchema:
         raise ValueError(msg)
     described = [field for field in fields if _parameters(field) is not None]
     extension = {field["name"]: field["type"] for field in fields if _parameters(field) is None}
+    if not described:
+        msg = "it has no column"
+        raise ValueError(msg)
+    _refuse_partial(extension)
     for name, kind in extension.items():
         if _EXTENSION.get(name) != kind and not (name == BEFORE and _is_old_image(kind, described)):
             msg = f"its field {name!r} is neither a column nor one of the extension"
@@ -116,6 +120,16 @@ def _record(schema: AvroSchema) -> RecordSchema:
         extension=frozenset(extension),
         op_has_default=any(field["name"] == OP and "default" in field for field in fields),
     )
+
+
+def _refuse_partial(extension: Collection[str]) -> None:
+    """Refuse extension fields without those that TiCDC writes with them: a DELETE would pass for an UPDATE."""
+    if extension and OP not in extension:
+        msg = f"it has {min(extension)!r}, but not {OP!r}"
+        raise ValueError(msg)
+    if COMMIT_TS not in extension and not {PHYSICAL_TIME, CHECKSUM}.isdisjoint(extension):
+        msg = f"it has fields of the TiDB extension, but not {COMMIT_TS!r}"
+        raise ValueError(msg)
 
 
 def _is_old_image(kind: AvroSchema, described: list[dict[str, Any]]) -> bool:

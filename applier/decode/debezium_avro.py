@@ -153,7 +153,9 @@ class DebeziumAvroDecoder:
     ) -> Sequence[Event]:
         op, before, after = operation(letter), datum.get("before"), datum.get("after")
         source = datum["source"]
-        name = TableName(str(source.get("db")), str(source.get("table")))
+        if not isinstance(source.get("db"), str) or not isinstance(source.get("table"), str):
+            raise _foreign(value_id)
+        name = TableName(source["db"], source["table"])
         held_image(name, op, before, after)
         key_id = self._reader.schema_id(key) if key else 0
         rows = self._rows.get((name, key_id, value_id)) or self._learn_rows(name, key_id, value_id)
@@ -176,7 +178,11 @@ class DebeziumAvroDecoder:
 
     def _learn_rows(self, name: TableName, key_id: int, value_id: int) -> _Rows:
         try:
-            columns = list(_columns(_row_record(self._reader.writer(value_id).schema)))
+            record = _row_record(self._reader.writer(value_id).schema)
+            # Without the type, an unsigned column would be read with a sign.
+            columns = [column for column in _columns(record) if column[1].tidb]
+            if len(columns) < len(record["fields"]):
+                raise _foreign(value_id)
             key = tuple(field.name for _, field in _columns(self._reader.writer(key_id).schema)) if key_id else ()
         except (KeyError, TypeError, ValueError, AttributeError, StopIteration):
             raise _foreign(value_id) from None

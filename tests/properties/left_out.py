@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from typing import Any, TypeAlias
 
@@ -15,7 +15,7 @@ from applier.changefeed.types import TypeRules
 from applier.decode.ddl import parse
 from applier.decode.decoder import Decoder
 from applier.decode.values import to_array
-from applier.errors import SchemaChangeRefused
+from applier.errors import DecodeError, SchemaChangeRefused
 from tests.fuzz.corpus import Feed, Message
 
 Path: TypeAlias = tuple[Any, ...]
@@ -123,3 +123,43 @@ def _values(version: TableVersion, decoder: Decoder, image: Image | None) -> dic
         column.name: repr(to_array([image[column.name]], column, decoder.wire, TypeRules(), column.name)[0].to_pylist())
         for column in columns
     }
+
+
+def _decoder(feed: Feed) -> Decoder:
+    decoder = feed.renew()
+    for version in [*feed.versions, *feed.typed.values()]:
+        decoder.learn(version)
+    return decoder
+
+
+def samples(feed: Feed) -> Iterator[tuple[Message, list[Any]]]:
+    """A message of each kind, and of each table a row of each kind, with what it says."""
+    seen = set()
+    for message in feed.messages:
+        try:
+            found = said(feed, _decoder(feed), message)
+        except DecodeError:
+            continue
+        kind = re.sub(rb"[0-9]+|`[^`]*`", b"", (message[1] or b"")[:90]), str(found)[:30]
+        if kind not in seen:
+            seen.add(kind)
+            yield message, found
+
+
+def differs(feed: Feed, message: Message, found: list[Any]) -> bool:
+    """Whether a message says something else, and neither is refused nor waits."""
+    try:
+        without_it = said(feed, _decoder(feed), message)
+    except DecodeError:
+        return False
+    return without_it != found and not any(isinstance(item, str) for item in without_it)
+
+
+def reason(feed: Feed, where: str, path: Path, known: Mapping[tuple[str, str], str]) -> str | None:
+    """Why a message may differ without a member of its JSON; None where it may not."""
+    return reason_of(feed.protocol, f"{where} {named(path)}", known)
+
+
+def reason_of(protocol: str, name: str, known: Mapping[tuple[str, str], str]) -> str | None:
+    """Why a message of a protocol may differ without what is named; None where it may not."""
+    return next((why for (of, rule), why in known.items() if of == protocol and re.fullmatch(rule, name)), None)

@@ -6,16 +6,11 @@ Either it is refused, or it waits, or it says the same, or the difference stands
 from __future__ import annotations
 
 import random
-import re
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-from applier.decode.decoder import Decoder
-from applier.errors import DecodeError
-from tests.fuzz.corpus import Feed, Message, feeds
-from tests.properties.left_out import members, named, parts, said, without
+from tests.fuzz.corpus import Feed, feeds
+from tests.properties.left_out import differs, members, named, parts, reason, samples, without
 
 VARIANTS = (
     "simple-json",
@@ -65,46 +60,8 @@ MOST_MEMBERS = 60
 
 @pytest.fixture(scope="module")
 def sources() -> list[Feed]:
-    """Recorded feeds of the protocols that write JSON; in Avro the schema names every member."""
+    """Recorded feeds of the protocols that write JSON."""
     return feeds(("types", "ddl", "pk"), VARIANTS)
-
-
-def _decoder(feed: Feed) -> Decoder:
-    decoder = feed.renew()
-    for version in [*feed.versions, *feed.typed.values()]:
-        decoder.learn(version)
-    return decoder
-
-
-def _samples(feed: Feed) -> Iterator[tuple[Message, list[Any]]]:
-    """A message of each kind, and of each table a row of each kind, with what it says."""
-    seen = set()
-    for message in feed.messages:
-        try:
-            found = said(feed, _decoder(feed), message)
-        except DecodeError:
-            continue
-        kind = re.sub(rb"[0-9]+|`[^`]*`", b"", (message[1] or b"")[:90]), str(found)[:30]
-        if kind not in seen:
-            seen.add(kind)
-            yield message, found
-
-
-def _differs(feed: Feed, message: Message, found: list[Any]) -> bool:
-    """Whether a message says something else, and neither is refused nor waits."""
-    try:
-        without_it = said(feed, _decoder(feed), message)
-    except DecodeError:
-        return False
-    return without_it != found and not any(isinstance(item, str) for item in without_it)
-
-
-def _reason(feed: Feed, where: str, path: tuple[Any, ...], known: dict[tuple[str, str], str]) -> str | None:
-    name = f"{where} {named(path)}"
-    matching = [
-        why for (protocol, rule), why in known.items() if protocol == feed.protocol and re.fullmatch(rule, name)
-    ]
-    return matching[0] if matching else None
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -112,12 +69,12 @@ def test_a_member_that_is_left_out_changes_no_value(variant: str, sources: list[
     """Each member of each kind of message, alone."""
     silent, checked, dice = set(), 0, random.Random(variant)
     for feed in (feed for feed in sources if feed.variant == variant):
-        for message, found in list(_samples(feed))[:30]:
+        for message, found in list(samples(feed))[:30]:
             for where, document, put in parts(feed, message):
                 paths = list(members(document))
                 for path in dice.sample(paths, min(len(paths), MOST_MEMBERS)):
                     checked += 1
-                    if _reason(feed, where, path, DIFFERENCES) is None and _differs(
+                    if reason(feed, where, path, DIFFERENCES) is None and differs(
                         feed, put(without(document, [path])), found
                     ):
                         silent.add(f"{where} {named(path)}")
@@ -131,11 +88,11 @@ def test_several_members_that_are_left_out_change_no_value(variant: str, sources
     """Random sets of members without those whose absence may say something else."""
     dice = random.Random(variant)
     for feed in (feed for feed in sources if feed.variant == variant):
-        for message, found in list(_samples(feed))[:20]:
+        for message, found in list(samples(feed))[:20]:
             for where, document, put in parts(feed, message):
                 paths = [
-                    path for path in members(document) if _reason(feed, where, path, DIFFERENCES | TOGETHER) is None
+                    path for path in members(document) if reason(feed, where, path, DIFFERENCES | TOGETHER) is None
                 ]
                 for _ in range(8):
                     chosen = dice.sample(paths, min(len(paths), dice.randrange(2, 6)))
-                    assert not _differs(feed, put(without(document, chosen)), found), (where, chosen)
+                    assert not differs(feed, put(without(document, chosen)), found), (where, chosen)

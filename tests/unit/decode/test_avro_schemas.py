@@ -11,7 +11,7 @@ from applier.decode.avro import AvroDecoder
 from applier.decode.confluent import ConfluentReader
 from applier.decode.registry import RegistrySchema
 from applier.errors import DecodeError, RegistryError, TransientError
-from tests.unit.decode.avro_messages import ID, Schemas, column, record
+from tests.unit.decode.avro_messages import EXTENSION, ID, Schemas, column, record
 
 
 def broken_schemas() -> list[tuple[str, Any]]:
@@ -24,6 +24,9 @@ def broken_schemas() -> list[tuple[str, Any]]:
         ("unknown type", record(ID, column("c", "GEOMETRY", "bytes"))),
         ("bit without length", record(ID, column("c", "BIT", "bytes"))),
         ("decimal without precision", record(ID, column("c", "DECIMAL", "bytes"))),
+        ("no column", record(*EXTENSION)),
+        ("no op beside the commit ts", record(ID, *EXTENSION[1:])),
+        ("no commit ts beside the physical time", record(ID, EXTENSION[0], EXTENSION[2])),
         ("debezium", record({"name": "before", "type": ["null", "string"]})),
     ]
 
