@@ -9,7 +9,7 @@ from applier.backfill.bounds import OPEN, Range
 from applier.backfill.compare import compare
 from applier.backfill.drive import Driver
 from applier.backfill.job import Job, prepare
-from applier.backfill.report import Difference, Outcome
+from applier.backfill.report import STOPPED, Difference, Outcome
 from applier.backfill.request import Request
 from applier.changefeed.completeness import Completeness
 from applier.changefeed.table import TableName
@@ -73,8 +73,7 @@ def build(main: Pipeline, request: Request, span: Range, names: Sequence[TableNa
     refuse_short(main, request, span, names)
     job = prepare(main, request, span, names)
     if not driver.drive(job.pipeline, job.ends, job.upto):
-        what = "Stopped on its way: the same command goes on from there."
-        return Outcome([what], is_done=False)
+        return Outcome([STOPPED], is_done=False)
     faults.reach("branch-built")
     job.branches.refuse_part()
     differences = [_compared(job, name) for name in names]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 
 from applier.backfill.bounds import Range
 from applier.backfill.drive import Driver
-from applier.backfill.report import Outcome
+from applier.backfill.report import STOPPED, Outcome
 from applier.backfill.selection import rules_for
 from applier.changefeed.checkpoint import Checkpoint, Reading
 from applier.changefeed.message import TopicPartition
@@ -88,10 +88,12 @@ def catch_up(pipeline: Pipeline, span: Range, names: Sequence[TableName], driver
 def _said(span: Range, skipped: int, before: int, pipeline: Pipeline, *, is_done: bool) -> str:
     after = pipeline.state.resolved_ts
     read = f"Of {span.messages:,} messages in the range {span.text}, {skipped:,} were applied before."
-    if not pipeline.surveyor.ordered:
-        return f"{read} The others are applied now." if is_done else f"{read} It was stopped on its way."
-    moved = f"went from resolved ts {before} to {after}" if after > before else f"stay at resolved ts {before}"
-    return f"{read} The tables {moved}."
+    if pipeline.surveyor.ordered:
+        moved = f"The tables went from resolved ts {before} to {after}."
+        read += f" {moved}" if after > before else f" The tables stay at resolved ts {before}."
+    elif is_done:
+        read += " The others are applied now."
+    return read if is_done else f"{read} {STOPPED}"
 
 
 class _Muted(Control):

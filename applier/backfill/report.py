@@ -10,6 +10,9 @@ from rich.table import Table
 
 from applier.printable import Text, escaped
 
+STOPPED = "The backfill was stopped before the end: the same command goes on from here."
+"""What an outcome says that is not done."""
+
 
 @dataclass(frozen=True, slots=True)
 class Difference:

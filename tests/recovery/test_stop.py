@@ -21,6 +21,9 @@ SIGNALS = [signal.SIGTERM, signal.SIGINT]
 NOWHERE = "127.0.0.1:9"
 """An address at which nothing listens."""
 
+BACKFILL = ("--from", "beginning")
+"""All that the source has."""
+
 SECONDS = 20.0
 """Far below the five minutes that an outage is waited for, and far above what a loaded machine needs to stop."""
 
@@ -55,16 +58,17 @@ def without_registry(folder: Path) -> dict[str, Any]:
     return config | {"registry": {"url": f"http://{NOWHERE}"}}
 
 
-def stopped(applier: Applier, number: signal.Signals) -> float:
-    """Stop an applier, check how it ends, and return the seconds that it took."""
+def stopped(applier: Applier, number: signal.Signals) -> str:
+    """Stop an applier, check how it ends, and return what it said beside its log."""
     begin = time.monotonic()
     ended = applier.end(number)
     seconds = time.monotonic() - begin
     assert ended.code == 0, ended.everything
     assert "Traceback" not in ended.everything, ended.everything
-    assert len(ended.said.splitlines()) <= 1, ended.said
     assert seconds < SECONDS, f"{seconds:.1f} s: {ended.everything}"
-    return seconds
+    said = " ".join(ended.said.split())
+    assert said.count(". ") <= 2, said
+    return said
 
 
 @pytest.mark.parametrize("number", SIGNALS)
@@ -113,17 +117,47 @@ def test_a_wait_for_the_catalog_is_left_at_once(number: signal.Signals, tmp_path
         applier = Applier(found.raw, tmp_path)
         applier.until("waiting for an outside system")
 
-        stopped(applier, number)
+        assert stopped(applier, number) == ""
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_a_backfill_stops(number: signal.Signals, tmp_path: Path) -> None:
-    """A signal while Kafka does not answer ends a backfill with exit 0, too."""
-    options = ("--from", "beginning")
-    applier = Applier(without_kafka(tmp_path), tmp_path, *options, command="backfill")
+def test_a_backfill_finishes_its_step_first(number: signal.Signals, tmp_path: Path) -> None:
+    """A signal in a step ends a backfill after it with exit 0, and the same command goes on to the end."""
+    found = feed(tmp_path)
+    found.raw["source"]["messages_per_step"] = 40
+    applier = Applier(found.raw, tmp_path, *BACKFILL, command="backfill")
+    applier.until("step")
+
+    said = stopped(applier, number)
+
+    assert said.endswith("The backfill was stopped before the end: the same command goes on from here.")
+    ended = Applier(found.raw, tmp_path, *BACKFILL, command="backfill").wait()
+    assert ended.code == 0, ended.everything
+    assert differences(found, recordings.expected("pk")[-1]) == []
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("config", [without_kafka, without_registry])
+def test_a_backfill_leaves_a_wait_for_an_outside_system_at_once(
+    config: Callable[[Path], dict[str, Any]], number: signal.Signals, tmp_path: Path
+) -> None:
+    """A signal while Kafka or the registry does not answer ends a backfill with exit 0."""
+    applier = Applier(config(tmp_path), tmp_path, *BACKFILL, command="backfill")
     applier.until("waiting for an outside system")
 
     stopped(applier, number)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_backfill_leaves_a_wait_for_the_catalog_at_once(number: signal.Signals, tmp_path: Path) -> None:
+    """A signal while the database of the catalog is locked ends a backfill with exit 0."""
+    found = feed(tmp_path)
+    Applier(found.raw, tmp_path, "--once").wait()
+    with locked(tmp_path):
+        applier = Applier(found.raw, tmp_path, *BACKFILL, command="backfill")
+        applier.until("waiting for an outside system")
+
+        stopped(applier, number)
 
 
 def test_a_second_signal_ends_the_process(tmp_path: Path) -> None:
