@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from applier import cli_letters
+from applier.commands import dead_letters_cli
 from applier.errors import ApplierError, ConfigError, IncompatibleSchema
-from applier.printable import escaped
+from applier.runtime.escaping import escaped
 
 app = typer.Typer(
     name="applier",
@@ -21,7 +21,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-app.add_typer(cli_letters.app, name="dead-letters")
+app.add_typer(dead_letters_cli.app, name="dead-letters")
 ddl_app = typer.Typer(help="See what became of each DDL, and pass one that is refused.", no_args_is_help=True)
 app.add_typer(ddl_app, name="ddl")
 
@@ -47,12 +47,12 @@ def run(
     log_level: LogLevel = "info",
 ) -> None:
     """Follow the changefeed and keep its tables up to date."""
-    from applier import config as settings  # noqa: PLC0415 - `applier --help` must not load Spark
-    from applier.metrics import served  # noqa: PLC0415
-    from applier.progress import progress_bar  # noqa: PLC0415
-    from applier.run import Reports  # noqa: PLC0415
-    from applier.run import run as follow  # noqa: PLC0415
-    from applier.telemetry import StatusLine, set_up_logging  # noqa: PLC0415
+    from applier.commands.run import Reports  # noqa: PLC0415
+    from applier.commands.run import run as follow  # noqa: PLC0415
+    from applier.config import settings  # noqa: PLC0415 - `applier --help` must not load Spark
+    from applier.runtime.logs import StatusLine, set_up_logging  # noqa: PLC0415
+    from applier.runtime.progress_bar import progress_bar  # noqa: PLC0415
+    from applier.runtime.prometheus import served  # noqa: PLC0415
 
     set_up_logging(log_level)
     loaded = settings.load(config)
@@ -80,9 +80,9 @@ def check(
     """Tell whether registry, decoder and tables fit together, now and after a change. Changes nothing."""
     from rich.console import Console  # noqa: PLC0415
 
-    from applier import config as settings  # noqa: PLC0415
-    from applier.check.command import check as examine  # noqa: PLC0415
-    from applier.check.render import render  # noqa: PLC0415
+    from applier.commands.check.command import check as examine  # noqa: PLC0415
+    from applier.commands.check.render import render  # noqa: PLC0415
+    from applier.config import settings  # noqa: PLC0415
 
     report = examine(settings.load(config), subject=subject, schema=schema, ddl=ddl)
     if as_json:
@@ -104,9 +104,9 @@ def status(
 
     from rich.console import Console  # noqa: PLC0415
 
-    from applier import config as settings  # noqa: PLC0415
-    from applier.status.command import status as examine  # noqa: PLC0415
-    from applier.status.render import render  # noqa: PLC0415
+    from applier.commands.status.command import status as examine  # noqa: PLC0415
+    from applier.commands.status.render import render  # noqa: PLC0415
+    from applier.config import settings  # noqa: PLC0415
 
     report = examine(settings.load(config), max_lag_seconds=max_lag, now_ms=time.time_ns() // 1_000_000)
     if as_json:
@@ -141,13 +141,13 @@ def backfill(  # noqa: PLR0913 - each is an option
     """Apply a bounded range of the changefeed, once more or for the first time, while `run` is stopped."""
     from rich.console import Console  # noqa: PLC0415
 
-    from applier import config as settings  # noqa: PLC0415
-    from applier.backfill.command import backfill as replay  # noqa: PLC0415
-    from applier.backfill.command import from_archive, planned  # noqa: PLC0415
-    from applier.backfill.report import render  # noqa: PLC0415
-    from applier.backfill.request import asked  # noqa: PLC0415
-    from applier.progress import progress_bar  # noqa: PLC0415
-    from applier.telemetry import set_up_logging  # noqa: PLC0415
+    from applier.commands.backfill.command import backfill as replay  # noqa: PLC0415
+    from applier.commands.backfill.command import from_archive, planned  # noqa: PLC0415
+    from applier.commands.backfill.report import render  # noqa: PLC0415
+    from applier.commands.backfill.request import asked  # noqa: PLC0415
+    from applier.config import settings  # noqa: PLC0415
+    from applier.runtime.logs import set_up_logging  # noqa: PLC0415
+    from applier.runtime.progress_bar import progress_bar  # noqa: PLC0415
 
     set_up_logging(log_level)
     request = asked(begin, end, tables=tables, branch=branch, publish=publish, repair=repair, dead_letters=dead_letters)
@@ -173,9 +173,9 @@ def adopt(
     log_level: LogLevel = "info",
 ) -> None:
     """Take tables for whole that nothing proves to be, while `run` is stopped."""
-    from applier import config as settings  # noqa: PLC0415
-    from applier.adopt import adopt as take  # noqa: PLC0415
-    from applier.telemetry import set_up_logging  # noqa: PLC0415
+    from applier.commands.adopt import adopt as take  # noqa: PLC0415
+    from applier.config import settings  # noqa: PLC0415
+    from applier.runtime.logs import set_up_logging  # noqa: PLC0415
 
     set_up_logging(log_level)
     rules = [rule for rule in tables.split(",") if rule]
@@ -193,10 +193,10 @@ def plan(
     """Tell what the next step of `run` would do. Takes no lease and writes nothing."""
     from rich.console import Console  # noqa: PLC0415
 
-    from applier import config as settings  # noqa: PLC0415
-    from applier.plan.command import plan as look  # noqa: PLC0415
-    from applier.plan.report import render  # noqa: PLC0415
-    from applier.telemetry import set_up_logging  # noqa: PLC0415
+    from applier.commands.plan.command import plan as look  # noqa: PLC0415
+    from applier.commands.plan.report import render  # noqa: PLC0415
+    from applier.config import settings  # noqa: PLC0415
+    from applier.runtime.logs import set_up_logging  # noqa: PLC0415
 
     set_up_logging(log_level)
     found = look(settings.load(config))
@@ -209,8 +209,8 @@ def plan(
 @ddl_app.command("list")
 def ddl_list(config: ConfigFile) -> None:
     """Show each DDL and what became of it, oldest first; `pending` ones hold the changefeed up. Changes nothing."""
-    from applier import config as settings  # noqa: PLC0415
-    from applier.ddl_command import listed  # noqa: PLC0415
+    from applier.commands.ddl import listed  # noqa: PLC0415
+    from applier.config import settings  # noqa: PLC0415
 
     for item in listed(settings.load(config)):
         print(f"{item.commit_ts}  {item.decision}  {item.kind}  {item.table}  {item.sql}")
@@ -230,9 +230,9 @@ def ddl_skip(
     log_level: LogLevel = "warning",
 ) -> None:
     """Let `run` pass one refused statement, once and without its effect, while `run` is stopped."""
-    from applier import config as settings  # noqa: PLC0415
-    from applier.ddl_command import skip  # noqa: PLC0415
-    from applier.telemetry import set_up_logging  # noqa: PLC0415
+    from applier.commands.ddl import skip  # noqa: PLC0415
+    from applier.config import settings  # noqa: PLC0415
+    from applier.runtime.logs import set_up_logging  # noqa: PLC0415
 
     set_up_logging(log_level)
     for item in skip(settings.load(config), commit_ts, why, take_over=take_over):

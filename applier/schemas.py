@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Any, get_args
 
 from applier.changefeed.checkpoint import json_schema
-from applier.changefeed.ddl import Action, kind
 from applier.changefeed.table import ColumnType
 from applier.changefeed.types import TypeRules, arrow_type
-from applier.config import Config
-from applier.decode import simple_avro
+from applier.config.settings import Config
+from applier.ddl.actions import Action, kind
 from applier.decode.decoder import Capabilities
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import BUILDERS
-from applier.sink.types import iceberg_type
+from applier.decode.simple import avro_form
+from applier.sink.format.types import iceberg_type
 
 ROOT = Path(__file__).resolve().parents[1]
 """The checkout; an installed package has no documentation to generate."""
@@ -79,7 +79,7 @@ def generated(root: Path = ROOT) -> dict[Path, bytes]:
     files = {
         "schemas/config.schema.json": config_schema(),
         "schemas/checkpoint/v2.json": json_schema(),
-        "schemas/simple/message.avsc": Path(simple_avro.__file__).with_name("simple_message.avsc").read_bytes(),
+        "schemas/simple/message.avsc": Path(avro_form.__file__).with_name("message.avsc").read_bytes(),
         "docs/configuration.md": configuration().encode(),
     }
     for name, parts in documents.items():
@@ -166,7 +166,7 @@ _CONFIGURATION_HEAD = """\
 # Configuration
 
 One TOML file.
-This page is generated from `applier/config.py` by `make schemas`.
+This page is generated from `applier/config/settings.py` by `make schemas`.
 `schemas/config.schema.json` says the same to editors.
 
 Unknown keys are refused with the nearest known one, and every problem of the file is reported at once (exit 2).

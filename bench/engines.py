@@ -20,14 +20,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from applier.changefeed.batch import ChangeBatch
-from applier.sink.engine import ArrowEngine, Engine
-from applier.sink.iceberg import Catalog
-from applier.sink.iceberg_table import Table
-from applier.sink.plan import plan
-from applier.sink.progress import Stamp
-from applier.sink.spark import SparkEngine
-from applier.sink.table import TableWriter
+from applier.changefeed.change_batch import ChangeBatch
+from applier.sink.commit.stamp import Stamp
+from applier.sink.iceberg.catalog import Catalog
+from applier.sink.iceberg.table import Table
+from applier.sink.write.engine import ArrowEngine, Engine
+from applier.sink.write.file_index import plan
+from applier.sink.write.spark import SparkEngine
+from applier.sink.write.table_writer import TableWriter
 from bench.lake import Lake
 from bench.meter import tree_cpu
 from bench.session import session

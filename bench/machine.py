@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from applier import jars, java
+from applier.runtime import jars, java_home
 from bench.lake import CORES, MEMORY
 from tests.services import kafka
 
@@ -49,7 +49,7 @@ def _memory_gb() -> float:
 
 
 def _java() -> str:
-    done = subprocess.run([java.find() / "bin" / "java", "-version"], capture_output=True, text=True, check=False)
+    done = subprocess.run([java_home.find() / "bin" / "java", "-version"], capture_output=True, text=True, check=False)
     return done.stderr.splitlines()[0]
 
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
-from applier import jars, java
 from applier.errors import ConfigError
+from applier.runtime import jars, java_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,7 +34,7 @@ def pytest_report_header() -> str:
     """The versions that matter."""
     packages = ", ".join(f"{name} {version(name)}" for name in ("pyspark", "pyarrow", "pyiceberg"))
     try:
-        home = str(java.find())
+        home = str(java_home.find())
     except ConfigError:
         home = "no Java"
     iceberg = next(name for name in jars.names("spark") if name.startswith("iceberg"))
@@ -69,7 +69,7 @@ def spark(request: pytest.FixtureRequest, warehouse: Path) -> Iterator[SparkSess
 
     A process has one JVM: no folder may override this, or its tests would get the catalog of whoever came first.
     """
-    from applier.session import build_session  # noqa: PLC0415 - tests without it must not load Spark
+    from applier.runtime.spark_session import build_session  # noqa: PLC0415 - tests without it must not load Spark
 
     settings = {"spark.master": "local[2]", "spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
     if any(item.get_closest_marker("s3") for item in request.session.items):

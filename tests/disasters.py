@@ -15,13 +15,13 @@ from typing import Any, Literal, TypeAlias
 
 import pytest
 
-from applier import faults
-from applier.sink.iceberg import Catalog
-from applier.sink.iceberg_commit import CommitFailure
-from applier.sink.iceberg_java import JavaError
-from applier.sink.iceberg_schema import RevisableTable
-from applier.sink.iceberg_table import Table
-from applier.state import State
+from applier.pipeline.state import State
+from applier.runtime import failpoints
+from applier.sink.iceberg.catalog import Catalog
+from applier.sink.iceberg.commit import CommitFailure
+from applier.sink.iceberg.java import JavaError
+from applier.sink.iceberg.schema import RevisableTable
+from applier.sink.iceberg.table import Table
 
 Failure: TypeAlias = Literal["lost", "unsent", "conflict", "down"]
 """What a catalog does: makes the change and loses the answer; does nothing and gives an error; lets somebody else
@@ -55,11 +55,11 @@ class Disasters:
     def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Take the place of the kill points, and stand between the appliers and the catalog."""
         release, own = State.release, self._own
-        monkeypatch.setattr(faults, "reach", self._reach)
+        monkeypatch.setattr(failpoints, "reach", self._reach)
         monkeypatch.setattr(State, "release", lambda state: None if self._is_dead else release(state))
         for owner, name in ((Table, "commit"), (RevisableTable, "commit"), (Catalog, "rename"), (Catalog, "create")):
             monkeypatch.setattr(owner, name, self._failing_call(getattr(owner, name), name))
-        monkeypatch.setattr("applier.sink.commit.ATTEMPTS", 3)
+        monkeypatch.setattr("applier.sink.commit.committer.ATTEMPTS", 3)
         own.depth = 0
 
     # ---- orders

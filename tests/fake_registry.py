@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from applier.decode.registry import _KNOWN
+from applier.decode.registry.client import _KNOWN
 
 
 @dataclass(frozen=True, slots=True)

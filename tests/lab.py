@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyiceberg.table import StaticTable
 
-from applier import config as settings
-from applier.assembly import assemble
 from applier.changefeed.message import MESSAGE_SCHEMA, TopicPartition
 from applier.changefeed.table import TableName
 from applier.changefeed.window import OffsetRange, Window
+from applier.config import settings
 from applier.consume.source import Job
-from applier.pipeline import Pipeline
-from applier.sink.control import Control, unix_ms
-from applier.sink.iceberg import Catalog
-from applier.sink.lease import this_process
-from applier.state import State
+from applier.pipeline.build import assemble
+from applier.pipeline.state import State
+from applier.pipeline.step import Pipeline
+from applier.sink.control.control import Control, unix_ms
+from applier.sink.control.lease import this_process
+from applier.sink.iceberg.catalog import Catalog
 from tests.ticdc import Record
 from tests.upstream import Database, Ddl, Name, Row
 

@@ -15,7 +15,7 @@ from applier.changefeed.event import Bootstrap, Image, Op, Resolved, RowChange, 
 from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.types import TypeRules
 from applier.decode.decoder import Decoder
-from applier.decode.values import to_array
+from applier.decode.values.convert import to_array
 
 Row = dict[str, Any]
 """Column name to Python value. A column that no image held is absent."""

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyiceberg.catalog import Catalog, load_catalog
 
-from applier import config as settings
-from applier.assembly import assembled
 from applier.changefeed.event import Resolved
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName
+from applier.config import settings
 from applier.decode.decoder import Decoder
 from applier.errors import DecodeError
-from applier.pipeline import Pipeline
+from applier.pipeline.build import assembled
+from applier.pipeline.step import Pipeline
 from tests import expected, recordings
 from tests.lake_reader import table_at
 

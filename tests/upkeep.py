@@ -8,10 +8,10 @@ from pathlib import Path
 
 from pyiceberg.table import StaticTable
 
-from applier.pipeline import Pipeline
-from applier.sink.iceberg_orphans import Neighbours
-from applier.sink.maintenance import Thresholds, Upkeep
-from applier.sink.storage import local_path
+from applier.pipeline.step import Pipeline
+from applier.sink.format.storage import local_path
+from applier.sink.iceberg.orphans import Neighbours
+from applier.sink.upkeep import Thresholds, Upkeep
 from tests.lab import bag
 
 EAGER = Thresholds(small_files=2, deleted_rows=1, manifests=1, snapshots=1, snapshot_hours=0, orphan_hours=1)

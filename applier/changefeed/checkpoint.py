@@ -9,8 +9,8 @@ from typing import Annotated, NamedTuple
 import msgspec
 
 from applier.changefeed.completeness import Completeness, Wholeness
-from applier.changefeed.ddl import Partitioning
 from applier.changefeed.message import TopicPartition
+from applier.changefeed.partitioning import Partitioning
 from applier.changefeed.table import TableName
 from applier.errors import TerminalError
 

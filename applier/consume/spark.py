@@ -16,16 +16,16 @@ from pyspark.sql import functions as F
 
 from applier.changefeed.message import MESSAGE_SCHEMA, TopicPartition
 from applier.changefeed.window import OffsetRange, Window
-from applier.config import SourceEngine
-from applier.consume.ahead import ahead
+from applier.config.settings import SourceEngine
 from applier.consume.archive import Archive
-from applier.consume.crew import Crew
-from applier.consume.defect import defect, is_outage
-from applier.consume.kafka_client import KafkaClient, KafkaSilentError
-from applier.consume.kafka_listener import is_met
+from applier.consume.kafka.client import KafkaClient, KafkaSilentError
+from applier.consume.kafka.listener import is_met
+from applier.consume.kafka.prefetch import ahead
 from applier.consume.source import Job
+from applier.consume.workers.pool import Crew
+from applier.consume.workers.task_error import defect, is_outage
 from applier.errors import OutsideRefused, SourceLost, TerminalError, TransientError
-from applier.outside import KAFKA, SPARK, Cause, chain_of, refusal, told, without_secrets
+from applier.runtime.permanent_errors import KAFKA, SPARK, Cause, chain_of, refusal, told, without_secrets
 
 _FETCH_WAIT_MS = "5"
 """How long a broker may wait for more to come. A window ends where the topic did, so nobody needs what comes later; but

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 from applier.changefeed.event import Event
 from applier.changefeed.table import TableName, TableVersion
-from applier.decode.wire import WireForm
+from applier.decode.values.wire_format import WireForm
 from applier.errors import DecodeError, SchemaUnknown
 
 if TYPE_CHECKING:
-    from applier.decode.bulk import Bulk
+    from applier.decode.columnar.structs import Bulk
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from applier.decode import avro, canal_json, debezium, debezium_avro, open_protocol, simple
+from applier.decode.avro import decoder as avro
+from applier.decode.canal import decoder as canal_json
+from applier.decode.debezium import avro_decoder, json_decoder
 from applier.decode.decoder import Decoder
+from applier.decode.open import decoder as open_protocol
 from applier.decode.options import DecoderOptions
+from applier.decode.simple import decoder as simple
 
 BUILDERS: Mapping[str, Callable[[DecoderOptions], Decoder]] = {
     "simple": simple.build,
     "open": open_protocol.build,
     "canal-json": canal_json.build,
     "avro": avro.build,
-    "debezium": debezium.build,
-    "debezium-avro": debezium_avro.build,
+    "debezium": json_decoder.build,
+    "debezium-avro": avro_decoder.build,
 }
 """Each protocol's `build`, by the name that `changefeed.protocol` of the configuration gives it."""
 

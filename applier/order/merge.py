@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from applier.changefeed.batch import BagBatch, ChangeBatch
+from applier.changefeed.change_batch import BagBatch, ChangeBatch
 from applier.changefeed.ts import LOGICAL
 from applier.order.reduce import BagEvent, count_runs
 

@@ -24,7 +24,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from applier import jars, java
+from applier.runtime import jars, java_home
 from bench.contender import Feed, Run, as_run
 from bench.lake import CORES, Lake
 from bench.meter import measure
@@ -93,7 +93,7 @@ def run_flink(feed: Feed, lake: Lake, messages_per_step: int | None, log: Path) 
     (folder / "job.sql").write_text(_statements(feed, lake), encoding="utf-8")
     classes = [*distribution(), *jars.fetch("flink", _HERE)]
     opened = [f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in ("lang", "util", "nio", "time")]
-    command = [str(java.find() / "bin" / "java"), "-Xmx4g", f"-XX:ActiveProcessorCount={CORES}", *opened]
+    command = [str(java_home.find() / "bin" / "java"), "-Xmx4g", f"-XX:ActiveProcessorCount={CORES}", *opened]
     command += [f"-Dlog4j2.configurationFile={folder}/log4j.properties", "-cp", ":".join(map(str, classes))]
     command += [str(_HERE / "FlinkJob.java"), str(folder), str(folder / "job.sql")]
     return as_run(measure(command, log), log, started="started", worked="step")

@@ -10,8 +10,8 @@ from typing import TypeAlias
 
 from applier.changefeed.event import Bootstrap, SchemaChange
 from applier.changefeed.table import TableName, TableVersion
-from applier.decode.avro import AvroDecoder
-from applier.decode.debezium_avro import DebeziumAvroDecoder
+from applier.decode.avro.decoder import AvroDecoder
+from applier.decode.debezium.avro_decoder import DebeziumAvroDecoder
 from applier.decode.decoder import Decoder
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build

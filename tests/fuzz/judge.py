@@ -20,16 +20,17 @@ import pyarrow as pa
 from applier.changefeed.event import Bootstrap, Event, Image, Resolved, RowChange, SchemaChange
 from applier.changefeed.message import MESSAGE_SCHEMA
 from applier.changefeed.table import TableName, TableVersion
-from applier.changefeed.tracker import Tables
 from applier.changefeed.types import TypeRules
-from applier.decode import bulk, grouped
-from applier.decode.ddl import parse
+from applier.ddl.parser import parse
+from applier.ddl.schema_tracker import Tables
+from applier.decode.columnar import groups
+from applier.decode.columnar import structs as bulk
 from applier.decode.decoder import Decoder
 from applier.decode.options import DecoderOptions
-from applier.decode.values import to_array
+from applier.decode.values.convert import to_array
 from applier.errors import DecodeError, SchemaChangeRefused, ValueRefused
-from applier.findings import Findings, collect
-from applier.rowpass import RowPass, _Task
+from applier.pipeline.scan.decode_task import RowPass, _Task
+from applier.pipeline.scan.task_result import Findings, collect
 from tests.fuzz.corpus import Feed, Message
 
 SLOWEST = 2.0
@@ -224,7 +225,7 @@ class Judge:
         return ""
 
     def _quick(self, placed: Sequence[tuple[int, Message]]) -> _Pass:
-        with patch.object(bulk, "ENOUGH", 1), patch.object(grouped, "FEWEST", 1):
+        with patch.object(bulk, "ENOUGH", 1), patch.object(groups, "FEWEST", 1):
             return self._run(placed, self._decoder)
 
     def _run(self, placed: Sequence[tuple[int, Message]], decoder: Decoder) -> _Pass:

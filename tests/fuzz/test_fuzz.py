@@ -9,9 +9,10 @@ import pytest
 
 from applier.changefeed.event import Event, Resolved, SchemaChange
 from applier.changefeed.table import TableVersion
-from applier.decode import ddl, open_rows
+from applier.ddl import parser as ddl
 from applier.decode.decoder import Decoder
-from applier.decode.wire import WireForm
+from applier.decode.open import columns as open_rows
+from applier.decode.values.wire_format import WireForm
 from applier.errors import DecodeError
 from tests.fuzz import judge, run
 from tests.fuzz.corpus import Feed, Message, feeds, protocol_of

@@ -9,9 +9,9 @@ import pytest
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 
-from applier import config as settings
-from applier.backfill.command import backfill, from_archive, planned
-from applier.backfill.request import asked
+from applier.commands.backfill.command import backfill, from_archive, planned
+from applier.commands.backfill.request import asked
+from applier.config import settings
 from applier.errors import SourceLost
 from tests import recordings
 from tests.integration.test_kafka_source import from_kafka, produce

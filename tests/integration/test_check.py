@@ -14,14 +14,14 @@ import pytest
 import requests
 from rich.console import Console
 
-from applier.check.command import check
-from applier.check.render import render
-from applier.check.report import RegistryAnswer
-from applier.check.rules import broken
-from applier.decode.registry import SchemaRegistry, registry_settings
+from applier.commands.check.command import check
+from applier.commands.check.compatibility import broken
+from applier.commands.check.render import render
+from applier.commands.check.report import RegistryAnswer
+from applier.decode.registry.client import SchemaRegistry, registry_settings
 from tests import recordings
 from tests.services.registry import Registry, registry_server
-from tests.unit.check.world import World, column, nullable, record
+from tests.unit.commands.check.world import World, column, nullable, record
 
 pytestmark = pytest.mark.registry
 

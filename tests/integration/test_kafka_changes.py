@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from applier.changefeed.message import TopicPartition
 from applier.errors import SourceLost, TransientError
-from applier.pipeline import Pipeline, Step
+from applier.pipeline.step import Pipeline, Step
 from tests import recordings
 from tests.integration.test_kafka_source import from_kafka, produce
 from tests.recovery.process import once

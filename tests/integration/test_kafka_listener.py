@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from applier.consume.kafka_listener import is_met
+from applier.consume.kafka.listener import is_met
 from applier.errors import OutsideRefused
 from tests.services.kafka import Broker
 

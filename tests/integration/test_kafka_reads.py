@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 
 from applier.changefeed.message import MESSAGE_ORDER, MESSAGE_SCHEMA, TopicPartition
 from applier.changefeed.window import OffsetRange, Window
-from applier.consume import kafka_client
+from applier.consume.kafka import client as kafka_client
 from applier.consume.spark import KafkaSource
 from applier.errors import SourceLost, TransientError
 

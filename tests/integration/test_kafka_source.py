@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from applier import pipeline as pipelines
 from applier.changefeed.message import TopicPartition
-from applier.consume import crew, kafka_client
+from applier.commands.run import refuse_stall
+from applier.consume.kafka import client as kafka_client
+from applier.consume.workers import pool as crew
 from applier.errors import SourceLost, TransientError, WatermarkStalled
-from applier.run import refuse_stall
+from applier.pipeline import step as pipelines
 from tests import recordings
 from tests.replay import Replay, differences, replay
 from tests.services.kafka import send
@@ -24,7 +25,7 @@ from tests.services.kafka import send
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from applier.pipeline import Pipeline
+    from applier.pipeline.step import Pipeline
     from tests.services.kafka import Broker
 
 
@@ -169,7 +170,7 @@ def test_a_decoding_process_that_is_killed_costs_a_step(
     with found.running(spark) as pipeline:
         while not pipeline.step().moved:
             pass
-        decoding = children("applier.consume.worker_process")
+        decoding = children("applier.consume.workers.main")
         for process in decoding:
             os.kill(process, signal.SIGKILL)
         with pytest.raises(TransientError, match="ended before its work did, by signal 9"):
@@ -177,7 +178,7 @@ def test_a_decoding_process_that_is_killed_costs_a_step(
         step_to_end(pipeline)
 
     assert decoding
-    assert not children("applier.consume.worker_process")
+    assert not children("applier.consume.workers.main")
     assert differences(found, recordings.expected("txns")[-1]) == []
 
 
@@ -235,7 +236,7 @@ def test_broker_that_is_down_is_transient(
 ) -> None:
     """A broker that does not answer is tried again, not given up."""
     monkeypatch.setattr(kafka_client, "_ADMIN_TIMEOUT_MS", 4_000)
-    monkeypatch.setattr("applier.patience.OUTAGE_SECONDS", 1.0)
+    monkeypatch.setattr("applier.runtime.retry.OUTAGE_SECONDS", 1.0)
     found = from_kafka(replay("pk", "simple-json", lake, tmp_path, "simple", name="kafka-down"), "127.0.0.1:1", ["t"])
     found.raw["source"]["kafka"]["kafka.request.timeout.ms"] = "1000"
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from applier.changefeed.event import RowChange
-from applier.decode.avro import AvroDecoder
-from applier.decode.registry import SchemaRegistry, registry_settings
+from applier.decode.avro.decoder import AvroDecoder
+from applier.decode.registry.client import SchemaRegistry, registry_settings
 from applier.errors import RegistryError
 from tests import recordings
 from tests.services.registry import Registry

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 import requests
 
-from applier.decode.registry_http import RegistryHttp
+from applier.commands.run import run_once
+from applier.decode.registry.http import RegistryHttp
 from applier.errors import RegistryDenied, SchemaUnknown, TransientError
-from applier.patience import LATE_SECONDS, Patience
-from applier.run import run_once
+from applier.runtime.retry import LATE_SECONDS, Patience
 from tests import recordings
 from tests.fake_registry import Answer, FakeRegistry, Request, fake_registry
 from tests.integration.test_kafka_source import from_kafka, produce
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from applier.changefeed.message import TopicPartition
-    from applier.decode.registry_settings import RegistrySettings
-    from applier.pipeline import Pipeline
+    from applier.decode.registry.settings import RegistrySettings
+    from applier.pipeline.step import Pipeline
     from tests.services.kafka import Broker
     from tests.services.registry import Registry
 
@@ -107,7 +107,7 @@ def test_rows_are_equal_once_the_registry_answers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Down, shut and without the schema it has its sentence each time; then the same pipeline goes on to the end."""
-    monkeypatch.setattr("applier.decode.registry_http.MAX_WAIT_SECONDS", 0.01)
+    monkeypatch.setattr("applier.decode.registry.http.MAX_WAIT_SECONDS", 0.01)
     now = 0.0
     standing, url = door
     found = _fed(kafka, registry, url, replay(SCENARIO, VARIANT, lake, tmp_path, "avro", name="outage"))
@@ -160,10 +160,10 @@ def test_a_slow_registry_costs_no_restart_and_no_row(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """More answers in a row come too late than one step has attempts: the same run goes on to the end."""
-    monkeypatch.setattr("applier.decode.registry_http.MAX_WAIT_SECONDS", 0.01)
+    monkeypatch.setattr("applier.decode.registry.http.MAX_WAIT_SECONDS", 0.01)
     standing, url = door
     found = _fed(kafka, registry, url, replay(SCENARIO, VARIANT, lake, tmp_path, "avro", name="slow"))
-    monkeypatch.setattr("applier.decode.registry.RegistryHttp", _impatient)
+    monkeypatch.setattr("applier.decode.registry.client.RegistryHttp", _impatient)
     standing.slow = 5
 
     with found.running(spark) as pipeline:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from applier.pipeline import Pipeline
+from applier.pipeline.step import Pipeline
 from tests.lab import Lab
 from tests.upstream import Database, Name
 

@@ -12,9 +12,9 @@ from typing import Any, TypeAlias
 from applier.changefeed.event import Bootstrap, Event, Image, RowChange, SchemaChange
 from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.types import TypeRules
-from applier.decode.ddl import parse
+from applier.ddl.parser import parse
 from applier.decode.decoder import Decoder
-from applier.decode.values import to_array
+from applier.decode.values.convert import to_array
 from applier.errors import DecodeError, SchemaChangeRefused
 from tests.fuzz.corpus import Feed, Message
 

@@ -15,10 +15,10 @@ from typing import Any, TypeAlias
 
 import fastavro
 
-from applier.decode.avro import AvroDecoder
-from applier.decode.confluent import HEADER_BYTES
-from applier.decode.debezium_avro import DebeziumAvroDecoder
-from applier.decode.registry import RegistrySchema
+from applier.decode.avro.decoder import AvroDecoder
+from applier.decode.debezium.avro_decoder import DebeziumAvroDecoder
+from applier.decode.registry.client import RegistrySchema
+from applier.decode.registry.wire_format import HEADER_BYTES
 from tests import recordings
 from tests.fuzz.corpus import Feed, Message
 from tests.properties.left_out import Path, members, named, without
@@ -27,7 +27,7 @@ from tests.unit.decode.recorded_registry import RecordedRegistry
 Changed: TypeAlias = tuple[str, Callable[[], Message]]
 """The name of what is left out, and the message without it."""
 
-_SIMPLE = fastavro.parse_schema(json.loads(files("applier.decode").joinpath("simple_message.avsc").read_text("utf-8")))
+_SIMPLE = fastavro.parse_schema(json.loads(files("applier.decode.simple").joinpath("message.avsc").read_text("utf-8")))
 
 
 def registered(feed: Feed) -> RecordedRegistry:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from applier.changefeed.message import TopicPartition
 from applier.errors import CheckpointConflict, TransientError
-from applier.pipeline import Pipeline
+from applier.pipeline.step import Pipeline
 from tests.disasters import FAILURES, Crash, Disasters
 from tests.lab import Lab, Memory
 from tests.properties.apart import LEFT_OUT, Witness, is_apart

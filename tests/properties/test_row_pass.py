@@ -15,9 +15,9 @@ from applier.changefeed.message import MESSAGE_SCHEMA
 from applier.changefeed.table import TableName
 from applier.changefeed.types import TypeRules
 from applier.decode.options import DecoderOptions
-from applier.findings import FINDING_SCHEMA, collect
 from applier.order.merge import merge_keyed
-from applier.rowpass import RowPass
+from applier.pipeline.scan.decode_task import RowPass
+from applier.pipeline.scan.task_result import FINDING_SCHEMA, collect
 
 NAME = TableName("shop", "account")
 COLUMNS = [

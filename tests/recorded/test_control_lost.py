@@ -13,8 +13,8 @@ from applier.changefeed.table import TableName
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
 from applier.errors import TableMismatch
-from applier.pipeline import Pipeline
-from applier.sink.iceberg import Catalog
+from applier.pipeline.step import Pipeline
+from applier.sink.iceberg.catalog import Catalog
 from tests import recordings
 from tests.replay import Replay, differences, ends_at, replay
 

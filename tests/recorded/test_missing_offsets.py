@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 from structlog.testing import capture_logs
 
-from applier import pipeline as pipelines
 from applier.errors import SourceLost
+from applier.pipeline import step as pipelines
 from tests import recordings
 from tests.replay import differences, replay
 

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from _pytest.mark.structures import ParameterSet
 
-from applier import config as settings
-from applier.assembly import decoder_options
 from applier.changefeed.event import SchemaChange
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import Column, TableName
-from applier.decode.avro_names import sanitised
+from applier.commands.run import follow
+from applier.config import settings
+from applier.decode.avro.names import sanitised
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
 from applier.errors import IncompleteRow, SchemaChangeRefused, WatermarkStalled
-from applier.pipeline import Pipeline, Step
-from applier.run import follow
+from applier.pipeline.build import decoder_options
+from applier.pipeline.step import Pipeline, Step
 from tests import expected, recordings
 from tests.fake_registry import Answer, fake_registry
 from tests.losses import explained

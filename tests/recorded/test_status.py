@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from applier import config as settings
-from applier.status.command import status
+from applier.commands.status.command import status
+from applier.config import settings
 from tests import expected, recordings
 from tests.replay import replay
 

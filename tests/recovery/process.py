@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from applier.faults import KILL_AT
+from applier.runtime.failpoints import KILL_AT
 
 SECONDS = 120
 """Longest that a process may take; a quiet machine needs ten."""
@@ -53,7 +53,7 @@ class Applier:
         config: The configuration, as the dictionary that its TOML holds.
         folder: Where its files go.
         options: Options after `applier run -c FILE`.
-        kill_at: Kill point, see `applier/faults.py`.
+        kill_at: Kill point, see `applier/runtime/failpoints.py`.
         command: Another command than `run`.
     """
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from applier.changefeed.table import TableName
-from applier.faults import KILL_AT
+from applier.runtime.failpoints import KILL_AT
 from tests import recordings
 from tests.recovery.process import SECONDS, once, toml
 from tests.replay import differences, replay

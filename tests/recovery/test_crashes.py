@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applier.pipeline import Pipeline
+from applier.pipeline.step import Pipeline
 from tests import recordings
 from tests.disasters import Crash, Disasters
 from tests.recovery.extent import every

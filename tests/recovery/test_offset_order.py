@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applier.changefeed.coverage import Coverage
+from applier.changefeed.applied_offsets import Coverage
 from applier.changefeed.message import TopicPartition
 from applier.errors import SourceLost, TableMismatch
-from applier.pipeline import Pipeline
-from applier.sink.maintenance import Thresholds, Upkeep
-from applier.sink.progress import OFFSETS
+from applier.pipeline.step import Pipeline
+from applier.sink.commit.stamp import OFFSETS
+from applier.sink.upkeep import Thresholds, Upkeep
 from tests.disasters import Crash, Disasters
 from tests.lab import Lab
 from tests.recovery.cases import ITEMS, ORDERS, SPARE

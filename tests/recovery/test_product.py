@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applier.errors import TransientError
-from applier.pipeline import Pipeline
+from applier.pipeline.step import Pipeline
 from tests.disasters import FAILURES, Crash, Disasters, Failure
 from tests.lab import Lab
 from tests.recovery.cases import CASES

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applier import config as settings
 from applier.changefeed.message import TopicPartition
-from applier.control_view import ControlView
+from applier.commands.catalog_reader import open_lake
+from applier.commands.control_reader import ControlView
+from applier.config import settings
 from applier.errors import CheckpointConflict, TableMismatch
-from applier.lake import open_lake
 from tests import recordings
 from tests.lab import Lab
 from tests.recovery.process import Applier, once
@@ -125,7 +125,7 @@ def test_the_last_holder_is_told_that_it_lost_the_changefeed_and_not_its_tables(
     def is_gone(*_: object) -> None:
         raise TableMismatch("Table shop.orders was dropped or replaced by another one.", "Restore it.")
 
-    monkeypatch.setattr("applier.maintenance.Maintenance.tend", is_gone)
+    monkeypatch.setattr("applier.pipeline.maintenance.Maintenance.tend", is_gone)
     with pytest.raises(TableMismatch):
         holder.step()
     lab.start()

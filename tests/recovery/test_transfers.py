@@ -14,7 +14,7 @@ from tests.upstream import Change, Column, Database, Name
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from applier.pipeline import Pipeline
+    from applier.pipeline.step import Pipeline
 
 CHECKING, SAVINGS = Name("bank", "checking"), Name("bank", "savings")
 ACCOUNTS, TRANSFERS, START = 20, 1000, 1000

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from applier import java
+from applier.runtime import java_home
 
 _LEAN = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 """Flags for a server that lives for minutes: little memory, quick to start."""
@@ -33,7 +33,7 @@ class JavaProcess:
         """Start it and wait until `answers` is true. Raises RuntimeError with the end of its log if it never is."""
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [str(java.find() / "bin" / "java"), *_LEAN, *self._arguments],
+                [str(java_home.find() / "bin" / "java"), *_LEAN, *self._arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -62,7 +62,7 @@ class JavaProcess:
 
 def run_java(arguments: Sequence[str]) -> None:
     """Run a Java program to its end. Raises RuntimeError with what it printed if it fails."""
-    command = [str(java.find() / "bin" / "java"), *_LEAN, *arguments]
+    command = [str(java_home.find() / "bin" / "java"), *_LEAN, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     if done.returncode:
         raise RuntimeError(done.stdout + done.stderr)

@@ -11,8 +11,9 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
-from applier import faults, row_migration
-from applier.sink.iceberg import Catalog
+from applier.pipeline.schema_changes import apply_to_rows
+from applier.runtime import failpoints
+from applier.sink.iceberg.catalog import Catalog
 from tests.spark.ddl_applier import Applier, Crash, Start
 from tests.spark.upstream_table import Upstream
 
@@ -59,8 +60,8 @@ def crash(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
             at.remove(point)
             raise Crash(point)
 
-    monkeypatch.setattr(row_migration, "faults", type("Faults", (), {"reach": staticmethod(reach)}))
-    monkeypatch.setattr(faults, "reach", reach)
+    monkeypatch.setattr(apply_to_rows, "faults", type("Faults", (), {"reach": staticmethod(reach)}))
+    monkeypatch.setattr(failpoints, "reach", reach)
     yield at.append
     assert at == [], "the point was never reached"
 

@@ -9,21 +9,21 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from applier.changefeed.batch import BagBatch, ChangeBatch
+from applier.changefeed.change_batch import BagBatch, ChangeBatch
 from applier.changefeed.event import SchemaChange
 from applier.changefeed.message import Position
-from applier.changefeed.spelling import Spelling
 from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.types import TypeRules, column_arrow_type
-from applier.config import SinkSection, TablesSection
-from applier.ddl import read_all
-from applier.migration import Migration
+from applier.config.settings import SinkSection, TablesSection
+from applier.ddl.spelling import Spelling
 from applier.order.barrier import Barrier
-from applier.replica import Replica
-from applier.sink.control import Control, unix_ms
-from applier.sink.iceberg import Catalog
-from applier.sink.lease import this_process
-from applier.state import State
+from applier.pipeline.schema_changes.apply import Migration
+from applier.pipeline.schema_changes.statements import read_all
+from applier.pipeline.state import State
+from applier.pipeline.target_tables import Replica
+from applier.sink.control.control import Control, unix_ms
+from applier.sink.control.lease import this_process
+from applier.sink.iceberg.catalog import Catalog
 from tests.spark.feeds import read
 
 Row = tuple[Any, ...]

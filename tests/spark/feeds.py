@@ -12,8 +12,8 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from applier.changefeed.batch import ChangeBatch
-from applier.sink.iceberg import Catalog, PartitionField, Table
+from applier.changefeed.change_batch import ChangeBatch
+from applier.sink.iceberg.catalog import Catalog, PartitionField, Table
 
 Key: TypeAlias = tuple[Any, ...]
 Row: TypeAlias = tuple[Any, ...]

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applier import config as settings
-from applier.backfill.command import backfill, planned
-from applier.backfill.report import Outcome
-from applier.backfill.request import asked
 from applier.changefeed.message import TopicPartition
+from applier.commands.backfill.command import backfill, planned
+from applier.commands.backfill.report import Outcome
+from applier.commands.backfill.request import asked
+from applier.config import settings
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
 from applier.errors import CheckpointConflict, ConfigError, RangeRefused
-from applier.telemetry import Stopwatch
+from applier.runtime.logs import Stopwatch
 from tests.recovery.snapshots import faults_of, heads
 from tests.replay import Replay, differences, ends_at, replay
 

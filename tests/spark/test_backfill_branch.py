@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applier import config as settings
-from applier import faults
-from applier.backfill import compare
-from applier.backfill.branch import REBUILT
-from applier.backfill.command import backfill, planned
-from applier.backfill.report import Outcome
-from applier.backfill.request import asked
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName
+from applier.commands.backfill import compare
+from applier.commands.backfill.branch import REBUILT
+from applier.commands.backfill.command import backfill, planned
+from applier.commands.backfill.report import Outcome
+from applier.commands.backfill.request import asked
+from applier.config import settings
 from applier.errors import RangeRefused
-from applier.sink.iceberg import Catalog
+from applier.runtime import failpoints
+from applier.sink.iceberg.catalog import Catalog
 from tests.recovery.snapshots import heads
 from tests.replay import Replay, differences, plain, replay
 from tests.spark.test_backfill import states, text
@@ -56,7 +56,7 @@ def dying(point: str, turn: int = 1) -> Iterator[None]:
             raise Crash(point)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(faults, "reach", reach)
+        patch.setattr(failpoints, "reach", reach)
         with pytest.raises(Crash):
             yield
 
@@ -336,7 +336,7 @@ def test_what_a_branch_refuses(
         if point == "branch-built":
             empty(found, spark, name)
 
-    monkeypatch.setattr(faults, "reach", meddle)
+    monkeypatch.setattr(failpoints, "reach", meddle)
     with pytest.raises(RangeRefused, match="was written while its branch was built.*the branch is built anew"):
         run(found, spark, "beginning", branch="mine", publish=True, tables=rules)
     monkeypatch.undo()

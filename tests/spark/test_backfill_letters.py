@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applier import config as settings
-from applier.backfill.command import planned
-from applier.backfill.request import asked
+from applier.commands.backfill.command import planned
+from applier.commands.backfill.request import asked
+from applier.config import settings
 from tests.recovery.snapshots import heads
 from tests.replay import differences, replay
 from tests.spark.test_backfill import run, states

@@ -15,19 +15,19 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from applier import config
-from applier.adopt import adopt
-from applier.assembly import assembled
-from applier.backfill.command import backfill
-from applier.backfill.request import asked
 from applier.changefeed.table import TableName
-from applier.config import Config
+from applier.commands.adopt import adopt
+from applier.commands.backfill.command import backfill
+from applier.commands.backfill.request import asked
+from applier.commands.status.command import status
+from applier.commands.status.report import StatusReport, TableProgress
+from applier.config import settings as config
+from applier.config.settings import Config
 from applier.errors import ConfigError, TableIncomplete, TableMismatch, TerminalError
-from applier.pipeline import Pipeline
-from applier.sink.iceberg import Catalog
-from applier.state import State
-from applier.status.command import status
-from applier.status.report import StatusReport, TableProgress
+from applier.pipeline.build import assembled
+from applier.pipeline.state import State
+from applier.pipeline.step import Pipeline
+from applier.sink.iceberg.catalog import Catalog
 from tests.spark.feeds import read
 
 pytestmark = pytest.mark.spark

@@ -11,9 +11,9 @@ from applier.changefeed.checkpoint import Checkpoint, Holder, Reading
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import Column, ColumnType, TableName, TableVersion
 from applier.errors import CheckpointConflict, TableMismatch
-from applier.sink import ledger
-from applier.sink.control import Control, DeadLetter, SchemaDecision
-from applier.sink.iceberg import Catalog
+from applier.sink.control import append_table
+from applier.sink.control.control import Control, DeadLetter, SchemaDecision
+from applier.sink.iceberg.catalog import Catalog
 
 pytestmark = pytest.mark.spark
 
@@ -159,9 +159,9 @@ def test_a_checkpoint_whose_answer_was_lost_is_written_again(control: Open) -> N
 
 def test_thousands_of_steps_stay_few_files(control: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every so many files an append writes one in their place: history is kept, and the newest is found at once."""
-    monkeypatch.setattr(ledger, "FOLD_FILES", 4)
-    monkeypatch.setattr(ledger, "KEEP_ROWS", 8)
-    monkeypatch.setattr(ledger, "KEEP_MINUTES", 0)
+    monkeypatch.setattr(append_table, "FOLD_FILES", 4)
+    monkeypatch.setattr(append_table, "KEEP_ROWS", 8)
+    monkeypatch.setattr(append_table, "KEEP_MINUTES", 0)
     state = control()
     last = take(state, ONE)
     for offset in range(1, 15):

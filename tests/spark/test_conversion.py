@@ -6,15 +6,15 @@ from datetime import datetime
 
 import pytest
 
-from applier.changefeed import ddl
 from applier.changefeed.table import Column
 from applier.changefeed.table import ColumnType as T
+from applier.ddl import actions as ddl
 from applier.errors import SchemaChangeRefused, TableMismatch
-from applier.sink import rebuild
-from applier.sink.draft import Draft
-from applier.sink.iceberg import PartitionField
-from applier.sink.iceberg_commit import Change
-from applier.sink.progress import Stamp
+from applier.sink.commit.stamp import Stamp
+from applier.sink.evolve import rewrite
+from applier.sink.evolve.attempt import Draft
+from applier.sink.iceberg.catalog import PartitionField
+from applier.sink.iceberg.commit import Change
 from tests.spark.feeds import sql_name
 from tests.spark.upstream_table import ID, NAME, Upstream, version
 
@@ -133,7 +133,7 @@ def test_partitions_outlive_a_conversion(upstream: Upstream) -> None:
 
 def test_a_large_table_is_rewritten_in_parts(upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
     """No more than some rows are in memory at a time, whatever the size of the table."""
-    monkeypatch.setattr(rebuild, "CHUNK_BYTES", 10_000)
+    monkeypatch.setattr(rewrite, "CHUNK_BYTES", 10_000)
     v = Column("v", T("int"))
     upstream.create(v)
     for start in range(0, 3000, 1000):

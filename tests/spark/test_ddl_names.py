@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from applier import config, faults
-from applier.assembly import assembled
 from applier.changefeed.table import TableName
-from applier.ddl_command import listed, skip
+from applier.commands.ddl import listed, skip
+from applier.config import settings as config
 from applier.errors import ConfigError, SchemaChangeRefused, TableMismatch
-from applier.pipeline import Pipeline
+from applier.pipeline.build import assembled
+from applier.pipeline.step import Pipeline
+from applier.runtime import failpoints
 from tests.spark.ddl_applier import Crash
 from tests.spark.feeds import read
 
@@ -144,7 +145,7 @@ def test_tables_swap_over_topics(
                 raise Crash(where)
 
     with monkeypatch.context() as patch:
-        patch.setattr(faults, "reach", reach)
+        patch.setattr(failpoints, "reach", reach)
         if point:
             with pytest.raises(Crash), running(spark, lake_properties, feed, name) as pipeline:
                 pipeline.step()

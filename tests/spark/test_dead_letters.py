@@ -11,10 +11,11 @@ import pytest
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from applier import config, letters
-from applier.assembly import assembled
+from applier.commands import dead_letters
+from applier.commands.status.command import status
+from applier.config import settings as config
 from applier.errors import ConfigError, TerminalError
-from applier.status.command import status
+from applier.pipeline.build import assembled
 from tests.spark.test_undated import archive
 
 pytestmark = pytest.mark.spark
@@ -71,7 +72,7 @@ def test_a_wrong_protocol_is_refused_before_anything_is_set_aside(
         run(raw, spark)
 
     assert "check changefeed.protocol and the topics under [source]; nothing was written" in refusal.value.hint
-    assert letters.found(config.parse(raw)) == []
+    assert dead_letters.found(config.parse(raw)) == []
 
 
 def test_a_changefeed_keeps_its_protocol(raw: dict[str, Any], spark: SparkSession) -> None:
@@ -89,29 +90,29 @@ def test_dead_letters_can_be_seen_and_given_up(
     """The list names place and error, one is shown without its bytes, and what is given up no longer counts."""
     run(raw, spark)
     settings = config.parse(raw)
-    (letter,) = letters.found(settings)
-    place = letters.place_of(letter)
+    (letter,) = dead_letters.found(settings)
+    place = dead_letters.place_of(letter)
     assert place == "shop_t/0:2"
-    assert json.loads(letters.to_json([letter]))[0]["place"] == place
-    letters.render([letter], Console(width=200))
+    assert json.loads(dead_letters.to_json([letter]))[0]["place"] == place
+    dead_letters.render([letter], Console(width=200))
     assert place in capsys.readouterr().out
 
-    letters.render_one(letters.content(settings, place), Console(width=200), values=False)
+    dead_letters.render_one(dead_letters.content(settings, place), Console(width=200), values=False)
     shown = capsys.readouterr().out
     assert "value: 15 bytes" in shown
     assert "message" not in shown.partition("value:")[2]
-    letters.render_one(letters.content(settings, place), Console(width=200), values=True)
+    dead_letters.render_one(dead_letters.content(settings, place), Console(width=200), values=True)
     assert "value: 15 bytes: no \\x1b[31mmessage" in capsys.readouterr().out
 
     with pytest.raises(ConfigError, match="--why is empty"):
-        letters.discard(settings, [place], "", spark=spark)
+        dead_letters.discard(settings, [place], "", spark=spark)
     with pytest.raises(ConfigError, match="There is no dead letter at shop_t/0:7"):
-        letters.discard(settings, ["shop_t/0:7"], "noise", spark=spark)
-    letters.discard(settings, [place], "noise of a test", spark=spark)
+        dead_letters.discard(settings, ["shop_t/0:7"], "noise", spark=spark)
+    dead_letters.discard(settings, [place], "noise of a test", spark=spark)
 
-    assert letters.found(settings) == []
+    assert dead_letters.found(settings) == []
     assert status(settings, now_ms=(TS >> 18) + 1000).dead_letter_count == 0
     rows = spark.read.table(f"lake.applier_{settings.changefeed.name}.dead_letters").collect()
     assert b"discarded: noise of a test" in [bytes(row["value"]) for row in rows]
     with pytest.raises(ConfigError, match="There are no dead letters"):
-        letters.discard(settings, [], "again", spark=spark)
+        dead_letters.discard(settings, [], "again", spark=spark)

@@ -5,15 +5,15 @@ from decimal import Decimal
 
 import pytest
 
-from applier.changefeed import ddl
 from applier.changefeed.table import Column, Index
 from applier.changefeed.table import ColumnType as T
+from applier.ddl import actions as ddl
 from applier.errors import CheckpointConflict, TableMismatch
-from applier.sink.draft import KEY
-from applier.sink.evolution import plan
-from applier.sink.evolve import apply_evolution
-from applier.sink.progress import Stamp
-from applier.sink.table import TableWriter
+from applier.sink.commit.stamp import Stamp
+from applier.sink.evolve.apply import apply_evolution
+from applier.sink.evolve.attempt import KEY
+from applier.sink.evolve.plan import plan
+from applier.sink.write.table_writer import TableWriter
 from tests.spark.feeds import sql_name
 from tests.spark.upstream_table import ID, NAME, RULES, Upstream, version
 

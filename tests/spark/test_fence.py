@@ -8,19 +8,19 @@ from dataclasses import replace
 import pytest
 from pyspark.sql import SparkSession
 
-from applier import faults
 from applier.changefeed.checkpoint import Checkpoint, Holder
 from applier.changefeed.table import Column, ColumnType, TableName, TableVersion
 from applier.changefeed.types import TypeRules
-from applier.config import SinkSection, TablesSection
+from applier.config.settings import SinkSection, TablesSection
 from applier.errors import CheckpointConflict, TableMismatch
-from applier.replica import Replica
-from applier.sink.control import Control, DeadLetter
-from applier.sink.control_row import letter_rows
-from applier.sink.fence import fence
-from applier.sink.iceberg import Catalog, Table
-from applier.sink.progress import Stamp
-from applier.sink.table import TableWriter
+from applier.pipeline.target_tables import Replica
+from applier.runtime import failpoints
+from applier.sink.commit.fence import fence
+from applier.sink.commit.stamp import Stamp
+from applier.sink.control.control import Control, DeadLetter
+from applier.sink.control.rows import letter_rows
+from applier.sink.iceberg.catalog import Catalog, Table
+from applier.sink.write.table_writer import TableWriter
 from tests.spark.feeds import Feed, read
 
 pytestmark = pytest.mark.spark
@@ -77,7 +77,8 @@ def test_an_idle_table_refuses_the_last_holder(last: Last) -> None:
 def test_the_fence_goes_up_behind_a_commit_that_slips_in(last: Last, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the last holder commits while the fence is built counts, and is its last."""
     waiting = [last.apply]
-    monkeypatch.setattr(faults, "reach", lambda point: waiting.pop()() if point == "commit-sent" and waiting else None)
+    reached = lambda point: waiting.pop()() if point == "commit-sent" and waiting else None  # noqa: E731
+    monkeypatch.setattr(failpoints, "reach", reached)
 
     assert fence(last.table(), "shop", 2, 1)
 

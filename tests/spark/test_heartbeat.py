@@ -13,10 +13,10 @@ import pytest
 
 from applier.changefeed.window import Window
 from applier.errors import CheckpointConflict
-from applier.heartbeat import beating
-from applier.sink.control import Control, unix_ms
-from applier.sink.iceberg import Catalog
-from applier.sink.lease import this_process
+from applier.pipeline.heartbeat import beating
+from applier.sink.control.control import Control, unix_ms
+from applier.sink.control.lease import this_process
+from applier.sink.iceberg.catalog import Catalog
 from tests.lab import CATALOG, Lab, Memory
 from tests.recovery.cases import CASES
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from applier import config as settings
-from applier.assembly import assembled
+from applier.config import settings
+from applier.pipeline.build import assembled
 from tests.fake_registry import fake_registry
 from tests.handmade import (
     ADDED,

@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from applier import config
+from applier.config import settings as config
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
 from applier.errors import CheckpointConflict
-from applier.maintenance import Budget
-from applier.sink import iceberg_maintenance
-from applier.sink.iceberg import Catalog, JavaError
-from applier.sink.maintenance import ORPHANS_REMOVED_AT, Thresholds, Upkeep
-from applier.sink.progress import EPOCH, RESOLVED_TS, Stamp
-from applier.sink.storage import local_path
-from applier.sink.table import TableWriter
+from applier.pipeline.maintenance import Budget
+from applier.sink.commit.stamp import EPOCH, RESOLVED_TS, Stamp
+from applier.sink.format.storage import local_path
+from applier.sink.iceberg import maintenance as iceberg_maintenance
+from applier.sink.iceberg.catalog import Catalog, JavaError
+from applier.sink.upkeep import ORPHANS_REMOVED_AT, Thresholds, Upkeep
+from applier.sink.write.table_writer import TableWriter
 from tests.replay import differences, ends_at, replay
 from tests.spark.feeds import Feed, read, sql_name
 

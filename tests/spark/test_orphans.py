@@ -11,14 +11,14 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from applier.sink import maintenance
-from applier.sink.iceberg import Catalog
-from applier.sink.iceberg_orphans import Neighbours
-from applier.sink.location import OWN_LOCATION
-from applier.sink.maintenance import Thresholds, Upkeep
-from applier.sink.progress import Stamp
-from applier.sink.storage import local_path
-from applier.sink.table import TableWriter
+from applier.sink import upkeep as maintenance
+from applier.sink.commit.stamp import Stamp
+from applier.sink.format.storage import local_path
+from applier.sink.iceberg.catalog import Catalog
+from applier.sink.iceberg.location import OWN_LOCATION
+from applier.sink.iceberg.orphans import Neighbours
+from applier.sink.upkeep import Thresholds, Upkeep
+from applier.sink.write.table_writer import TableWriter
 from tests.spark.ddl_applier import Applier, Start
 from tests.spark.feeds import Feed, read, sql_name
 

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from applier import patience
 from applier.errors import TableMismatch
-from applier.patience import patiently
-from applier.sink.iceberg import Catalog
-from applier.sink.progress import RESOLVED_TS, Stamp
-from applier.sink.table import TableWriter
-from applier.sink.trace import BACKFILL, FOREIGN
+from applier.runtime import retry
+from applier.runtime.retry import patiently
+from applier.sink.commit.foreign_commits import BACKFILL, FOREIGN
+from applier.sink.commit.stamp import RESOLVED_TS, Stamp
+from applier.sink.iceberg.catalog import Catalog
+from applier.sink.write.table_writer import TableWriter
 from tests.spark.feeds import read, sql_name
 from tests.spark.test_sink_commit import Case
 
@@ -188,8 +188,8 @@ def test_a_locked_catalog_is_waited_for(case: Case, warehouse: Path, monkeypatch
             told.append(f"{event}: {error}")
             lock.execute("ROLLBACK")
 
-    monkeypatch.setattr(patience, "logger", Log)
-    monkeypatch.setattr("applier.sink.commit.ATTEMPTS", 1)
+    monkeypatch.setattr(retry, "logger", Log)
+    monkeypatch.setattr("applier.sink.commit.committer.ATTEMPTS", 1)
     try:
         batch = case.feed.taken({(12345,): (2, "ours", None)}, set())
         patiently(lambda: case.writer.apply(batch, Stamp("shop", 2, 3), exact=True))

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 import pytest
 from rich.console import Console
 
-from applier import config as settings
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.window import OffsetRange
-from applier.plan.command import plan
-from applier.plan.report import render
+from applier.commands.plan.command import plan
+from applier.commands.plan.report import render
+from applier.config import settings
 from tests.replay import Replay, replay
 
 if TYPE_CHECKING:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from applier import row_migration
 from applier.changefeed.table import TableName
-from applier.ddl_stamp import DROPPED_AT
 from applier.errors import SchemaChangeRefused
-from applier.sink.iceberg import Catalog
+from applier.pipeline.schema_changes import apply_to_rows
+from applier.pipeline.schema_changes.stamp import DROPPED_AT
+from applier.sink.iceberg.catalog import Catalog
 from tests.spark.ddl_applier import Crash, Start, partitioned
 
 pytestmark = pytest.mark.spark
@@ -84,7 +84,7 @@ def test_truncated_rows_come_back_under_another_name(
     applier.checkpoint()
     if crashes:
         with monkeypatch.context() as patch:
-            patch.setattr(row_migration, "replace_rows", lambda *_: (_ for _ in ()).throw(Crash()))
+            patch.setattr(apply_to_rows, "replace_rows", lambda *_: (_ for _ in ()).throw(Crash()))
             with pytest.raises(Crash):
                 applier.ddl("FLASHBACK TABLE p TO q", after=told)
         applier.restart()

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from applier.errors import SchemaChangeRefused
-from applier.state import State
+from applier.pipeline.state import State
 from tests.spark.ddl_applier import RANGE, Applier, Crash, Row, Start, partitioned
 
 EXCHANGE = "ALTER TABLE p EXCHANGE PARTITION p1 WITH TABLE t"

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from applier.changefeed.batch import BagBatch
+from applier.changefeed.change_batch import BagBatch
 from applier.errors import TableMismatch
-from applier.sink.iceberg import Catalog, PartitionField
-from applier.sink.progress import Stamp
-from applier.sink.table import TableWriter
+from applier.sink.commit.stamp import Stamp
+from applier.sink.iceberg.catalog import Catalog, PartitionField
+from applier.sink.write.table_writer import TableWriter
 from tests.spark.feeds import read
 
 pytestmark = pytest.mark.spark

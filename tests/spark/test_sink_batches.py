@@ -10,14 +10,14 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
-from applier.changefeed.batch import ChangeBatch
-from applier.sink.engine import Limits
-from applier.sink.iceberg import Catalog
-from applier.sink.iceberg_io import JavaStorage
-from applier.sink.progress import Stamp
-from applier.sink.spark import SparkEngine
-from applier.sink.storage import local_path
-from applier.sink.table import TableWriter
+from applier.changefeed.change_batch import ChangeBatch
+from applier.sink.commit.stamp import Stamp
+from applier.sink.format.storage import local_path
+from applier.sink.iceberg.catalog import Catalog
+from applier.sink.iceberg.io import JavaStorage
+from applier.sink.write.engine import Limits
+from applier.sink.write.spark import SparkEngine
+from applier.sink.write.table_writer import TableWriter
 from tests.spark.feeds import KINDS, Feed, read, sql_name
 
 pytestmark = pytest.mark.spark

@@ -10,13 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from applier import faults
-from applier.changefeed.batch import ChangeBatch
+from applier.changefeed.change_batch import ChangeBatch
 from applier.errors import CheckpointConflict, TableMismatch, TransientError, ValueRefused
-from applier.sink.iceberg import Catalog, Table
-from applier.sink.iceberg_commit import Change, CommitFailure
-from applier.sink.progress import EPOCH, RESOLVED_TS, Stamp
-from applier.sink.table import TableWriter
+from applier.runtime import failpoints
+from applier.sink.commit.stamp import EPOCH, RESOLVED_TS, Stamp
+from applier.sink.iceberg.catalog import Catalog, Table
+from applier.sink.iceberg.commit import Change, CommitFailure
+from applier.sink.write.table_writer import TableWriter
 from tests.spark.feeds import Feed, read, sql_name
 
 pytestmark = pytest.mark.spark
@@ -122,7 +122,7 @@ def test_compaction_between_batches(spark: SparkSession, lake: Catalog, fresh_na
 def test_compaction_during_a_commit(case: Case, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     """A compaction that slips in makes the batch be planned again, up to the moment when the pointer is swapped."""
     waiting = [case.compact]
-    monkeypatch.setattr(faults, "reach", lambda point: waiting.pop()() if point == where and waiting else None)
+    monkeypatch.setattr(failpoints, "reach", lambda point: waiting.pop()() if point == where and waiting else None)
 
     case.apply()
 
@@ -178,9 +178,9 @@ def test_table_that_keeps_moving_is_given_up(case: Case, monkeypatch: pytest.Mon
     """Attempts are bounded: a table that others commit to all the time ends in an error that may be retried."""
     foreign = f"INSERT INTO {sql_name(case.name)} VALUES (999, 1, 'foreign', null)"  # noqa: S608 - the names are the test's own
     monkeypatch.setattr(
-        faults, "reach", lambda point: case.spark.sql(foreign) if point == "data-files-staged" else None
+        failpoints, "reach", lambda point: case.spark.sql(foreign) if point == "data-files-staged" else None
     )
-    monkeypatch.setattr("applier.sink.commit.ATTEMPTS", 2)
+    monkeypatch.setattr("applier.sink.commit.committer.ATTEMPTS", 2)
 
     with pytest.raises(TransientError, match="head is"):
         case.apply()

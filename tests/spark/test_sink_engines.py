@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from applier.changefeed.batch import ChangeBatch
-from applier.sink.engine import EngineName
-from applier.sink.iceberg import Catalog
-from applier.sink.progress import Stamp
-from applier.sink.spark import SparkEngine
-from applier.sink.table import Applied, TableWriter
+from applier.changefeed.change_batch import ChangeBatch
+from applier.sink.commit.stamp import Stamp
+from applier.sink.iceberg.catalog import Catalog
+from applier.sink.write.engine import EngineName
+from applier.sink.write.spark import SparkEngine
+from applier.sink.write.table_writer import Applied, TableWriter
 from tests.spark.feeds import KINDS, Feed, Key, read
 
 pytestmark = pytest.mark.spark

@@ -4,12 +4,12 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from applier.changefeed.batch import ChangeBatch
+from applier.changefeed.change_batch import ChangeBatch
 from applier.errors import TableMismatch
-from applier.sink.iceberg import Catalog, JavaError, PartitionField
-from applier.sink.progress import Stamp
-from applier.sink.spark import SparkEngine
-from applier.sink.table import TableWriter
+from applier.sink.commit.stamp import Stamp
+from applier.sink.iceberg.catalog import Catalog, JavaError, PartitionField
+from applier.sink.write.spark import SparkEngine
+from applier.sink.write.table_writer import TableWriter
 from tests.spark.feeds import read
 
 pytestmark = pytest.mark.spark

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from applier.changefeed.table import TableName, TableVersion
-from applier.changefeed.tracker import Tables
-from applier.decode.ddl import parse
+from applier.ddl.parser import parse
+from applier.ddl.schema_tracker import Tables
 from tests.spark.ddl_applier import Applier, Start
 
 CREATE = "CREATE TABLE t (id INT PRIMARY KEY, a INT, v INT AS (a + 1) VIRTUAL, s INT AS (a + 2) STORED)"

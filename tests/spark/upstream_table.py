@@ -10,16 +10,16 @@ import pyarrow as pa
 from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
-from applier.changefeed import ddl
-from applier.changefeed.batch import ChangeBatch
+from applier.changefeed.change_batch import ChangeBatch
 from applier.changefeed.table import Column, Index, TableName, TableVersion
 from applier.changefeed.table import ColumnType as T
 from applier.changefeed.types import TypeRules, arrow_type
-from applier.sink.evolution import plan
-from applier.sink.evolve import Evolved, apply_evolution
-from applier.sink.iceberg import Catalog, PartitionField, Table
-from applier.sink.progress import Stamp
-from applier.sink.table import TableWriter
+from applier.ddl import actions as ddl
+from applier.sink.commit.stamp import Stamp
+from applier.sink.evolve.apply import Evolved, apply_evolution
+from applier.sink.evolve.plan import plan
+from applier.sink.iceberg.catalog import Catalog, PartitionField, Table
+from applier.sink.write.table_writer import TableWriter
 from tests.spark.feeds import read, sql_name
 
 NAME = TableName("shop", "t")

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from applier import config
+from applier.config import settings as config
 
 _ROOT = Path(__file__).parents[2]
 _DEPLOY = _ROOT / "deploy"

@@ -14,11 +14,13 @@ from typing import Any, get_args
 import pytest
 from pydantic import BaseModel
 
-from applier import cli, config, telemetry
+from applier import cli
 from applier.changefeed.table import Column, ColumnType
 from applier.changefeed.types import TypeRules
-from applier.decode.values import to_array
-from applier.decode.wire import WireForm
+from applier.config import settings as config
+from applier.decode.values.convert import to_array
+from applier.decode.values.wire_format import WireForm
+from applier.runtime import logs
 from tests import recordings
 
 _ROOT = Path(__file__).parents[2]
@@ -170,7 +172,7 @@ def test_every_field_of_the_status_line_is_explained() -> None:
     notes = dict.fromkeys((*policies, "compacted", "vectors", "manifests", "expired", "orphans"), 1)
     stages = dict.fromkeys(("maintain", "plan", "read", "decode", "apply", "checkpoint"), 0.0)
     for resolved_ts in (1 << 40, None):
-        line = telemetry.StatusLine(1, resolved_ts, 0, 0, 0, 0, 0, 0, stages, notes)
+        line = logs.StatusLine(1, resolved_ts, 0, 0, 0, 0, 0, 0, stages, notes)
 
         assert [name for name in line.fields() if f"| `{name}` |" not in page] == []
 

@@ -16,12 +16,12 @@ import pytest
 from applier.changefeed.event import Op, Resolved, RowChange
 from applier.changefeed.table import Column, ColumnType
 from applier.changefeed.types import TypeRules
-from applier.decode import avro as avro_decoder
+from applier.decode.avro import decoder as avro_decoder
 from applier.decode.decoder import Decoder
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import BUILDERS
-from applier.decode.registry import RegistrySchema
-from applier.decode.values import to_array
+from applier.decode.registry.client import RegistrySchema
+from applier.decode.values.convert import to_array
 from bench.topic import schema
 from bench.topic.avro import Avro, key_schema, value_schema
 from bench.topic.encoder import Encoder

@@ -8,7 +8,7 @@ from typing import Any
 
 import fastavro
 
-from applier.decode.registry import RegistrySchema, SubjectVersion
+from applier.decode.registry.client import RegistrySchema, SubjectVersion
 from applier.errors import RegistryError, SchemaUnknown
 
 EXTENSION: list[dict[str, Any]] = [

@@ -11,15 +11,15 @@ from typing import Any, TypeAlias
 
 from applier.changefeed.event import Bootstrap, Image, Resolved, RowChange, SchemaChange
 from applier.changefeed.table import Column, TableName, TableVersion
-from applier.changefeed.tracker import Tables
 from applier.changefeed.types import TypeRules
-from applier.decode.avro import AvroDecoder
-from applier.decode.ddl import parse
-from applier.decode.debezium_avro import DebeziumAvroDecoder
+from applier.ddl.parser import parse
+from applier.ddl.schema_tracker import Tables
+from applier.decode.avro.decoder import AvroDecoder
+from applier.decode.debezium.avro_decoder import DebeziumAvroDecoder
 from applier.decode.decoder import Decoder
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
-from applier.decode.values import to_array
+from applier.decode.values.convert import to_array
 from applier.errors import IncompleteRow
 from tests import recordings
 from tests.fuzz.corpus import protocol_of

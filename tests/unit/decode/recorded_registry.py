@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from applier.decode.registry import RegistrySchema, SubjectVersion
+from applier.decode.registry.client import RegistrySchema, SubjectVersion
 from applier.errors import RegistryError
 from tests import recordings
 

@@ -10,7 +10,7 @@ import pytest
 
 from applier.changefeed.event import Bootstrap, RowChange
 from applier.changefeed.table import Column, TableName
-from applier.decode.debezium_rows import UNKNOWN_VERSION
+from applier.decode.debezium.rows import UNKNOWN_VERSION
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import BUILDERS, build
 from applier.errors import IncompleteRow

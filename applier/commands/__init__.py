@@ -1,0 +1,1 @@
+"""The commands of `applier`, each a module or a folder."""

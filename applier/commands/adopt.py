@@ -1,0 +1,53 @@
+"""Command `adopt`: the user says that a table is whole, and the checkpoint records who may trust it and why."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from applier.changefeed.table import TableName
+from applier.commands.backfill.table_selection import selected
+from applier.config.settings import Config
+from applier.errors import ConfigError
+from applier.pipeline import completeness
+from applier.pipeline.build import assembled
+from applier.runtime.logs import logger
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def adopt(
+    config: Config, rules: Sequence[str], why: str, *, take_over: bool = False, spark: SparkSession | None = None
+) -> list[TableName]:
+    """Take tables for whole that nothing proves to be.
+
+    Args:
+        config: The configuration.
+        rules: Filter rules of the tables.
+        why: The reason, which the checkpoint keeps.
+        take_over: Take the changefeed although another applier seems to hold it.
+        spark: A running session to use instead of a new one; it is left running.
+
+    Returns:
+        The tables that were not live before.
+
+    Raises:
+        ConfigError: No reason is given, or no table is meant.
+        TableMismatch: One of the tables is not in the catalog, or holds no rows.
+        CheckpointConflict: Another applier holds the changefeed.
+    """
+    if not why.strip():
+        raise ConfigError(["--why is empty: say how the rows of the table came to be complete."])
+    with assembled(config, take_over=take_over, spark=spark) as pipeline:
+        state, replica = pipeline.state, pipeline.replica
+        names = selected(rules, state.tables)
+        lacking = [name for name in names if not state.completeness[name].is_live]
+        for name in lacking:
+            completeness.adopt(state, replica, name, why)
+            logger().info("table adopted", table=str(name), state="live", because=why)
+        if lacking:
+            counts = {"tables": len(lacking)}
+            snapshots = completeness.cut(state, replica)
+            state.advance(state.resolved_ts, {}, snapshots, counts, state.applied_ddl)
+    return lacking

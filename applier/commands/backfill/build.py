@@ -1,0 +1,128 @@
+"""A range in, branches built from it, compared with what readers see, and shown if that was asked for out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from applier.changefeed.completeness import Completeness
+from applier.changefeed.table import TableName
+from applier.commands.backfill.bounds import OPEN, Range
+from applier.commands.backfill.compare import compare
+from applier.commands.backfill.drive import Driver
+from applier.commands.backfill.prepare import Job, prepare
+from applier.commands.backfill.report import STOPPED, Difference, Outcome
+from applier.commands.backfill.request import Request
+from applier.errors import ConfigError, RangeRefused
+from applier.pipeline.completeness import cut
+from applier.pipeline.step import Pipeline
+from applier.runtime import failpoints
+from applier.runtime.logs import logger
+from applier.sink.iceberg.catalog import JavaError
+
+
+def refuse_short(main: Pipeline, request: Request, span: Range, names: Sequence[TableName]) -> None:
+    """Refuse what can be told before anything is read: a range that is not covered, or does not reach the checkpoint.
+
+    Raises:
+        ConfigError: Nothing of the range is covered.
+        RangeRefused: It ends before what the tables have.
+    """
+    state = main.state
+    ahead = sorted(name for name in names if name in state.ahead)
+    if ahead:
+        what = f"Table {ahead[0]} is ahead of the checkpoint, as a step failed half way."
+        raise RangeRefused(what, "finish it first, with `applier run --once`.")
+    if main.surveyor.ordered and span.above >= state.resolved_ts:
+        reached = state.resolved_ts
+        what = (
+            f"The range begins at {span.above}, beyond resolved ts {reached} of the tables: nothing is applied twice."
+        )
+        raise ConfigError([what])
+    if not request.publish:
+        return
+    if span.upto != OPEN and span.upto < state.resolved_ts:
+        raise _short(f"at resolved ts {span.upto}", f"resolved ts {state.resolved_ts}")
+    for place, due in sorted(state.next_offsets.items()):
+        if place in span.spans and span.spans[place].end < due:
+            raise _short(f"at offset {span.spans[place].end} of {place}", f"offset {due}")
+
+
+def _short(end: str, covered: str) -> RangeRefused:
+    what = f"The range ends {end}, but the tables have what comes up to {covered}: older values would win."
+    return RangeRefused(
+        what, "let it end there or later; or look at what it gives, with --branch and without --publish."
+    )
+
+
+def build(main: Pipeline, request: Request, span: Range, names: Sequence[TableName], driver: Driver) -> Outcome:
+    """Build branches, compare them, and show them.
+
+    A process that is killed on the way goes on when the same is asked for again: the branches hold what was committed,
+    and progress is kept in control tables of its own.
+
+    Args:
+        main: The pipeline of the changefeed, which this process holds.
+        request: What was asked for.
+        span: The range.
+        names: Tables that are meant.
+        driver: Drives pipelines.
+
+    Raises:
+        RangeRefused: The result would be wrong.
+    """
+    refuse_short(main, request, span, names)
+    job = prepare(main, request, span, names)
+    if not driver.drive(job.pipeline, job.ends, job.upto):
+        return Outcome([STOPPED], is_done=False)
+    failpoints.reach("branch-built")
+    job.branches.refuse_part()
+    differences = [_compared(job, name) for name in names]
+    built = f"The range {span.text} is built in branch {request.branch} of {len(names)} tables."
+    if not request.publish:
+        shown = f"--publish shows it; until then `VERSION AS OF '{request.branch}'` reads it."
+        return Outcome([built, shown], differences=differences)
+    _refuse_short_build(main, job, differences)
+    publish(main, job, names)
+    return Outcome([built, "Readers see it now."], differences=differences)
+
+
+def _compared(job: Job, name: TableName) -> Difference:
+    live = job.branches.lineage.live.get(name)
+    key = live.key if live else ()
+    return compare(job.branches.main(name), job.branches.main(name, job.branches.branch), key)
+
+
+def _refuse_short_build(main: Pipeline, job: Job, differences: Sequence[Difference]) -> None:
+    reached = job.pipeline.state.resolved_ts
+    if main.surveyor.ordered and reached < main.state.resolved_ts and not all(item.is_equal for item in differences):
+        raise _short(f"at resolved ts {reached}", f"resolved ts {main.state.resolved_ts}")
+
+
+def publish(main: Pipeline, job: Job, names: Sequence[TableName]) -> None:
+    """Let readers see the branches, and the checkpoint name their snapshots; may be called again after a crash.
+
+    Raises:
+        RangeRefused: Somebody has written a table since its branch was begun.
+    """
+    state, replica = main.state, main.replica
+    healed = [name for name in names if job.heals(name, state)]
+    for name in names:
+        try:
+            shown = job.branches.show(name, state.resolved_ts)
+        except JavaError as error:
+            if error.kind != "IllegalArgumentException":
+                raise
+            job.forget()
+            what = f"Table {job.branches.main(name)} was written while its branch was built: {error.detail}"
+            raise RangeRefused(what, "give the same command again: the branch is built anew.") from None
+        failpoints.reach("branch-shown")
+        if shown.snapshot_id is not None:
+            replica.snapshots[shown.identifier] = shown.snapshot_id
+    for name in healed:
+        state.completeness[name] = Completeness("live", reason=f"a repair read the range {job.span.text}")
+        logger().info("table is whole again", table=str(name), state="live")
+    state.advance(state.resolved_ts, {}, cut(state, replica), {"tables": len(names)}, state.applied_ddl)
+    failpoints.reach("branches-shown")
+    for name in names:
+        job.branches.main(name).drop_branch(job.branches.branch)
+    job.forget()

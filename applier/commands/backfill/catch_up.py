@@ -1,0 +1,146 @@
+"""A range in, tables that were brought forward by it out: what they cover is skipped, what lies beyond is applied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+
+from applier.changefeed.checkpoint import Checkpoint, Reading
+from applier.changefeed.message import TopicPartition
+from applier.changefeed.table import TableName, TableVersion
+from applier.changefeed.window import OffsetRange
+from applier.commands.backfill.bounds import Range
+from applier.commands.backfill.drive import Driver
+from applier.commands.backfill.report import STOPPED, Outcome
+from applier.commands.backfill.table_selection import rules_for
+from applier.errors import RangeRefused
+from applier.pipeline.schema_changes.apply import Migration
+from applier.pipeline.schema_changes.statements import Ddl
+from applier.pipeline.state import State
+from applier.pipeline.step import Pipeline
+from applier.sink.control.control import Control
+
+
+def covered(span: OffsetRange, next_offset: int) -> int:
+    """How many offsets of a range are applied already."""
+    return len(OffsetRange(span.start, min(span.end, next_offset)))
+
+
+def refuse_gap(span: Range, next_offsets: Mapping[TopicPartition, int], resolved_ts: int) -> None:
+    """Refuse a range that begins beyond what the tables cover: what lies between would never be applied.
+
+    Args:
+        span: The range.
+        next_offsets: The checkpoint's offsets to read next.
+        resolved_ts: Its resolved ts; 0 for a feed in offset order.
+
+    Raises:
+        RangeRefused: With the offsets, or the time, that would be left out.
+    """
+    if span.above:
+        if span.above > resolved_ts:
+            what = f"Rows between resolved ts {resolved_ts}, where the tables are, and {span.above} would be left out."
+            raise RangeRefused(what, "begin the range at or before that resolved ts.")
+        return
+    for place, (start, _) in sorted(span.spans.items()):
+        due = next_offsets.get(place, start)
+        if start > due:
+            what = f"Offsets {due} to {start - 1} of {place}, which no table has applied yet, would be left out."
+            raise RangeRefused(what, f"begin the range at or before offset {due} of {place}.")
+
+
+def begin_at(state: State, span: Range) -> None:
+    """Let a changefeed that has read nothing yet begin with a range, for tables that were loaded before."""
+    if not state.checkpoint.partitions:
+        readings = {place: Reading(start, None) for place, (start, _) in span.spans.items()}
+        state.advance(span.above, readings, {}, {}, ())
+
+
+def catch_up(pipeline: Pipeline, span: Range, names: Sequence[TableName], driver: Driver) -> Outcome:
+    """Apply what a range holds beyond what the tables cover.
+
+    With all tables the checkpoint goes along. With some, these are ahead of it afterwards, as after a step that failed
+    half way, and `run` leaves out what they have.
+
+    Args:
+        pipeline: The pipeline, at its checkpoint.
+        span: The range.
+        names: Tables that are meant; () for all.
+        driver: Drives it.
+
+    Raises:
+        RangeRefused: Rows would be left out, or a DDL of a single table is in the way.
+    """
+    state = pipeline.state
+    begin_at(state, span)
+    refuse_gap(span, state.next_offsets, state.resolved_ts)
+    before, start = state.resolved_ts, dict(state.next_offsets)
+    surveyor = replace(pipeline.surveyor, ceiling=span.upto)
+    moving = replace(pipeline, surveyor=surveyor)
+    if names:
+        moving = _alone(moving, names)
+    ends = {place: max(end, start.get(place, end)) for place, end in span.ends.items()}
+    is_done = driver.drive(moving, ends, span.upto)
+    skipped = sum(covered(offsets, start.get(place, offsets.start)) for place, offsets in span.spans.items())
+    return Outcome([_said(span, skipped, before, moving, is_done=is_done)], is_done=is_done)
+
+
+def _said(span: Range, skipped: int, before: int, pipeline: Pipeline, *, is_done: bool) -> str:
+    after = pipeline.state.resolved_ts
+    read = f"Of {span.messages:,} messages in the range {span.text}, {skipped:,} were applied before."
+    if pipeline.surveyor.ordered:
+        moved = f"The tables went from resolved ts {before} to {after}."
+        read += f" {moved}" if after > before else f" The tables stay at resolved ts {before}."
+    elif is_done:
+        read += " The others are applied now."
+    return read if is_done else f"{read} {STOPPED}"
+
+
+class _Muted(Control):
+    """The control tables of a changefeed, to which no checkpoint is written."""
+
+    def append_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Nothing: the tables that are left out have not come that far."""
+
+
+@dataclass(slots=True)
+class _Rows(Migration):
+    """Lets rows through up to the first DDL of the tables that are meant: a DDL is for all tables at once."""
+
+    names: frozenset[TableName] = frozenset()
+
+    def apply(self, ddl: Ddl) -> None:
+        """Refuse a DDL of these tables; others do not matter.
+
+        Raises:
+            RangeRefused: It is one of theirs.
+        """
+        mine = [name for name in ddl.names if name in self.names]
+        if mine:
+            what = f"Table {mine[0]} is applied up to its DDL at commit ts {ddl.commit_ts}, which waits for all tables."
+            raise RangeRefused(what, "start `applier run`, or leave out --tables; nothing is applied twice.")
+
+    def follow(self, version: TableVersion) -> None:
+        """Refuse other columns.
+
+        Raises:
+            RangeRefused: The table has other columns from here on.
+        """
+        before = self.state.tables.get(version.name)
+        if before is not None and not version.keys_only and before.columns != version.columns:
+            what = f"Table {version.name} has other columns from here on, which wait for all tables."
+            raise RangeRefused(what, "start `applier run`, or leave out --tables; nothing is applied twice.")
+
+
+def _alone(pipeline: Pipeline, names: Iterable[TableName]) -> Pipeline:
+    """The same pipeline for some tables, with progress that is kept by their stamps alone."""
+    state, migration = pipeline.state, pipeline.migration
+    control = _Muted(**{item.name: getattr(state.control, item.name) for item in fields(state.control)})
+    muted = State(control, state.checkpoint, dict(state.versions))
+    rules = rules_for(names)
+    config = pipeline.config.model_copy(update={"tables": pipeline.config.tables.model_copy(update={"include": rules})})
+    surveyor = replace(pipeline.surveyor, template=replace(pipeline.surveyor.template, include=rules))
+    rows = _Rows(migration.replica, muted, migration.policies, config.tables, migration.rules, frozenset(names))
+    alone = replace(pipeline, config=config, surveyor=surveyor, state=muted, migration=rows)
+    alone.restore()
+    return alone

@@ -1,0 +1,139 @@
+"""Command `backfill`: a bounded range of the changefeed, applied once more or for the first time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from applier.changefeed.filter import TableFilter
+from applier.changefeed.table import TableName
+from applier.commands.backfill.bounds import Range, resolve
+from applier.commands.backfill.build import build, refuse_short
+from applier.commands.backfill.catch_up import catch_up, covered, refuse_gap
+from applier.commands.backfill.dead_letters import answer, opened
+from applier.commands.backfill.drive import Driver
+from applier.commands.backfill.report import Outcome, TableAim
+from applier.commands.backfill.request import Request
+from applier.commands.backfill.table_selection import selected
+from applier.commands.plan.read_only_pipeline import looking
+from applier.commands.run import Report, patiently
+from applier.config.settings import Config
+from applier.errors import ConfigError
+from applier.pipeline.build import assembled
+from applier.pipeline.step import Pipeline
+from applier.runtime.stop_requests import stop_signals
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def backfill(
+    config: Config, request: Request, *, take_over: bool, report: Report, spark: SparkSession | None = None
+) -> Outcome:
+    """Do what was asked for.
+
+    Args:
+        config: The configuration.
+        request: What was asked for.
+        take_over: Take the changefeed even if another applier seems to hold it.
+        report: Called with the status line of each step.
+        spark: A running session to use instead of a new one.
+
+    Raises:
+        ConfigError: The range or the tables make no sense.
+        CheckpointConflict: Another applier holds the changefeed.
+        TransientError: Something outside did not answer for five minutes.
+        TerminalError: The range cannot be applied; what came before is.
+    """
+    # A table that is compacted while its branch is built would not take the branch.
+    config = config.model_copy(update={"maintenance": config.maintenance.model_copy(update={"tasks": ()})})
+    stopping = stop_signals(config.run.stop_seconds)
+    with stopping as stop, assembled(config, take_over=take_over, spark=spark) as pipeline:
+        driver = Driver(stop, report)
+        if request.dead_letters:
+            return _make_up(pipeline, request, driver)
+        span = _range(pipeline, request)
+        names = _names(pipeline, request)
+        if request.builds:
+            return build(pipeline, request, span, names, driver)
+        return catch_up(pipeline, span, names, driver)
+
+
+def planned(config: Config, request: Request, *, spark: SparkSession | None = None) -> Outcome:
+    """Tell what `backfill` would read and write, touching nothing; raises what it would refuse."""
+    with looking(config, spark=spark) as pipeline:
+        state, said = pipeline.state, []
+        if request.dead_letters:
+            letters = opened(pipeline, request, _all(pipeline))
+            span, names, said = letters.span, list(letters.names), list(letters.said)
+        else:
+            span, names = _range(pipeline, request), _names(pipeline, request)
+        if request.builds and names:
+            refuse_short(pipeline, request, span, names)
+        elif state.checkpoint.partitions:
+            refuse_gap(span, state.next_offsets, state.resolved_ts)
+        spans = [
+            (str(place), *offsets, covered(offsets, state.next_offsets.get(place, offsets.start)))
+            for place, offsets in sorted(span.spans.items())
+        ]
+        target = f"branch {request.branch}" if request.builds else "main"
+        aims = [_aim(pipeline, name, target) for name in (names if request.builds else names or _all(pipeline))]
+        return Outcome([*said, _told(request, span, sum(row[3] for row in spans))], spans, aims)
+
+
+def _make_up(pipeline: Pipeline, request: Request, driver: Driver) -> Outcome:
+    """Apply what dead letters left out, and take note of that."""
+    letters = opened(pipeline, request, _all(pipeline))
+    left = len(letters.said)
+    if not letters.ready:
+        return Outcome([*letters.said, "There is no dead letter that can be made up for."], left=left)
+    outcome = build(pipeline, letters.request, letters.span, letters.names, driver)
+    if outcome.is_done:
+        answer(pipeline.state.control, letters.ready, pipeline.state.step)
+        outcome.sentences.append(f"{len(letters.ready)} dead letters are made up for.")
+    outcome.sentences[:0] = letters.said
+    outcome.left = left
+    return outcome
+
+
+def _told(request: Request, span: Range, done: int) -> str:
+    if not request.builds:
+        return f"Of {span.messages:,} messages, {done:,} are covered and skipped. Nothing was touched."
+    shown = "is then shown to readers" if request.publish else "is then compared with what readers see"
+    read = f"Of {span.messages:,} messages, {done:,} are covered and applied again"
+    return f"{read} to a branch, which {shown}. Nothing was touched."
+
+
+def from_archive(config: Config, archive: str | None) -> Config:
+    """The configuration with a folder of recorded messages as its source; as it is without one."""
+    if archive is None:
+        return config
+    source = config.source.model_copy(update={"archive": archive, "kafka": None})
+    return config.model_copy(update={"source": source})
+
+
+def _range(pipeline: Pipeline, request: Request) -> Range:
+    ordered = pipeline.surveyor.ordered
+    by_time = request.begin.resolved_ts is not None or request.end.resolved_ts is not None
+    if by_time and not ordered:
+        what = "The feed is in offset order and carries no watermark: give --from and --to as offsets."
+        raise ConfigError([what])
+    pipeline.state.meet(patiently(pipeline.source.topic_ids))
+    bounds = patiently(pipeline.source.bounds)
+    return resolve(request.begin, request.end, bounds, lambda at: patiently(lambda: pipeline.source.offsets_at(at)))
+
+
+def _names(pipeline: Pipeline, request: Request) -> list[TableName]:
+    return selected(request.tables, _all(pipeline)) if request.tables or request.builds else []
+
+
+def _all(pipeline: Pipeline) -> list[TableName]:
+    admits = TableFilter(pipeline.config.tables.include).admits
+    return sorted(name for name in pipeline.state.tables if admits(name))
+
+
+def _aim(pipeline: Pipeline, name: TableName, target: str) -> TableAim:
+    identifier = ".".join(pipeline.replica.identifier(name))
+    covers = pipeline.replica.applied_ts(name) if pipeline.surveyor.ordered else None
+    if covers is not None:
+        covers = max(covers, pipeline.state.resolved_ts)
+    return TableAim(str(name), identifier, covers, target)

@@ -1,0 +1,119 @@
+"""Dead letters in, the range that makes up for those that can be read by now out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from applier.changefeed.filter import TableFilter
+from applier.changefeed.message import MESSAGE_SCHEMA, TopicPartition
+from applier.changefeed.table import TableName
+from applier.changefeed.ts import from_unix_ms
+from applier.changefeed.window import OffsetRange
+from applier.commands.backfill.bounds import CLOCK_SKEW_MS, LOST_HINT, OPEN, Bound, Range, resolve
+from applier.commands.backfill.request import Request
+from applier.commands.run import patiently
+from applier.errors import SourceLost
+from applier.pipeline.scan.task_result import FINDING_SCHEMA, Findings, collect
+from applier.pipeline.step import Pipeline
+from applier.sink.control.control import Control, DeadLetter
+
+
+@dataclass(frozen=True, slots=True)
+class Letters:
+    """What is to be done about dead letters.
+
+    Attributes:
+        ready: Letters that can be read by now, and whose rows are of tables that are meant.
+        names: These tables.
+        span: What to apply again: a row may have changed again since, so all that came after counts as well.
+        said: What cannot be done, one sentence each.
+    """
+
+    ready: Sequence[DeadLetter]
+    names: Sequence[TableName]
+    span: Range
+    said: Sequence[str]
+
+    @property
+    def request(self) -> Request:
+        """The repair that makes up for them."""
+        begin = Bound(f"{len(self.ready)} dead letters since {_place(self.ready[0])} offset {self.ready[0].offset}")
+        return Request(begin, Bound("end"), branch="applier_repair", publish=True, repair=True, dead_letters=True)
+
+
+def opened(main: Pipeline, request: Request, tables: Collection[TableName]) -> Letters:
+    """Try to read all dead letters.
+
+    Args:
+        main: The pipeline of the changefeed.
+        request: What was asked for.
+        tables: Tables of the changefeed.
+
+    Raises:
+        SourceLost: The source does not have the messages any more that came after them.
+        TransientError: The registry, the source or the claim-check storage does not answer.
+    """
+    admits = TableFilter(request.tables or ("*.*",)).admits
+    ready: list[DeadLetter] = []
+    names: set[TableName] = set()
+    said: list[str] = []
+    for letter in main.state.control.letters():
+        where = f"The dead letter at {_place(letter)} offset {letter.offset}"
+        if letter.offset >= main.state.next_offsets.get(_place(letter), 0):
+            said.append(f"{where} is still to be read by `run`.")
+            continue
+        found = patiently(lambda letter=letter: _read(main, letter))  # type: ignore[misc]  # bound in this very turn
+        mine = {name for name, _ in found.parts if name in tables and admits(name)}
+        if found.bad:
+            said.append(f"{where} cannot be read yet: {found.bad[0].error.what}")
+        elif found.barriers:
+            said.append(f"{where} holds a DDL, whose place has passed: bring its table to what it is upstream by hand.")
+        elif mine:
+            ready.append(letter)
+            names |= mine
+        elif not found.parts:
+            said.append(f"{where} holds no row of a table that is known.")
+    span = _span(main, ready) if ready else Range({})
+    return Letters(ready, sorted(names), span, said)
+
+
+def answer(control: Control, letters: Sequence[DeadLetter], step: int) -> None:
+    """Take note that letters are made up for: a letter without an error is none any more."""
+    control.bury([replace(letter, key=None, value=None, error="", step=step) for letter in letters])
+
+
+def _read(main: Pipeline, letter: DeadLetter) -> Findings:
+    row = {name: getattr(letter, name) for name in MESSAGE_SCHEMA.names}
+    job = replace(
+        main.surveyor.template,
+        versions=tuple(main.state.versions.values()),
+        upto=OPEN,
+        typed={name: [version] for name, version in main.state.tables.items()} if main.surveyor.rows_describe else {},
+    )
+    found = job(pa.Table.from_pylist([row], schema=MESSAGE_SCHEMA).to_batches())
+    return collect(pa.Table.from_batches(list(found), schema=FINDING_SCHEMA))
+
+
+def _span(main: Pipeline, letters: Sequence[DeadLetter]) -> Range:
+    """From the first letter to the end, in all partitions: a row may go to any of them."""
+    times = [letter.timestamp for letter in letters]
+    since = min((int(time.timestamp() * 1000) for time in times if time is not None), default=0)
+    begin = Bound("the first dead letter", resolved_ts=from_unix_ms(since) if since and all(times) else None)
+    bounds = patiently(main.source.bounds)
+    found = resolve(begin, Bound("end"), bounds, lambda at: patiently(lambda: main.source.offsets_at(at)))
+    starts = {place: span.start for place, span in found.spans.items()}
+    for letter in letters:
+        place = _place(letter)
+        if place not in bounds or letter.offset < bounds[place].start:
+            what = f"The source no longer has what came after the dead letter at {place} offset {letter.offset}."
+            raise SourceLost(what, LOST_HINT)
+        starts[place] = min(starts[place], letter.offset)
+    spans = {place: OffsetRange(starts[place], span.end) for place, span in found.spans.items()}
+    return Range(spans, text=f"that begins {CLOCK_SKEW_MS // 1000} seconds before the first dead letter")
+
+
+def _place(letter: DeadLetter) -> TopicPartition:
+    return TopicPartition(letter.topic, letter.partition)

@@ -1,0 +1,53 @@
+"""A pipeline and the ends of a range in, steps until the range is applied out."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from applier.changefeed.message import TopicPartition
+from applier.commands.run import Report, patiently, refuse_stall
+from applier.pipeline.step import Pipeline
+
+
+@dataclass(slots=True)
+class Driver:
+    """Drives pipelines through ranges.
+
+    Args:
+        stop: Set when whoever started the command wants it to end.
+        report: Told of every step that moved.
+    """
+
+    stop: threading.Event
+    report: Report
+
+    def drive(self, pipeline: Pipeline, ends: Mapping[TopicPartition, int], upto: int) -> bool:
+        """Step until all rows up to some offsets and some commit ts are applied.
+
+        Args:
+            pipeline: The pipeline.
+            ends: Offsets (exclusive).
+            upto: Commit ts, which is the pipeline's ceiling as well.
+
+        Returns:
+            False if it was told to stop before.
+
+        Raises:
+            WatermarkStalled: The range ends before the schema of its rows, or before any resolved ts.
+            TransientError: Something outside did not answer for five minutes.
+            TerminalError: The range cannot be applied any further.
+        """
+        while not self.stop.is_set():
+            if pipeline.surveyor.ordered and pipeline.state.resolved_ts >= upto:
+                return True
+            step = patiently(lambda: pipeline.step(ends))
+            if step.moved or step.waiting:
+                self.report(step.status)
+            if step.error is not None and not step.moved:
+                raise step.error
+            if step.complete and not step.moved:
+                refuse_stall(step)
+                return True
+        return False

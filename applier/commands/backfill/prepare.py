@@ -1,0 +1,234 @@
+"""A range and tables in, a pipeline that applies it to their branches out, with durable progress of its own."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from applier.changefeed.checkpoint import Reading
+from applier.changefeed.message import TopicPartition
+from applier.changefeed.table import TableName
+from applier.changefeed.ts import from_unix_ms
+from applier.changefeed.window import OffsetRange, Window
+from applier.commands.backfill.bounds import OPEN, Range
+from applier.commands.backfill.branch import Branches, Past
+from applier.commands.backfill.replay_ddl import Lineage, Passed
+from applier.commands.backfill.request import Request
+from applier.commands.backfill.table_selection import rules_for
+from applier.commands.run import patiently
+from applier.config.settings import Config
+from applier.consume.source import Source
+from applier.ddl.parser import parse
+from applier.ddl.schema_tracker import Tables
+from applier.ddl.spelling import Spelling
+from applier.errors import SchemaChangeRefused
+from applier.pipeline.state import State
+from applier.pipeline.step import Pipeline
+from applier.runtime.logs import logger
+from applier.sink.commit.stamp import CHANGEFEED
+from applier.sink.control.control import Control, unix_ms
+from applier.sink.control.lease import this_process
+from applier.sink.control.rows import SchemaDecision
+from applier.sink.iceberg.catalog import Catalog
+
+_LEDGERS = ("checkpoints", "table_versions", "schema_changes", "dead_letters")
+
+
+@dataclass(slots=True)
+class Job:
+    """A backfill into branches.
+
+    Attributes:
+        pipeline: Applies the range to the branches.
+        branches: The branches.
+        ends: Where the range ends, as far as the changefeed has come.
+        upto: Commit ts up to which rows count: what lies beyond the checkpoint is left to `run`.
+        namespace: Where its progress is kept.
+        is_resumed: It goes on where a process stopped before.
+        span: The range.
+    """
+
+    pipeline: Pipeline
+    branches: Branches
+    ends: Mapping[TopicPartition, int]
+    upto: int
+    namespace: tuple[str, ...]
+    is_resumed: bool
+    span: Range
+
+    def heals(self, name: TableName, main: State) -> bool:
+        """True if the branch of a table holds every row that the table lacks."""
+        known = main.completeness.get(name)
+        if known is None or known.is_live:
+            return False
+        if self.branches.is_emptied(name):
+            return True
+        if known.state != "parked" or known.missed_ddl:
+            return False
+        if self.branches.ordered:
+            return 0 < self.span.above <= known.since
+        return all(
+            place in self.span.spans and self.span.spans[place].start <= at for place, at in known.offsets.items()
+        )
+
+    def forget(self) -> None:
+        """Drop the progress: the branches are shown, or given up."""
+        _drop(self.branches.catalog, self.namespace)
+
+
+def prepare(main: Pipeline, request: Request, span: Range, names: Sequence[TableName]) -> Job:
+    """Make the branches, or find them as a process left them that was doing the same.
+
+    Args:
+        main: The pipeline of the changefeed, which this process holds.
+        request: What was asked for.
+        span: The range.
+        names: The tables.
+
+    Raises:
+        RangeRefused: A table is gone, or has a branch of that name which no backfill made.
+        TransientError: Catalog or source do not answer.
+    """
+    state, ordered = main.state, main.surveyor.ordered
+    namespace = (f"applier_{main.config.changefeed.name}__{request.branch}",)
+    if _is_stale(main, request.branch, names):
+        logger().info("branch is built anew", branch=request.branch)
+        _drop(main.replica.catalog, namespace)
+    control = _open(main.replica.catalog, namespace, _identity(main, request, names))
+    checkpoint, _ = control.take(this_process(unix_ms()), take_over=True)
+    own = {(version.name, version.version): version for version in control.load_versions()}
+    job_state = State(control, checkpoint, {**state.versions, **own})
+    ddl = _passed(state.control.decisions(), state.resolved_ts, Spelling(state.names)) if ordered else []
+    lineage = Lineage(ddl, state.tables, main.replica.rules)
+    branches = Branches.of(main.replica, names, request.branch, control.changefeed, lineage)
+    is_resumed = bool(checkpoint.partitions)
+    assumed = 0
+    if is_resumed:
+        logger().info("backfill goes on", branch=request.branch, step=checkpoint.step)
+    else:
+        assumed = span.above or _time_of(main.source, span.spans)
+        branches.begin(span.above)
+        _begin(job_state, state, span, _as_of(state, lineage, names, assumed))
+    job_state.restore()
+    upto = min(span.upto, state.resolved_ts) if ordered else OPEN
+    config = _config(main.config, names)
+    surveyor = replace(
+        main.surveyor,
+        template=replace(main.surveyor.template, include=config.tables.include),
+        ceiling=upto,
+    )
+    exact = span.above or not main.surveyor.rows_describe
+    past = Past(
+        branches,
+        job_state,
+        config.ddl,
+        config.tables,
+        main.migration.rules,
+        branches=branches,
+        assumed=0 if exact else assumed,
+    )
+    pipeline = replace(main, config=config, surveyor=surveyor, replica=branches, migration=past, state=job_state)
+    pipeline.restore()
+    return Job(pipeline, branches, _ends(span, state, ordered=ordered), upto, namespace, is_resumed, span)
+
+
+def _is_stale(main: Pipeline, branch: str, names: Sequence[TableName]) -> bool:
+    """Whether a table has moved on since its branch was made, so that it could never show that branch."""
+    for name in names:
+        identifier = main.replica.identifier(name)
+        seen, built = main.replica.catalog.load(identifier), main.replica.catalog.load(identifier, branch)
+        if seen is None or built is None or None in (seen.snapshot_id, built.snapshot_id):
+            continue
+        if seen.snapshot_id not in {snapshot.id for snapshot in built.history()}:
+            return True
+    return False
+
+
+def _identity(main: Pipeline, request: Request, names: Sequence[TableName]) -> str:
+    """What makes a backfill the same as another: the range, the tables, and how far the changefeed is."""
+    state = main.state
+    asked = (request.begin.text, request.end.text, sorted(names), state.resolved_ts, sorted(state.next_offsets.items()))
+    return f"{main.config.changefeed.name} backfill {hashlib.sha256(repr(asked).encode()).hexdigest()[:16]}"
+
+
+def _open(catalog: Catalog, namespace: tuple[str, ...], identity: str) -> Control:
+    """The control tables of a backfill; those of another one are dropped."""
+    found = catalog.load((*namespace, _LEDGERS[0]))
+    owner = found.setting(CHANGEFEED) if found is not None else None
+    if owner is None or not owner.startswith(f"{identity} "):
+        _drop(catalog, namespace)
+        # The same may be asked for again later: what was made then must not pass for what is made now.
+        owner = f"{identity} {uuid.uuid4().hex[:8]}"
+    return Control.open(catalog, owner, namespace)
+
+
+def _drop(catalog: Catalog, namespace: tuple[str, ...]) -> None:
+    # What says that the backfill has begun goes last: a crash before it leaves one that is dropped again.
+    for name in reversed(_LEDGERS):
+        catalog.drop((*namespace, name), purge=True)
+
+
+def _begin(job: State, main: State, span: Range, tables: Tables) -> None:
+    """Write the first checkpoint: from here on a restart goes on with the branches that are there."""
+    job.tables, job.topics = tables, dict(main.topics)
+    for version in tables.values():
+        job.versions[version.name, version.version] = version
+    job.keep_versions()
+    readings = {place: Reading(start, None) for place, (start, _) in span.spans.items()}
+    job.advance(span.above, readings, {}, {}, ())
+
+
+def _passed(decisions: Iterable[SchemaDecision], upto: int, names: Spelling) -> list[Passed]:
+    """DDL that the changefeed has applied, each once, in order."""
+    found: dict[tuple[int, str], Passed] = {}
+    for item in decisions:
+        if item.decision in ("refused", "to skip") or item.commit_ts > upto:
+            continue
+        try:
+            actions = parse(item.sql, item.table.database, item.table, item.table)
+        except SchemaChangeRefused:
+            if item.decision not in ("ignored", "skipped"):
+                raise
+            continue  # It was passed without being understood, and did nothing to any table.
+        spelt = [names.spelt(action) for action in actions]
+        found[item.commit_ts, item.sql] = Passed(item.commit_ts, item.sql, spelt)
+    return list(found.values())
+
+
+def _as_of(state: State, lineage: Lineage, names: Sequence[TableName], at: int) -> Tables:
+    """Each table as it was at the beginning of the range, as far as the control tables tell."""
+    tables = state.tables.copy()
+    for name in names:
+        passed = [commit_ts for commit_ts, _ in lineage.coming(name, 0)]
+        before = [commit_ts for commit_ts in passed if commit_ts <= at]
+        if len(before) == len(passed):
+            continue
+        version = state.versions.get((name, before[-1])) if before else None
+        tables = Tables(known for known in tables.values() if known.name != name)
+        if version is not None:
+            tables.put(version)
+    return tables
+
+
+def _time_of(source: Source, spans: Mapping[TopicPartition, OffsetRange]) -> int:
+    """Commit ts of about the time at which the first messages of a range were sent; 0 where none tells."""
+    first = Window({place: OffsetRange(start, start + 1) for place, (start, end) in spans.items() if end > start})
+    times = [time for time in patiently(lambda: source.collect(first))["timestamp"].to_pylist() if time is not None]
+    return from_unix_ms(int(min(times).timestamp() * 1000)) if times else 0
+
+
+def _config(config: Config, names: Sequence[TableName]) -> Config:
+    # Rows of before a CREATE TABLE in the range go to a branch that is emptied there.
+    tables = config.tables.model_copy(update={"include": rules_for(names), "incomplete": "allow"})
+    # What a BOOTSTRAP message alone describes was made long ago.
+    changefeed = config.changefeed.model_copy(update={"start": "beginning"})
+    return config.model_copy(update={"tables": tables, "changefeed": changefeed})
+
+
+def _ends(span: Range, state: State, *, ordered: bool) -> dict[TopicPartition, int]:
+    """Where the range ends; without a watermark nothing else tells what the tables have."""
+    if ordered:
+        return span.ends
+    return {place: min(end, state.next_offsets.get(place, end)) for place, end in span.ends.items()}

@@ -1,0 +1,196 @@
+"""Rows as an old segment of the feed has them in, the same rows as the table has its columns now out.
+
+A branch has the columns of its table, which lie beyond all DDL of a covered range. TiDB changed the rows of before
+along with each DDL, and so does this, with the very steps that the table took.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from applier.changefeed.table import TableName, TableVersion
+from applier.changefeed.types import TypeRules
+from applier.ddl import actions as say
+from applier.ddl.actions import kind, touches
+from applier.ddl.schema_tracker import Tables
+from applier.errors import RangeRefused
+from applier.order.merge import DATA
+from applier.pipeline.scan.task_result import Part
+from applier.sink.evolve.casts.cast import CastRefused
+from applier.sink.evolve.plan import Evolution, plan
+from applier.sink.evolve.rewrite import cast_chunks
+from applier.sink.evolve.steps import AddField, ConvertField, DropField, PromoteField, RenameField, SetKey
+
+EMPTIES: TypeAlias = say.CreateTable | say.DropTable | say.TruncateTable | say.DropDatabase
+"""Actions after which a table holds none of the rows of before."""
+
+MOVES: TypeAlias = (
+    say.RenameTable | say.RecoverTable | say.DropPartitions | say.TruncatePartitions | say.ExchangePartition
+)
+"""Actions that move rows without row events: what became of rows of before cannot be told from the rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """A DDL that the changefeed has applied.
+
+    Attributes:
+        commit_ts: Its TSO.
+        sql: Its text.
+        actions: What it does.
+    """
+
+    commit_ts: int
+    sql: str
+    actions: Sequence[say.Action]
+
+    def on(self, name: TableName) -> list[say.Action]:
+        """What it does to a table."""
+        return [action for action in self.actions if concerns(action, name)]
+
+
+def concerns(action: say.Action, name: TableName) -> bool:
+    """Whether an action changes what a table is or holds; CREATE TABLE … LIKE does nothing to its model."""
+    if isinstance(action, say.DropDatabase):
+        return action.database.lower() == name.database.lower()
+    return action.table == name if isinstance(action, say.CreateTable) else name in touches(action)
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """What becomes of the rows of a covered range.
+
+    Args:
+        ddl: DDL that the changefeed has applied, in order.
+        live: Each table as they left it.
+        rules: How types map.
+    """
+
+    ddl: Sequence[Passed]
+    live: Tables
+    rules: TypeRules
+
+    def coming(self, name: TableName, at: int) -> list[tuple[int, list[say.Action]]]:
+        """DDL of a table that rows of some commit ts lie before, by commit ts."""
+        due = [item for item in self.ddl if item.commit_ts >= at]
+        return [(item.commit_ts, actions) for item in due if (actions := item.on(name))]
+
+    def forward(self, name: TableName, part: Part, tracked: TableVersion | None) -> Part | None:
+        """Rows in the columns that the table has now; None if a DDL that comes removed them all.
+
+        Args:
+            name: The table.
+            part: Its rows as of this point of the feed.
+            tracked: The table as the DDL so far left it, where that is known.
+
+        Raises:
+            RangeRefused: What a DDL made of such rows cannot be told.
+        """
+        live = self.live.get(name)
+        coming = self.coming(name, pc.max(part.rows["m.ts"]).as_py() or 0)
+        if live is None or any(isinstance(action, EMPTIES) for _, actions in coming for action in actions):
+            return None
+        version = tracked if tracked is not None and _holds(tracked, part.version) else part.version
+        rows = part.rows
+        for commit_ts, actions in coming:
+            _refuse_moves(name, commit_ts, actions)
+            version, rows = self._past(name, version, rows, commit_ts, actions)
+        if not coming and not part.version.keys_only and _differ(part.version, live):
+            rows = self._stepped(name, rows, plan(part.version, live, (), self.rules), 0)
+        return Part(live, rows, part.topic)
+
+    def _past(
+        self, name: TableName, before: TableVersion, rows: pa.Table, commit_ts: int, actions: Sequence[say.Action]
+    ) -> tuple[TableVersion, pa.Table]:
+        later = Tables([before])
+        for action in actions:
+            later.apply(action, commit_ts)
+        after = later.get(name) or before
+        return after, self._stepped(name, rows, plan(before, after, actions, self.rules), commit_ts)
+
+    def _stepped(self, name: TableName, rows: pa.Table, evolution: Evolution, commit_ts: int) -> pa.Table:
+        doubt = evolution.refused or next(iter(evolution.only_empty), None)
+        if doubt is not None:
+            raise _refusal(name, commit_ts, doubt.reason)
+        if any(isinstance(step, SetKey) for step in evolution.steps):
+            raise _refusal(name, commit_ts, "It changes the key, which tells rows apart.")
+        try:
+            return moved(rows, evolution.steps)
+        except CastRefused as error:
+            raise _refusal(name, commit_ts, f"A value cannot be cast exactly: {error}.") from None
+
+
+def refuse_moved(name: TableName, commit_ts: int, action: say.Action) -> None:
+    """Refuse a DDL that moves rows without row events.
+
+    Raises:
+        RangeRefused: Always.
+    """
+    raise _refusal(name, commit_ts, f"{kind(action)} moves rows of which the feed says nothing.")
+
+
+def _refuse_moves(name: TableName, commit_ts: int, actions: Iterable[say.Action]) -> None:
+    for action in actions:
+        if isinstance(action, MOVES):
+            refuse_moved(name, commit_ts, action)
+
+
+def _refusal(name: TableName, commit_ts: int, reason: str) -> RangeRefused:
+    what = f"Rows of table {name} lie before a DDL at commit ts {commit_ts} that cannot be made up for: {reason}"
+    return RangeRefused(what, f"begin the range after it, with --from {commit_ts}, or leave the table out in --tables.")
+
+
+def moved(rows: pa.Table, steps: Iterable[Any]) -> pa.Table:
+    """Rows of a part after the steps that its table took.
+
+    Args:
+        rows: Columns of a part: its own, and the table's behind `DATA`.
+        steps: Steps of an `Evolution`.
+
+    Raises:
+        CastRefused: A value cannot be cast exactly.
+    """
+    for step in steps:
+        match step:
+            case DropField(name) if _has(rows, name):
+                rows = rows.drop_columns([DATA + name])
+            case RenameField(name, to) if _has(rows, name):
+                rows = rows.rename_columns([DATA + to if own == DATA + name else own for own in rows.column_names])
+            case AddField() if not _has(rows, step.name):
+                rows = rows.append_column(DATA + step.name, pa.array([step.default.as_py()] * rows.num_rows, step.type))
+            case PromoteField(name, kind_of) if _has(rows, name):
+                index = rows.schema.get_field_index(DATA + name)
+                rows = rows.set_column(index, DATA + name, rows[DATA + name].cast(kind_of))
+            case ConvertField() if _has(rows, step.name):
+                rows = _converted(rows, step)
+    return rows
+
+
+def _has(rows: pa.Table, name: str) -> bool:
+    return DATA + name in rows.column_names
+
+
+def _converted(rows: pa.Table, step: ConvertField) -> pa.Table:
+    """Cast a column; of deleted rows only the key counts, and an absent value is no NULL to be cast."""
+    column = DATA + step.name
+    index = rows.schema.get_field_index(column)
+    if "m.first_ts" not in rows.column_names:
+        return rows.set_column(index, column, cast_chunks(rows[column], step))
+    absent = pc.and_(pc.invert(rows["m.present"]), pc.is_null(rows[column]))
+    here, gone = rows.filter(pc.invert(absent)), rows.filter(absent)
+    here = here.set_column(index, column, cast_chunks(here[column], step))
+    gone = gone.set_column(index, column, pa.array([None] * gone.num_rows, step.new_arrow))
+    return pa.concat_tables([here, gone])
+
+
+def _holds(known: TableVersion, of_rows: TableVersion) -> bool:
+    return all(known.column(column.name) is not None for column in of_rows.columns)
+
+
+def _differ(version: TableVersion, live: TableVersion) -> bool:
+    return any(live.column(column.name) is None for column in version.columns)

@@ -1,0 +1,109 @@
+"""What a backfill did, or would do: nouns, and tables for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from rich.console import Console
+from rich.table import Table
+
+from applier.runtime.escaping import Text, escaped
+
+STOPPED = "The backfill was stopped before the end: the same command goes on from here."
+"""What an outcome says that is not done."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How a table in a branch differs from the one that readers see.
+
+    Attributes:
+        table: Name in the catalog.
+        rows_main: Rows that readers see.
+        rows_branch: Rows in the branch.
+        only_main: Rows that the branch does not have.
+        only_branch: Rows that readers do not see.
+        changed: Rows with the same key and other values.
+        keys: Keys of some of them: + for new ones, - for those that go, ~ for those that change.
+    """
+
+    table: str
+    rows_main: int
+    rows_branch: int
+    only_main: int
+    only_branch: int
+    changed: int
+    keys: tuple[str, ...] = ()
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether both hold the same rows."""
+        return not (self.only_main or self.only_branch or self.changed)
+
+
+@dataclass(frozen=True, slots=True)
+class TableAim:
+    """A table that a backfill would write.
+
+    Attributes:
+        upstream: Name in TiDB.
+        iceberg: Name in the catalog.
+        resolved_ts: What its stamp covers; None where it has none, or the feed carries no watermark.
+        target: What is written: main, or a branch.
+    """
+
+    upstream: str
+    iceberg: str
+    resolved_ts: int | None
+    target: str
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a backfill did, or would do.
+
+    Attributes:
+        sentences: What happened, in order.
+        spans: Per partition: name, first offset, offset after the last, of those how many are covered.
+        aims: Tables that would be written.
+        differences: Tables of a branch against those that readers see.
+        is_done: False if it was stopped before the end.
+        left: Dead letters that it could not make up for.
+    """
+
+    sentences: list[str] = field(default_factory=list)
+    spans: list[tuple[str, int, int, int]] = field(default_factory=list)
+    aims: list[TableAim] = field(default_factory=list)
+    differences: list[Difference] = field(default_factory=list)
+    is_done: bool = True
+    left: int = 0
+
+
+def render(outcome: Outcome, console: Console) -> None:
+    """Print an outcome."""
+    if outcome.spans:
+        console.print(_table("offsets", ("partition", "from", "to", "covered"), outcome.spans))
+    if outcome.aims:
+        aims = [(aim.upstream, aim.iceberg, aim.target, _shown(aim.resolved_ts)) for aim in outcome.aims]
+        console.print(_table("tables", ("upstream", "iceberg", "into", "covered up to"), aims))
+    if outcome.differences:
+        columns = ("table", "rows", "in the branch", "gone", "new", "changed", "keys")
+        rows = [
+            (d.table, d.rows_main, d.rows_branch, d.only_main, d.only_branch, d.changed, " ".join(d.keys))
+            for d in outcome.differences
+        ]
+        console.print(_table("branch against main", columns, rows))
+    for sentence in outcome.sentences:
+        console.print(Text(escaped(sentence)))
+
+
+def _shown(resolved_ts: int | None) -> str:
+    return "" if resolved_ts is None else str(resolved_ts)
+
+
+def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
+    table = Table(*columns, title=title, title_justify="left")
+    for row in rows:
+        table.add_row(*(Text(escaped(str(cell))) for cell in row))
+    return table

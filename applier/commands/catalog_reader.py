@@ -1,0 +1,191 @@
+"""The configured Iceberg catalog in, its tables as they are out: read by PyIceberg without Spark, never written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, NotInstalledError
+from pyiceberg.table import Table
+
+from applier.config.settings import CatalogSection
+from applier.errors import ConfigError, TransientError
+from applier.sink.format.types import TableSchema
+
+_JAVA_ONLY = ("io-impl", "catalog-impl", "cache-enabled", "cache.", "jdbc.", "metrics-reporter-impl")
+"""Properties that name Java classes, or settings of Spark's catalog."""
+
+_DRIVERS = {"postgresql": "postgresql+psycopg2", "mysql": "mysql+pymysql", "mariadb": "mysql+pymysql"}
+"""SQLAlchemy's names of JDBC subprotocols."""
+
+_READS = ("rest", "hive", "glue", "sql", "jdbc", "dynamodb", "bigquery")
+
+
+@dataclass(frozen=True, slots=True)
+class LakeTable:
+    """One Iceberg table as its newest metadata describes it.
+
+    Attributes:
+        identifier: Namespace levels and name.
+        schema: Its columns.
+        format_version: Iceberg's format version.
+        properties: Its properties.
+        rows: Rows of its data files, deleted ones included; 0 for a table that holds nothing.
+        dead_rows: Rows of them that delete files remove.
+        snapshot_id: Its head; None for a table that holds nothing.
+        snapshots: Ids of all snapshots that are kept.
+    """
+
+    identifier: tuple[str, ...]
+    schema: TableSchema
+    format_version: int
+    properties: Mapping[str, str]
+    rows: int
+    dead_rows: int = 0
+    snapshot_id: int | None = None
+    snapshots: frozenset[int] = frozenset()
+
+    def __str__(self) -> str:
+        return ".".join(self.identifier)
+
+
+class Lake:
+    """Reads tables of one catalog. No method writes anything.
+
+    Args:
+        name: Name of the catalog, for messages.
+        catalog: PyIceberg's catalog; None where its database does not exist yet, so that there are no tables.
+    """
+
+    def __init__(self, name: str, catalog: Catalog | None) -> None:
+        self._name = name
+        self._catalog = catalog
+
+    def table(self, identifier: tuple[str, ...]) -> LakeTable | None:
+        """A table; None if there is none of that name.
+
+        Raises:
+            TransientError: The catalog or its storage does not answer.
+            ConfigError: A library or a property is missing that reaching them needs.
+        """
+        found = self._load(identifier)
+        return None if found is None else _described(identifier, found)
+
+    def rows(self, identifier: tuple[str, ...], columns: tuple[str, ...], only: str = "true") -> list[dict[str, Any]]:
+        """Rows of a table that fit into memory; [] if there is no such table.
+
+        Args:
+            identifier: Its namespace levels and name.
+            columns: Columns to read.
+            only: Which rows, as PyIceberg writes a filter: `step = 7`.
+
+        Raises:
+            TransientError: The catalog or its storage does not answer.
+            ConfigError: A library or a property is missing that reaching them needs.
+        """
+        found = self._load(identifier)
+        if found is None:
+            return []
+        with _reported(f"read table {'.'.join(identifier)} of catalog {self._name}"):
+            return list(found.scan(only, selected_fields=columns).to_arrow().to_pylist())
+
+    def _load(self, identifier: tuple[str, ...]) -> Table | None:
+        if self._catalog is None:
+            return None
+        with _reported(f"load table {'.'.join(identifier)} of catalog {self._name}"):
+            try:
+                return self._catalog.load_table(identifier)
+            except (NoSuchTableError, NoSuchNamespaceError):
+                return None
+
+
+@contextmanager
+def open_lake(section: CatalogSection) -> Iterator[Lake]:
+    """The catalog of a configuration, open for reading until the block ends.
+
+    Raises:
+        TransientError: The catalog does not answer.
+        ConfigError: PyIceberg has no catalog of this type, or a library or a property is missing.
+    """
+    if section.type not in _READS:
+        known = ", ".join(_READS)
+        raise ConfigError([f"catalog.type: {section.type} can be read through Spark alone; without it: {known}."])
+    if _is_missing(section):
+        yield Lake(section.name, None)
+        return
+    with _reported(f"open catalog {section.name}"):
+        catalog = load_catalog(section.name, **catalog_properties(section))
+    try:
+        yield Lake(section.name, catalog)
+    finally:
+        catalog.close()
+
+
+def catalog_properties(section: CatalogSection) -> dict[str, str]:
+    """Properties that PyIceberg takes, for a catalog that Spark is configured for."""
+    given = section.properties
+    properties = {key: value for key, value in given.items() if not key.startswith(_JAVA_ONLY)}
+    if section.type in ("jdbc", "sql"):
+        # PyIceberg makes its own tables in a database that has none; a reader must not.
+        properties |= {"type": "sql", "uri": _database(given), "init_catalog_tables": "false"}
+    return properties
+
+
+def _database(properties: Mapping[str, str]) -> str:
+    """Address of a catalog's database as SQLAlchemy has it."""
+    uri = properties.get("uri", "").removeprefix("jdbc:")
+    if (file := _sqlite_file(properties)) is not None:
+        return f"sqlite:///file:{quote(str(file.absolute()))}?mode=ro&uri=true"
+    scheme, mark, rest = uri.partition("://")
+    user, password = (quote(properties.get(f"jdbc.{name}", ""), safe="") for name in ("user", "password"))
+    login = f"{user}:{password}@" if user and "@" not in rest.partition("/")[0] else ""
+    return f"{_DRIVERS.get(scheme, scheme)}{mark}{login}{rest}"
+
+
+def _sqlite_file(properties: Mapping[str, str]) -> Path | None:
+    """The file of a SQLite database; None for any other."""
+    uri = properties.get("uri", "").removeprefix("jdbc:")
+    if not uri.startswith("sqlite:"):
+        return None
+    path = uri.removeprefix("sqlite:").removeprefix("///").partition("?")[0].removeprefix("file:")
+    return Path(path)
+
+
+def _is_missing(section: CatalogSection) -> bool:
+    file = _sqlite_file(section.properties)
+    return file is not None and not file.exists()
+
+
+def _described(identifier: tuple[str, ...], table: Table) -> LakeTable:
+    head = table.current_snapshot()
+    summary = head.summary.additional_properties if head and head.summary else {}
+    return LakeTable(
+        identifier=identifier,
+        schema=TableSchema.parse(table.schema().model_dump_json()),
+        format_version=table.format_version,
+        properties=dict(table.properties),
+        rows=int(summary.get("total-records", 1)) if head else 0,
+        dead_rows=int(summary.get("total-position-deletes", 0)),
+        snapshot_id=head.snapshot_id if head else None,
+        snapshots=frozenset(snapshot.snapshot_id for snapshot in table.metadata.snapshots),
+    )
+
+
+@contextmanager
+def _reported(what: str) -> Iterator[None]:
+    """Wrap what PyIceberg and its libraries raise. Their own texts may show addresses with passwords."""
+    try:
+        yield
+    except (ConfigError, TransientError):
+        raise
+    except (ImportError, NotInstalledError) as error:
+        missing = getattr(error, "name", None) or "a library of pyiceberg's extras"
+        raise ConfigError([f"Cannot {what} without Spark: {missing} is not installed."]) from error
+    except Exception as error:
+        hint = "check [catalog]: its address, its log-in, and whether it and its storage can be reached from here."
+        raise TransientError(f"Cannot {what} ({type(error).__name__}).", hint) from error

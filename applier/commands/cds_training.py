@@ -1,0 +1,159 @@
+"""A training run: a little of everything that the job does, so that the JVM can archive the classes that it takes.
+
+python -m applier.commands.cds_training [GROUP ...]: makes the archive for these groups of jars, unless it is there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import json
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from applier.config.settings import Config
+from applier.errors import ApplierError
+from applier.pipeline.build import assembled
+from applier.pipeline.step import Pipeline
+from applier.runtime import cds_archive, jars
+from applier.runtime.logs import set_up_logging
+from applier.runtime.spark_session import build_session, end_jvm
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+_NOWHERE = "127.0.0.1:9"
+_END_SECONDS = 120
+_TOPIC = "training"
+_TS = 470_606_911_615_533_056
+
+
+def make(groups: list[str]) -> Path:
+    """Make the archive of classes for some groups of jars, unless it is there.
+
+    Raises:
+        ConfigError: No Java was found, or the archive cannot be written.
+        TransientError: The jars cannot be fetched.
+    """
+    own = [jar for group in groups for jar in jars.fetch(group)]
+    archive = cds_archive.place(own)
+    if archive.is_file():
+        return archive
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".training-", dir=archive.parent) as folder:
+        made = Path(folder) / archive.name
+        _train(Path(folder), own, made)
+        made.replace(archive)
+    return archive
+
+
+def _train(folder: Path, own: list[Path], made: Path) -> None:
+    config = _config(folder)
+    options = {
+        "spark.master": "local[2]",
+        "spark.driver.extraClassPath": cds_archive.joined(own),
+        "spark.driver.extraJavaOptions": f'"-XX:ArchiveClassesAtExit={made}" -Xlog:cds=off -Xlog:cds+dynamic=off',
+    }
+    session = build_session("applier-training", options, "lake", config.catalog.properties)
+    with assembled(config, spark=session) as pipeline:
+        _apply(pipeline)
+    _read_kafka(session)
+    session.stop()
+    end_jvm(_END_SECONDS)
+
+
+def _apply(pipeline: Pipeline) -> None:
+    while not (step := pipeline.step()).complete or step.moved:
+        pass
+
+
+def _read_kafka(session: SparkSession) -> None:
+    """Load Kafka's clients; there is nobody to talk to, and nobody is needed for that."""
+    patience = {f"kafka.{name}.ms": "500" for name in ("default.api.timeout", "request.timeout")}
+    reader = session.read.format("kafka").options(**{"kafka.bootstrap.servers": _NOWHERE, **patience})
+    for name, value in {
+        "assign": '{"t":[0]}',
+        "startingOffsets": '{"t":{"0":0}}',
+        "endingOffsets": '{"t":{"0":1}}',
+    }.items():
+        reader = reader.option(name, value)
+    with suppress(Exception):
+        reader.load().select("value").mapInArrow(_same, "value binary").toArrow()
+
+
+def _same(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+    yield from batches
+
+
+def _config(folder: Path) -> Config:
+    """A changefeed of one table in two steps: rows, then changes of them."""
+    feed = folder / "feed.jsonl"
+    messages = [*_rows("INSERT", 0), _watermark(0), *_rows("UPDATE", 1), *_rows("DELETE", 2), _watermark(2)]
+    feed.write_text("".join(map(_record, range(len(messages)), messages)), encoding="utf-8")
+    return Config.model_validate(
+        {
+            "changefeed": {"name": _TOPIC, "protocol": "canal-json"},
+            "source": {"archive": str(feed), "messages_per_step": 4},
+            "catalog": {
+                "name": "lake",
+                "type": "jdbc",
+                "uri": f"jdbc:sqlite:{folder}/catalog.db",
+                "warehouse": str(folder / "warehouse"),
+            },
+        }
+    )
+
+
+def _rows(kind: str, moment: int) -> Iterator[dict[str, Any]]:
+    for number in range(3):
+        row = {"id": str(number), "name": f"{kind} {moment}"}
+        yield {
+            "id": 0,
+            "database": "training",
+            "table": "rows",
+            "pkNames": ["id"],
+            "isDdl": False,
+            "type": kind,
+            "es": 0,
+            "ts": 0,
+            "sql": "",
+            "sqlType": {"id": 4, "name": 12},
+            "mysqlType": {"id": "int", "name": "varchar"},
+            "old": [row] if kind == "UPDATE" else None,
+            "data": [row],
+            "_tidb": {"commitTs": _TS + moment},
+        }
+
+
+def _watermark(moment: int) -> dict[str, Any]:
+    ends = {"id": 0, "database": "", "table": "", "pkNames": None, "isDdl": False, "type": "TIDB_WATERMARK", "es": 0}
+    return ends | {"ts": 0, "sql": "", "data": None, "old": None, "_tidb": {"watermarkTs": _TS + moment}}
+
+
+def _record(offset: int, message: dict[str, Any]) -> str:
+    value = base64.b64encode(json.dumps(message).encode()).decode()
+    return json.dumps({"topic": _TOPIC, "partition": 0, "offset": offset, "key": None, "value": value}) + "\n"
+
+
+def main() -> int:
+    """See the text of the module; a failure costs seconds at every start and nothing else, so it is one line."""
+    program = "python -m applier.commands.cds_training"
+    parser = argparse.ArgumentParser(prog=program, description="Archive the classes of Spark.")
+    parser.add_argument("groups", nargs="*", default=["spark"], metavar="GROUP", help="spark (default), or spark s3")
+    set_up_logging("error")
+    try:
+        archive = make(parser.parse_args().groups)
+    except (ApplierError, OSError) as error:
+        print(f"No archive of classes, so each start of Spark takes some seconds longer: {error}", file=sys.stderr)
+        return 3
+    print(f"classes: {archive.stat().st_size // 2**20} MB in {archive}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

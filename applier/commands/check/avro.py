@@ -1,0 +1,227 @@
+"""A coming DDL in, the Avro schemas that TiCDC would register after it and the registry's verdict on them out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any
+
+from applier.changefeed.table import Column, Index, TableName, TableVersion
+from applier.commands.check.ddl import refuse_unknown
+from applier.commands.check.registry_side import VALUE, Registered, Subject, Subjects, partner, with_key
+from applier.commands.check.report import RegistryAnswer
+from applier.commands.check.ticdc_avro import AvroForm, has_extension, key_schema, value_schema
+from applier.ddl import actions as say
+from applier.ddl.actions import Action, touches
+from applier.ddl.schema_tracker import Tables
+from applier.decode.avro.names import sanitised
+from applier.decode.avro.schema import CHECKSUM
+from applier.errors import IncompatibleSchema, RegistryError
+from applier.sink.evolve.column_mapping import lineage
+
+_NEW_TOPIC = "(topic of {name})-value"
+
+_CHECKSUM_NOTE = (
+    "With row checksums, a column that is placed FIRST or AFTER another can stop the changefeed: a defect of TiCDC. "
+    "Add it as the last column."
+)
+
+
+@dataclass(slots=True)
+class Registrations:
+    """What TiCDC would register.
+
+    Args:
+        client: The registry.
+        subjects: What is registered, by name.
+    """
+
+    client: Subjects
+    subjects: Mapping[str, Subject]
+
+    @property
+    def values(self) -> dict[TableName, Subject]:
+        """The subject of each table's rows, by the table's name in Avro."""
+        found = (subject for subject in self.subjects.values() if subject.role == VALUE)
+        return {raw: subject for subject in found for raw in subject.newest}
+
+    @property
+    def has_extension(self) -> bool:
+        """Whether `enable-tidb-extension` is on, as far as the registered schemas tell; True without any."""
+        newest = [item for subject in self._values() for item in subject.newest.values()]
+        return not newest or any(has_extension(item.schema) for item in newest)
+
+    def answers(self, actions: Sequence[Action]) -> Iterator[RegistryAnswer]:
+        """The registry's verdict on each schema that the statement changes.
+
+        Raises:
+            SchemaChangeRefused: The statement names a column that its table does not have.
+            TransientError: The registry cannot be reached.
+        """
+        cleaned = [_clean(action) for action in actions]
+        before = Tables(self._registered())
+        after, origin = before.copy(), {name: name for name in before}
+        for action, given in zip(cleaned, actions, strict=True):
+            if clash := _clash(after, action, given):
+                known = self.values.get(touches(action)[0])
+                hint = "Choose a name that differs in letters, digits and underscores too."
+                yield RegistryAnswer(known.name if known else "", "", "refused", (), (clash,), (), (hint,))
+                return
+            refuse_unknown(after, action)
+            after.apply(action, 0)
+            if isinstance(action, say.RenameTable) and action.table in origin:
+                origin[action.to] = origin.pop(action.table)
+        for name in dict.fromkeys(name for action in cleaned for name in touches(action)):
+            version = after.get(name)
+            if version is not None:
+                source = before.get(origin[name]) if name in origin else None
+                yield from self._table(source, version, cleaned)
+
+    def notes(self, actions: Sequence[Action]) -> tuple[str, ...]:
+        """What else to know of these actions."""
+        named = [item for item in actions if isinstance(item, say.AddColumn | say.ModifyColumn)]
+        placed = any(item.first or item.after for item in named)
+        checked = any(field["name"] == CHECKSUM for field in self._form(None).extension)
+        return (_CHECKSUM_NOTE,) if placed and checked else ()
+
+    def _registered(self) -> Iterator[TableVersion]:
+        """Newest version of each table under its raw names, with its key."""
+        for subject in self._values():
+            keys = self.subjects.get(partner(subject.name))
+            for name, item in subject.newest.items():
+                key = keys.newest.get(name) if keys else None
+                if item.raw is not None:
+                    yield with_key(item.raw, key.raw if key else None)
+
+    def _values(self) -> list[Subject]:
+        return list({subject.name: subject for subject in self.values.values()}.values())
+
+    def _table(
+        self, before: TableVersion | None, after: TableVersion, actions: Sequence[Action]
+    ) -> Iterator[RegistryAnswer]:
+        """Verdicts on the schemas of one table; none where nothing about it changes."""
+        if before is not None and _shape(before) == _shape(after):
+            return
+        known = self.values.get(before.name) if before else None
+        subject = self._subject_of(before, after, known)
+        form = self._form(known.newest[before.name] if known and before else None)
+        names = {after.name, before.name} if before else {after.name}
+        own = [action for action in actions if names & set(touches(action))]
+        keys = self.subjects.get(partner(known.name)) if known else None
+        try:
+            kept = _kept(before, after, known, own)
+            yield self._ask(subject, value_schema(after.name, after.columns, form, kept))
+            if key := _key(after):
+                columns = [column for column in after.columns if column.name in key]
+                kept = _kept(before, after, keys, own)
+                yield self._ask(partner(subject), key_schema(after.name, columns, form, kept))
+        except IncompatibleSchema as error:
+            hints = (error.hint,) if error.hint else ()
+            yield RegistryAnswer(subject, known.level if known else "", "refused", (), (error.what,), (), hints)
+
+    def _ask(self, subject: str, text: str) -> RegistryAnswer:
+        known = self.subjects.get(subject)
+        try:
+            return self.client.ask(subject, known, text)
+        except RegistryError as error:
+            level = known.level if known else ""
+            return RegistryAnswer(subject, level, "cannot tell", (), (), (error.what,), (error.hint,), text)
+
+    def _form(self, own: Registered | None) -> AvroForm:
+        """How the changefeed writes schemas: the table's own newest schema counts most."""
+        newest = (item for subject in self._values() for item in subject.newest.values())
+        others = sorted(newest, key=lambda item: -item.schema_id)
+        return AvroForm.of(item.schema for item in ([own] if own else []) + others)
+
+    def _subject_of(self, before: TableVersion | None, after: TableVersion, known: Subject | None) -> str:
+        """The subject that a table's rows get: the one they have, or what the subjects of other tables suggest."""
+        if known is not None and before is not None and before.name == after.name:
+            return known.name
+        for raw, subject in self.values.items() if known is None else [(before.name, known)] if before else []:
+            pattern = f"(.*){re.escape(raw.database)}(.*){re.escape(raw.table)}(.*)"
+            if found := re.fullmatch(pattern, subject.name, re.DOTALL):
+                return f"{found[1]}{after.name.database}{found[2]}{after.name.table}{found[3]}"
+        fixed = [subject.name for subject in self._values()]
+        return fixed[0] if fixed else _NEW_TOPIC.format(name=after.name)
+
+
+def _kept(
+    before: TableVersion | None, after: TableVersion, known: Subject | None, actions: Sequence[Action]
+) -> dict[str, dict[str, Any]]:
+    """Registered fields of columns that stay what they are, under their names of after."""
+    registered = known.newest.get(before.name) if known and before else None
+    if before is None or registered is None or registered.schema is None:
+        return {}
+    found = {field["name"]: field for field in registered.schema["fields"]}
+    pairs = [(old, new) for old, new in lineage(before, after, actions).pairs if old and old.name in found]
+    return {new.name: found[old.name] | {"name": new.name} for old, new in pairs if replace(old, name=new.name) == new}
+
+
+def _clash(tables: Tables, action: Action, given: Action) -> str:
+    """Why Avro has no name for the column that an action makes; "" where it has, or upstream has that column already.
+
+    Args:
+        tables: The tables so far, under their names in Avro.
+        action: The action under these names.
+        given: The same as written.
+    """
+    name, written = _made(action), _made(given)
+    version = tables.get(touches(action)[0]) if name else None
+    others = {column.name for column in version.columns if not _is_from(action, column)} if version else set()
+    if name not in others or (name == written and isinstance(action, say.AddColumn)):
+        return ""
+    return f"Column {written} becomes {name} in Avro, as another column does already, so TiCDC can make no schema."
+
+
+def _made(action: Action) -> str:
+    """Name of the column that an action makes or names anew; "" for none."""
+    match action:
+        case say.AddColumn(column=column) | say.ModifyColumn(column=column):
+            return column.name
+        case say.RenameColumn(to=to):
+            return to
+    return ""
+
+
+def _is_from(action: Action, column: Column) -> bool:
+    """Whether a column is the one that an action changes."""
+    if not isinstance(action, say.RenameColumn | say.ModifyColumn):
+        return False
+    return action.name.lower() == column.name.lower()
+
+
+def _key(version: TableVersion) -> tuple[str, ...]:
+    """Columns of the Kafka key: TiCDC's new architecture takes the primary key alone."""
+    primary = (index.columns for index in version.indexes if index.primary)
+    return version.handle_key or next(primary, ())
+
+
+def _shape(version: TableVersion) -> tuple[object, ...]:
+    return version.name, version.columns, _key(version)
+
+
+def _clean(action: Action) -> Action:
+    """The action with all names as Avro has them."""
+    cleaned: Action = _renamed(action)
+    return cleaned
+
+
+def _renamed(value: Any) -> Any:
+    if isinstance(value, TableName):
+        return TableName(sanitised(value.database), sanitised(value.table))
+    if isinstance(value, Index):
+        return replace(value, columns=tuple(map(sanitised, value.columns)))
+    if isinstance(value, Column):
+        return replace(value, name=sanitised(value.name))
+    if isinstance(value, TableVersion):
+        columns, indexes = (tuple(map(_renamed, items)) for items in (value.columns, value.indexes))
+        return replace(value, name=_renamed(value.name), columns=columns, indexes=indexes)
+    if not is_dataclass(value) or not isinstance(value, say.ColumnAction | say.IndexAction | say.TableAction):
+        return value
+    texts = ("name", "to", "after") if isinstance(value, say.ColumnAction) else ()
+    changes: dict[str, Any] = {}
+    for item in fields(value):
+        part = getattr(value, item.name)
+        changes[item.name] = sanitised(part) if isinstance(part, str) and item.name in texts else _renamed(part)
+    return replace(value, **changes)

@@ -1,0 +1,102 @@
+"""Command `check`: do the registry's schemas, the decoder and the Iceberg tables fit together, now and after a change?
+
+It asks and reads, and changes nothing anywhere: no registration, no commit, no Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+from applier.commands.catalog_reader import open_lake
+from applier.commands.check.avro import Registrations
+from applier.commands.check.change import coming_ddl, coming_schema
+from applier.commands.check.iceberg_side import Replicas
+from applier.commands.check.inputs import Sides
+from applier.commands.check.registry_side import reported
+from applier.commands.check.report import Report, TableReport
+from applier.commands.check.upstream_tables import tracked
+from applier.config.settings import Config
+from applier.decode.decoder import Capabilities
+from applier.decode.options import DecoderOptions
+from applier.decode.protocols import build
+from applier.decode.registry.client import SchemaRegistry, registry_settings
+
+ATTEMPTS = 3
+"""Rounds over the registry's addresses before it counts as unreachable: somebody waits for the answer."""
+
+
+def check(config: Config, *, subject: str | None = None, schema: Path | None = None, ddl: str | None = None) -> Report:
+    """Check a changefeed against its registry and its Iceberg tables.
+
+    Args:
+        config: The configuration.
+        subject: Report this subject, its partner and its tables alone.
+        schema: File with an Avro schema that is to become the next version of a subject.
+        ddl: A DDL that is to be run upstream.
+
+    Returns:
+        Everything that was found. Systems that do not answer are named in it; nothing is raised for them.
+
+    Raises:
+        ConfigError: The settings of the registry are wrong.
+    """
+    section = config.changefeed
+    registry = config.registry.model_dump(exclude_none=True) if config.registry else {}
+    keys = config.tables.keys
+    options = DecoderOptions(section.timezone, section.compression, section.claim_check, registry, keys=keys)
+    capabilities = build(section.protocol, options).capabilities
+    sides = Sides(config, subject)
+    with ExitStack() as stack:
+        with sides.noting():
+            lake = stack.enter_context(open_lake(config.catalog))
+            sides.replicas = Replicas(config, lake, tracked(lake, section.name))
+        if capabilities.schema == "registry":
+            settings = replace(registry_settings(**registry), attempts=ATTEMPTS)
+            with sides.noting():
+                sides.load(SchemaRegistry(settings), everything=ddl is not None or schema is not None)
+        return _report(sides, capabilities, schema, ddl)
+
+
+def _report(sides: Sides, capabilities: Capabilities, schema: Path | None, ddl: str | None) -> Report:
+    if sides.asked and sides.client and sides.asked not in sides.subjects and schema is None:
+        sides.problems.append(f"Subject {sides.asked} is not registered.")
+    tables: list[TableReport] = []
+    with sides.noting():
+        tables += sides.tables()
+    changes = [] if schema is None else [coming_schema(sides, schema)]
+    changes += [] if ddl is None else [coming_ddl(sides, ddl, capabilities)]
+    return Report(
+        changefeed=sides.config.changefeed.name,
+        protocol=sides.config.changefeed.protocol,
+        capabilities=capabilities,
+        warnings=tuple(_warnings(sides, capabilities)),
+        subjects=tuple(reported(subject) for subject in sides.shown()),
+        tables=tuple(tables),
+        changes=tuple(changes),
+        problems=tuple(sides.problems),
+    )
+
+
+def _warnings(sides: Sides, capabilities: Capabilities) -> Iterator[str]:
+    """What the tables will lack because of the protocol or of options that are seen to be off."""
+    by_offset = sides.config.changefeed.order == "offset"
+    avro = sides.client if sides.client and sides.client.protocol == "avro" else None
+    is_off = avro is not None and not Registrations(avro, sides.subjects).has_extension
+    if by_offset:
+        yield "Order is by offset: tables are not as of a resolved ts, and a transaction may be seen in part."
+    elif is_off:
+        yield (
+            "The registered schemas have no extension fields, so enable-tidb-extension is off and the feed carries no "
+            'watermark: `applier run` waits for ever. Turn it on with avro-enable-watermark, or set order = "offset".'
+        )
+    elif capabilities.resolved_ts != "always":
+        yield f"The watermark needs options of TiCDC: {capabilities.resolved_ts}. Without it `applier run` waits."
+    if capabilities.ddl != "always" and not is_off:
+        yield f"DDL messages need options of TiCDC: {capabilities.ddl}."
+    if is_off:
+        yield "Without DDL messages a renamed column looks like one dropped and one added, and a TRUNCATE is not seen."
+    if not capabilities.exact_decimals:
+        yield "Decimals pass through a double on the wire: digits beyond the 15th are lost."

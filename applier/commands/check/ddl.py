@@ -1,0 +1,253 @@
+"""Actions of a coming DDL in, what becomes of each Iceberg table out. Nothing is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from applier.changefeed.filter import TableFilter
+from applier.changefeed.table import TableName, TableVersion
+from applier.commands.check.iceberg_side import Replicas
+from applier.commands.check.report import TableAnswer, TableOutcome
+from applier.ddl import actions as say
+from applier.ddl.actions import Action, kind, touches
+from applier.ddl.schema_tracker import Tables
+from applier.errors import SchemaChangeRefused
+from applier.pipeline.schema_changes.stamp import DROPPED_AT, RESYNC
+from applier.sink.tidb_partitions.predicate import rows_of
+
+_NO_DDL = "The feed carries no DDL messages, so the applier does not learn of this and its rows differ in silence."
+_DDL_HINT = "turn on enable-tidb-extension and avro-enable-watermark of the changefeed."
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A coming DDL, and the tables that it meets.
+
+    Attributes:
+        actions: What it does, in order.
+        tables: The upstream tables before it.
+        known_from: Where each of them is known from; see `TableAnswer`.
+        carries_ddl: Whether the feed says it in a message; without, only new columns of rows tell.
+    """
+
+    actions: tuple[Action, ...]
+    tables: Tables
+    known_from: dict[TableName, str]
+    carries_ddl: bool
+
+
+def answers(statement: Statement, replicas: Replicas) -> Iterator[TableAnswer]:
+    """What becomes of each Iceberg table, in the order of the statement.
+
+    Raises:
+        SchemaChangeRefused: The statement names a column that its table does not have, or adds one that it has.
+        TransientError: The catalog does not answer.
+    """
+    tables = statement.tables.copy()
+    for group in _together(statement.actions):
+        before = tables.copy()
+        for action in group:
+            refuse_unknown(tables, action)
+            tables.apply(action, 0)
+        yield from _Group(statement, replicas, group, before, tables).answers()
+
+
+def refuse_unknown(tables: Tables, action: Action) -> None:
+    """Refuse an action on a column that its table does not have: upstream would refuse it, too.
+
+    Raises:
+        SchemaChangeRefused: Names the column and those that there are.
+    """
+    version = tables.get(action.table) if isinstance(action, say.ColumnAction) else None
+    if version is None:
+        return
+    names = {column.name.lower() for column in version.columns}
+    match action:
+        case say.AddColumn(column=column, if_not_exists=False) if column.name.lower() in names:
+            what = f"Table {version.name} has a column {column.name} already."
+        case say.DropColumn(name=name, if_exists=False) if name.lower() not in names:
+            what = f"Table {version.name} has no column {name}."
+        case say.RenameColumn(name=name) | say.ModifyColumn(name=name) | say.SetDefault(name=name) if (
+            name.lower() not in names
+        ):
+            what = f"Table {version.name} has no column {name}."
+        case _:
+            return
+    raise SchemaChangeRefused(what, f"Columns are: {', '.join(column.name for column in version.columns)}.")
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Actions that are applied together: the specifications of one ALTER TABLE, or a single other action.
+
+    Attributes:
+        statement: Where they are from.
+        replicas: The Iceberg tables.
+        actions: The actions.
+        before: The upstream tables before them.
+        after: The same after them.
+    """
+
+    statement: Statement
+    replicas: Replicas
+    actions: list[Action]
+    before: Tables
+    after: Tables
+
+    def answers(self) -> Iterator[TableAnswer]:
+        """What becomes of the tables that they concern."""
+        first = self.actions[0]
+        names = list(touches(first)) or self._of_database(first)
+        if not names:
+            return
+        if (decided := self._decided(names)) is not None:
+            yield self._answer(names[0], *decided)
+        elif isinstance(first, say.ColumnAction | say.IndexAction | say.SetComment | say.NoRows):
+            yield self._evolved(names[0])
+        elif not self.statement.carries_ddl:
+            yield self._answer(names[0], "refused", (), (_NO_DDL,), (_DDL_HINT,))
+        else:
+            yield from (self._moved(name) for name in self._concerned(first, names))
+
+    def _decided(self, names: Sequence[TableName]) -> tuple[TableOutcome, tuple[str, ...], tuple[str, ...]] | None:
+        """Outcome that the configuration decides; None where the statement is carried out."""
+        config = self.replicas.config
+        admits = TableFilter(config.tables.include).admits
+        if not any(admits(name) for name in names):
+            return "ignored", (), ("Left out by tables.include.",)
+        kinds = list(dict.fromkeys(map(kind, self.actions)))
+        policies = {config.ddl.get(name, "apply") for name in kinds}
+        if "stop" in policies:
+            return "refused", (), (f"A DDL of kind {', '.join(kinds)} stops the feed, as [ddl] says.",)
+        return ("ignored", (), ("Ignored, as [ddl] says.",)) if "ignore" in policies else None
+
+    def _of_database(self, action: Action) -> list[TableName]:
+        return self.before.of_database(action.database) if isinstance(action, say.DropDatabase) else []
+
+    def _concerned(self, action: Action, names: list[TableName]) -> list[TableName]:
+        """Tables that get an answer of their own; the target of a rename or a LIKE is told with the table."""
+        return names if isinstance(action, say.DropDatabase | say.ExchangePartition) else names[:1]
+
+    def _moved(self, name: TableName) -> TableAnswer:
+        """A table that comes, goes, gets another name, or changes rows without row events."""
+        match self.actions[0]:
+            case say.CreateTable() as create:
+                return self._created(create)
+            case say.DropTable() | say.DropDatabase():
+                return self._dropped(name)
+            case say.TruncateTable() | say.TruncatePartitions(names=()):
+                return self._in_place(name, "remove all rows in one commit")
+            case say.RenameTable(to=to):
+                return self._renamed(name, to)
+            case say.DropPartitions(names=names) | say.TruncatePartitions(names=names):
+                return self._partitions(name, names, f"remove the rows of partitions {', '.join(names)}")
+            case say.ExchangePartition() as exchange:
+                step = f"rows of partition {exchange.partition} of {exchange.table} trade places with {exchange.other}"
+                return self._partitions(exchange.table, (exchange.partition,), step, of=name)
+            case say.RecoverTable():
+                return self._recovered(name)
+        return self._answer(name, "nothing to do")
+
+    # ---- columns
+
+    def _evolved(self, name: TableName) -> TableAnswer:
+        before, after = self.before.get(name), self.after.get(name)
+        if before is None or after is None:
+            reason = "What the table is now is told neither by control tables nor by a registry nor by Iceberg."
+            return self._answer(name, "cannot tell", (), (reason,), ("Check the spelling of the table's name.",))
+        actions = self.actions if self.statement.carries_ddl else ()
+        return self.replicas.follow(before, after, actions, self._known_from(name))
+
+    # ---- whole tables
+
+    def _created(self, create: say.CreateTable) -> TableAnswer:
+        version = self.after.get(create.table)
+        if version is None:
+            reason = f"The columns of {create.like or 'the new table'} are not known."
+            return self._answer(create.table, "cannot tell", (), (reason,))
+        report = self.replicas.report(version, "statement")
+        table = self.replicas.table(create.table)
+        kept = table.properties.get(DROPPED_AT) if table else None
+        if kept is not None:
+            step = f"the table that was dropped upstream becomes {report.iceberg}_dropped_{kept}, a new one is made"
+            return self._answer(create.table, "created", (step,))
+        if report.verdict != "fits":
+            return self._answer(create.table, "refused", (), report.reasons, report.ways_out)
+        step = "adopt the table that is there" if table else "make the table"
+        return self._answer(create.table, "created", (step,), () if version.key else (_no_key(version),))
+
+    def _dropped(self, name: TableName) -> TableAnswer:
+        if self.replicas.table(name) is None:
+            return self._answer(name, "nothing to do", (), ("The table is not there.",))
+        if self.replicas.config.tables.on_drop == "keep":
+            return self._in_place(name, f"keep the table, marked {DROPPED_AT}")
+        return self._answer(name, "dropped", ("drop the table with its files",))
+
+    def _renamed(self, name: TableName, to: TableName) -> TableAnswer:
+        admits = TableFilter(self.replicas.config.tables.include).admits
+        if not admits(name):
+            reason = f"The rows of {name} so far are not here, and {to} is replicated."
+            return self._answer(name, "refused", (), (reason,), (RESYNC,))
+        if not admits(to):
+            return self._dropped(name)
+        if self.replicas.table(name) is None:
+            return self._answer(name, "nothing to do", (), ("The table is not there.",))
+        there = self.replicas.table(to)
+        if there is not None and DROPPED_AT not in there.properties and to not in self.statement.tables:
+            reason = f"Iceberg table {there} is in the way, and is not one of the changefeed."
+            return self._answer(name, "refused", (), (reason,), ("Rename or drop that table.",))
+        return self._in_place(name, f"rename to {'.'.join(self.replicas.identifier(to))}")
+
+    def _recovered(self, name: TableName) -> TableAnswer:
+        table = self.replicas.table(name)
+        if table is not None and DROPPED_AT in table.properties:
+            return self._in_place(name, f"take the mark {DROPPED_AT} off the table, which was kept")
+        reason = "Whether a copy of the rows is kept is looked up when the statement comes."
+        return self._answer(name, "cannot tell", (), (reason,), ('tables.on_drop = "keep" keeps dropped tables.',))
+
+    # ---- rows of partitions
+
+    def _partitions(self, name: TableName, names: Sequence[str], step: str, of: TableName | None = None) -> TableAnswer:
+        version, target = self.before.get(name), of or name
+        if version is None or self.replicas.table(target) is None:
+            return self._answer(target, "cannot tell", (), (f"Table {target} is not here.",))
+        try:
+            rows_of(version, self.before.partitioning(name), names)
+        except SchemaChangeRefused as refusal:
+            hints = (refusal.hint,) if refusal.hint else ()
+            return self._answer(target, "refused", (), (refusal.what,), hints)
+        return self._in_place(target, step)
+
+    # ---- answers
+
+    def _in_place(self, name: TableName, step: str) -> TableAnswer:
+        if self.replicas.table(name) is None:
+            return self._answer(name, "nothing to do", (), ("The table is not there yet.",))
+        return self._answer(name, "in place", (step,))
+
+    def _answer(
+        self,
+        name: TableName,
+        outcome: TableOutcome,
+        steps: tuple[str, ...] = (),
+        reasons: tuple[str, ...] = (),
+        ways_out: tuple[str, ...] = (),
+    ) -> TableAnswer:
+        iceberg = ".".join(self.replicas.identifier(name))
+        return TableAnswer(str(name), iceberg, outcome, self._known_from(name), steps, reasons, ways_out)
+
+    def _known_from(self, name: TableName) -> str:
+        return self.statement.known_from.get(name, "")
+
+
+def _together(actions: Sequence[Action]) -> list[list[Action]]:
+    """Runs of actions that are applied together, as `Migration` does."""
+    evolves = say.ColumnAction | say.IndexAction | say.SetComment | say.NoRows
+    runs = groupby(actions, key=lambda action: touches(action) if isinstance(action, evolves) else id(action))
+    return [list(run) for _, run in runs]
+
+
+def _no_key(version: TableVersion) -> str:
+    return f"Table {version.name} has no key: TiCDC replicates it only with force-replicate, as a bag of rows."

@@ -1,0 +1,218 @@
+"""Upstream tables in, whether their Iceberg tables take their rows out, now and after a change. Nothing is written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from applier.changefeed.route import Route
+from applier.changefeed.table import Column, TableName, TableVersion
+from applier.changefeed.types import TypeRules, column_arrow_type
+from applier.commands.catalog_reader import Lake, LakeTable
+from applier.commands.check.describe_steps import described, predicted, rewrite
+from applier.commands.check.report import ColumnReport, TableAnswer, TableOutcome, TableReport
+from applier.commands.check.upstream_tables import upstream_of
+from applier.config.settings import Config
+from applier.ddl.actions import Action
+from applier.ddl.schema_tracker import Tables
+from applier.decode.values.target import type_text
+from applier.errors import TableMismatch
+from applier.sink.commit.stamp import CHANGEFEED
+from applier.sink.evolve.plan import Evolution, plan
+from applier.sink.evolve.virtual_columns import absent_from, columns_of_new
+from applier.sink.format.supplied import supplied
+from applier.sink.format.types import Field, iceberg_type
+from applier.sink.write.rows import check_columns
+
+_TYPES_HINT = "Load the table with the types of docs/types.md, or route it elsewhere with tables.route."
+
+
+@dataclass(slots=True)
+class Replicas:
+    """The Iceberg tables of a changefeed, and what its control tables say of their upstream.
+
+    Args:
+        config: The configuration.
+        lake: The catalog.
+        known: Each upstream table as the newest checkpoint left it.
+    """
+
+    config: Config
+    lake: Lake
+    known: Tables
+    rules: TypeRules = field(init=False)
+    _tables: dict[TableName, LakeTable | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        tables = self.config.tables
+        self.rules = TypeRules(
+            tables.tinyint1,
+            tables.zero_dates,
+            tables.zero_dates_of,
+            virtual_columns=tables.virtual_columns,
+            unknown_default=tables.unknown_default,
+        )
+
+    def identifier(self, name: TableName) -> tuple[str, ...]:
+        """Where an upstream table goes."""
+        return Route(self.config.tables.route).identifier(name)
+
+    def table(self, name: TableName) -> LakeTable | None:
+        """The Iceberg table of an upstream table; None if there is none. May raise TransientError."""
+        if name not in self._tables:
+            self._tables[name] = self.lake.table(self.identifier(name))
+        return self._tables[name]
+
+    def report(self, version: TableVersion, known_from: str, earlier: Sequence[TableVersion] = ()) -> TableReport:
+        """Whether rows of a table version can be written.
+
+        Args:
+            version: The newest version.
+            known_from: Where it comes from.
+            earlier: Versions before it, newest first: a table that fits one of them is only behind.
+        """
+        name = version.name
+        identifier = ".".join(self.identifier(name))
+        try:
+            table = self.table(name)
+        except TableMismatch as error:
+            hints = (error.hint,) if error.hint else ()
+            return TableReport(str(name), identifier, True, known_from, (), "does not fit", (error.what,), hints)
+        if table is None:
+            made = columns_of_new(version, omit=self.rules.virtual_columns == "omit")
+            columns = tuple(self._column(version, column, None) for column in made)
+            bad = [column for column in columns if not column.fits]
+            reasons = tuple(column.reason for column in bad) or ("The table is made with its first row.",)
+            return TableReport(
+                str(name), identifier, False, known_from, columns, "does not fit" if bad else "fits", reasons
+            )
+        return self._compared(version, known_from, earlier, table)
+
+    def _compared(
+        self, version: TableVersion, known_from: str, earlier: Sequence[TableVersion], table: LakeTable
+    ) -> TableReport:
+        columns = (*self._columns(version, table), *self._extra(version, table))
+        report = TableReport(str(version.name), str(table), True, known_from, columns, "fits")
+        if (owner := table.properties.get(CHANGEFEED)) not in (None, self.config.changefeed.name):
+            what = f"Table {table} belongs to changefeed {owner}, not to {self.config.changefeed.name}."
+            hint = f"Route it elsewhere, or unset the property {CHANGEFEED} if that changefeed is gone."
+            return replace(report, verdict="does not fit", reasons=(what,), ways_out=(hint,))
+        bad = [column for column in columns if not column.fits]
+        if not bad:
+            return report
+        behind = next((old for old in earlier if self._takes(old, table)), None)
+        if behind is not None:
+            answer = self.follow(behind, version, (), known_from)
+            if answer.outcome != "refused":
+                what = f"The table has the columns of an earlier version and will follow: {'; '.join(answer.steps)}."
+                return replace(report, reasons=(what,))
+            return replace(report, verdict="does not fit", reasons=answer.reasons, ways_out=answer.ways_out)
+        reasons = tuple(dict.fromkeys(column.reason for column in bad))
+        return replace(report, verdict="does not fit", reasons=reasons, ways_out=(_TYPES_HINT,))
+
+    def _takes(self, version: TableVersion, table: LakeTable) -> bool:
+        return all(column.fits for column in (*self._columns(version, table), *self._extra(version, table)))
+
+    def _columns(self, version: TableVersion, table: LakeTable) -> list[ColumnReport]:
+        absent = absent_from(version, table.schema.names)
+        return [self._column(version, column, table) for column in version.columns if column.name not in absent]
+
+    def _column(self, version: TableVersion, column: Column, table: LakeTable | None) -> ColumnReport:
+        upstream = type_text(column.type)
+        found = table.schema.field(column.name) if table else None
+        has = iceberg_text(found) if found else ""
+        if table is not None:
+            column = supplied(replace(version, columns=(column,)), table.schema).columns[0]
+        try:
+            wanted = column_arrow_type(*version.name, column, self.rules)
+        except ValueError as error:
+            return ColumnReport(column.name, upstream, has, False, f"Column {column.name} cannot be mapped: {error}.")
+        if table is None:
+            return ColumnReport(column.name, upstream, has, True)
+        reason = self._refusal(column, wanted, table)
+        return ColumnReport(column.name, upstream, has, not reason, reason)
+
+    def _refusal(self, column: Column, wanted: pa.DataType, table: LakeTable) -> str:
+        """Why a column of the table cannot take the values; "" if it can."""
+        found = table.schema.field(column.name)
+        if found is not None and column.type.name == "decimal" and column.type.length is None:
+            # Only the text of its values tells its digits.
+            is_number = pa.types.is_decimal(found.arrow) or pa.types.is_string(found.arrow)
+            return "" if is_number else f"Column {column.name} is {found.type}, upstream it is a decimal."
+        try:
+            check_columns(str(table), pa.schema([pa.field(column.name, wanted)]), table.schema)
+        except TableMismatch as error:
+            return f"{error.what}."
+        if found is not None and CHANGEFEED not in table.properties and found.arrow != wanted:
+            kind, needs = iceberg_text(found), iceberg_type(wanted)
+            return f"Table {table} cannot be adopted: column {column.name} is {kind}, upstream it needs {needs}."
+        return ""
+
+    def _extra(self, version: TableVersion, table: LakeTable) -> list[ColumnReport]:
+        """Columns that only the Iceberg table has; a required one would get no value."""
+        extra = [column for column in table.schema.fields if version.column(column.name) is None]
+        return [
+            ColumnReport(
+                column.name,
+                "",
+                iceberg_text(column),
+                not column.required,
+                f"Column {column.name} is required in Iceberg, and upstream has none of that name."
+                if column.required
+                else "upstream has no such column: rows get NULL",
+            )
+            for column in extra
+        ]
+
+    def before(self, name: TableName, registered: TableVersion | None = None) -> tuple[TableVersion | None, str]:
+        """What a table is now, and where that is known from: the control table, the registry, or the Iceberg table."""
+        if (known := self.known.get(name)) is not None:
+            return known, "control table"
+        if registered is not None:
+            return registered, "registry"
+        table = self.table(name)
+        return (None, "") if table is None else (upstream_of(name, table.schema), "iceberg")
+
+    def follow(
+        self, before: TableVersion, after: TableVersion, actions: Sequence[Action], known_from: str
+    ) -> TableAnswer:
+        """How the Iceberg table would follow from one version to the next, and whether it would fit then."""
+        table = self.table(before.name)
+        answer = TableAnswer(str(before.name), ".".join(self.identifier(before.name)), "nothing to do", known_from)
+        if table is None:
+            return replace(answer, outcome="created", steps=("The table is made with its first row.",))
+        evolution = plan(before, after, actions, self.rules, table.schema.names)
+        steps = tuple(described(step) for step in evolution.steps)
+        refusals = list(evolution.only_empty if table.rows else ())
+        if evolution.refused is not None:
+            refusals.insert(0, evolution.refused)
+        if refusals:
+            reasons = tuple(refusal.reason for refusal in refusals)
+            hints = tuple(dict.fromkeys(refusal.hint for refusal in refusals))
+            return replace(answer, outcome="refused", steps=steps, reasons=reasons, ways_out=hints)
+        return self._fitted(replace(answer, steps=steps), evolution, after, table)
+
+    def _fitted(self, answer: TableAnswer, evolution: Evolution, after: TableVersion, table: LakeTable) -> TableAnswer:
+        try:
+            later = replace(table, schema=predicted(table.schema, evolution.steps))
+        except TableMismatch as error:
+            hints = (error.hint,) if error.hint else ()
+            return replace(answer, outcome="refused", reasons=(error.what,), ways_out=hints)
+        bad = [column.reason for column in self._columns(after, later) if not column.fits]
+        bad += [column.reason for column in self._extra(after, later) if not column.fits]
+        if bad:
+            return replace(answer, outcome="refused", reasons=tuple(dict.fromkeys(bad)), ways_out=(_TYPES_HINT,))
+        if not evolution.steps:
+            return answer
+        notes = [rewrite(step, table) for step in evolution.steps]
+        outcome: TableOutcome = "rewritten" if any(note is not None for note in notes) else "in place"
+        return replace(answer, outcome=outcome, reasons=tuple(note for note in notes if note))
+
+
+def iceberg_text(column: Field) -> str:
+    """The type of an Iceberg column in one word."""
+    kind = column.type
+    text = kind if isinstance(kind, str) else str(kind.get("type"))
+    return f"list<{kind.get('element')}>" if isinstance(kind, dict) and text == "list" else text

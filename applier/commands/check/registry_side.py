@@ -1,0 +1,268 @@
+"""A schema registry in, its subjects as the decoder sees them out, and its verdict on schemas that are to come."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from applier.changefeed.table import TableName, TableVersion
+from applier.commands.check.compatibility import Difference, broken, is_transitive, stops
+from applier.commands.check.report import RegistryAnswer, SubjectReport, VersionReport
+from applier.decode.avro.names import OriginalNames
+from applier.decode.avro.schema import record_schema
+from applier.decode.debezium.avro_decoder import declared_version
+from applier.decode.registry.client import SchemaRegistry
+from applier.decode.registry.wire_format import AvroSchema, ConfluentReader
+from applier.errors import DecodeError
+
+_SHOWN = 5
+"""Versions that are named with one rule."""
+
+KEY, VALUE = "key", "value"
+
+_READ_ONLY = ("READONLY", "READONLY_OVERRIDE")
+_LEVEL = "Set the level of subject {} to NONE until TiCDC has registered the new schema, then back: {}."
+_HOW = 'PUT /config/{subject} {{"compatibility": "NONE"}}'
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """One version of a subject.
+
+    Attributes:
+        version: Its number.
+        schema_id: Id of its schema.
+        schema: The schema as JSON values; None where it is none that can be read.
+        table: What it says of its table, under upstream names as far as they are known.
+        raw: The same under the names that stand in the schema: characters that Avro forbids are replaced.
+        reason: Why it cannot be read; "" if it can.
+    """
+
+    version: int
+    schema_id: int
+    schema: AvroSchema | None
+    table: TableVersion | None
+    raw: TableVersion | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A subject with all its versions, oldest first.
+
+    Attributes:
+        name: Its name.
+        level: Compatibility level that counts for it.
+        mode: Whether it takes new versions.
+        versions: What is registered.
+    """
+
+    name: str
+    level: str
+    mode: str
+    versions: tuple[Registered, ...]
+
+    @property
+    def role(self) -> str:
+        """`key` or `value`."""
+        return role(self.name)
+
+    @property
+    def newest(self) -> dict[TableName, Registered]:
+        """Newest readable version of each table, by its raw name: on a fixed topic several tables share a subject."""
+        return {version.raw.name: version for version in self.versions if version.raw is not None}
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether TiCDC wrote at least one version."""
+        return any(version.table is not None for version in self.versions)
+
+
+@dataclass(slots=True)
+class Subjects:
+    """The subjects of one registry. Reads only.
+
+    Args:
+        registry: The registry.
+        protocol: `avro` or `debezium-avro`.
+        described: Table versions that DDL described: they know names that Avro schemas do not hold.
+    """
+
+    registry: SchemaRegistry
+    protocol: str
+    described: Iterable[TableVersion] = ()
+    _names: OriginalNames = field(default_factory=OriginalNames)
+    _reader: ConfluentReader = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._reader = ConfluentReader(self.registry)
+        for version in self.described:
+            if version.indexes:
+                self._names.learn(version)
+
+    def load(self, wanted: Callable[[str], bool]) -> list[Subject]:
+        """All subjects of some names that end in `-key` or `-value`, each with all its versions.
+
+        Raises:
+            RegistryError: The registry refuses to answer.
+            TransientError: It cannot be reached.
+        """
+        names = sorted(name for name in self.registry.subjects() if role(name) and wanted(name))
+        return [self._subject(name) for name in names]
+
+    def _subject(self, name: str) -> Subject:
+        versions = tuple(self._registered(name, number) for number in self.registry.versions(name))
+        return Subject(name, self.registry.compatibility_level(name), self.registry.mode(name), versions)
+
+    def _registered(self, name: str, number: int) -> Registered:
+        found = self.registry.version(name, number)
+        try:
+            schema = self._reader.writer(found.schema_id).schema
+            raw, table = self.described_by(name, schema, found.schema_id)
+        except DecodeError as error:
+            return Registered(number, found.schema_id, _json(found.schema.text), None, reason=str(error))
+        return Registered(number, found.schema_id, schema, table, raw)
+
+    def described_by(self, subject: str, schema: AvroSchema, schema_id: int = 0) -> tuple[TableVersion, TableVersion]:
+        """Table and columns of a schema: under the names that stand in it, and under upstream names.
+
+        Raises:
+            DecodeError: The decoder of the protocol would not read its messages.
+        """
+        if self.protocol == "debezium-avro":
+            version = declared_version(schema, schema_id, is_key=role(subject) == KEY)
+            return version, version
+        record = record_schema(schema_id, schema)
+        raw = TableVersion(record.name, schema_id, record.columns, keys_only=role(subject) == KEY)
+        name = self._names.table(record.name)
+        renamed = self._names.columns(name, [column.name for column in record.columns])
+        named = ((column, renamed[column.name]) for column in record.columns)
+        columns = tuple(replace(column, name=new) for column, new in named if new is not None)
+        return raw, replace(raw, name=name, columns=columns)
+
+    def ask(self, subject: str, known: Subject | None, text: str) -> RegistryAnswer:
+        """What the registry would do with a coming version of a subject; nothing is registered.
+
+        Args:
+            subject: Name of the subject.
+            known: What is registered under it; None for a new one.
+            text: The coming schema.
+
+        Raises:
+            RegistryError: The registry gives no verdict.
+            TransientError: It cannot be reached.
+        """
+        schema = json.loads(text)
+        if known is None or not known.versions:
+            level = self.registry.compatibility_level(subject)
+            return RegistryAnswer(subject, level, "new subject", avro=text)
+        same = [version.version for version in known.versions if version.schema == schema]
+        if same:
+            return RegistryAnswer(subject, known.level, "unchanged", compared_with=tuple(same), avro=text)
+        if known.mode in _READ_ONLY:
+            what = f"Subject {subject} is {known.mode}: it takes no new version, whatever its level says."
+            hint = f'Make it writable: PUT /mode/{subject} {{"mode": "READWRITE"}}.'
+            return RegistryAnswer(subject, known.level, "refused", (), (what,), (), (hint,), text)
+        return self._asked(known, schema, text)
+
+    def _asked(self, known: Subject, schema: AvroSchema, text: str) -> RegistryAnswer:
+        against = known.versions if is_transitive(known.level) else known.versions[-1:]
+        verdicts = [(version, self.registry.check(known.name, text, version.version)) for version in against]
+        refusing = [version for version, verdict in verdicts if not verdict.is_compatible]
+        compared = tuple(version.version for version, _ in verdicts)
+        if not refusing:
+            return RegistryAnswer(known.name, known.level, "accepted", compared, avro=text)
+        found = [(version.version, item) for version in refusing for item in _explained(version, schema, known.level)]
+        how = _HOW.format(subject=known.name)
+        return RegistryAnswer(
+            subject=known.name,
+            level=known.level,
+            outcome="refused",
+            compared_with=compared,
+            rules=tuple(_by_version(found, len(compared))),
+            messages=_once(message for _, verdict in verdicts for message in verdict.messages),
+            ways_out=_once([*(way for _, item in found for way in item.ways_out), _LEVEL.format(known.name, how)]),
+            avro=text,
+        )
+
+
+def role(subject: str) -> str:
+    """What a subject holds by TiCDC's names: `key`, `value`, or "" for neither."""
+    ending = subject.rpartition("-")[2]
+    return ending if ending in (KEY, VALUE) else ""
+
+
+def partner(subject: str) -> str:
+    """The subject of the keys of a subject of values, and the other way round."""
+    stem, _, ending = subject.rpartition("-")
+    return f"{stem}-{KEY if ending == VALUE else VALUE}"
+
+
+def topic_subjects(topics: Sequence[str], protocol: str) -> frozenset[str]:
+    """Subjects of topics; protocol avro replaces each `.` of a topic by `_` first."""
+    stems = [topic.replace(".", "_") if protocol == "avro" else topic for topic in topics]
+    return frozenset(f"{stem}-{ending}" for stem in stems for ending in (KEY, VALUE))
+
+
+def keyed(values: Subject, subjects: Mapping[str, Subject]) -> dict[TableName, TableVersion]:
+    """Newest version of each table of a subject of values, by its raw name, with the key of the subject of keys."""
+    keys = subjects.get(partner(values.name))
+    key_of = {name: item.table for name, item in keys.newest.items()} if keys else {}
+    found = {name: item.table for name, item in values.newest.items() if item.table is not None}
+    return {name: with_key(version, key_of.get(name)) for name, version in found.items()}
+
+
+def with_key(values: TableVersion, keys: TableVersion | None) -> TableVersion:
+    """A version whose key columns are all columns of another; without a key where there is none."""
+    return replace(values, handle_key=tuple(column.name for column in keys.columns) if keys else ())
+
+
+def reported(subject: Subject) -> SubjectReport:
+    """What there is to say about one subject."""
+    versions = tuple(
+        VersionReport(
+            item.version, item.schema_id, str(item.table.name) if item.table else "", not item.reason, item.reason
+        )
+        for item in subject.versions
+    )
+    reasons = [f"Version {item.version} cannot be read: {item.reason}" for item in versions if item.reason]
+    if subject.mode in _READ_ONLY:
+        reasons.append(f"The subject is {subject.mode}: TiCDC stops at the next change of the table's columns.")
+    return SubjectReport(
+        subject=subject.name,
+        role=subject.role,
+        level=subject.level,
+        mode=subject.mode,
+        breaks=stops(subject.level, subject.role),
+        versions=versions,
+        verdict="does not fit" if reasons else "fits",
+        reasons=tuple(reasons),
+    )
+
+
+def _explained(version: Registered, schema: AvroSchema, level: str) -> list[Difference]:
+    if version.schema is None or version.table is None:
+        return []
+    return broken(version.schema, schema, level)
+
+
+def _by_version(found: Iterable[tuple[int, Difference]], compared: int) -> Iterator[str]:
+    """Each rule once, with the versions that break it where several were compared."""
+    versions: dict[str, list[int]] = {}
+    for version, item in found:
+        versions.setdefault(item.what, []).append(version)
+    for what, broken_by in versions.items():
+        numbers = ", ".join(map(str, broken_by[:_SHOWN])) + (", …" if len(broken_by) > _SHOWN else "")
+        yield what if compared == 1 else f"{what} (compared with version {numbers})"
+
+
+def _json(text: str) -> AvroSchema | None:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return None
+
+
+def _once(texts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(texts))

@@ -1,0 +1,180 @@
+"""What `applier check` found in, readable tables on a terminal out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.tree import Tree
+
+from applier.commands.check.report import (
+    ChangeReport,
+    ColumnReport,
+    RegistryAnswer,
+    Report,
+    SubjectReport,
+    TableAnswer,
+    TableReport,
+)
+from applier.runtime.escaping import Text, escaped
+
+_STYLES = {
+    "fits": "green",
+    "does not fit": "bold red",
+    "cannot tell": "yellow",
+    "accepted": "green",
+    "refused": "bold red",
+    "unchanged": "green",
+    "new subject": "green",
+    "in place": "green",
+    "rewritten": "yellow",
+    "dropped": "yellow",
+}
+
+
+def render(report: Report, console: Console) -> None:
+    """Print a report; answers to what was asked come last, where a terminal shows them."""
+    for part in _parts(report):
+        console.print(part)
+        console.print()
+    console.print(Text.assemble("Verdict: ", _styled(report.verdict), f" (exit code {report.exit_code})"))
+
+
+def _parts(report: Report) -> Iterable[RenderableType]:
+    yield _capabilities(report)
+    if report.subjects:
+        yield _subjects(report.subjects)
+    if report.tables:
+        yield _tables(report.tables)
+    for table in report.tables:
+        if table.verdict != "fits" and table.columns:
+            yield _columns(table)
+    if report.warnings:
+        yield _listed("Warnings", report.warnings, "yellow")
+    for change in report.changes:
+        yield _change(change)
+    if report.problems:
+        yield _listed("Not answered", report.problems, "yellow")
+
+
+def _capabilities(report: Report) -> RenderableType:
+    carried = report.capabilities
+    shown = _grid(f"Changefeed {report.changefeed}, protocol {report.protocol}", "carries", "")
+    rows = {
+        "resolved ts": carried.resolved_ts,
+        "commit ts": carried.commit_ts,
+        "DDL": carried.ddl,
+        "old values": carried.old_values,
+        "columns": f"from the {carried.schema}",
+        "decimals": "exact" if carried.exact_decimals else "through a double",
+    }
+    for name, value in rows.items():
+        shown.add_row(Text(name), Text(value))
+    for number, loss in enumerate(carried.losses):
+        shown.add_row(Text("" if number else "losses"), Text(loss))
+    return shown
+
+
+def _subjects(subjects: Sequence[SubjectReport]) -> RenderableType:
+    shown = _grid("Subjects", "subject", "level", "versions", "TiCDC stops at", "verdict")
+    for subject in subjects:
+        readable = sum(version.is_readable for version in subject.versions)
+        versions = f"{readable} of {len(subject.versions)} readable"
+        reasons = Text("\n".join(subject.reasons), style="red")
+        stops = Group(Text("\n".join(subject.breaks) or "nothing"), *([reasons] if subject.reasons else []))
+        shown.add_row(
+            Text(subject.subject),
+            Text(subject.level),
+            Text(versions),
+            stops,
+            _styled(subject.verdict),
+            end_section=True,
+        )
+    return shown
+
+
+def _tables(tables: Sequence[TableReport]) -> RenderableType:
+    shown = _grid("Tables", "upstream", "Iceberg", "columns that fit", "verdict", "because")
+    for table in tables:
+        fitting = sum(column.fits for column in table.columns)
+        because = Text("\n".join([*table.reasons, *_hints(table.ways_out)]))
+        columns = f"{fitting} of {len(table.columns)}"
+        names = Text(escaped(table.table)), Text(escaped(table.iceberg))
+        shown.add_row(*names, Text(columns), _styled(table.verdict), because)
+    return shown
+
+
+def _columns(table: TableReport) -> RenderableType:
+    shown = _grid(f"Columns of {table.table} that do not fit", "column", "upstream", "Iceberg", "because")
+    for column in table.columns:
+        if not column.fits:
+            shown.add_row(*_cells(column))
+    return shown
+
+
+def _cells(column: ColumnReport) -> tuple[Text, ...]:
+    return (Text(column.name), Text(column.upstream or "none"), Text(column.iceberg or "none"), Text(column.reason))
+
+
+def _change(change: ChangeReport) -> RenderableType:
+    title = Text.assemble("DDL " if change.asked == "ddl" else "Schema ", (change.text, "bold"), ": ")
+    root = Tree(title.append_text(_styled(change.verdict)))
+    for reason in change.reasons:
+        root.add(Text(reason))
+    for answer in change.registry:
+        _registry(root, answer)
+    for table in change.tables:
+        _followed(root, table)
+    for note in change.notes:
+        root.add(Text(note, style="yellow"))
+    return root
+
+
+def _registry(root: Tree, answer: RegistryAnswer) -> None:
+    level = f" at level {answer.level}" if answer.level else ""
+    branch = root.add(Text.assemble("Registry, subject ", answer.subject, level, ": ", _styled(answer.outcome)))
+    for rule in answer.rules:
+        branch.add(Text(rule))
+    for message in answer.messages:
+        branch.add(Text(f"The registry says: {message}", style="dim"))
+    for hint in _hints(answer.ways_out):
+        branch.add(Text(hint, style="cyan"))
+    if answer.outcome == "refused":
+        branch.add(
+            Text(
+                "TiCDC stops at the first row after the change until the registry takes the schema; nothing is lost.",
+                style="dim",
+            )
+        )
+
+
+def _followed(root: Tree, answer: TableAnswer) -> None:
+    known = f", known from {answer.known_from}" if answer.known_from else ""
+    branch = root.add(Text.assemble("Iceberg table ", answer.iceberg, known, ": ", _styled(answer.outcome)))
+    for line in (*answer.steps, *answer.reasons):
+        branch.add(Text(line))
+    for hint in _hints(answer.ways_out):
+        branch.add(Text(hint, style="cyan"))
+
+
+def _listed(title: str, sentences: Iterable[str], style: str) -> RenderableType:
+    root = Tree(Text(title, style=f"bold {style}"))
+    for sentence in sentences:
+        root.add(Text(sentence))
+    return root
+
+
+def _hints(ways_out: Iterable[str]) -> list[str]:
+    return [f"Way out: {way[:1].upper()}{way[1:]}" for way in ways_out]
+
+
+def _grid(title: str, *headings: str) -> Table:
+    shown = Table(title=Text(title, style="bold"), title_justify="left")
+    for heading in headings:
+        shown.add_column(heading, overflow="fold")
+    return shown
+
+
+def _styled(verdict: str) -> Text:
+    return Text(verdict, style=_STYLES.get(verdict, ""))

@@ -1,0 +1,110 @@
+"""Commands `ddl list` and `ddl skip`: what became of each DDL, and one statement that is passed on a person's word."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+from applier.commands.catalog_reader import open_lake
+from applier.commands.control_reader import ControlView
+from applier.config.settings import Config
+from applier.errors import ConfigError
+from applier.pipeline.build import assembled
+from applier.pipeline.schema_changes.stamp import shown
+from applier.runtime.escaping import escaped
+from applier.runtime.logs import logger
+from applier.sink.control.control import SchemaDecision
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_LISTED = 1000
+"""Decisions that `ddl list` shows, the newest."""
+
+
+class Listed(NamedTuple):
+    """One DDL, as `ddl list` shows it.
+
+    Attributes:
+        commit_ts: TSO at which it finished.
+        table: Upstream table.
+        kind: Its kind; `unread` where the statement is not understood.
+        decision: What became of it; `pending` while it holds the changefeed up.
+        reason: Why.
+        sql: Its text, with what a terminal would obey written out.
+    """
+
+    commit_ts: int
+    table: str
+    kind: str
+    decision: str
+    reason: str
+    sql: str
+
+
+def listed(config: Config) -> list[Listed]:
+    """All DDL that were decided on, oldest first. Reads without Spark, and writes nothing.
+
+    Raises:
+        ConfigError: The catalog cannot be read without Spark.
+        TransientError: The catalog or its storage does not answer.
+    """
+    with open_lake(config.catalog) as lake:
+        view = ControlView(lake, config.changefeed.name)
+        checkpoint = view.checkpoint()
+        applied = checkpoint.resolved_ts if checkpoint else 0
+        found, _ = view.decisions(_LISTED)
+    return [
+        Listed(
+            item.commit_ts,
+            escaped(str(item.table)),
+            item.kind,
+            "pending" if item.decision == "refused" and item.commit_ts >= applied else item.decision,
+            escaped(item.reason),
+            escaped(shown(item.sql)),
+        )
+        for item in reversed(found)
+    ]
+
+
+def skip(
+    config: Config, commit_ts: int, why: str, *, take_over: bool = False, spark: SparkSession | None = None
+) -> list[SchemaDecision]:
+    """Let `run` pass a statement that it has refused, once, without its effect; who said so, and why, is kept.
+
+    Args:
+        config: The configuration.
+        commit_ts: Commit ts of the statement.
+        why: Reason, for the audit.
+        take_over: Take the changefeed even if another applier seems to hold it.
+        spark: A running session to use instead of a new one.
+
+    Raises:
+        ConfigError: No statement of that commit ts is pending, or there is no reason.
+        CheckpointConflict: Another applier holds the changefeed.
+    """
+    if not why.strip():
+        raise ConfigError(["A statement is skipped only with a reason: --why TEXT."])
+    with assembled(config, take_over=take_over, spark=spark) as pipeline:
+        state = pipeline.state
+        pending = _pending(state.control.decisions(state.resolved_ts))
+        chosen = [item for item in pending if item.commit_ts == commit_ts]
+        if not chosen:
+            others = ", ".join(str(item.commit_ts) for item in pending) or "none"
+            what = f"No DDL of commit ts {commit_ts} holds changefeed {config.changefeed.name} up; pending: {others}."
+            raise ConfigError([what])
+        reason = f"{getpass.getuser()} on {state.checkpoint.holder.host}: {why.strip()}"
+        decided = [
+            SchemaDecision(item.commit_ts, item.table, item.sql, item.kind, "to skip", reason) for item in chosen
+        ]
+        state.record(decided)
+    for item in decided:
+        logger().warning("ddl will be skipped", commit_ts=item.commit_ts, table=str(item.table), kind=item.kind)
+    return decided
+
+
+def _pending(decisions: Iterable[SchemaDecision]) -> list[SchemaDecision]:
+    """Statements whose newest decision is that they were refused."""
+    newest = {(item.commit_ts, item.sql, item.table, item.kind): item for item in decisions}
+    return [item for item in newest.values() if item.decision == "refused"]

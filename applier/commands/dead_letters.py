@@ -1,0 +1,133 @@
+"""Command `dead-letters`: the messages that were set aside, and the decision to give some of them up."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+
+from applier.commands.catalog_reader import open_lake
+from applier.commands.control_reader import ControlView, Letter
+from applier.config.settings import Config
+from applier.errors import ConfigError
+from applier.pipeline.build import assembled
+from applier.runtime.escaping import Text, escaped
+from applier.runtime.logs import logger
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_ALL = 2**31
+_BYTES = 2_000
+"""Bytes of a key or a value that are shown."""
+
+
+def found(config: Config) -> list[Letter]:
+    """All dead letters that are neither made up for nor given up, newest first; reads the catalog without Spark.
+
+    Raises:
+        TransientError: The catalog or its storage does not answer.
+    """
+    with open_lake(config.catalog) as lake:
+        return ControlView(lake, config.changefeed.name).letters(_ALL)[0]
+
+
+def content(config: Config, place: str) -> dict[str, Any]:
+    """One dead letter with the bytes of its key and its value.
+
+    Args:
+        config: The configuration.
+        place: `topic/partition:offset`, as the list shows it.
+
+    Raises:
+        ConfigError: There is no such dead letter.
+        TransientError: The catalog or its storage does not answer.
+    """
+    letter = _chosen(found(config), [place])[0]
+    with open_lake(config.catalog) as lake:
+        rows = ControlView(lake, config.changefeed.name).letter_rows(letter)
+    newest = max(rows, key=lambda row: row["buried_at"])
+    return {"place": place_of(letter), "error": letter.error, "step": letter.step, **newest}
+
+
+def discard(
+    config: Config, places: Sequence[str], why: str, *, take_over: bool = False, spark: SparkSession | None = None
+) -> list[Letter]:
+    """Give dead letters up: `status` no longer counts them, and `backfill --dead-letters` leaves them out.
+
+    The control table keeps the messages, and a row for each of them that says why.
+
+    Args:
+        config: The configuration.
+        places: As in `content`; () for all.
+        why: The reason.
+        take_over: Take the changefeed although another applier seems to hold it.
+        spark: A running session to use instead of a new one; it is left running.
+
+    Raises:
+        ConfigError: No reason is given, or there is no such dead letter.
+        CheckpointConflict: Another applier holds the changefeed.
+    """
+    if not why.strip():
+        raise ConfigError(["--why is empty: say why these messages need not be applied."])
+    chosen = _chosen(found(config), places)
+    wanted = {(letter.topic, letter.partition, letter.offset) for letter in chosen}
+    with assembled(config, take_over=take_over, spark=spark) as pipeline:
+        control = pipeline.state.control
+        letters = [item for item in control.letters() if (item.topic, item.partition, item.offset) in wanted]
+        given_up = f"discarded: {why}".encode()
+        control.bury([replace(item, key=None, value=given_up, error="", step=pipeline.state.step) for item in letters])
+        logger().info("dead letters discarded", count=len(letters), because=why)
+    return chosen
+
+
+def place_of(letter: Letter) -> str:
+    """Where a letter was read: `topic/partition:offset`."""
+    return f"{letter.topic}/{letter.partition}:{letter.offset}"
+
+
+def to_json(letters: Sequence[Letter]) -> str:
+    """The list as JSON."""
+    rows = [
+        {**letter._asdict(), "buried_at": letter.buried_at.isoformat(timespec="milliseconds")} for letter in letters
+    ]
+    return json.dumps([{"place": place_of(letter), **row} for letter, row in zip(letters, rows, strict=True)], indent=2)
+
+
+def render(letters: Sequence[Letter], console: Console) -> None:
+    """Print the list."""
+    if not letters:
+        console.print(Text("There are no dead letters."))
+        return
+    table = Table(
+        "place", "step", "set aside (UTC)", "why", title=f"Dead letters: {len(letters)}", title_justify="left"
+    )
+    for letter in letters:
+        when = letter.buried_at.isoformat(sep=" ", timespec="seconds").removesuffix("+00:00")
+        table.add_row(*(Text(escaped(cell)) for cell in (place_of(letter), str(letter.step), when, letter.error)))
+    console.print(table)
+
+
+def render_one(row: dict[str, Any], console: Console, *, values: bool) -> None:
+    """Print one letter; its bytes only where they were asked for, as they may hold rows."""
+    for name in ("place", "error", "step", "timestamp", "buried_at"):
+        console.print(Text(escaped(f"{name}: {row[name]}")))
+    for name in ("key", "value"):
+        data: bytes | None = row[name]
+        size = "null" if data is None else f"{len(data)} bytes"
+        text = "" if data is None or not values else f": {data[:_BYTES].decode('utf-8', 'backslashreplace')}"
+        console.print(Text(escaped(f"{name}: {size}{text}")))
+
+
+def _chosen(letters: Sequence[Letter], places: Sequence[str]) -> list[Letter]:
+    by_place = {place_of(letter): letter for letter in letters}
+    unknown = [place for place in places if place not in by_place]
+    if unknown:
+        raise ConfigError([f"There is no dead letter at {unknown[0]}: `applier dead-letters list` shows the places."])
+    if not letters:
+        raise ConfigError(["There are no dead letters."])
+    return [by_place[place] for place in places] or list(letters)

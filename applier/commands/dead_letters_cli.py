@@ -1,0 +1,73 @@
+"""The command group `dead-letters` of the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(help="The messages that were set aside: list them, look at one, give some up.", no_args_is_help=True)
+
+ConfigFile = Annotated[Path, typer.Option("--config", "-c", help="Configuration file (TOML).", show_default=False)]
+
+
+@app.command("list")
+def show_all(
+    config: ConfigFile,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
+) -> None:
+    """List the dead letters, newest first. Needs no Spark."""
+    from rich.console import Console  # noqa: PLC0415
+
+    from applier.commands import dead_letters  # noqa: PLC0415
+    from applier.config import settings  # noqa: PLC0415 - `applier --help` must not load Spark
+
+    found = dead_letters.found(settings.load(config))
+    if as_json:
+        print(dead_letters.to_json(found))
+    else:
+        dead_letters.render(found, Console())
+
+
+@app.command()
+def show(
+    place: Annotated[str, typer.Argument(help="topic/partition:offset, as `list` shows it.")],
+    config: ConfigFile,
+    *,
+    show_values: Annotated[
+        bool, typer.Option("--show-values", help="Print key and value, which may hold rows.")
+    ] = False,
+) -> None:
+    """Show one dead letter. Needs no Spark."""
+    from rich.console import Console  # noqa: PLC0415
+
+    from applier.commands import dead_letters  # noqa: PLC0415
+    from applier.config import settings  # noqa: PLC0415
+
+    dead_letters.render_one(dead_letters.content(settings.load(config), place), Console(), values=show_values)
+
+
+@app.command()
+def discard(
+    config: ConfigFile,
+    places: Annotated[list[str] | None, typer.Argument(help="Places as `list` shows them.")] = None,
+    *,
+    why: Annotated[str, typer.Option(help="Why these messages need not be applied; the control table keeps it.")],
+    every: Annotated[bool, typer.Option("--all", help="Give up all of them.")] = False,
+    take_over: Annotated[
+        bool, typer.Option("--take-over", help="Take the changefeed even if another applier seems to hold it.")
+    ] = False,
+) -> None:
+    """Give dead letters up, while `run` is stopped."""
+    from applier.commands import dead_letters  # noqa: PLC0415
+    from applier.config import settings  # noqa: PLC0415
+    from applier.errors import ConfigError  # noqa: PLC0415
+    from applier.runtime.logs import set_up_logging  # noqa: PLC0415
+
+    if bool(places) == every:
+        raise ConfigError(["Name the dead letters to give up, or say --all."])
+    set_up_logging("info")
+    given_up = dead_letters.discard(settings.load(config), places or [], why, take_over=take_over)
+    print(f"Given up: {len(given_up)}.")

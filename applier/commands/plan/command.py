@@ -1,0 +1,135 @@
+"""Command `plan`: the configuration in, what the next step of `run` would do out. Nothing is written anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from applier.changefeed.filter import TableFilter
+from applier.changefeed.table import TableName
+from applier.commands.plan.read_only_pipeline import looking
+from applier.commands.plan.report import DdlDue, Plan, SpanDue, TableDue
+from applier.commands.run import held_back, patiently
+from applier.config.settings import Config
+from applier.ddl import actions as say
+from applier.ddl.actions import kind, touches
+from applier.ddl.schema_tracker import Tables
+from applier.errors import ApplierError, SchemaChangeRefused
+from applier.pipeline.schema_changes.statements import Ddl
+from applier.pipeline.step import Look, Pipeline
+from applier.runtime.logs import Stopwatch
+from applier.sink.evolve import plan as evolution
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def plan(config: Config, *, spark: SparkSession | None = None) -> Plan:
+    """What the next step of `run` would do.
+
+    Args:
+        config: The configuration.
+        spark: A running session to use instead of a new one.
+
+    Raises:
+        TransientError: Something outside did not answer for five minutes.
+        TerminalError: The step could not even be planned, for the reason for which `run` would stop.
+    """
+    with looking(config, spark=spark) as pipeline:
+        return described(pipeline, patiently(lambda: pipeline.look(None, Stopwatch())))
+
+
+def described(pipeline: Pipeline, found: Look) -> Plan:
+    """A look at the next window as a plan."""
+    survey, state = found.survey, pipeline.state
+    ordered = pipeline.surveyor.ordered
+    moves = survey.upto is not None and (not ordered or survey.upto > state.resolved_ts)
+    counts = {name: survey.findings.counts.get(name, 0) for name in ("rows", "replayed", "left", "excluded")}
+    return Plan(
+        changefeed=pipeline.config.changefeed.name,
+        step=state.step,
+        resolved_ts=state.resolved_ts if ordered else None,
+        watermark=survey.upto if ordered and moves else None,
+        messages=survey.findings.counts.get("messages", 0),
+        counts=counts,
+        spans=_spans(found),
+        tables=_tables(pipeline, found) if moves else (),
+        ddl=_ddl(pipeline, survey.ddl, found.known.tables) if moves else (),
+        waits=_waits(found),
+    )
+
+
+def _spans(found: Look) -> list[SpanDue]:
+    return [
+        SpanDue(*place, span.start, span.end, found.bounds[place].end - span.end)
+        for place, span in sorted(found.survey.window.ranges.items())
+    ]
+
+
+def _tables(pipeline: Pipeline, found: Look) -> list[TableDue]:
+    rows: dict[TableName, list[int]] = {}
+    for (name, _), parts in found.survey.findings.parts.items():
+        rows.setdefault(name, []).append(sum(part.rows.num_rows for part in parts))
+    replica = pipeline.replica
+    return [
+        TableDue(str(name), ".".join(replica.identifier(name)), sum(parts), len(parts), replica.writer(name) is None)
+        for name, parts in sorted(rows.items())
+    ]
+
+
+def _waits(found: Look) -> str:
+    survey = found.survey
+    if survey.error is not None:
+        return f"It ends before a message that cannot be used: {survey.error}"
+    silent = sorted(place for place in found.known.ends if place not in survey.resolved)
+    return held_back(survey.waiting, silent if survey.upto is None else ())
+
+
+def _ddl(pipeline: Pipeline, ddl: Sequence[Ddl], tables: Tables) -> list[DdlDue]:
+    """Each DDL with what would be decided on it, as far as that can be told without the rows."""
+    after = tables.copy()
+    due = []
+    for change in ddl:
+        kinds = tuple(dict.fromkeys(kind(action) for action in change.actions))
+        decision, reason = _decided(pipeline, change, kinds, after)
+        barrier = change.barrier.change
+        due.append(DdlDue(barrier.commit_ts, barrier.sql, tuple(map(str, change.names)), kinds, decision, reason))
+        for action in change.actions:
+            after.apply(action, barrier.commit_ts)
+        if barrier.after is not None and barrier.after.name in after:
+            after.put(barrier.after)
+    return due
+
+
+def _decided(pipeline: Pipeline, change: Ddl, kinds: Sequence[str], tables: Tables) -> tuple[str, str]:
+    config = pipeline.config
+    if change.names and not any(map(TableFilter(config.tables.include).admits, change.names)):
+        return "ignore", "left out by tables.include"
+    policies: Mapping[str, str] = config.ddl
+    for policy in ("stop", "ignore"):
+        if policy in {policies.get(name) for name in kinds}:
+            return policy, "configured under [ddl]"
+    try:
+        refusal = _refusal(pipeline, change, tables)
+    except ApplierError as error:
+        refusal = error.what
+    return ("refuse", refusal) if refusal else ("apply", "")
+
+
+def _refusal(pipeline: Pipeline, change: Ddl, tables: Tables) -> str:
+    """Why the columns of a table cannot follow, or ""."""
+    actions = [action for action in change.actions if isinstance(action, say.ColumnAction)]
+    name = touches(actions[0])[0] if actions else None
+    before = tables.get(name) if name else None
+    if name is None or before is None:
+        return ""
+    later = tables.copy()
+    for action in actions:
+        later.apply(action, change.commit_ts)
+    after = change.barrier.change.after or later.get(name)
+    if after is None:
+        raise SchemaChangeRefused(f"What table {name} is after the statement is not known.")
+    steps = evolution.plan(before, after, actions, pipeline.replica.rules)
+    if steps.refused is not None:
+        return steps.refused.reason
+    return f"unless the table is empty: {steps.only_empty[0].reason}" if steps.only_empty else ""

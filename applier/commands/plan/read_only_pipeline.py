@@ -1,0 +1,103 @@
+"""A configuration in, a pipeline that can look but not touch out: no lease is taken, and no table is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from applier.changefeed.checkpoint import Checkpoint, Holder
+from applier.config.settings import Config
+from applier.errors import CheckpointConflict
+from applier.pipeline.build import assemble, open_source
+from applier.pipeline.state import State
+from applier.pipeline.step import Pipeline
+from applier.runtime.spark_session import build_session
+from applier.sink.commit.stamp import Stamp
+from applier.sink.control.append_table import Ledger
+from applier.sink.control.control import Control
+from applier.sink.control.rows import CHECKPOINTS, DEAD_LETTERS, SCHEMA_CHANGES, TABLE_VERSIONS
+from applier.sink.iceberg.catalog import Catalog
+from applier.sink.iceberg.table import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NEVER = Checkpoint(epoch=0, step=0, resolved_ts=0, written_at=0, holder=Holder("", ""))
+"""Checkpoint of a changefeed that never ran."""
+
+
+@contextmanager
+def looking(config: Config, *, spark: SparkSession | None = None) -> Iterator[Pipeline]:
+    """The pipeline of a configuration at its newest checkpoint, whoever holds the changefeed; only `look` at it.
+
+    Args:
+        config: The configuration.
+        spark: A running session to use instead of a new one; it is left running.
+
+    Raises:
+        ConfigError: Spark cannot start.
+        TransientError: Catalog or source do not answer.
+    """
+    section = config.catalog
+    name = config.changefeed.name
+    session = spark or build_session(f"applier {name}", config.spark, section.name, section.properties)
+    try:
+        catalog = Catalog(session, section.name)
+        with open_source(config, session) as source:
+            control = unheld(catalog, name)
+            # Who takes the changefeed fences the tables, not who looks.
+            checkpoint = replace(control.last_checkpoint() or NEVER, unfenced=0, fenced=0)
+            yield assemble(config, source, catalog, State.load(control, checkpoint))
+    finally:
+        if spark is None:
+            session.stop()
+
+
+def unheld(catalog: Catalog, changefeed: str) -> Control:
+    """The control tables of a changefeed, for reading: one that is missing is read as empty, not made."""
+
+    def ledger(name: str, columns: pa.Schema, order: str = "") -> Ledger:
+        table = catalog.load((f"applier_{changefeed}", name))
+        return Absent(columns) if table is None else Ledger(table, order)
+
+    return Control(
+        changefeed,
+        ledger("checkpoints", CHECKPOINTS, order="step"),
+        ledger("table_versions", TABLE_VERSIONS),
+        ledger("schema_changes", SCHEMA_CHANGES),
+        ledger("dead_letters", DEAD_LETTERS),
+    )
+
+
+class Absent(Ledger):
+    """A control table that is not there.
+
+    Args:
+        columns: Columns that it would have.
+    """
+
+    def __init__(self, columns: pa.Schema) -> None:
+        self._columns = columns
+
+    def refresh(self) -> None:
+        """Nothing: it is not made by whoever looks."""
+
+    def newest(self) -> pa.Table:
+        """No rows."""
+        return self._columns.empty_table()
+
+    def rows(self) -> pa.Table:
+        """No rows."""
+        return self._columns.empty_table()
+
+    def append(self, rows: pa.Table, stamp: Stamp, check: Callable[[Table], None] = lambda table: None) -> int:
+        """Refused.
+
+        Raises:
+            CheckpointConflict: Always.
+        """
+        raise CheckpointConflict("Durable state was written without holding the changefeed.")

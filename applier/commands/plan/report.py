@@ -1,0 +1,158 @@
+"""What the next step would do: nouns, JSON, and tables for a terminal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+from rich.console import Console
+from rich.table import Table
+
+from applier.changefeed.ts import wall_clock
+from applier.runtime.escaping import Text, escaped
+
+
+@dataclass(frozen=True, slots=True)
+class SpanDue:
+    """Offsets of one partition that the step would read.
+
+    Attributes:
+        topic: Topic.
+        partition: Partition.
+        start: First offset.
+        end: Offset after the last.
+        backlog: Offsets that the source has beyond.
+    """
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    backlog: int
+
+
+@dataclass(frozen=True, slots=True)
+class TableDue:
+    """Rows of one table that the step would write.
+
+    Attributes:
+        upstream: Name in TiDB.
+        iceberg: Name in the catalog.
+        rows: Row changes, after each task has reduced its own.
+        commits: Commits: one for each part between its DDL.
+        is_new: The catalog has no such table yet.
+    """
+
+    upstream: str
+    iceberg: str
+    rows: int
+    commits: int
+    is_new: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DdlDue:
+    """A DDL that the step would come to.
+
+    Attributes:
+        commit_ts: Its TSO.
+        sql: Its text.
+        tables: Tables that it concerns.
+        kinds: What it does, as the section `ddl` of the configuration names it.
+        decision: `apply`, `ignore`, `stop`, or `refuse`.
+        reason: Why, where it is not plainly applied.
+    """
+
+    commit_ts: int
+    sql: str
+    tables: tuple[str, ...]
+    kinds: tuple[str, ...]
+    decision: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What the next step would do.
+
+    Attributes:
+        changefeed: Name of the changefeed.
+        step: Number of the newest checkpoint.
+        resolved_ts: What all tables have reached; None for a feed in offset order.
+        watermark: What they would reach; None if the step would apply nothing, or the feed carries no watermark.
+        messages: Messages that it would read.
+        counts: Row changes by what would become of them: `rows`, `replayed`, `left`, `excluded`.
+        spans: Offsets.
+        tables: Tables that it would write.
+        ddl: DDL that it would come to, in order.
+        waits: Why nothing, or not all, can be applied; "" if nothing is in the way.
+    """
+
+    changefeed: str
+    step: int
+    resolved_ts: int | None
+    watermark: int | None
+    messages: int
+    counts: dict[str, int]
+    spans: Sequence[SpanDue]
+    tables: Sequence[TableDue]
+    ddl: Sequence[DdlDue]
+    waits: str
+
+    def to_json(self) -> str:
+        """The plan for machines; the keys are the attributes."""
+        return json.dumps(asdict(self), ensure_ascii=False)
+
+
+def render(plan: Plan, console: Console) -> None:
+    """Print a plan."""
+    console.print(f"The next step of changefeed {plan.changefeed} after step {plan.step}, which nothing has begun.")
+    console.print(_progress(plan))
+    console.print(
+        f"It reads {plan.messages:,} messages: "
+        + ", ".join(f"{plan.counts.get(name, 0):,} {what}" for name, what in _COUNTS.items())
+        + "."
+    )
+    if plan.spans:
+        rows = [(f"{span.topic}/{span.partition}", span.start, span.end, span.backlog) for span in plan.spans]
+        console.print(_table("offsets", ("partition", "from", "to", "beyond"), rows))
+    if plan.tables:
+        due = [
+            (table.upstream, table.iceberg, table.rows, table.commits, "created" if table.is_new else "")
+            for table in plan.tables
+        ]
+        console.print(_table("tables", ("upstream", "iceberg", "rows", "commits", ""), due))
+    if plan.ddl:
+        decided = [(_at(ddl.commit_ts), ", ".join(ddl.kinds), ddl.decision, ddl.reason, ddl.sql) for ddl in plan.ddl]
+        console.print(_table("DDL", ("commit ts", "kind", "decision", "reason", "statement"), decided))
+    if plan.waits:
+        console.print(Text(escaped(plan.waits)))
+
+
+_COUNTS = {
+    "rows": "row changes to apply",
+    "replayed": "applied before",
+    "left": "above the watermark",
+    "excluded": "of tables that are left out",
+}
+
+
+def _progress(plan: Plan) -> str:
+    if plan.resolved_ts is None:
+        return "The feed carries no watermark: all that is read is applied."
+    if plan.watermark is None:
+        return f"All tables are at resolved ts {_at(plan.resolved_ts)}, and stay there."
+    return f"All tables go from resolved ts {_at(plan.resolved_ts)} to {_at(plan.watermark)}."
+
+
+def _at(tso: int) -> str:
+    return f"{tso} ({wall_clock(tso).isoformat(timespec='milliseconds')})" if tso else "0"
+
+
+def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
+    table = Table(*columns, title=title, title_justify="left")
+    for row in rows:
+        # A statement may hold what Rich takes for its own markup.
+        table.add_row(*(Text(escaped(str(cell))) for cell in row))
+    return table

@@ -1,0 +1,238 @@
+"""Command `status`: how far a changefeed is, who holds it, and the queries that read all its tables as of one moment.
+
+It reads the control tables and the metadata of the tables through PyIceberg; no Spark, no row of a table.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import datetime
+
+from applier.changefeed.checkpoint import Checkpoint
+from applier.changefeed.completeness import LEFT_OUT, UNRECORDED, Completeness
+from applier.changefeed.filter import TableFilter
+from applier.changefeed.route import Route
+from applier.changefeed.table import TableName
+from applier.commands.catalog_reader import Lake, LakeTable, open_lake
+from applier.commands.control_reader import ControlView, Decision, Letter, stamped_ts
+from applier.commands.status.report import (
+    DdlReport,
+    HolderReport,
+    LetterReport,
+    PartitionProgress,
+    StatusReport,
+    TableProgress,
+    TableState,
+    age,
+    iso,
+    iso_of,
+    judged,
+)
+from applier.config.settings import Config
+
+MAX_LAG_SECONDS = 300.0
+"""Lag from which on tables are stale: as long as `applier run` bears an outage."""
+
+_SHOWN = 10
+_THREADS = 8
+_NOTHING = TableProgress("", "", "empty")
+_START = "run `applier run`, which looks at what made the table and records it."
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def status(config: Config, *, max_lag_seconds: float = MAX_LAG_SECONDS, now_ms: int) -> StatusReport:
+    """Find out how far a changefeed is.
+
+    Args:
+        config: The configuration.
+        max_lag_seconds: Lag from which on its tables count as stale.
+        now_ms: Unix time in milliseconds.
+
+    Raises:
+        ConfigError: The catalog cannot be read without Spark.
+        TransientError: The catalog or its storage does not answer.
+        TerminalError: The newest checkpoint cannot be read.
+    """
+    empty = StatusReport(config.changefeed.name, max_lag_seconds, iso(now_ms))
+    with open_lake(config.catalog) as lake:
+        view = ControlView(lake, config.changefeed.name)
+        checkpoint = view.checkpoint()
+        report = empty if checkpoint is None else _found(empty, config, lake, view, checkpoint, now_ms)
+        if checkpoint is None and view.epoch():
+            lost = f"The control table {view.namespace}.checkpoints is lost: other tables know epoch {view.epoch()}."
+            report = replace(report, notes=(lost,))
+    return replace(report, stale=tuple(judged(report)))
+
+
+def _found(
+    empty: StatusReport, config: Config, lake: Lake, view: ControlView, last: Checkpoint, now_ms: int
+) -> StatusReport:
+    ordered = config.changefeed.order == "resolved"
+    resolved_ts = last.resolved_ts if ordered and last.resolved_ts else None
+    tables = _tables(lake, last, config)
+    decisions, decided = view.decisions(_SHOWN)
+    letters, buried = view.letters(_SHOWN)
+    silent = (now_ms - last.written_at) / 1000
+    lag = None if resolved_ts is None else age(resolved_ts, now_ms)
+    return replace(
+        empty,
+        resolved_ts=resolved_ts,
+        resolved=iso_of(resolved_ts),
+        lag_seconds=lag if ordered else max(0.0, silent),
+        step=last.step,
+        holder=_holder(last, silent),
+        counts=dict(last.counts),
+        tables=tables,
+        partitions=tuple(
+            PartitionProgress(*place, reading.next_offset, reading.resolved_ts, iso_of(reading.resolved_ts))
+            for place, reading in sorted(last.partitions.items())
+        ),
+        schema_changes=tuple(_ddl(item) for item in decisions),
+        schema_change_count=decided,
+        dead_letters=tuple(_letter(item) for item in letters),
+        dead_letter_count=buried,
+        cut=tuple(_cut(config.catalog.name, _in_cut(last, tables))),
+        notes=tuple(_notes(tables, silent, config, last, letters=buried)),
+    )
+
+
+def _holder(last: Checkpoint, silent: float) -> HolderReport:
+    holder = last.holder
+    return HolderReport(
+        name=str(holder),
+        host=holder.host,
+        pid=holder.pid,
+        epoch=last.epoch,
+        since=iso(holder.since),
+        seen=iso(last.written_at),
+        silent_seconds=round(max(0.0, silent), 3),
+        released=last.released,
+    )
+
+
+def _tables(lake: Lake, last: Checkpoint, config: Config) -> tuple[TableProgress, ...]:
+    names, route = sorted(last.tables), Route(config.tables.route)
+    admits = TableFilter(config.tables.include).admits
+    with ThreadPoolExecutor(_THREADS) as pool:
+        found = list(pool.map(lambda name: lake.table(route.identifier(name)), names))
+    shown = [_progress(name, route.identifier(name), table, last) for name, table in zip(names, found, strict=True)]
+    wholes = [_whole(name, last, is_wanted=admits(name)) for name in names]
+    return tuple(_judged(*pair) for pair in zip(shown, wholes, strict=True))
+
+
+def _whole(name: TableName, last: Checkpoint, *, is_wanted: bool) -> TableProgress:
+    """What the checkpoint says of the completeness of a table, in the fields that say it."""
+    known = last.tables[name].completeness
+    if known is None:
+        known = Completeness("incomplete", reason=UNRECORDED)
+        return replace(_NOTHING, state="incomplete", because=known.sentence(name), way_out=_START, is_wanted=is_wanted)
+    if not is_wanted and known.state != "parked":
+        known = Completeness("parked", since=last.resolved_ts, offsets=last.next_offsets, reason=LEFT_OUT)
+    if known.is_live:
+        return _NOTHING
+    state: TableState = "parked" if known.state == "parked" else "incomplete"
+    return replace(
+        _NOTHING, state=state, because=known.sentence(name), way_out=known.way_out(name), is_wanted=is_wanted
+    )
+
+
+def _judged(progress: TableProgress, whole: TableProgress) -> TableProgress:
+    """A table that lacks rows is not in the cut, whatever its snapshots say."""
+    if whole.because is None or progress.state in ("missing", "dropped"):
+        return progress
+    return replace(
+        progress,
+        state=whole.state,
+        cut_snapshot_id=None,
+        because=whole.because,
+        way_out=whole.way_out,
+        is_wanted=whole.is_wanted,
+    )
+
+
+def _progress(name: TableName, identifier: tuple[str, ...], table: LakeTable | None, last: Checkpoint) -> TableProgress:
+    cut = last.snapshots.get(identifier)
+    iceberg = ".".join(identifier)
+    if table is None:
+        return TableProgress(str(name), iceberg, "empty" if cut is None else "missing", cut_snapshot_id=cut)
+    stamp = stamped_ts(table.properties)
+    return TableProgress(
+        table=str(name),
+        iceberg=iceberg,
+        state=_state(table, cut, stamp, last.resolved_ts),
+        resolved_ts=stamp or None,
+        resolved=iso_of(stamp),
+        rows=max(0, table.rows - table.dead_rows),
+        snapshot_id=table.snapshot_id,
+        cut_snapshot_id=cut,
+    )
+
+
+def _state(table: LakeTable, cut: int | None, stamp: int | None, resolved_ts: int) -> TableState:
+    if "applier.dropped-at" in table.properties:
+        return "dropped"
+    if stamp is not None and stamp > resolved_ts > 0:
+        return "ahead"
+    if cut is None:
+        return "empty"
+    return "in step" if cut in table.snapshots else "expired"
+
+
+def _in_cut(last: Checkpoint, tables: Sequence[TableProgress]) -> dict[tuple[str, ...], int]:
+    """Snapshots of the tables that show every row, also where an older version listed others."""
+    lacking = {table.iceberg for table in tables if table.because is not None}
+    return {identifier: head for identifier, head in last.snapshots.items() if ".".join(identifier) not in lacking}
+
+
+def _cut(catalog: str, snapshots: Mapping[tuple[str, ...], int]) -> Iterator[str]:
+    for identifier, snapshot_id in sorted(snapshots.items()):
+        name = ".".join(_quoted(part) for part in (catalog, *identifier))
+        yield f"SELECT * FROM {name} VERSION AS OF {snapshot_id};"  # noqa: S608 - printed, never run
+
+
+def _quoted(part: str) -> str:
+    if _PLAIN.fullmatch(part):
+        return part
+    return "`" + part.replace("`", "``") + "`"
+
+
+def _notes(
+    tables: Sequence[TableProgress], silent: float, config: Config, last: Checkpoint, *, letters: int
+) -> Iterator[str]:
+    if not last.released and silent > config.run.lease_seconds:
+        yield f"{last.holder} holds the changefeed, but has been silent for {silent:.0f} s: whoever starts may take it."
+    ahead = [table.iceberg for table in tables if table.state == "ahead" and table.snapshot_id == table.cut_snapshot_id]
+    if ahead:
+        yield f"The cut shows more than the resolved ts of {', '.join(ahead)}, until a step has caught up with them."
+    expired = [table.iceberg for table in tables if table.state == "expired"]
+    if expired:
+        yield f"The snapshots of the cut have expired in {', '.join(expired)}: the heads show the same rows, or newer."
+    for table in tables:
+        if table.because is not None and not table.is_wanted:
+            yield table.because
+    if letters:
+        yield f"{letters} message{'s were' if letters > 1 else ' was'} set aside as dead letters."
+
+
+def _ddl(item: Decision) -> DdlReport:
+    return DdlReport(
+        commit_ts=item.commit_ts,
+        committed=iso_of(item.commit_ts) or "",
+        table=str(item.table),
+        kind=item.kind,
+        decision=item.decision,
+        reason=item.reason,
+        sql=item.sql,
+        decided=_instant(item.decided_at),
+    )
+
+
+def _letter(item: Letter) -> LetterReport:
+    return LetterReport(item.topic, item.partition, item.offset, item.error, item.step, _instant(item.buried_at))
+
+
+def _instant(value: datetime) -> str:
+    return value.isoformat(timespec="milliseconds")

@@ -1,0 +1,400 @@
+"""The configuration file: TOML in, one frozen `Config` out, or every problem at once."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from applier.changefeed.filter import TableFilter
+from applier.config.changefeed import ChangefeedSection
+from applier.config.kafka_options import near_miss
+from applier.ddl.actions import KINDS
+from applier.errors import ConfigError
+
+ZeroDates = Literal["null", "stop", "string"]
+Policy = Literal["apply", "ignore", "stop"]
+SourceEngine = Literal["auto", "driver", "spark"]
+
+
+class Section(BaseModel):
+    """A table of the file; unknown keys are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class KafkaSource(BaseModel):
+    """Kafka, read by its own consumer or by Spark's tasks; every `kafka.*` key goes to the clients as it is."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    topics: Annotated[tuple[str, ...], Field(description="Topics of the changefeed.")] = ()
+    topic_pattern: Annotated[
+        str | None, Field(description="Java regular expression for the topics, instead of `topics`.")
+    ] = None
+
+    @model_validator(mode="after")
+    def _check(self) -> KafkaSource:
+        problems = [f"unknown key {key!r}" for key in self.options if not key.startswith("kafka.")]
+        problems += [
+            f'Kafka has no option "{key}", did you mean "{meant}"'
+            for key in self.options
+            if key.startswith("kafka.") and (meant := near_miss(key)) is not None
+        ]
+        if bool(self.topics) == bool(self.topic_pattern):
+            problems.append("exactly one of topics and topic_pattern is needed")
+        if "kafka.bootstrap.servers" not in self.options:
+            problems.append('"kafka.bootstrap.servers" is missing')
+        if problems:
+            raise ValueError("; ".join(problems))
+        return self
+
+    @property
+    def options(self) -> dict[str, str]:
+        """Options for Spark's Kafka source."""
+        return {key: str(value) for key, value in (self.__pydantic_extra__ or {}).items()}
+
+
+class SourceSection(Section):
+    """Where the messages are; exactly one of `archive` and `kafka`."""
+
+    archive: Annotated[str | None, Field(description="Folder of *.jsonl, *.jsonl.gz or *.parquet.")] = None
+    kafka: Annotated[KafkaSource | None, Field(description="A Kafka cluster.")] = None
+    messages_per_step: Annotated[int, Field(ge=1, description="Messages that one step reads at the most.")] = 500_000
+    engine: Annotated[
+        SourceEngine,
+        Field(
+            description="Messages are decoded in the driver, for a backlog with other processes beside it, or in "
+            "Spark's tasks; `auto` takes these for large steps where four or more run at once."
+        ),
+    ] = "auto"
+    missing_offsets: Annotated[
+        Literal["stop", "pass"],
+        Field(description="Offsets that hold no message stop the job, or are counted: compaction loses rows by them."),
+    ] = "stop"
+
+    @model_validator(mode="after")
+    def _check(self) -> SourceSection:
+        if (self.archive is None) == (self.kafka is None):
+            msg = "exactly one of archive and [source.kafka] is needed"
+            raise ValueError(msg)
+        return self
+
+
+class RegistrySection(Section):
+    """The Confluent schema registry of Avro feeds."""
+
+    url: Annotated[str, Field(description="One address, or several separated by commas.")]
+    username: Annotated[str | None, Field(description="For basic authentication.")] = None
+    password: Annotated[str | None, Field(description="Its password.")] = None
+    bearer_token: Annotated[str | None, Field(description="Token instead of user and password.")] = None
+    ca: Annotated[str | None, Field(description="PEM file of a private certificate authority.")] = None
+    client_cert: Annotated[str | None, Field(description="PEM file of the client certificate.")] = None
+    client_key: Annotated[str | None, Field(description="PEM file of its key.")] = None
+    timeout_seconds: Annotated[
+        float,
+        Field(gt=0, le=300, description="Longest wait for a connection, and for an answer; both together are bounded."),
+    ] = 10.0
+    attempts: Annotated[
+        int,
+        Field(ge=1, le=100, description="Rounds over all addresses before an outage is told; a run goes on to ask."),
+    ] = 5
+
+
+class CatalogSection(BaseModel):
+    """The Iceberg catalog; keys beyond these go to it as they are."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="Name of the catalog in Spark.")]
+    type: Annotated[str, Field(description="`jdbc`, `rest`, `hive`, `glue`, ….")]
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """All keys but the name, as text."""
+        extra = self.__pydantic_extra__ or {}
+        return {"type": self.type} | {key: _text(value) for key, value in extra.items()}
+
+
+class TablesSection(Section):
+    """Which tables, where they go, and how their types map."""
+
+    include: Annotated[
+        tuple[str, ...],
+        Field(description="TiCDC's filter rules, e.g. `shop.*`, `!shop.tmp_*`; the last that fits wins."),
+    ] = ("*.*",)
+    route: Annotated[str, Field(description="Iceberg namespace and table of an upstream table.")] = "{database}.{table}"
+    incomplete: Annotated[
+        Literal["allow", "refuse"],
+        Field(
+            description="What becomes of a table whose CREATE TABLE the feed does not hold, as it may lack earlier "
+            "rows: it is made, marked as incomplete and kept out of the cut; or the run is refused."
+        ),
+    ] = "allow"
+    on_drop: Annotated[
+        Literal["keep", "drop"], Field(description="What DROP TABLE does to the Iceberg table; kept ones are stamped.")
+    ] = "keep"
+    format_version: Annotated[Literal[2, 3], Field(description="Iceberg format of new tables.")] = 3
+    properties: Annotated[dict[str, str], Field(description="Iceberg properties of new tables.")] = {}
+    tinyint1: Annotated[Literal["int", "boolean"], Field(description="Type of tinyint(1).")] = "int"
+    zero_dates: Annotated[
+        ZeroDates, Field(description="What zero and partial dates become: NULL (counted), a stop, or text columns.")
+    ] = "null"
+    zero_dates_of: Annotated[
+        dict[str, ZeroDates], Field(description="The same for single columns, by `database.table.column`.")
+    ] = {}
+
+    virtual_columns: Annotated[
+        Literal["omit", "null"],
+        Field(
+            description="Virtual generated columns, whose values no message carries, are left out of new tables and "
+            "columns, or are there and hold NULL."
+        ),
+    ] = "omit"
+    unknown_default: Annotated[
+        Literal["stop", "null"], Field(description="A new column whose default is not known in rows before the DDL.")
+    ] = "stop"
+    keys: Annotated[
+        dict[str, tuple[str, ...]],
+        Field(
+            description="Debezium of TiCDC v8.0 to v8.4, whose messages have no key: key columns by `database.table`, "
+            "`[]` for a table without any key."
+        ),
+    ] = {}
+
+    @model_validator(mode="after")
+    def _check(self) -> TablesSection:
+        TableFilter(self.include)
+        if "{table}" not in self.route or "." not in self.route:
+            msg = "route needs a namespace and {table}, such as {database}.{table}"
+            raise ValueError(msg)
+        unknown = set(re.findall(r"\{(.*?)\}", self.route)) - {"database", "table"}
+        if unknown:
+            msg = f"route knows {{database}} and {{table}}, not {sorted(unknown)}"
+            raise ValueError(msg)
+        return self
+
+
+class SinkSection(Section):
+    """How commits are made."""
+
+    engine: Annotated[
+        Literal["auto", "arrow", "spark"],
+        Field(description="Arrow in the driver for ordinary steps, Spark for large ones; `auto` chooses by size."),
+    ] = "auto"
+    threads: Annotated[int, Field(ge=1, le=64, description="Tables that are committed at the same time.")] = 4
+
+
+class MaintenanceSection(Section):
+    """Upkeep of the tables, between steps."""
+
+    tasks: Annotated[
+        tuple[Literal["compact", "manifests", "expire", "orphans"], ...],
+        Field(
+            description="What is done: small files and dead rows are compacted, manifests brought together, old "
+            "snapshots expired, orphan files removed. An empty list leaves all of it to you."
+        ),
+    ] = ("compact", "manifests", "expire", "orphans")
+    share: Annotated[float, Field(gt=0, le=1, description="Share of wall time that it may take.")] = 0.1
+    pause_seconds: Annotated[
+        float,
+        Field(
+            gt=0,
+            description="Work that the next step waits for, in seconds: after so many no other unit begins before it.",
+        ),
+    ] = 0.5
+    small_files: Annotated[
+        int, Field(ge=2, description="Small data files in one partition from which on they are compacted.")
+    ] = 50
+    deleted_share: Annotated[
+        float, Field(gt=0, le=1, description="Share of dead rows from which on files are rewritten without them.")
+    ] = 0.1
+    snapshots: Annotated[int, Field(ge=1, description="Snapshots of a table to keep; the older ones expire.")] = 500
+    snapshot_hours: Annotated[
+        float, Field(ge=0, description="Age from which on the others expire, too. What the checkpoint names stays.")
+    ] = 24.0
+    orphan_hours: Annotated[
+        float, Field(ge=1, description="Age from which on a file that no snapshot knows is removed; once a day.")
+    ] = 72.0
+
+
+class RunSection(Section):
+    """The loop."""
+
+    interval_seconds: Annotated[float, Field(gt=0, description="Pause when nothing is new.")] = 1.0
+    heartbeat_seconds: Annotated[
+        float, Field(gt=0, description="The hold on the changefeed is renewed this often, in a long step, too.")
+    ] = 20.0
+    lease_seconds: Annotated[
+        float, Field(gt=0, description="A holder silent for this long has lost the changefeed to whoever asks.")
+    ] = 60.0
+    stop_seconds: Annotated[
+        float,
+        Field(
+            gt=0, description="After SIGTERM or Ctrl-C the step under way may go on for so long; then it is given up."
+        ),
+    ] = 60.0
+    stall_seconds: Annotated[
+        float,
+        Field(gt=0, description="A watermark that stands still for this long is logged; without any, the run ends."),
+    ] = 60.0
+
+    @model_validator(mode="after")
+    def _check(self) -> RunSection:
+        if self.heartbeat_seconds > self.lease_seconds / 2:
+            msg = (
+                f"heartbeat_seconds {self.heartbeat_seconds:g} must be half of lease_seconds {self.lease_seconds:g} or "
+                "less: a healthy holder would lose the changefeed"
+            )
+            raise ValueError(msg)
+        return self
+
+
+class MetricsSection(Section):
+    """Numbers for Prometheus."""
+
+    port: Annotated[
+        int | None, Field(ge=1, le=65535, description="Port of `/metrics` over HTTP. Default: it is not served.")
+    ] = None
+    address: Annotated[str, Field(description="Address to listen on; `0.0.0.0` in a container.")] = "127.0.0.1"
+
+
+class Config(Section):
+    """The whole file."""
+
+    changefeed: ChangefeedSection
+    source: SourceSection
+    registry: RegistrySection | None = None
+    catalog: CatalogSection
+    tables: TablesSection = TablesSection()
+    ddl: Annotated[dict[str, Policy], Field(description="Policy per kind of DDL, as `docs/ddl.md` names them.")] = {}
+    sink: SinkSection = SinkSection()
+    maintenance: MaintenanceSection = MaintenanceSection()
+    run: RunSection = RunSection()
+    metrics: MetricsSection = MetricsSection()
+    spark: Annotated[
+        dict[str, str], Field(description="Any Spark configuration; `spark.master` defaults to local[*].")
+    ] = {}
+
+    @model_validator(mode="after")
+    def _check(self) -> Config:
+        unknown = sorted(self.ddl.keys() - KINDS)
+        if unknown:
+            close = difflib.get_close_matches(unknown[0], KINDS, n=1)
+            msg = f"[ddl] knows no kind {unknown[0]!r}" + (f", did you mean {close[0]!r}?" if close else "")
+            raise ValueError(msg)
+        if self.tables.keys and self.changefeed.protocol != "debezium":
+            msg = f"[tables.keys] is for protocol debezium; rows of {self.changefeed.protocol} name their key"
+            raise ValueError(msg)
+        if self.changefeed.protocol in {"avro", "debezium-avro"} and self.registry is None:
+            msg = f"[registry] is needed for protocol {self.changefeed.protocol}"
+            raise ValueError(msg)
+        return self
+
+
+def load(path: str | Path) -> Config:
+    """Read and check a configuration file.
+
+    Raises:
+        ConfigError: With every problem found: unreadable file, bad TOML, unknown or missing keys, wrong values,
+            environment variables that are not set.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError([f"Cannot read the configuration {path}: {_reason(error)}."]) from error
+    try:
+        raw = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError([f"{path} is not valid TOML: {error}."]) from error
+    return parse(raw)
+
+
+def parse(raw: dict[str, Any]) -> Config:
+    """Check a configuration that is already a dictionary. Raises ConfigError with every problem found."""
+    problems: list[str] = []
+    expanded = _expand(raw, (), problems)
+    try:
+        config = Config.model_validate(_flatten(expanded))
+    except ValidationError as error:
+        problems.extend(_sentence(detail) for detail in error.errors())
+    if problems:
+        raise ConfigError(problems)
+    return config
+
+
+def _reason(error: Exception) -> str:
+    return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+
+
+def _text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _expand(value: Any, path: tuple[str, ...], problems: list[str]) -> Any:
+    """Replace ${NAME} in every string by the environment variable."""
+    if isinstance(value, dict):
+        return {key: _expand(item, (*path, key), problems) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_expand(item, path, problems) for item in value]
+    if not isinstance(value, str):
+        return value
+
+    def variable(match: re.Match[str]) -> str:
+        if match[1] not in os.environ:
+            problems.append(f"{'.'.join(path)}: the environment variable {match[1]} is not set.")
+        return os.environ.get(match[1], "")
+
+    return re.sub(r"\$\{(\w+)\}", variable, value)
+
+
+def _flatten(raw: dict[str, Any]) -> dict[str, Any]:
+    """Undo TOML's nesting of unquoted dotted keys where keys are passed on: `kafka.bootstrap.servers = …`."""
+    flat = dict(raw)
+    for section in ("catalog", "spark"):
+        if isinstance(flat.get(section), dict):
+            flat[section] = _dotted(flat[section])
+    source = flat.get("source")
+    if isinstance(source, dict) and isinstance(source.get("kafka"), dict):
+        flat["source"] = source | {"kafka": _dotted(source["kafka"])}
+    if isinstance(flat.get("spark"), dict):
+        prefixed = {key if key.startswith("spark.") else f"spark.{key}": value for key, value in flat["spark"].items()}
+        flat["spark"] = {key: _text(value) for key, value in prefixed.items()}
+    return flat
+
+
+def _dotted(nested: dict[str, Any]) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in nested.items():
+        if isinstance(value, dict):
+            flat.update({f"{key}.{inner}": item for inner, item in _dotted(value).items()})
+        else:
+            flat[key] = value
+    return flat
+
+
+def _sentence(detail: Any) -> str:
+    path = ".".join(str(part) for part in detail["loc"])
+    if detail["type"] == "extra_forbidden":
+        return f"{path}: unknown key{_nearest(detail['loc'])}."
+    if detail["type"] == "missing":
+        return f"{path}: missing."
+    message = detail["msg"].removeprefix("Value error, ")
+    return f"{path or 'the file'}: {message}."
+
+
+def _nearest(location: tuple[int | str, ...]) -> str:
+    model: Any = Config
+    for part in location[:-1]:
+        annotation = model.model_fields[part].annotation
+        options = getattr(annotation, "__args__", (annotation,))
+        model = next(
+            (option for option in options if isinstance(option, type) and issubclass(option, BaseModel)), Config
+        )
+    close = difflib.get_close_matches(str(location[-1]), model.model_fields, n=1, cutoff=0.6)
+    return f", did you mean {close[0]}?" if close else f"; known keys are {', '.join(model.model_fields)}"

@@ -1,0 +1,1 @@
+"""Kafka's own clients, in the JVM of the driver."""

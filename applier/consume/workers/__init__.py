@@ -1,0 +1,1 @@
+"""Processes beside the driver that decode a share of a window."""

@@ -1,0 +1,99 @@
+"""The partitions of a window shared out among processes, each of which decodes its own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator, Sequence
+
+import pyarrow as pa
+
+from applier.changefeed.message import MESSAGE_SCHEMA, TopicPartition
+from applier.changefeed.window import Window
+from applier.consume.source import Chunk, Job
+from applier.consume.workers.worker import Worker
+
+_MANY_MESSAGES = 500_000
+"""So many messages that wait are worth other processes: each takes a second of CPU time to start."""
+
+_IDLE_SECONDS = 60.0
+"""After so long without a window the other processes end."""
+
+
+class Crew:
+    """This process, and the others that it starts when many messages wait.
+
+    Args:
+        size: How many processes there may be, this one included.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._workers: list[Worker] = []
+        self._last = 0.0
+
+    def run(self, window: Window, job: Job, chunks: Iterator[Chunk], behind: int = 0) -> pa.Table:
+        """Run a job in each process, over the messages of its partitions; returns what all of them yield.
+
+        Args:
+            window: The window.
+            job: See `Source.map`.
+            chunks: The messages of the window.
+            behind: Messages that wait behind the window.
+
+        Raises:
+            TransientError: A process is gone, or cannot be started.
+            TerminalError: A job failed in another process.
+        """
+        is_much = self._workers or window.messages + behind >= _MANY_MESSAGES
+        # The last share is the smallest, and this process reads for all of them.
+        *others, own = shared_out(window, self._size if is_much else 1)
+        try:
+            while len(self._workers) < len(others):
+                self._workers.append(Worker())
+            told = list(zip(self._workers, others, strict=False))
+            for worker, _ in told:
+                worker.begin(job)
+            found = pa.Table.from_batches(job(_own(chunks, own, told)))
+            found = pa.concat_tables([found, *(worker.finish() for worker, _ in told)])
+        except BaseException:
+            self.close()  # They have a part of a window.
+            raise
+        self._last = time.monotonic()
+        return found
+
+    def tend(self) -> None:
+        """End the other processes if they have not been needed for a while."""
+        if self._workers and time.monotonic() - self._last > _IDLE_SECONDS:
+            self.close()
+
+    def close(self) -> None:
+        """End the other processes."""
+        workers, self._workers = self._workers, []
+        for worker in workers:
+            worker.close()
+
+
+def shared_out(window: Window, most: int) -> list[set[TopicPartition]]:
+    """The partitions of a window in shares of about as many messages, largest first; from one share to `most`."""
+    spans = sorted(window.ranges.items(), key=lambda item: (-len(item[1]), item[0]))
+    shares: list[set[TopicPartition]] = [set() for _ in range(max(1, min(most, len(spans))))]
+    sizes = [0] * len(shares)
+    for place, span in spans:
+        smallest = sizes.index(min(sizes))
+        shares[smallest].add(place)
+        sizes[smallest] += len(span)
+    return [share for _, share in sorted(zip(sizes, shares, strict=True), key=lambda item: -item[0])]
+
+
+def _own(
+    chunks: Iterator[Chunk], own: Collection[TopicPartition], told: Sequence[tuple[Worker, Collection[TopicPartition]]]
+) -> Iterator[pa.RecordBatch]:
+    for chunk in chunks:
+        for worker, places in told:
+            worker.feed(_of(chunk, places))
+        yield from _of(chunk, own).to_batches()
+
+
+def _of(chunk: Chunk, places: Collection[TopicPartition]) -> pa.Table:
+    parts = [messages for place, messages in sorted(chunk.items()) if place in places]
+    return pa.concat_tables([MESSAGE_SCHEMA.empty_table(), *parts]).combine_chunks()

@@ -1,0 +1,1 @@
+"""DDL statements of TiDB: what they say, and the tables before and after them."""

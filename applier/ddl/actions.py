@@ -1,0 +1,286 @@
+"""What a DDL statement says, action by action; an ALTER with several specifications has several actions."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TypeAlias, get_args
+
+from applier.changefeed.partitioning import Partition, Partitioning
+from applier.changefeed.table import Column, Index, TableName, TableVersion
+
+
+@dataclass(frozen=True, slots=True)
+class CreateDatabase:
+    """CREATE DATABASE."""
+
+    database: str
+
+
+@dataclass(frozen=True, slots=True)
+class AlterDatabase:
+    """ALTER DATABASE: options only, no rows."""
+
+    database: str
+
+
+@dataclass(frozen=True, slots=True)
+class DropDatabase:
+    """DROP DATABASE: all its tables go, without messages of their own."""
+
+    database: str
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTable:
+    """CREATE TABLE; `version` has columns and keys as far as the SQL says, `like` is set for CREATE TABLE … LIKE."""
+
+    table: TableName
+    version: TableVersion | None = None
+    like: TableName | None = None
+    partitioning: Partitioning | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DropTable:
+    """DROP TABLE."""
+
+    table: TableName
+
+
+@dataclass(frozen=True, slots=True)
+class TruncateTable:
+    """TRUNCATE TABLE: all rows go, without row events."""
+
+    table: TableName
+
+
+@dataclass(frozen=True, slots=True)
+class RenameTable:
+    """RENAME TABLE, or ALTER TABLE … RENAME TO."""
+
+    table: TableName
+    to: TableName
+
+
+@dataclass(frozen=True, slots=True)
+class RecoverTable:
+    """RECOVER or FLASHBACK TABLE: rows come back without row events."""
+
+    table: TableName
+    to: TableName | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AddColumn:
+    """ADD COLUMN. `first` and `after` give its place; neither means last."""
+
+    table: TableName
+    column: Column
+    first: bool = False
+    after: str | None = None
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DropColumn:
+    """DROP COLUMN."""
+
+    table: TableName
+    name: str
+    if_exists: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RenameColumn:
+    """RENAME COLUMN."""
+
+    table: TableName
+    name: str
+    to: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModifyColumn:
+    """MODIFY or CHANGE COLUMN: column `name` becomes `column`, which may have another name."""
+
+    table: TableName
+    name: str
+    column: Column
+    first: bool = False
+    after: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SetDefault:
+    """ALTER COLUMN … SET DEFAULT or DROP DEFAULT (None)."""
+
+    table: TableName
+    name: str
+    default: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class AddIndex:
+    """ADD INDEX, UNIQUE, PRIMARY KEY, or CREATE INDEX."""
+
+    table: TableName
+    index: Index
+
+
+@dataclass(frozen=True, slots=True)
+class DropIndex:
+    """DROP INDEX or, with name `primary`, DROP PRIMARY KEY."""
+
+    table: TableName
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class RenameIndex:
+    """RENAME INDEX."""
+
+    table: TableName
+    name: str
+    to: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetComment:
+    """The table's COMMENT."""
+
+    table: TableName
+    comment: str
+
+
+@dataclass(frozen=True, slots=True)
+class NoRows:
+    """A change that touches neither rows nor columns: charset, auto id, TiFlash replica, TTL, statistics, ….
+
+    Attributes:
+        table: The table it names.
+        what: The statement's own words, for the audit row.
+    """
+
+    table: TableName
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class AddPartitions:
+    """ADD PARTITION: no rows."""
+
+    table: TableName
+    partitions: tuple[Partition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DropPartitions:
+    """DROP PARTITION: their rows go, without row events."""
+
+    table: TableName
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TruncatePartitions:
+    """TRUNCATE PARTITION: their rows go, without row events; () means ALL."""
+
+    table: TableName
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangePartition:
+    """EXCHANGE PARTITION `partition` WITH TABLE `other`: rows swap without row events."""
+
+    table: TableName
+    partition: str
+    other: TableName
+
+
+@dataclass(frozen=True, slots=True)
+class ReorganizePartitions:
+    """REORGANIZE PARTITION `names` INTO `partitions`: rows move inside the table.
+
+    No names and no partitions stand for COALESCE PARTITION and for REORGANIZE of a table by hash or key: its rows are
+    spread anew over another number of partitions.
+    """
+
+    table: TableName
+    names: tuple[str, ...]
+    partitions: tuple[Partition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SetPartitioning:
+    """PARTITION BY (with a partitioning) or REMOVE PARTITIONING (None): rows stay."""
+
+    table: TableName
+    partitioning: Partitioning | None
+
+
+@dataclass(frozen=True, slots=True)
+class CreateView:
+    """CREATE VIEW: not a table, nothing is kept of it."""
+
+    table: TableName
+
+
+@dataclass(frozen=True, slots=True)
+class DropView:
+    """DROP VIEW."""
+
+    table: TableName
+
+
+DatabaseAction: TypeAlias = CreateDatabase | AlterDatabase | DropDatabase
+ColumnAction: TypeAlias = AddColumn | DropColumn | RenameColumn | ModifyColumn | SetDefault
+IndexAction: TypeAlias = AddIndex | DropIndex | RenameIndex
+PartitionAction: TypeAlias = (
+    AddPartitions | DropPartitions | TruncatePartitions | ExchangePartition | ReorganizePartitions | SetPartitioning
+)
+TableAction: TypeAlias = (
+    CreateTable | DropTable | TruncateTable | RenameTable | RecoverTable | SetComment | NoRows | CreateView | DropView
+)
+Action: TypeAlias = DatabaseAction | ColumnAction | IndexAction | PartitionAction | TableAction
+
+
+def kind(action: Action) -> str:
+    """Short name of what an action is, as policies and audit rows call it: `create-table`, `add-column`, ….
+
+    It is the name of its class, in lower case with hyphens.
+    """
+    return _hyphened(type(action))
+
+
+def _hyphened(of: type) -> str:
+    return re.sub(r"\B([A-Z])", r"-\1", of.__name__).lower()
+
+
+KINDS = frozenset(_hyphened(of) for of in get_args(Action))
+"""All kinds: what `[ddl]` of the configuration may name."""
+
+
+def on(action: Action, table: TableName) -> Action:
+    """The action with another name of its table; those on databases stay as they are."""
+    if isinstance(action, DatabaseAction):
+        return action
+    return replace(action, table=table)
+
+
+def touches(action: Action) -> tuple[TableName, ...]:
+    """All tables that an action concerns, as it names them; () for databases, whose tables it does not name."""
+    match action:
+        case CreateDatabase() | AlterDatabase() | DropDatabase():
+            return ()
+        case RenameTable(table, to):
+            return (table, to)
+        case RecoverTable(table, to):
+            return (table,) if to is None else (table, to)
+        case CreateTable(table=table, like=like):
+            return (table,) if like is None else (table, like)
+        case ExchangePartition(table=table, other=other):
+            return (table, other)
+        case _:
+            return (action.table,)

@@ -1,0 +1,140 @@
+"""Tokens of a DEFAULT clause in, the text of the default out, as TiDB keeps it and Simple reports it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from applier.changefeed.table import ColumnType
+from applier.ddl.tokens import BITS, BYTES, NUMBER, STRING, WORD, Tokens, render
+
+_NOW = ("CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP")
+_TODAY = ("CURRENT_DATE", "CURDATE")
+_NUMERIC = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "float", "double", "decimal", "bit", "year"})
+_LONGEST_NUMBER = 8
+"""Bytes of the longest number that `x'…'` or `b'…'` writes."""
+_LONGEST_BINARY = 255
+"""Bytes of the longest BINARY column; shorter defaults are filled up with zeros."""
+
+
+class Default(NamedTuple):
+    """A default as written.
+
+    Attributes:
+        kind: `null`, `text` (a string), `bytes`, `bits`, `number`, or `expression` (functions too).
+        text: The string, the hexadecimal digits, the number, or the expression as SQL.
+    """
+
+    kind: str
+    text: str = ""
+
+    def of(self, column: ColumnType | None) -> str | None:
+        """Text of the default in a column of a type; None for SET DEFAULT, which does not say the type.
+
+        Raises:
+            UnicodeDecodeError: It is bytes that are no text.
+            ValueError: It is more bytes than a number has.
+        """
+        if self.kind == "null":
+            return None
+        text = self._bytes_of(column) if self.kind in (BYTES, BITS) else self.text
+        if column is None or self.kind == "expression":
+            return text
+        if column.name == "bit" and self.kind == "text":
+            return _number(text.encode())
+        if column.name in ("enum", "set"):
+            return _members(self.kind, text, column)
+        if column.name == "binary":
+            return text + "\0" * (min(column.length or 0, _LONGEST_BINARY) - len(text.encode()))
+        return text
+
+    def _bytes_of(self, column: ColumnType | None) -> str:
+        value = bytes.fromhex(self.text)
+        if column.name in _NUMERIC if column else self.kind == BITS:
+            return _number(value)
+        return value.decode()
+
+
+def read_default(tokens: Tokens) -> Default:
+    """Take what follows DEFAULT.
+
+    Raises:
+        Unreadable: It is no value, function or expression in parentheses.
+    """
+    if tokens.at("("):
+        return _parenthesised(tokens)
+    if tokens.skip("NULL"):
+        return Default("null")
+    if sign := tokens.skip_any("-", "+"):
+        return Default("number", ("-" if sign == "-" else "") + tokens.take_of("a number", NUMBER))
+    match tokens.next.kind:
+        case "string":
+            return Default("text", tokens.string())
+        case "bytes" | "bits" | "number" as kind:
+            return Default(kind, tokens.take().text)
+    return _word(tokens)
+
+
+def read_now(tokens: Tokens) -> None:
+    """Take the function of an ON UPDATE clause."""
+    if not tokens.skip_any(*_NOW):
+        raise tokens.unreadable("CURRENT_TIMESTAMP is missing")
+    if tokens.at("("):
+        tokens.group()
+
+
+def _parenthesised(tokens: Tokens) -> Default:
+    """An expression; in MySQL's syntax a plain value may stand in parentheses, too."""
+    group = tokens.group()
+    inner = tokens.inner(group)
+    found = read_default(inner) if group and not inner.at("(") and len(group) <= 4 else Default("expression")
+    return found if inner.done and group else Default("expression", render(group))
+
+
+def _word(tokens: Tokens) -> Default:
+    if tokens.skip_any(*_NOW):
+        if tokens.at("("):
+            tokens.group()
+        return Default("expression", "CURRENT_TIMESTAMP")
+    if tokens.skip_any(*_TODAY):
+        if tokens.at("("):
+            tokens.group()
+        return Default("expression", "CURRENT_DATE")
+    if word := tokens.skip_any("TRUE", "FALSE"):
+        return Default("number", "1" if word == "TRUE" else "0")
+    if tokens.at_any("DATE", "TIME", "TIMESTAMP") and tokens.ahead(1).kind == STRING:
+        tokens.take()
+        return Default("text", tokens.string())
+    return _function(tokens)
+
+
+def _function(tokens: Tokens) -> Default:
+    start = tokens.place
+    if tokens.skip_any("NEXT"):
+        tokens.expect("VALUE", "FOR")
+        tokens.table()
+    else:
+        tokens.take_of("a default", WORD)
+        tokens.group()
+    return Default("expression", render(tokens.since(start)))
+
+
+def _number(value: bytes) -> str:
+    if len(value) > _LONGEST_NUMBER:
+        msg = f"{len(value)} bytes are no number"
+        raise ValueError(msg)
+    return str(int.from_bytes(value, "big"))
+
+
+def _members(kind: str, text: str, column: ColumnType) -> str:
+    """Labels of an enum's or set's default, which may be given by number or in other letters."""
+    if kind == "number" and text.isdecimal():
+        return _labels(int(text[: 3 * _LONGEST_NUMBER]), column)
+    labels = {label.lower(): label for label in reversed(column.elements)}
+    parts = [text] if column.name == "enum" else text.split(",")
+    return ",".join(labels.get(part.rstrip(" ").lower(), part) for part in parts)
+
+
+def _labels(number: int, column: ColumnType) -> str:
+    if column.name == "set":
+        return ",".join(label for place, label in enumerate(column.elements) if number >> place & 1)
+    return column.elements[number - 1] if 0 < number <= len(column.elements) else ""

@@ -1,0 +1,176 @@
+"""Tokens of a table's options in, their text out; only the comment and the charset matter to anyone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from applier.ddl.parse_types import read_charset, read_collation
+from applier.ddl.tokens import NAME, NUMBER, STRING, WORD, Tokens
+
+_SINGLE = frozenset(
+    {
+        "AFFINITY",
+        "AUTOEXTEND_SIZE",
+        "AUTO_ID_CACHE",
+        "AUTO_INCREMENT",
+        "AUTO_RANDOM_BASE",
+        "AVG_ROW_LENGTH",
+        "CHECKSUM",
+        "COMPRESSION",
+        "CONNECTION",
+        "DELAY_KEY_WRITE",
+        "ENCRYPTION",
+        "ENGINE",
+        "ENGINE_ATTRIBUTE",
+        "INSERT_METHOD",
+        "KEY_BLOCK_SIZE",
+        "MAX_ROWS",
+        "MIN_ROWS",
+        "NODEGROUP",
+        "PACK_KEYS",
+        "PAGE_CHECKSUM",
+        "PAGE_COMPRESSED",
+        "PAGE_COMPRESSION_LEVEL",
+        "PASSWORD",
+        "PRE_SPLIT_REGIONS",
+        "ROW_FORMAT",
+        "SECONDARY_ENGINE",
+        "SECONDARY_ENGINE_ATTRIBUTE",
+        "SHARD_ROW_ID_BITS",
+        "STATS_AUTO_RECALC",
+        "STATS_BUCKETS",
+        "STATS_COL_CHOICE",
+        "STATS_COL_LIST",
+        "STATS_PERSISTENT",
+        "STATS_SAMPLE_PAGES",
+        "STATS_SAMPLE_RATE",
+        "STATS_TOPN",
+        "STORAGE",
+        "TABLESPACE",
+        "TABLE_CHECKSUM",
+        "TRANSACTIONAL",
+        "TTL_ENABLE",
+        "TTL_JOB_INTERVAL",
+        "TYPE",
+    }
+)
+"""Options with one word, number or string as value."""
+
+_PAIRS = (("DATA", "DIRECTORY"), ("INDEX", "DIRECTORY"), ("PLACEMENT", "POLICY"))
+
+
+@dataclass(slots=True)
+class Options:
+    """Options of a table or database.
+
+    Attributes:
+        charset: Default charset in lower case, "" if none is named.
+        comment: The comment, None if none is given.
+        others: There were options besides the comment.
+    """
+
+    charset: str = ""
+    comment: str | None = None
+    others: bool = False
+
+
+def read_options(tokens: Tokens, *, commas: bool = False) -> Options:
+    """Take the options that come next, if any.
+
+    Args:
+        tokens: The statement.
+        commas: True if commas may stand between options; in ALTER TABLE they begin the next specification.
+    """
+    found = Options()
+    while _option(tokens, found):
+        if commas and tokens.skip(",") and tokens.done:
+            raise tokens.unreadable("an option is missing")
+    return found
+
+
+def _option(tokens: Tokens, found: Options) -> bool:
+    """Take one option; False if none comes next."""
+    if tokens.skip("COMMENT"):
+        tokens.skip("=")
+        found.comment = tokens.string()
+        return True
+    taken = _charset(tokens, found) or _special(tokens) or _single(tokens)
+    found.others = found.others or taken
+    return taken
+
+
+def _charset(tokens: Tokens, found: Options) -> bool:
+    start = 1 if tokens.at("DEFAULT") else 0
+    if tokens.ahead(start).is_("COLLATE"):
+        tokens.skip("DEFAULT")
+        collated = read_collation(tokens)
+        found.charset = found.charset or collated
+        return True
+    if tokens.ahead(start).is_any("CHARACTER", "CHARSET"):
+        tokens.skip("DEFAULT")
+        found.charset = read_charset(tokens)
+        return True
+    return False
+
+
+def _special(tokens: Tokens) -> bool:
+    """Options with a value of their own form."""
+    if tokens.skip("UNION"):
+        tokens.skip("=")
+        tokens.group()
+        return True
+    if tokens.at("TTL"):
+        _ttl(tokens)
+        return True
+    for pair in _PAIRS:
+        if tokens.skip(*pair):
+            _value(tokens)
+            return True
+    return False
+
+
+def read_split(tokens: Tokens) -> None:
+    """Take what follows SPLIT behind a table's definition: where its regions begin, which no row knows of."""
+    if tokens.skip("PRIMARY", "KEY") or tokens.skip("PARTITION"):
+        pass
+    elif tokens.skip("INDEX"):
+        tokens.name()
+    if tokens.at("("):
+        tokens.group()
+    if tokens.skip("BETWEEN"):
+        tokens.group()
+        tokens.expect("AND")
+        tokens.group()
+        tokens.expect("REGIONS")
+        tokens.integer()
+        return
+    tokens.expect("BY")
+    tokens.group()
+    while tokens.skip(","):
+        tokens.group()
+
+
+def _ttl(tokens: Tokens) -> None:
+    """TTL = column + INTERVAL value unit."""
+    tokens.expect("TTL")
+    tokens.skip("=")
+    tokens.column_name()
+    tokens.expect("+", "INTERVAL")
+    tokens.take_of("an interval", NUMBER, STRING)
+    tokens.take_of("a unit of time", WORD)
+
+
+def _single(tokens: Tokens) -> bool:
+    forced = tokens.at("FORCE") and tokens.ahead(1).is_any("AUTO_INCREMENT", "AUTO_RANDOM_BASE")
+    if forced:
+        tokens.take()
+    if not forced and not (tokens.next.kind == WORD and tokens.next.text.upper() in _SINGLE):
+        return False
+    tokens.take()
+    _value(tokens)
+    return True
+
+
+def _value(tokens: Tokens) -> None:
+    tokens.skip("=")
+    tokens.take_of("the value of an option", WORD, NAME, STRING, NUMBER)

@@ -1,0 +1,353 @@
+"""SQL of a DDL message in, the actions it consists of out; a statement that is not understood whole is refused.
+
+The grammar is written out here and in `ddl_*.py`, after TiDB's own: general SQL parsers keep statements that they do
+not know as plain text, and a specification that is passed over is a table that is silently wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeAlias
+
+from applier.changefeed.table import TableName, TableVersion
+from applier.ddl.actions import (
+    Action,
+    AddIndex,
+    AlterDatabase,
+    CreateDatabase,
+    CreateTable,
+    CreateView,
+    DropDatabase,
+    DropIndex,
+    DropTable,
+    DropView,
+    NoRows,
+    RecoverTable,
+    RenameTable,
+    TruncateTable,
+    kind,
+    on,
+    touches,
+)
+from applier.ddl.alter_table import named_indexes
+from applier.ddl.parse_alter import read_alter
+from applier.ddl.parse_columns import TABLE_CHARSET, Elements, read_elements, read_index
+from applier.ddl.parse_options import read_options, read_split
+from applier.ddl.parse_partitions import read_partitioning
+from applier.ddl.tokens import NAME, NUMBER, STRING, WORD, Token, Tokens, Unreadable, looks_printed, statements
+from applier.errors import SchemaChangeRefused
+
+__all__ = ["kind", "parse", "touches"]
+
+_Reader: TypeAlias = Callable[[list[Token]], Tokens]
+"""Makes the reader of a statement's tokens."""
+
+_SHOWN = 300
+"""Characters of a statement that an error shows."""
+
+_NEAR = 100
+"""Characters that it shows of the place where the statement was not understood."""
+
+_HINT = (
+    "Read the table anew from a copy of its upstream, or let the policy of schema changes ignore this statement "
+    "if it changes neither rows nor columns."
+)
+
+
+def parse(
+    sql: str, database: str, before: TableName | None = None, after: TableName | None = None
+) -> tuple[Action, ...]:
+    """Actions of a DDL text, in the order in which they take effect.
+
+    Args:
+        sql: One or more statements, as TiCDC sends them.
+        database: Database of names that name none; "" where the message does not say.
+        before: The table before the statement, where the message describes it.
+        after: The table after it, likewise.
+
+    Returns:
+        At least one action; ALTER TABLE with several specifications has several.
+
+    Raises:
+        SchemaChangeRefused: A statement, or part of one, is not understood.
+    """
+    try:
+        return _parse(sql, lambda statement: Tokens(statement, database, before, after))
+    except Unreadable as error:
+        near = f" near `{_cut(error.near, _NEAR)}`" if error.near else ""
+        raise SchemaChangeRefused(
+            f"Cannot read a DDL: {error.expected}{near}, in: {_cut(sql, _SHOWN)}", _HINT
+        ) from None
+
+
+def _cut(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[:length]}…"
+
+
+def _parse(sql: str, reader: _Reader) -> tuple[Action, ...]:
+    if "\\" not in sql:
+        return _read(sql, reader, printed=True)
+    readings: dict[bool, tuple[Action, ...]] = {}
+    problem = Unreadable("the statement is empty")
+    for printed in (False, True):
+        try:
+            readings[printed] = _read(sql, reader, printed=printed)
+        except Unreadable as error:
+            problem = error
+    if not readings:
+        raise problem
+    # Both readings hold if a backslash stands before a letter: TiDB's printer tells which is meant.
+    return readings[looks_printed(sql)] if len(readings) > 1 else next(iter(readings.values()))
+
+
+def _read(sql: str, reader: _Reader, *, printed: bool) -> tuple[Action, ...]:
+    actions: list[Action] = []
+    for statement in statements(sql, printed=printed):
+        tokens = reader(statement)
+        actions += _statement(tokens)
+        if not tokens.done:
+            raise tokens.unreadable("the statement goes on where it should end")
+    if not actions:
+        raise Unreadable("the statement is empty")
+    return tuple(actions)
+
+
+def _statement(tokens: Tokens) -> Sequence[Action]:
+    read = _STATEMENTS.get(tokens.next.text.upper()) if tokens.next.kind == WORD else None
+    if read is None:
+        raise tokens.unreadable("the statement is no DDL that TiCDC sends")
+    tokens.take()
+    return read(tokens)
+
+
+def _create(tokens: Tokens) -> Sequence[Action]:
+    if tokens.skip_any("DATABASE", "SCHEMA"):
+        tokens.if_exists()
+        return [CreateDatabase(_database(tokens, tokens.name()))]
+    if tokens.skip("TABLE") or tokens.skip("TEMPORARY", "TABLE") or tokens.skip("GLOBAL", "TEMPORARY", "TABLE"):
+        return [_create_table(tokens)]
+    if tokens.skip("SEQUENCE"):
+        tokens.if_exists()
+        return [_sequence(tokens, "CREATE SEQUENCE")]
+    if tokens.at_any("UNIQUE", "FULLTEXT", "SPATIAL", "VECTOR", "COLUMNAR", "HYBRID", "INDEX"):
+        return [_create_index(tokens)]
+    return [_create_view(tokens)]
+
+
+def _database(tokens: Tokens, name: str) -> str:
+    """The database, once its options are taken."""
+    while tokens.skip("ENCRYPTION") or tokens.skip("DEFAULT", "ENCRYPTION") or tokens.skip("READ", "ONLY"):
+        tokens.skip("=")
+        tokens.take_of("a value", WORD, STRING, NUMBER)
+    tiflash = tokens.skip("SET", "TIFLASH", "REPLICA")
+    if tiflash:
+        tokens.until(";")
+    read_options(tokens)
+    return name
+
+
+def _create_table(tokens: Tokens) -> CreateTable:
+    tokens.if_exists()
+    table = tokens.table()
+    is_qualified = tokens.is_qualified
+    like = _like(tokens)
+    if like is not None:
+        is_apart = is_qualified and not tokens.is_qualified
+        _on_commit(tokens)
+        return CreateTable(table, like=_described(tokens, table, like) if is_apart else like)
+    elements = read_elements(tokens)
+    options = read_options(tokens, commas=True)
+    partitioning = read_partitioning(tokens) if tokens.at("PARTITION", "BY") else None
+    while tokens.skip("SPLIT"):
+        read_split(tokens)
+    _on_commit(tokens)
+    return CreateTable(table, _version(table, elements, options.charset or TABLE_CHARSET), None, partitioning)
+
+
+def _like(tokens: Tokens) -> TableName | None:
+    if tokens.skip("LIKE"):
+        return tokens.table()
+    if not tokens.skip("(", "LIKE"):
+        return None
+    like = tokens.table()
+    tokens.expect(")")
+    return like
+
+
+def _described(tokens: Tokens, table: TableName, like: TableName) -> TableName | None:
+    """The source of CREATE TABLE … LIKE whose database the text leaves open: not needed if the message has columns."""
+    if tokens.after is not None and tokens.after.table.lower() == table.table.lower():
+        return None
+    return tokens.elsewhere(like)
+
+
+def _on_commit(tokens: Tokens) -> None:
+    if tokens.skip("ON", "COMMIT"):
+        if not tokens.skip_any("DELETE", "PRESERVE"):
+            raise tokens.unreadable("ON COMMIT is followed by an unknown word")
+        tokens.expect("ROWS")
+
+
+def _version(table: TableName, elements: Elements, charset: str) -> TableVersion:
+    if not elements.definitions:
+        raise Unreadable("a table has no columns", str(table))
+    columns = tuple(definition.resolve(charset) for definition in elements.definitions)
+    return named_indexes(TableVersion(table, 0, columns), elements.indexes)
+
+
+def _create_index(tokens: Tokens) -> Action:
+    unique = tokens.skip("UNIQUE")
+    tokens.skip_any("FULLTEXT", "SPATIAL", "VECTOR", "COLUMNAR", "HYBRID")
+    tokens.expect("INDEX")
+    tokens.if_exists()
+    name = tokens.name()
+    if tokens.skip_any("USING", "TYPE"):
+        tokens.take_of("a kind of index", WORD)
+    tokens.expect("ON")
+    table = tokens.table()
+    index = read_index(tokens, name, unique=unique)
+    if tokens.skip("PARAMETER"):
+        tokens.skip("=")
+        tokens.string()
+    _online(tokens)
+    return AddIndex(table, index) if index else NoRows(table, "CREATE INDEX")
+
+
+def _online(tokens: Tokens) -> None:
+    """ALGORITHM and LOCK at the end of CREATE and DROP INDEX."""
+    while tokens.skip_any("ALGORITHM", "LOCK"):
+        tokens.skip("=")
+        tokens.take_of("a value", WORD)
+
+
+def _create_view(tokens: Tokens) -> Action:
+    tokens.skip("OR", "REPLACE")
+    if tokens.skip("ALGORITHM"):
+        tokens.expect("=")
+        tokens.take_of("an algorithm", WORD)
+    if tokens.skip("DEFINER"):
+        tokens.expect("=")
+        _account(tokens)
+    if tokens.skip("SQL", "SECURITY") and not tokens.skip_any("DEFINER", "INVOKER"):
+        raise tokens.unreadable("SQL SECURITY is followed by an unknown word")
+    tokens.expect("VIEW")
+    view = tokens.table()
+    tokens.until(";")
+    return CreateView(view)
+
+
+def _account(tokens: Tokens) -> None:
+    """CURRENT_USER, CURRENT_USER(), or user@host."""
+    tokens.take_of("an account", WORD, NAME, STRING)
+    if tokens.at("(", ")"):
+        tokens.group()
+    if tokens.skip("@"):
+        tokens.take_of("a host", WORD, NAME, STRING)
+
+
+def _drop(tokens: Tokens) -> Sequence[Action]:
+    if tokens.skip_any("DATABASE", "SCHEMA"):
+        tokens.if_exists()
+        return [DropDatabase(tokens.name())]
+    if tokens.skip("INDEX"):
+        tokens.if_exists()
+        name = tokens.name()
+        tokens.expect("ON")
+        table = tokens.table()
+        _online(tokens)
+        return [DropIndex(table, name)]
+    if tokens.skip("VIEW"):
+        return [DropView(name) for name in _tables(tokens)]
+    if tokens.skip("SEQUENCE"):
+        return [NoRows(name, "DROP SEQUENCE") for name in _tables(tokens)]
+    if tokens.skip("GLOBAL"):
+        tokens.expect("TEMPORARY")
+    else:
+        tokens.skip("TEMPORARY")
+    if not tokens.skip_any("TABLE", "TABLES"):
+        raise tokens.unreadable("what is dropped is not known")
+    return [DropTable(name) for name in _tables(tokens)]
+
+
+def _tables(tokens: Tokens) -> list[TableName]:
+    tokens.if_exists()
+    names = [tokens.table()]
+    while tokens.skip(","):
+        names.append(tokens.table())
+    tokens.skip_any("RESTRICT", "CASCADE")
+    return names
+
+
+def _alter(tokens: Tokens) -> Sequence[Action]:
+    if tokens.skip_any("DATABASE", "SCHEMA"):
+        named = tokens.next.kind == NAME or not tokens.at_any("DEFAULT", "CHARACTER", "CHARSET", "COLLATE", "PLACEMENT")
+        # Simple does not say which database it is; its options concern none of the tables that are there.
+        return [AlterDatabase(_database(tokens, tokens.name() if named else tokens.default_database))]
+    if tokens.skip("SEQUENCE"):
+        tokens.if_exists()
+        return [_sequence(tokens, "ALTER SEQUENCE")]
+    tokens.skip("IGNORE")
+    tokens.expect("TABLE")
+    table = tokens.table()
+    is_qualified = tokens.is_qualified
+    actions = read_alter(tokens, table)
+    if isinstance(actions[-1], RenameTable) and tokens.is_qualified and not is_qualified:
+        table = tokens.elsewhere(table)
+        return [on(action, table) for action in actions]
+    return actions
+
+
+def _sequence(tokens: Tokens, what: str) -> NoRows:
+    name = tokens.table()
+    tokens.until(";")
+    return NoRows(name, what)
+
+
+def _truncate(tokens: Tokens) -> Sequence[Action]:
+    tokens.skip("TABLE")
+    return [TruncateTable(tokens.table())]
+
+
+def _rename(tokens: Tokens) -> Sequence[Action]:
+    if not tokens.skip_any("TABLE", "TABLES"):
+        raise tokens.unreadable("what is renamed is not known")
+    renames = [_pair(tokens)]
+    while tokens.skip(","):
+        renames.append(_pair(tokens))
+    return renames
+
+
+def _pair(tokens: Tokens) -> RenameTable:
+    table = tokens.table()
+    is_qualified = tokens.is_qualified
+    tokens.expect("TO")
+    to = tokens.table()
+    return RenameTable(tokens.elsewhere(table) if tokens.is_qualified and not is_qualified else table, to)
+
+
+def _recover(tokens: Tokens) -> Sequence[Action]:
+    tokens.expect("TABLE")
+    if tokens.at("BY", "JOB"):
+        raise tokens.unreadable("the number of a job does not tell which table came back")
+    table = tokens.table()
+    if tokens.next.kind == NUMBER:
+        tokens.take()
+    return [RecoverTable(table)]
+
+
+def _flashback(tokens: Tokens) -> Sequence[Action]:
+    if not tokens.skip("TABLE"):
+        raise tokens.unreadable("rows of whole databases came back, and no message says which")
+    table = tokens.table()
+    return [RecoverTable(table, tokens.table() if tokens.skip("TO") else None)]
+
+
+_STATEMENTS: dict[str, Callable[[Tokens], Sequence[Action]]] = {
+    "ALTER": _alter,
+    "CREATE": _create,
+    "DROP": _drop,
+    "FLASHBACK": _flashback,
+    "RECOVER": _recover,
+    "RENAME": _rename,
+    "TRUNCATE": _truncate,
+}

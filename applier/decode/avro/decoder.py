@@ -1,0 +1,313 @@
+"""TiCDC's Avro messages in, events out.
+
+The first byte of a value tells what it is: 0 a row in Confluent's framing, and with `avro-enable-watermark` 1 a DDL,
+2 a watermark, 3 a delete. Without that option, and in TiCDC before v8.5.7 and v26.3.4 with it, a delete is a null value
+without a commit ts. Deletes name their row by the Kafka key alone.
+
+A row refers to the pair of its key's and its value's schema id (`row_version`), because the value's schema does not say
+which columns are the key. A delete refers to the key's schema, a table version with `keys_only`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from decimal import Context, Decimal
+from typing import Annotated, Any
+
+import msgspec
+
+from applier.changefeed.event import Bootstrap, Event, Image, Op, Resolved, RowChange, SchemaChange
+from applier.changefeed.table import TableName, TableVersion, fingerprint
+from applier.decode.avro.checksum import AvroChecksums
+from applier.decode.avro.columns import head, rows_reader
+from applier.decode.avro.names import OriginalNames
+from applier.decode.avro.schema import (
+    BEFORE,
+    CHECKSUM,
+    CHECKSUM_VERSION,
+    COMMIT_TS,
+    CORRUPTED,
+    OP,
+    RecordSchema,
+    record_schema,
+)
+from applier.decode.avro.whole_rows import WholeRows, refused
+from applier.decode.columnar.avro_columns import Head, schema_id
+from applier.decode.columnar.groups import GroupedReader, Reader
+from applier.decode.decoder import Capabilities
+from applier.decode.options import DecoderOptions
+from applier.decode.registry.client import SchemaRegistry, registry_settings
+from applier.decode.registry.subjects import Subjects, SubjectSource
+from applier.decode.registry.wire_format import ConfluentReader, SchemaSource
+from applier.decode.values.decimal_scales import TextScales
+from applier.decode.values.wire_format import WireForm
+from applier.errors import DecodeError, IncompleteRow
+
+CAPABILITIES = Capabilities(
+    resolved_ts="enable-tidb-extension and avro-enable-watermark",
+    commit_ts="enable-tidb-extension; of deletes also avro-enable-watermark, from TiCDC v8.5.7 and v26.3.4 on",
+    ddl="enable-tidb-extension and avro-enable-watermark",
+    old_values="avro-include-before-value",
+    schema="registry",
+    exact_decimals=True,
+    losses=(
+        "Characters of names beyond letters, digits and _ become _, unless a DDL message tells the name.",
+        "Virtual generated columns are present and NULL, unless a DDL message tells that they are virtual.",
+        "A table whose only key is a NOT NULL unique index has no Kafka key; it needs avro-include-before-value.",
+        "Integers up to INT, and the lengths of strings, are not told apart.",
+    ),
+)
+
+_ROW, _DDL, _WATERMARK, _DELETE = 0, 1, 2, 3
+_MARKER_BYTES = 9
+_OPS = {"c": Op.INSERT, "u": Op.UPDATE, "d": Op.DELETE, "": Op.UPDATE}
+_EXACT = Context(prec=100)
+_NO_KEY_HINT = (
+    "TiCDC gives a table whose only key is a unique index no Kafka key: set avro-include-before-value=true, "
+    "or give the table a primary key."
+)
+
+
+class _Ddl(msgspec.Struct):
+    query: str
+    commit_ts: Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)] = msgspec.field(name="commitTs")
+    schema: str = ""
+
+
+_DDL_DECODER = msgspec.json.Decoder(_Ddl)
+
+
+def build(options: DecoderOptions) -> AvroDecoder:
+    """A decoder from the changefeed's options; it connects to the registry at the first message.
+
+    Raises:
+        ConfigError: The settings of the registry are wrong.
+    """
+    registry = SchemaRegistry(registry_settings(**options.registry))
+    return AvroDecoder(registry, options.timezone, registry)
+
+
+def row_version(key_id: int, value_id: int) -> int:
+    """Version number of a row: schema ids of key and value, each of 31 bits; value id 0 for a delete by its key."""
+    return key_id << 31 | value_id
+
+
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """How to turn the datums of one pair of schemas into images.
+
+    Attributes:
+        version: What its rows refer to.
+        record: The schema of the datums.
+        renamed: New name of each column, None to leave it out; None altogether where all names stay.
+        text_decimals: Columns, by their new names, of decimals that come as text.
+        lacking: What is known of columns that its rows lack; empty where they are whole.
+    """
+
+    version: TableVersion
+    record: RecordSchema
+    renamed: dict[str, str | None] | None
+    text_decimals: tuple[str, ...]
+    lacking: str = ""
+
+    def image(self, datum: dict[str, Any]) -> Image:
+        """The image in a datum of columns only; takes it over."""
+        for name, scale in self.record.scales.items():
+            unscaled = datum[name]
+            if unscaled is not None:
+                datum[name] = _EXACT.scaleb(Decimal(int.from_bytes(unscaled, "big", signed=True)), -scale)
+        if self.renamed is None:
+            return datum
+        renamed = ((self.renamed[name], value) for name, value in datum.items())
+        return {name: value for name, value in renamed if name is not None}
+
+
+class AvroDecoder:
+    """Decoder of protocol `avro`.
+
+    Before TiCDC v7.1 an update could be sent as an insert. Its schemas can be told by their op field without a default;
+    of v7.1 itself the same is true with `enable-old-value=false`, which must not be combined with this decoder.
+
+    Args:
+        registry: Where schemas come from.
+        zone: IANA zone of the TiCDC servers, which TIMESTAMP text is written in.
+        subjects: Where the other schemas of a table come from; None where only ids are known.
+    """
+
+    capabilities = CAPABILITIES
+
+    def __init__(self, registry: SchemaSource, zone: str = "UTC", subjects: SubjectSource | None = None) -> None:
+        self.wire = WireForm(binary="bytes", members="label", zone=zone)
+        self._reader = ConfluentReader(registry)
+        self._names = OriginalNames()
+        self._layouts: dict[tuple[int, int], _Layout] = {}
+        self._scales = TextScales()
+        self._checksums = AvroChecksums(zone)
+        self._subjects = Subjects(subjects)
+        self._whole = WholeRows(self._subjects)
+        self._known: set[tuple[TableName, int]] = set()
+        self.bulk = GroupedReader(head, self._row_reader)
+
+    def learn(self, version: TableVersion) -> None:
+        """Know a version that this decoder emitted, or take names from one that a DDL described.
+
+        Only a described version lists indexes, and all its tables have some: TiCDC refuses tables without a key.
+        """
+        if not version.indexes:
+            self._known.add((version.name, version.version))
+            return
+        self._names.learn(version)
+        self._whole.learn(version)
+        self._layouts.clear()
+        self.bulk.forget()
+
+    def owners(self, topic: str, value: bytes | None) -> frozenset[TableName]:
+        """Tables of whose rows a topic consists, by its subject; none for a DDL or a watermark, which concern others.
+
+        Raises:
+            TransientError: The registry could not be reached.
+        """
+        if value and value[0] in (_DDL, _WATERMARK):
+            return frozenset()
+        try:
+            records = [record_schema(0, schema) for schema in self._subjects.of_topic(topic)]
+            return frozenset(self._names.table(record.name) for record in records)
+        except DecodeError:
+            return frozenset()
+
+    def decode(self, key: bytes | None, value: bytes | None) -> Sequence[Event]:
+        """Decode one message; see `Decoder.decode`."""
+        if value is None:
+            return self._delete(key, 0)
+        kind = value[0] if value else -1
+        if kind == _ROW:
+            return self._row(key, value)
+        if kind == _DDL:
+            return (_schema_change(value),)
+        if kind in (_WATERMARK, _DELETE) and len(value) == _MARKER_BYTES:
+            ts = int.from_bytes(value[1:], "big", signed=True)
+            if ts < 0:
+                msg = f"Its {'resolved' if kind == _WATERMARK else 'commit'} ts is no TSO."
+                raise DecodeError(msg)
+            return (Resolved(ts),) if kind == _WATERMARK else self._delete(key, ts)
+        start = value[:2].hex() or "nothing"
+        msg = f"It begins with {start} and has {len(value)} bytes, which is no message of TiCDC's avro."
+        raise DecodeError(msg, "is the protocol right? AWS Glue Schema Registry is not supported.")
+
+    def _row(self, key: bytes | None, value: bytes) -> Sequence[Event]:
+        value_id = self._reader.schema_id(value)
+        key_id = self._reader.schema_id(key) if key else 0
+        layout = self._layouts.get((key_id, value_id)) or self._value_layout(key_id, value_id)
+        datum = self._reader.read(value_id, value)
+        extension = {name: datum.pop(name) for name in layout.record.extension}
+        change = _row_change(layout, datum, extension)
+        if layout.lacking and change.op is not Op.DELETE:
+            raise refused(layout.version.name, layout.lacking)
+        if CHECKSUM in extension and change.after is not None:
+            self._verify(layout, change.commit_ts, change.after, extension)
+        return self._announced(layout, change)
+
+    def _verify(self, layout: _Layout, commit_ts: int, image: Image, extension: dict[str, Any]) -> None:
+        kind, is_corrupted = extension.get(CHECKSUM_VERSION, 0), extension.get(CORRUPTED, False)
+        text = extension[CHECKSUM]
+        self._checksums.verify(layout.version, commit_ts, image, text, kind=kind, is_corrupted=is_corrupted)
+
+    def _delete(self, key: bytes | None, commit_ts: int) -> Sequence[Event]:
+        if not key:
+            msg = "A delete has no Kafka key, so it names no row."
+            raise IncompleteRow(msg, _NO_KEY_HINT)
+        key_id = self._reader.schema_id(key)
+        layout = self._layouts.get((key_id, 0)) or self._key_layout(key_id)
+        image, version = layout.image(self._reader.read(key_id, key)), layout.version
+        change = RowChange(version.name, version.version, commit_ts, Op.DELETE, image, None)
+        return self._announced(layout, change)
+
+    def _announced(self, layout: _Layout, change: RowChange) -> Sequence[Event]:
+        version = layout.version
+        if layout.text_decimals:
+            image = change.before if change.after is None else change.after
+            version = self._scales.version(version, layout.text_decimals, image or {})
+            change = msgspec.structs.replace(change, version=version.version)
+        known = (version.name, version.version)
+        if known in self._known:
+            return (change,)
+        self._known.add(known)
+        return (Bootstrap(version), change)
+
+    def _row_reader(self, beginning: Head, *_: bytes | None) -> Reader | None:
+        """A reader of rows of schemas that were met and whose version was announced."""
+        key_id, value_id = (schema_id(part) if part else 0 for part in beginning)
+        if key_id is None or value_id is None:
+            return None
+        layout = self._layouts.get((key_id, value_id))
+        if layout is None or layout.lacking or (layout.version.name, layout.version.version) not in self._known:
+            return None
+        return rows_reader(layout.version, layout.record, layout.renamed, self._reader.writer(value_id or key_id))
+
+    def _record(self, number: int) -> RecordSchema:
+        return record_schema(number, self._reader.writer(number).schema)
+
+    def _key_layout(self, key_id: int) -> _Layout:
+        record = self._record(key_id)
+        key = tuple(column.name for column in record.columns)
+        layout = self._layout(record, row_version(key_id, 0), key, keys_only=True)
+        self._layouts[key_id, 0] = layout
+        return layout
+
+    def _value_layout(self, key_id: int, value_id: int) -> _Layout:
+        record = self._record(value_id)
+        key = tuple(column.name for column in self._record(key_id).columns) if key_id else ()
+        layout = self._layout(record, row_version(key_id, value_id), key)
+        if {column.name for column in record.columns} == set(key):
+            version = layout.version
+            lacking = self._whole.lacking(version.name, version.key, record, value_id)
+            layout = replace(layout, version=replace(version, keys_only=bool(lacking)), lacking=lacking)
+        if CHECKSUM in record.extension:
+            self._checksums.learn(layout.version)
+        self._layouts[key_id, value_id] = layout
+        return layout
+
+    def _layout(self, record: RecordSchema, number: int, key: tuple[str, ...], *, keys_only: bool = False) -> _Layout:
+        """Layout with upstream names; columns of other names are another version."""
+        name = self._names.table(record.name)
+        renamed = self._names.columns(name, [column.name for column in record.columns])
+        named = ((column, renamed[column.name]) for column in record.columns)
+        columns = tuple(replace(column, name=new) for column, new in named if new is not None)
+        handle = tuple(renamed.get(column) or column for column in key)
+        decimals = tuple(renamed[column] or column for column in record.text_decimals)
+        same = all(old == new for old, new in renamed.items())
+        if not same:
+            number = fingerprint(msgspec.json.encode([number, sorted(renamed.items())]))
+        version = TableVersion(name, number, columns, handle_key=handle, keys_only=keys_only)
+        return _Layout(version, record, None if same else renamed, decimals)
+
+
+def _row_change(layout: _Layout, datum: dict[str, Any], extension: dict[str, Any]) -> RowChange:
+    version, commit_ts, before = layout.version, extension.get(COMMIT_TS, 0), extension.get(BEFORE)
+    op = _operation(extension.get(OP, ""), layout.record)
+    if commit_ts < 0:
+        msg = f"Its {COMMIT_TS} is negative."
+        raise DecodeError(msg)
+    image = layout.image(datum)
+    if op is Op.DELETE:
+        return RowChange(version.name, version.version, commit_ts, op, image, None)
+    old = None if before is None else layout.image(before)
+    return RowChange(version.name, version.version, commit_ts, op, old, image)
+
+
+def _operation(letter: str, record: RecordSchema) -> Op:
+    op = _OPS.get(letter)
+    if op is None:
+        msg = f"Its {OP} is {letter!r:.20}, which is neither c, u nor d."
+        raise DecodeError(msg)
+    return Op.UPDATE if op is Op.INSERT and not record.op_has_default else op
+
+
+def _schema_change(value: bytes) -> SchemaChange:
+    try:
+        ddl = _DDL_DECODER.decode(value[1:])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        msg = "It begins with the mark of a DDL, but what follows is none."
+        raise DecodeError(msg) from error
+    return SchemaChange(ddl.commit_ts, ddl.query, ddl.schema)

@@ -1,0 +1,1 @@
+"""Canal-JSON, with and without the TiDB extension."""

@@ -1,0 +1,311 @@
+"""One Canal-JSON message in, TiCDC's or official Canal's, compressed or not; its events out.
+
+A message is one row change of TiCDC or any number of one kind of official Canal, one DDL, or one watermark. Rows say
+the type of each of their columns; `mysqlType` is a Go map in random order, `data` is in the table's order. Without
+`enable-tidb-extension`, and from official Canal, rows and DDL have no commit ts and there are no watermarks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import repeat
+from typing import Annotated, TypeAlias
+
+import msgspec
+
+from applier.changefeed.event import Event, Op, Resolved, RowChange, SchemaChange
+from applier.changefeed.table import Column, Index, TableName, TableVersion
+from applier.changefeed.ts import from_unix_ms
+from applier.decode.bounded_cache import BoundedLists
+from applier.decode.canal.columns import TYPE_MARK, row_reader
+from applier.decode.canal.types import column_type
+from applier.decode.claim_check import ClaimCheck, optional
+from applier.decode.columnar.structs import BulkReader, RowReader
+from applier.decode.compression import Compression, decompress
+from applier.decode.decoder import Capabilities
+from applier.decode.options import DecoderOptions
+from applier.decode.row_schemas import Description, Descriptions, describe
+from applier.decode.values.wire_format import WireForm
+from applier.errors import DecodeError, IncompleteRow
+
+CAPABILITIES = Capabilities(
+    resolved_ts="enable-tidb-extension",
+    commit_ts="enable-tidb-extension",
+    ddl="always",
+    old_values="always",
+    schema="rows",
+    exact_decimals=True,
+    losses=(
+        "Without content-compatible, rows do not name the members of enums and sets: they come from the CREATE TABLE.",
+        "Without content-compatible, rows do not tell the precision of decimals: it comes from the CREATE TABLE.",
+        "Rows of a table without a primary key do not name its unique key: it comes from the CREATE TABLE.",
+        "TIMESTAMP is in the zone of the TiCDC server, which changefeed.timezone must name.",
+        "Bytes that are not UTF-8 in a text column arrive as U+FFFD.",
+    ),
+)
+
+Tso = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+_Row = dict[str, str | None]
+
+_OPS = {"INSERT": Op.INSERT, "UPDATE": Op.UPDATE, "DELETE": Op.DELETE}
+_UPDATE, _DELETE = Op.UPDATE, Op.DELETE  # A member is slow to reach through its class, and this is done for each row.
+_MARKERS = frozenset({"GTID", "XACOMMIT", "XAROLLBACK", "MHEARTBEAT"})
+"""What official Canal says of transactions and of itself."""
+_JSON_START = b'{"'
+_PROTOCOL_HINT = "Check that changefeed.protocol names the protocol of the sink."
+_WHOLE_ROWS = (
+    "Set large-message-handle-option to claim-check in the changefeed and changefeed.claim_check here, "
+    "or raise max-message-bytes, so that messages hold whole rows."
+)
+
+
+class Extension(msgspec.Struct, gc=False, rename="camel"):
+    """TiDB's extension, the member `_tidb`. Rows can have more members (`rowkey`); they say nothing of the row."""
+
+    commit_ts: Tso | None = None
+    watermark_ts: Tso | None = None
+    only_handle_key: bool = False
+    claim_check_location: str | None = None
+
+
+class Envelope(msgspec.Struct, gc=False, rename={"pk_names": "pkNames", "is_ddl": "isDdl", "mysql_type": "mysqlType"}):
+    """The members of a message that say something; `ts` does not: it is the time of sending, also of sending again.
+
+    `es` is the commit time in milliseconds: too coarse to order rows by, but it tells which came before a DDL.
+    """
+
+    type: str
+    database: str | None = ""
+    table: str | None = ""
+    es: Annotated[int, msgspec.Meta(ge=0, le=1 << 44)] | None = None
+    pk_names: list[str] | msgspec.UnsetType | None = msgspec.UNSET
+    is_ddl: bool | None = False
+    sql: str | None = ""
+    mysql_type: dict[str, str] | None = None
+    data: list[_Row] | None = None
+    old: list[_Row | None] | None = None
+    extension: Extension | None = msgspec.field(default=None, name="_tidb")
+
+
+_Seen: TypeAlias = tuple[list[str], dict[str, str] | None, list[str] | msgspec.UnsetType | None, Description]
+"""Names, types and key columns as they came, to be recognised by, and what they stand for."""
+
+_ENVELOPES = msgspec.json.Decoder(Envelope)
+
+
+def build(options: DecoderOptions) -> CanalJsonDecoder:
+    """The decoder for a changefeed with these options."""
+    return CanalJsonDecoder(
+        options.timezone, options.compression, optional(options.claim_check), by_offset=options.by_offset
+    )
+
+
+class CanalJsonDecoder:
+    """Decoder of Canal-JSON.
+
+    Args:
+        timezone: IANA zone of TIMESTAMP text: the TiCDC server's.
+        compression: What the changefeed uses; None tells it from the bytes.
+        claim_check: Where large messages lie.
+        by_offset: Let `es` stand in for the commit ts of messages without the TiDB extension.
+    """
+
+    capabilities = CAPABILITIES
+
+    def __init__(
+        self,
+        timezone: str = "UTC",
+        compression: Compression | None = None,
+        claim_check: ClaimCheck | None = None,
+        *,
+        by_offset: bool = False,
+    ) -> None:
+        self._by_offset = by_offset
+        self.wire = WireForm(binary="latin1", members="index", zone=timezone)
+        self._compression = compression
+        self._claim_check = claim_check
+        self._descriptions = Descriptions()
+        self._seen: BoundedLists[tuple[str | None, str | None], _Seen] = BoundedLists()
+        self.bulk = BulkReader(TYPE_MARK, self._row_reader)
+
+    def learn(self, version: TableVersion) -> None:
+        """Make a table version known, so that no Bootstrap for it is needed."""
+        self._descriptions.learn(version)
+
+    def decode(self, key: bytes | None, value: bytes | None) -> Sequence[Event]:
+        """Decode one message; the key says nothing in this protocol."""
+        envelope = self._read(value)
+        op = _OPS.get(envelope.type)
+        if op is None or envelope.is_ddl:
+            return self._other(envelope)
+        extension = envelope.extension
+        if extension is None:
+            return self._rows(envelope, op, self._commit_ts(envelope))
+        if extension.claim_check_location is not None or extension.only_handle_key:
+            envelope = self._whole(envelope, extension, op)
+        return self._rows(envelope, op, self._commit_ts(envelope))
+
+    def _read(self, value: bytes | None) -> Envelope:
+        if not value:
+            raise DecodeError("The message has no value.", _PROTOCOL_HINT)
+        if value[:2] != _JSON_START:
+            value = decompress(value, self._compression, _is_plain)
+        try:
+            return _ENVELOPES.decode(value)
+        except UnicodeDecodeError as error:
+            raise DecodeError("The message holds bytes that are not UTF-8.") from error
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise DecodeError(f"The message is no Canal-JSON: {error}.", _PROTOCOL_HINT) from error
+
+    def _rows(self, envelope: Envelope, op: Op, commit_ts: int) -> list[Event]:
+        rows = envelope.data
+        if not rows:
+            what = f"The {envelope.type} of rows of {_title(envelope)} holds no row."
+            raise IncompleteRow(what, _row_hint(envelope), _name(envelope))
+        names = list(rows[0])
+        description = self._recognise(envelope, names)
+        olds = envelope.old if op is _UPDATE else None
+        if op is _UPDATE and (not olds or None in olds):
+            # It may have moved a row to another key, and the row under the old one would stay.
+            raise IncompleteRow(f"The UPDATE of rows of {_title(envelope)} holds no old row.", "", _name(envelope))
+        if len(rows) == 1 and (olds is None or len(olds) == 1):
+            return self._change(description, op, commit_ts, rows[0], olds[0] if olds else None)
+        if any(list(row) != names for row in rows):
+            raise DecodeError(f"The rows of one message of {_title(envelope)} have different columns.", _PROTOCOL_HINT)
+        if olds is not None and len(olds) != len(rows):
+            what = f"An UPDATE of {_title(envelope)} holds {len(rows)} new rows and {len(olds)} old ones."
+            raise DecodeError(what, _PROTOCOL_HINT)
+        pairs = zip(rows, olds or repeat(None), strict=False)
+        return [event for row, old in pairs for event in self._change(description, op, commit_ts, row, old)]
+
+    def _change(self, description: Description, op: Op, commit_ts: int, row: _Row, old: _Row | None) -> list[Event]:
+        events: list[Event] = []
+        if not description.fits(row):
+            events += self._descriptions.settle(description, row)
+        before, after = (row, None) if op is _DELETE else (old, row)
+        if old is not None and len(old) != len(row):
+            # A column that `old` lacks did not change; one that is null in it was NULL.
+            before = {**row, **old}
+        events.append(RowChange(description.name, description.number or 0, commit_ts, op, before, after))
+        return events
+
+    def _whole(self, envelope: Envelope, extension: Extension, op: Op) -> Envelope:
+        """The message that holds the rows: itself, or the large one that lies in the claim-check storage."""
+        if extension.claim_check_location is not None:
+            return self._claimed(envelope, extension.claim_check_location)
+        if extension.only_handle_key and op is not _DELETE:
+            what = (
+                f"The {envelope.type} of a row of {_title(envelope)} holds key columns only, "
+                "because large-message-handle-option is handle-key-only."
+            )
+            raise IncompleteRow(what, _WHOLE_ROWS, _name(envelope))
+        if not envelope.pk_names and envelope.data:
+            # A table without a primary key has a unique one, or none of its rows were sent so: these very columns.
+            envelope.pk_names = list(envelope.data[0])
+        return envelope
+
+    def _claimed(self, envelope: Envelope, location: str) -> Envelope:
+        if self._claim_check is None:
+            what = f"A row of {_title(envelope)} lies in the claim-check storage, which is not configured."
+            hint = "Set changefeed.claim_check to the changefeed's claim-check-storage-uri."
+            raise IncompleteRow(what, hint, _name(envelope))
+        large = self._read(self._claim_check.fetch(location).value)
+        extension = large.extension
+        if _identity(large) != _identity(envelope) or extension is None or extension.claim_check_location is not None:
+            name = location.rsplit("/", 1)[-1]
+            what = f"The claim-check file {name} does not hold the row of {_title(envelope)} that names it."
+            raise DecodeError(what, "Check that changefeed.claim_check is the storage of this very changefeed.")
+        return large
+
+    def _recognise(self, envelope: Envelope, names: list[str]) -> Description:
+        """The rows' description, worked out when it is first met."""
+        types, key = envelope.mysql_type, envelope.pk_names
+        place = (envelope.database, envelope.table)
+        for known_names, known_types, known_key, description in self._seen.get(place, ()):
+            if known_names == names and known_types == types and known_key == key:
+                return description
+        description = _describe(envelope, names)
+        self._seen.keep(place, (names, types, key, description))
+        return description
+
+    def _row_reader(self, value: bytes) -> RowReader | None:
+        """A reader of rows like this one, if it is one whole row and its version has been announced."""
+        try:
+            envelope = self._read(value)
+            op, rows, extension = _OPS.get(envelope.type), envelope.data, envelope.extension
+            if op is None or envelope.is_ddl or rows is None or len(rows) != 1 or extension is None:
+                return None
+            if extension.claim_check_location is not None or extension.only_handle_key:
+                return None
+            description = self._recognise(envelope, list(rows[0]))
+        except DecodeError:
+            return None
+        if not description.fits(rows[0]):
+            return None
+        return row_reader(value, op, description, envelope.mysql_type or {}, list(rows[0]))
+
+    def _commit_ts(self, envelope: Envelope) -> int:
+        """The commit ts; in a feed by offset, without the extension, its time; else 0 without the extension."""
+        extension = envelope.extension
+        if extension is not None and extension.commit_ts is not None:
+            return extension.commit_ts
+        if extension is not None and not self._by_offset:
+            raise DecodeError(f"The {envelope.type} message has a member _tidb without a commit ts.", _PROTOCOL_HINT)
+        if not self._by_offset:
+            return 0
+        if envelope.es is None:
+            raise DecodeError(f"The {envelope.type} message has neither a commit ts nor a time.", _PROTOCOL_HINT)
+        return from_unix_ms(envelope.es)
+
+    def _other(self, envelope: Envelope) -> Sequence[Event]:
+        extension = envelope.extension
+        if envelope.is_ddl:
+            if not envelope.sql:
+                raise DecodeError("The DDL message holds no statement.", _PROTOCOL_HINT)
+            return (SchemaChange(self._commit_ts(envelope), envelope.sql, envelope.database or ""),)
+        if envelope.type == "TIDB_WATERMARK":
+            if extension is None or extension.watermark_ts is None:
+                raise DecodeError("The watermark message holds no watermark.")
+            return (Resolved(extension.watermark_ts),)
+        if envelope.type in _MARKERS:
+            return ()
+        raise DecodeError("The message is of a type that Canal-JSON does not have.", _PROTOCOL_HINT)
+
+
+def _describe(envelope: Envelope, names: list[str]) -> Description:
+    if envelope.pk_names is msgspec.UNSET:
+        raise DecodeError(f"The {envelope.type} of rows of {_title(envelope)} has no member pkNames.", _PROTOCOL_HINT)
+    types, key = envelope.mysql_type or {}, tuple(envelope.pk_names or ())
+    if not envelope.database or not envelope.table:
+        raise DecodeError("The message holds a row but does not name its table.", _PROTOCOL_HINT)
+    if not names or types.keys() != set(names):
+        raise DecodeError(f"The columns and the types of a row of {_title(envelope)} do not agree.", _PROTOCOL_HINT)
+    if not types.keys() >= set(key):
+        hint = "The key columns must not be left out by `column-selectors`."
+        what = f"The {envelope.type} of a row of {_title(envelope)} lacks key columns."
+        raise IncompleteRow(what, hint, _name(envelope))
+    columns = [Column(name, column_type(types[name]), nullable=name not in key) for name in names]
+    indexes = (Index("PRIMARY", key, unique=True, primary=True),) if key else ()
+    return describe(TableName(envelope.database, envelope.table), columns, indexes, ())
+
+
+def _is_plain(value: bytes) -> bool:
+    # No snappy block begins so: `"` as its first tag would copy from before the block.
+    return value[:2] == _JSON_START
+
+
+def _name(envelope: Envelope) -> tuple[str, str]:
+    return envelope.database or "", envelope.table or ""
+
+
+def _title(envelope: Envelope) -> str:
+    return f"{envelope.database}.{envelope.table}"
+
+
+def _row_hint(envelope: Envelope) -> str:
+    return "Set binlog_format to ROW upstream: this is a statement, not its rows." if envelope.sql else _PROTOCOL_HINT
+
+
+def _identity(envelope: Envelope) -> tuple[str | None, str | None, str, int | None]:
+    commit_ts = None if envelope.extension is None else envelope.extension.commit_ts
+    return envelope.database, envelope.table, envelope.type, commit_ts

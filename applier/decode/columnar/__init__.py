@@ -1,0 +1,1 @@
+"""The fast path: many messages of one shape, read by column."""

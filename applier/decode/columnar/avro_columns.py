@@ -1,0 +1,202 @@
+"""Fields of many Avro datums in, Arrow arrays of wire values out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from applier.changefeed.event import Op
+from applier.changefeed.row_block import ColumnBlock
+from applier.changefeed.table import ColumnType, TableName
+from applier.changefeed.zoned_text import ZONED
+from applier.decode.columnar.avro_reader import (
+    DECIMAL_BYTES,
+    Flags,
+    Ints,
+    Numbers,
+    Records,
+    Texts,
+    Values,
+    Zoned,
+    taken,
+    to_arrow,
+)
+from applier.decode.registry.wire_format import HEADER_BYTES, AvroSchema
+
+_MAX_DIGITS = 38
+_KINDS: dict[str, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "int": pa.int64(),
+    "long": pa.int64(),
+    "float": pa.float64(),
+    "double": pa.float64(),
+    "bytes": pa.binary(),
+    "string": pa.string(),
+}
+_NONE = np.zeros(0, np.int64)
+
+Head: TypeAlias = tuple[bytes, bytes]
+"""The beginnings of key and value, which name their schemas."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnPlan:
+    """How one column is read.
+
+    Attributes:
+        field: Its name in the datum.
+        name: Its name upstream.
+        kind: What `to_arrow` makes of it.
+        factor: Numbers are multiplied by this.
+    """
+
+    field: str
+    name: str
+    kind: pa.DataType
+    factor: int = 1
+
+    def odd(self, values: Values) -> Flags | None:
+        """Values that only the decoder itself can read; None for none."""
+        if isinstance(values, Texts) and pa.types.is_decimal(self.kind):
+            return values.sizes > DECIMAL_BYTES
+        if isinstance(values, Numbers) and self.factor > 1:
+            most = ((1 << 63) - 1) // self.factor
+            return np.asarray((values.values > most) | (values.values < -most))
+        return None
+
+    def array(self, values: Values, rows: Ints) -> pa.Array[Any]:
+        """Values of some rows."""
+        if isinstance(values, Zoned):
+            pair = [to_arrow(taken(part, rows), pa.string()) for part in (values.locations, values.clocks)]
+            return pa.StructArray.from_arrays(pair, fields=list(ZONED), mask=pair[0].is_null())
+        if not isinstance(values, Numbers | Texts):
+            nulls: pa.Array[Any] = pa.array([None] * len(rows), self.kind)
+            return nulls
+        chosen = taken(values, rows)
+        if isinstance(chosen, Numbers) and self.factor > 1:
+            chosen = Numbers(chosen.values * self.factor, chosen.present)
+        return to_arrow(chosen, self.kind)
+
+
+def column_plan(written: str, name: str, avro: str, column: ColumnType, *, factor: int = 1) -> ColumnPlan:
+    """The plan of one column.
+
+    Args:
+        written: Its name in the datum.
+        name: Its name upstream.
+        avro: Avro's name of its type.
+        column: Its type upstream.
+        factor: See `ColumnPlan`.
+
+    Raises:
+        KeyError: It has values that must be read one by one.
+    """
+    if column.name == "decimal" and avro == "bytes":
+        if (column.length or 0) > _MAX_DIGITS:
+            raise KeyError(name)
+        return ColumnPlan(written, name, pa.decimal128(_MAX_DIGITS, column.scale or 0), factor)
+    return ColumnPlan(written, name, _KINDS[avro], factor)
+
+
+@dataclass(frozen=True, slots=True)
+class RowPlan:
+    """How the rows of one description are read.
+
+    Attributes:
+        name: Their table.
+        version: What they refer to.
+        key: Names of the key columns.
+        form: See `RowBlock`.
+        columns: The columns.
+    """
+
+    name: TableName
+    version: int
+    key: tuple[str, ...]
+    form: int | str
+    columns: tuple[ColumnPlan, ...]
+
+    @property
+    def is_reducible(self) -> bool:
+        """It has a key of columns whose equal values are equal bytes."""
+        kinds = {plan.name: plan.kind for plan in self.columns}
+        return bool(self.key) and all(name in kinds and kinds[name] != pa.float64() for name in self.key)
+
+    def odd(self, image: Records, count: int) -> Flags:
+        """Rows of an image that only the decoder itself can read, or that lack it."""
+        odd = np.zeros(count, np.bool_)
+        if image.rows is not None:
+            odd[:] = True
+            odd[image.rows] = False
+        held: Any = slice(None) if image.rows is None else image.rows
+        for column in self.columns:
+            found = column.odd(image.fields[column.field])
+            if found is not None:
+                odd[held] |= found
+        return odd
+
+    def block(self, op: Op, image: Records, rows: Ints, places: Ints, commit_ts: Ints) -> ColumnBlock:
+        """A block of some rows.
+
+        Args:
+            op: Their kind.
+            image: Their new image, of a delete the old one.
+            rows: Which rows.
+            places: Number of each message, of all that were read.
+            commit_ts: Likewise, its TSO.
+
+        Raises:
+            pa.ArrowInvalid: A text is not UTF-8.
+        """
+        chosen = self.columns if op is not Op.DELETE else [plan for plan in self.columns if plan.name in self.key]
+        inside = within(image, rows)
+        columns = {plan.name: plan.array(image.fields[plan.field], inside) for plan in chosen}
+        return ColumnBlock(self.name, self.version, op, self.key, places[rows], commit_ts[rows], self.form, columns)
+
+    def moved(self, before: Records, after: Records, rows: Ints) -> Flags:
+        """Which of some rows changed their key."""
+        moved = np.zeros(len(rows), np.bool_)
+        for plan in self.columns:
+            if plan.name in self.key:
+                old: Any = plan.array(before.fields[plan.field], within(before, rows))
+                new: Any = plan.array(after.fields[plan.field], within(after, rows))
+                for one, other in zip(_parts(old), _parts(new), strict=True):
+                    moved |= ~pc.fill_null(pc.equal(one, other), False).to_numpy(zero_copy_only=False)
+        return moved
+
+
+def _parts(array: Any) -> list[Any]:
+    """What Arrow compares."""
+    return list(array.flatten()) if pa.types.is_struct(array.type) else [array]
+
+
+def within(image: Records, rows: Ints) -> Ints:
+    """Places of some rows, which all have the image, in its fields."""
+    return rows if image.rows is None else np.searchsorted(image.rows, rows)
+
+
+def held(values: Values, rows: Ints) -> Ints:
+    """Those of some rows that have a record."""
+    if not isinstance(values, Records):
+        return _NONE
+    return rows if values.rows is None else np.intersect1d(rows, values.rows, assume_unique=True)
+
+
+def schema_id(head: bytes) -> int | None:
+    """Schema id of a datum by its first bytes; None if they are no header."""
+    return int.from_bytes(head[1:], "big") if len(head) == HEADER_BYTES and head[0] == 0 else None
+
+
+def avro_types(record: AvroSchema) -> dict[str, str]:
+    """Avro's name of the type of each field, beside null."""
+    return {field["name"]: _type(field["type"]) for field in record["fields"]}
+
+
+def _type(schema: AvroSchema) -> str:
+    branches = schema if isinstance(schema, list) else [schema]
+    kind = next((branch for branch in branches if branch != "null"), "null")
+    return str(kind["type"] if isinstance(kind, dict) else kind)

@@ -1,0 +1,110 @@
+"""Messages that have something in common in, their rows by column out; what it is, each protocol tells for itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Generic, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from applier.changefeed.row_block import ColumnBlock
+from applier.decode.bounded_cache import Bounded
+
+FEWEST = 150
+"""Messages of one kind that pay for reading them together."""
+
+_MOST_BYTES = 64 << 20
+"""Bytes of messages that are read together."""
+
+UNFIT = (ValueError, TypeError, OverflowError)
+"""Raised for a value that is not as the others; Arrow's own errors are of these types."""
+
+_Head = TypeVar("_Head")
+
+
+class Reader(Protocol):
+    """Reads messages with one head."""
+
+    def read(
+        self, keys: Sequence[bytes | None], values: Sequence[bytes | None], places: npt.NDArray[np.int64]
+    ) -> tuple[list[ColumnBlock], npt.NDArray[np.bool_]]:
+        """The rows of some messages, and which messages it leaves alone.
+
+        Args:
+            keys: Their keys.
+            values: Their values.
+            places: Number of each, of all that were read.
+
+        Raises:
+            ValueError: Some value is not as all must be, so that none can be read together; or another of `UNFIT`.
+        """
+
+
+class GroupedReader(Generic[_Head]):
+    """The `Bulk` of protocols whose messages tell by their bytes what else is like them.
+
+    Args:
+        head: What messages that are read together have in common; None to leave one alone.
+        reader: A reader for a head, made from one of its messages, or None to leave them alone.
+    """
+
+    def __init__(
+        self,
+        head: Callable[[bytes | None, bytes | None], _Head | None],
+        reader: Callable[[_Head, bytes | None, bytes | None], Reader | None],
+    ) -> None:
+        self._head = head
+        self._reader = reader
+        self._readers: Bounded[_Head, Reader] = Bounded()
+
+    def forget(self) -> None:
+        """Make all readers anew: what they were made of has changed."""
+        self._readers.clear()
+
+    def read(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> tuple[list[ColumnBlock], list[int]]:
+        """See `Bulk`."""
+        alike: dict[_Head | None, list[int]] = {}
+        for place, head in enumerate(map(self._head, keys, values)):
+            alike.setdefault(head, []).append(place)
+        rest = alike.pop(None, [])
+        blocks: list[ColumnBlock] = []
+        for head, places in alike.items():
+            if head is None or len(places) < FEWEST:
+                rest += places
+                continue
+            for some in _pieces(values, places):
+                found, odd = self._read(head, keys, values, some)
+                blocks += found
+                rest += odd
+        return blocks, sorted(rest)
+
+    def _read(
+        self, head: _Head, keys: Sequence[bytes | None], values: Sequence[bytes | None], places: list[int]
+    ) -> tuple[list[ColumnBlock], list[int]]:
+        """Rows of messages with one head, and the places of those that are left alone."""
+        reader = self._readers.get(head) or self._reader(head, keys[places[-1]], values[places[-1]])
+        if reader is None:
+            return [], places
+        self._readers[head] = reader
+        numbers = np.array(places)
+        try:
+            blocks, odd = reader.read([keys[place] for place in places], [values[place] for place in places], numbers)
+        except UNFIT:
+            return [], places
+        if 2 * np.count_nonzero(odd) > len(places):
+            # It was made from a message that is not like the others.
+            del self._readers[head]
+        return [block for block in blocks if len(block.places)], numbers[odd].tolist()
+
+
+def _pieces(messages: Sequence[bytes | None], places: list[int]) -> Iterator[list[int]]:
+    """Places cut so that their messages are not too many bytes together."""
+    start, size = 0, 0
+    for number, place in enumerate(places):
+        size += len(messages[place] or b"")
+        if size > _MOST_BYTES:
+            yield places[start : number + 1]
+            start, size = number + 1, 0
+    if start < len(places):
+        yield places[start:]

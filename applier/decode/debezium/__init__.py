@@ -1,0 +1,1 @@
+"""Debezium, as JSON and as Avro."""

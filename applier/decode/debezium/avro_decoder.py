@@ -1,0 +1,237 @@
+"""TiCDC's Debezium messages in Avro in, events out: the envelope of `decode/debezium.py` in Confluent's framing.
+
+Unlike protocol `avro`, names are whole (`source`, `connect.field`), every type is told, and decimals are exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from applier.changefeed.event import Event, Resolved
+from applier.changefeed.table import TableName, TableVersion
+from applier.decode.bounded_cache import Bounded
+from applier.decode.columnar.avro_columns import Head, schema_id
+from applier.decode.columnar.groups import GroupedReader, Reader
+from applier.decode.debezium.avro_columns import head, rows_reader
+from applier.decode.debezium.ddl import TableChange, schema_change
+from applier.decode.debezium.fields import Field
+from applier.decode.debezium.rows import Announcer, Layout, declared_layout, held_image, operation, row_change
+from applier.decode.decoder import Capabilities
+from applier.decode.options import DecoderOptions
+from applier.decode.registry.client import SchemaRegistry, registry_settings
+from applier.decode.registry.wire_format import AvroSchema, ConfluentReader, SchemaSource
+from applier.decode.values.wire_format import WireForm
+from applier.errors import DecodeError
+
+CAPABILITIES = Capabilities(
+    resolved_ts="enable-tidb-extension and avro-enable-watermark",
+    commit_ts="always",
+    ddl="enable-tidb-extension and avro-enable-watermark",
+    old_values="output-old-value of [sink.debezium], on by default",
+    schema="registry",
+    exact_decimals=True,
+    losses=(
+        "NULL in a column with a DEFAULT arrives as the default.",
+        "Zero and partial dates arrive as NULL, in a TIMESTAMP or a NOT NULL column as 1970-01-01.",
+        "Years below 100 arrive moved to 1970 to 2069.",
+        "NOT NULL is told of key columns alone.",
+        "TiCDC refuses tables with a virtual generated column, and tables without a key.",
+    ),
+)
+
+_CONNECT = {"int": "int32", "long": "int64"}
+"""Avro's names of types, where Connect's are others."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Layout of the rows of one pair of key and value schema.
+
+    Attributes:
+        layout: With upstream names.
+        renamed: Upstream name of each field; None where all are the same.
+    """
+
+    layout: Layout
+    renamed: dict[str, str] | None
+
+    def image(self, datum: dict[str, Any] | None) -> dict[str, Any] | None:
+        """An image under upstream names."""
+        if datum is None or self.renamed is None:
+            return datum
+        return {self.renamed[name]: value for name, value in datum.items()}
+
+
+class _Source(msgspec.Struct, gc=False):
+    db: str
+    table: str
+    commit_ts: int
+
+
+class _SchemaChange(msgspec.Struct, rename={"database": "databaseName", "changes": "tableChanges"}, gc=False):
+    source: _Source
+    ddl: str
+    database: str | None
+    changes: list[TableChange]
+
+
+def build(options: DecoderOptions) -> DebeziumAvroDecoder:
+    """A decoder from the changefeed's options; it connects to the registry at the first message.
+
+    Raises:
+        ConfigError: The settings of the registry are wrong.
+    """
+    return DebeziumAvroDecoder(SchemaRegistry(registry_settings(**options.registry)))
+
+
+def declared_version(schema: AvroSchema, schema_id: int, *, is_key: bool) -> TableVersion:
+    """The table that a registered schema describes, under the name that Avro has for it.
+
+    Args:
+        schema: Schema of keys, or the envelope of values.
+        schema_id: Its id, which becomes the number of the version.
+        is_key: Whether it is one of keys.
+
+    Raises:
+        DecodeError: TiCDC did not generate it for this protocol.
+    """
+    try:
+        record = schema if is_key else _row_record(schema)
+        table = str(record["name"]).removesuffix("Key" if is_key else "")
+        name = TableName(str(record["namespace"]).partition(".")[2], table)
+        fields = [field for _, field in _columns(record)]
+    except (KeyError, TypeError, ValueError, AttributeError, StopIteration):
+        raise _foreign(schema_id) from None
+    names = [field.name for field in fields]
+    version = declared_layout(name, fields, tuple(names) if is_key else (), names).version
+    return replace(version, version=schema_id, keys_only=is_key)
+
+
+class DebeziumAvroDecoder:
+    """Decoder of protocol `debezium-avro`.
+
+    Args:
+        registry: Where schemas come from.
+    """
+
+    capabilities = CAPABILITIES
+    wire = WireForm(binary="bytes", members="label")
+
+    def __init__(self, registry: SchemaSource) -> None:
+        self._reader = ConfluentReader(registry)
+        self._announcer = Announcer()
+        self._rows: Bounded[tuple[TableName, int, int], _Rows] = Bounded()
+        self._last: Bounded[tuple[int, int], _Rows] = Bounded()
+        self.bulk = GroupedReader(head, self._row_reader)
+
+    def learn(self, version: TableVersion) -> None:
+        """Know a version that this decoder emitted."""
+        self._announcer.learn(version)
+
+    def decode(self, key: bytes | None, value: bytes | None) -> Sequence[Event]:
+        """Decode one message; see `Decoder.decode`. A null value says nothing: deletes are messages of op `d`."""
+        if value is None:
+            return ()
+        value_id = self._reader.schema_id(value)
+        datum = self._reader.read(value_id, value)
+        source = datum.get("source") if isinstance(datum, dict) else None
+        if not isinstance(source, dict):
+            raise _foreign(value_id)
+        if "ddl" in datum:
+            return (_schema_change(value_id, datum),)
+        commit_ts, op = source.get("commit_ts"), datum.get("op")
+        if not isinstance(commit_ts, int) or commit_ts < 0 or not isinstance(op, str):
+            raise _foreign(value_id)
+        return (Resolved(commit_ts),) if op == "m" else self._row(key, value_id, datum, commit_ts, op)
+
+    def _row(
+        self, key: bytes | None, value_id: int, datum: dict[str, Any], commit_ts: int, letter: str
+    ) -> Sequence[Event]:
+        op, before, after = operation(letter), datum.get("before"), datum.get("after")
+        source = datum["source"]
+        if not isinstance(source.get("db"), str) or not isinstance(source.get("table"), str):
+            raise _foreign(value_id)
+        name = TableName(source["db"], source["table"])
+        held_image(name, op, before, after)
+        key_id = self._reader.schema_id(key) if key else 0
+        rows = self._rows.get((name, key_id, value_id)) or self._learn_rows(name, key_id, value_id)
+        self._last[key_id, value_id] = rows
+        change = row_change(rows.layout, op, commit_ts, rows.image(before), rows.image(after))
+        return self._announcer.events(rows.layout, change)
+
+    def _row_reader(self, beginning: Head, *_: bytes | None) -> Reader | None:
+        """A reader of rows of schemas that were met, of the table that was met with them last."""
+        key_id, value_id = (schema_id(part) for part in beginning)
+        if key_id is None or value_id is None:
+            return None
+        rows = self._last.get((key_id, value_id))
+        if rows is None or not self._announcer.knows(rows.layout.version):
+            return None
+        writer = self._reader.writer(value_id)
+        if writer.read_many is None:
+            return None
+        return rows_reader(rows.layout, rows.renamed, _row_record(writer.schema), value_id, writer.read_many)
+
+    def _learn_rows(self, name: TableName, key_id: int, value_id: int) -> _Rows:
+        try:
+            record = _row_record(self._reader.writer(value_id).schema)
+            # Without the type, an unsigned column would be read with a sign.
+            columns = [column for column in _columns(record) if column[1].tidb]
+            if len(columns) < len(record["fields"]):
+                raise _foreign(value_id)
+            key = tuple(field.name for _, field in _columns(self._reader.writer(key_id).schema)) if key_id else ()
+        except (KeyError, TypeError, ValueError, AttributeError, StopIteration):
+            raise _foreign(value_id) from None
+        fields = [field for _, field in columns]
+        layout = declared_layout(name, fields, key, [field.name for field in fields])
+        same = all(written == field.name for written, field in columns)
+        rows = _Rows(layout, None if same else {written: field.name for written, field in columns})
+        self._rows[name, key_id, value_id] = rows
+        return rows
+
+
+def _schema_change(value_id: int, datum: dict[str, Any]) -> Event:
+    try:
+        message = msgspec.convert(datum, _SchemaChange)
+    except msgspec.ValidationError as error:
+        raise _foreign(value_id) from error
+    source = message.source
+    name, database = TableName(source.db, source.table), message.database or source.db
+    return schema_change(name, source.commit_ts, message.ddl, database, message.changes)
+
+
+def _foreign(value_id: int) -> DecodeError:
+    msg = f"Schema id {value_id} is not one that TiCDC generates for protocol debezium-avro."
+    return DecodeError(msg, "is the protocol of the changefeed right?")
+
+
+def _row_record(envelope: AvroSchema) -> AvroSchema:
+    """Record of the rows; `before` defines it and `after` refers to it by name."""
+    unions = (field["type"] for field in envelope["fields"] if field["name"] in ("before", "after"))
+    return next(branch for union in unions for branch in union if isinstance(branch, dict))
+
+
+def _columns(record: AvroSchema) -> Iterator[tuple[str, Field]]:
+    """Name in the datum and declared field of each column."""
+    for declared in record["fields"]:
+        kinds = declared["type"] if isinstance(declared["type"], list) else [declared["type"]]
+        kind = next((branch for branch in kinds if branch != "null"), "null")
+        yield declared["name"], _field(declared, kind if isinstance(kind, dict) else {"type": kind})
+
+
+def _field(declared: dict[str, Any], kind: dict[str, Any]) -> Field:
+    parameters = dict(kind.get("connect.parameters", {}))
+    if kind.get("logicalType") == "decimal":
+        parameters |= {"precision": kind["precision"], "scale": kind.get("scale", 0)}
+    written = str(kind["type"])
+    return Field(
+        name=str(declared.get("connect.field", declared["name"])),
+        connect=str(kind.get("connect.type", _CONNECT.get(written, written))),
+        semantic=str(kind.get("connect.name", "")),
+        tidb=str(declared.get("tidb_type", "")),
+        parameters=parameters,
+    )

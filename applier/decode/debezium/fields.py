@@ -1,0 +1,174 @@
+"""A declared field of a Debezium row in, the column and the reader of its values out; the same for JSON and Avro.
+
+Debezium's names for types are Kafka Connect's (`int64`), made precise by a semantic one (`io.debezium.time.Date`).
+TiCDC adds TiDB's own (`tidb_type`) with `enable-tidb-extension`. Without it a column is as wide as its Connect type
+tells, unsigned numbers and binary strings cannot be told, and the types that a DDL gave must make up for it.
+"""
+
+from __future__ import annotations
+
+import binascii
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from decimal import Context, Decimal
+from typing import Any, TypeAlias
+
+from applier.changefeed.table import Column, ColumnType
+from applier.decode.avro.schema import members
+from applier.errors import DecodeError
+
+Reader: TypeAlias = Callable[[Any], Any]
+"""Turns a value that is not NULL into a form that `decode/values.py` accepts; raises ValueError or TypeError."""
+
+MILLISECONDS = "io.debezium.time.Timestamp"
+BITS = "io.debezium.data.Bits"
+_SEMANTIC = {
+    BITS: "bit",
+    MILLISECONDS: "datetime",
+    "io.debezium.data.Enum": "enum",
+    "io.debezium.data.EnumSet": "set",
+    "io.debezium.data.Json": "json",
+    "io.debezium.data.TiDBVectorFloat32": "vector",
+    "io.debezium.time.Date": "date",
+    "io.debezium.time.MicroTime": "time",
+    "io.debezium.time.MicroTimestamp": "datetime",
+    "io.debezium.time.Year": "year",
+    "io.debezium.time.ZonedTimestamp": "timestamp",
+    "org.apache.kafka.connect.data.Decimal": "decimal",
+}
+_CONNECT = {
+    "boolean": "bit",
+    "int16": "smallint",
+    "int32": "int",
+    "int64": "bigint",
+    "float": "float",
+    "double": "double",
+    "string": "text",
+    "bytes": "blob",
+}
+_TIMES = frozenset({"date", "datetime", "timestamp", "time"})
+"""Types whose values count in a unit that only the semantic name shows."""
+
+_EXACT = Context(prec=100)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A declared field.
+
+    Attributes:
+        name: Column name as upstream.
+        connect: Connect type: `int16`, `string`, ….
+        semantic: Semantic name, or "".
+        tidb: TiDB's type in lower case without length, or "" where the extension is off.
+        nullable: False for NOT NULL.
+        default: As declared, in the wire's own form.
+        parameters: `length` of bits, `allowed` of enums and sets, `precision` and `scale` of decimals.
+    """
+
+    name: str
+    connect: str
+    semantic: str = ""
+    tidb: str = ""
+    nullable: bool = True
+    default: Any = None
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def column(self) -> Column:
+        """The column, as far as the field tells. Raises ValueError for a type that TiCDC does not write."""
+        return Column(self.name, self._type, self.nullable, self._default)
+
+    @property
+    def reader(self) -> Reader | None:
+        """How to read its values; None where they are in an accepted form already."""
+        if self.semantic == MILLISECONDS:
+            return microseconds
+        if self.semantic == BITS:
+            return little_endian
+        if self._is_exact_decimal:
+            return decimal(int(self.parameters["scale"]))
+        return None
+
+    @property
+    def is_text_decimal(self) -> bool:
+        """A decimal whose scale only the text of its values tells."""
+        return self.tidb == "decimal" and self.connect == "string"
+
+    @property
+    def _is_exact_decimal(self) -> bool:
+        return self.connect == "bytes" and "scale" in self.parameters
+
+    @property
+    def _type(self) -> ColumnType:
+        name, _, sign = self._type_name.partition(" ")
+        if name == "bit":
+            length = self.parameters.get("length", 1 if self.connect == "boolean" else None)
+            return ColumnType(name, length=None if length is None else int(length))
+        if name in ("enum", "set"):
+            return ColumnType(name, elements=members(str(self.parameters.get("allowed", ""))))
+        if name == "decimal":
+            return self._decimal_type
+        return ColumnType(name, unsigned=sign == "unsigned")
+
+    @property
+    def _decimal_type(self) -> ColumnType:
+        """A decimal that comes as a number has passed through a double, and its scale is not told: it is a double."""
+        if self._is_exact_decimal:
+            return ColumnType("decimal", length=int(self.parameters["precision"]), scale=int(self.parameters["scale"]))
+        return ColumnType("decimal" if self.is_text_decimal else "double")
+
+    @property
+    def _type_name(self) -> str:
+        name = self.tidb or _SEMANTIC.get(self.semantic) or _CONNECT.get(self.connect)
+        if name is None or (name.partition(" ")[0] in _TIMES and _SEMANTIC.get(self.semantic) != name):
+            msg = f"column {self.name!r} has the type {self.connect!r}"
+            raise ValueError(msg)
+        return name
+
+    @property
+    def _default(self) -> str | None:
+        """Text of the default; those of dates and times are in the wire's unit and are left out."""
+        if self.default is None or self._type.name in ("date", "datetime", "time", "bit"):
+            return None
+        return str(self.default)
+
+
+def microseconds(milliseconds: Any) -> int:
+    """DATETIME with up to three digits counts milliseconds."""
+    if type(milliseconds) is not int:
+        raise TypeError
+    return milliseconds * 1000
+
+
+def little_endian(data: Any) -> int:
+    """BIT: little-endian, as base64 text in JSON, unlike the Avro protocol's."""
+    if isinstance(data, str):
+        data = binascii.a2b_base64(data, strict_mode=True)
+    return data if isinstance(data, int) else int.from_bytes(data, "little")
+
+
+def decimal(scale: int) -> Reader:
+    """Reader of a decimal that comes as unscaled bytes: two's complement, big-endian."""
+
+    def read(unscaled: Any) -> Decimal:
+        return _EXACT.scaleb(Decimal(int.from_bytes(unscaled, "big", signed=True)), -scale)
+
+    return read
+
+
+def read_values(image: dict[str, Any], readers: Mapping[str, Reader]) -> dict[str, Any]:
+    """Bring the values of an image into accepted forms; takes the image over.
+
+    Raises:
+        DecodeError: A value is not of its column's declared type.
+    """
+    for name, reader in readers.items():
+        value = image.get(name)
+        if value is not None:
+            try:
+                image[name] = reader(value)
+            except (TypeError, ValueError, OverflowError):
+                msg = f"Its column {name} does not hold what the schema declares."
+                raise DecodeError(msg) from None
+    return image

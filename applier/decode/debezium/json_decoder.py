@@ -1,0 +1,268 @@
+"""TiCDC's Debezium messages in JSON in, events out.
+
+A value is `{"payload": …, "schema": …}`, or the payload alone in the same wrapper with `debezium-disable-schema`. A
+payload with `ddl` is a DDL, with op `m` a watermark, else a row. Rows with a schema describe themselves. Rows without
+one are read with what the DDL before them said of their table: only that tells milliseconds from microseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Annotated, Any
+
+import msgspec
+
+from applier.changefeed.event import Event, Image, Op, Resolved, RowChange
+from applier.changefeed.table import TableName, TableVersion
+from applier.decode.bounded_cache import Bounded
+from applier.decode.columnar.groups import GroupedReader
+from applier.decode.columnar.groups import Reader as RowReader
+from applier.decode.compression import Compression, decompress
+from applier.decode.debezium.ddl import Described, TableChange, schema_change
+from applier.decode.debezium.fields import Field, Reader, little_endian, microseconds
+from applier.decode.debezium.json_columns import SCHEMA, Head, Heads, rows_reader
+from applier.decode.debezium.keys import KeyColumns, key_names
+from applier.decode.debezium.rows import (
+    UNKNOWN_VERSION,
+    Announcer,
+    Layout,
+    declared_layout,
+    held_image,
+    operation,
+    own_version,
+    row_change,
+)
+from applier.decode.decoder import Capabilities
+from applier.decode.options import DecoderOptions
+from applier.decode.values.wire_format import WireForm
+from applier.errors import DecodeError
+
+CAPABILITIES = Capabilities(
+    resolved_ts="enable-tidb-extension, since TiCDC v8.5.4 (new architecture) and v9.0",
+    commit_ts="always",
+    ddl="always, since TiCDC v8.5.4 (new architecture) and v9.0",
+    old_values="output-old-value of [sink.debezium], on by default",
+    schema="rows",
+    exact_decimals=False,
+    losses=(
+        "Decimals pass through a double: beyond 15 digits they are not exact.",
+        "NULL in a column with a DEFAULT arrives as the default (since TiCDC v8.5.1).",
+        "Zero and partial dates arrive as NULL, in a TIMESTAMP or a NOT NULL column as 1970-01-01.",
+        "Years below 100 arrive moved to 1970 to 2069 (since TiCDC v8.5.1).",
+        "Without enable-tidb-extension, unsigned numbers and binary strings are told by DDL messages alone.",
+        "With debezium-disable-schema, rows wait for the DDL message that describes their table.",
+        "TiCDC v8.0 to v8.4 writes no Kafka key: tables.keys must name the key columns of each table.",
+    ),
+)
+
+
+class _Source(msgspec.Struct, gc=False):
+    db: str
+    table: str
+    commit_ts: Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+
+
+class _Payload(msgspec.Struct, rename={"database": "databaseName", "changes": "tableChanges"}, gc=False):
+    source: _Source
+    op: str | None = None
+    before: dict[str, Any] | None = None
+    after: dict[str, Any] | None = None
+    ddl: str | None = None
+    database: str | None = None
+    changes: list[TableChange] | None = None
+
+
+class _Message(msgspec.Struct, gc=False):
+    payload: _Payload
+    schema: msgspec.Raw = msgspec.Raw()
+
+
+class _Declared(msgspec.Struct):
+    """A node of a Connect schema."""
+
+    type: str
+    field: str = ""
+    name: str = ""
+    optional: bool = True
+    default: Any = None
+    parameters: dict[str, Any] = {}
+    tidb_type: str = ""
+    fields: list[_Declared] = []
+
+
+_MILLISECOND_DIGITS = 3
+"""Digits of a DATETIME up to which its values count milliseconds, and beyond which microseconds."""
+
+_MESSAGE = msgspec.json.Decoder(_Message)
+_DECLARED = msgspec.json.Decoder(_Declared)
+
+
+def build(options: DecoderOptions) -> DebeziumDecoder:
+    """A decoder from the changefeed's options."""
+    return DebeziumDecoder(options.compression, options.keys)
+
+
+class DebeziumDecoder:
+    """Decoder of protocol `debezium`.
+
+    Args:
+        compression: `large-message-handle-compression` of keys and values; None tells it from the bytes.
+        keys: Key columns by `database.table`, for rows without a Kafka key.
+    """
+
+    capabilities = CAPABILITIES
+    wire = WireForm(binary="base64", members="label")
+
+    def __init__(
+        self, compression: Compression | None = None, keys: Mapping[str, tuple[str, ...]] | None = None
+    ) -> None:
+        self._compression = compression
+        self._announcer = Announcer()
+        self._described = Described()
+        self._keys = KeyColumns(keys or {}, self._described)
+        self._declared: Bounded[bytes, tuple[Field, ...]] = Bounded()
+        self._layouts: Bounded[tuple[TableName, tuple[str, ...]], tuple[bytes, Layout]] = Bounded()
+        self._untyped: Bounded[tuple[TableName, int, tuple[str, ...]], Layout] = Bounded()
+        self.bulk = GroupedReader(Heads(), self._row_reader)
+
+    def learn(self, version: TableVersion) -> None:
+        """Know a version that this decoder emitted, in a `Bootstrap` or as what a DDL left."""
+        self._announcer.learn(version)
+        self._described.learn(version)
+
+    def decode(self, key: bytes | None, value: bytes | None) -> Sequence[Event]:
+        """Decode one message; see `Decoder.decode`. A null value says nothing: deletes are messages of op `d`."""
+        if value is None:
+            return ()
+        payload, schema = _split(self._plain(value))
+        source = payload.source
+        if payload.ddl is not None:
+            if payload.changes is None or payload.database is None:
+                raise DecodeError("Its DDL lacks databaseName or tableChanges.", "are protocol and compression right?")
+            name, database = TableName(source.db, source.table), payload.database or source.db
+            return (schema_change(name, source.commit_ts, payload.ddl, database, payload.changes),)
+        if payload.op == "m":
+            return (Resolved(source.commit_ts),)
+        return self._row(payload, schema, self._plain(key) if key else b"")
+
+    def _plain(self, data: bytes) -> bytes:
+        return decompress(data, self._compression, _is_json)
+
+    def _row(self, payload: _Payload, schema: bytes, key: bytes) -> Sequence[Event]:
+        name, commit_ts = TableName(payload.source.db, payload.source.table), payload.source.commit_ts
+        op = operation(payload.op)
+        image = held_image(name, op, payload.before, payload.after)
+        if schema:
+            layout = self._declared_layout(name, schema, self._keys.of(name, key, commit_ts, image), image)
+        else:
+            described = self._described.in_force(name, commit_ts)
+            if described is None or any(described.column(column) is None for column in image):
+                return (_waiting(name, payload, op),)
+            layout = self._described_layout(described, self._keys.of(name, key, commit_ts, image))
+        return self._announcer.events(layout, row_change(layout, op, commit_ts, payload.before, payload.after))
+
+    def _declared_layout(self, name: TableName, schema: bytes, key: tuple[str, ...], image: Image) -> Layout:
+        # Comparing the schema with the last one of the table is ten times cheaper than hashing its kilobytes.
+        known = self._layouts.get((name, key))
+        if known is not None and known[0] == schema and known[1].names == image.keys():
+            return known[1]
+        fields = self._declared.get(schema)
+        if fields is None:
+            fields = self._declared[schema] = _fields(schema)
+        layout = declared_layout(name, fields, key, image.keys())
+        self._layouts[name, key] = (schema, layout)
+        return layout
+
+    def _row_reader(self, head: Head, key: bytes | None, value: bytes | None) -> RowReader | None:
+        """A reader of rows like this one, if its version was announced."""
+        with suppress(DecodeError):
+            (payload, schema), names = _split(value or b""), key_names(key or b"")
+            name = TableName(payload.source.db, payload.source.table)
+            image = held_image(name, operation(payload.op), payload.before, payload.after)
+            layout = self._declared_layout(name, schema, names, image)
+            if self._announcer.knows(layout.version):
+                return rows_reader(head, layout, self._declared.get(schema) or _fields(schema), names)
+        return None
+
+    def _described_layout(self, described: TableVersion, key: tuple[str, ...]) -> Layout:
+        place = (described.name, described.version, key)
+        layout = self._untyped.get(place)
+        if layout is None:
+            layout = self._untyped[place] = described_layout(described, key)
+        return layout
+
+
+def described_layout(described: TableVersion, key: tuple[str, ...]) -> Layout:
+    """Layout of rows without a schema, from what a DDL said of their table.
+
+    Args:
+        described: The table as the rows were written.
+        key: Key columns, from the Kafka key.
+    """
+    version = described
+    if key and set(key) != set(described.key):
+        version = own_version(TableVersion(described.name, 0, described.columns, handle_key=key))
+    readers = {column.name: _untyped_reader(column.type.name, column.type.scale) for column in described.columns}
+    names = frozenset(column.name for column in described.columns)
+    return Layout(version, names, {column: reader for column, reader in readers.items() if reader is not None})
+
+
+def _untyped_reader(name: str, scale: int | None) -> Reader | None:
+    if name == "datetime" and scale is None:
+        return _unknown_unit
+    if name == "datetime" and scale is not None and scale <= _MILLISECOND_DIGITS:
+        return microseconds
+    return little_endian if name == "bit" else None
+
+
+def _unknown_unit(_count: Any) -> int:
+    """Milliseconds or microseconds: only the digits of the column show which."""
+    raise ValueError
+
+
+def _waiting(name: TableName, payload: _Payload, op: Op) -> RowChange:
+    after = None if op is Op.DELETE else payload.after
+    return RowChange(name, UNKNOWN_VERSION, payload.source.commit_ts, op, payload.before, after)
+
+
+def _is_json(data: bytes) -> bool:
+    return data[:1] == b"{"
+
+
+def _split(value: bytes) -> tuple[_Payload, bytes]:
+    """Payload and schema of a value; b"" for no schema.
+
+    The payload comes first and is a tenth of the message. A quote inside a JSON string is always escaped, so what looks
+    like the start of the schema is the start of the schema, and its kilobytes need not be parsed again for each row.
+    """
+    at = value.find(SCHEMA)
+    try:
+        if at < 0 or not value.endswith(b"}"):
+            message = _MESSAGE.decode(value)
+            return message.payload, bytes(message.schema)
+        return _MESSAGE.decode(value[:at] + b"}").payload, value[at + len(SCHEMA) - 1 : -1]
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        msg = f"It is not a Debezium message of TiCDC in JSON ({_reason(error)})."
+        raise DecodeError(msg, "are protocol and compression right?") from error
+
+
+def _fields(schema: bytes) -> tuple[Field, ...]:
+    """Declared fields of a row, from the schema of its message."""
+    try:
+        envelope = _DECLARED.decode(schema)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        msg = f"Its schema is none of Kafka Connect ({_reason(error)})."
+        raise DecodeError(msg) from error
+    row = next((node for node in envelope.fields if node.field in ("after", "before")), None)
+    if row is None:
+        msg = "Its schema declares neither before nor after."
+        raise DecodeError(msg)
+    return tuple(
+        Field(node.field, node.type, node.name, node.tidb_type, node.optional, node.default, node.parameters)
+        for node in row.fields
+    )
+
+
+def _reason(error: Exception) -> str:
+    return str(error) if isinstance(error, msgspec.MsgspecError) else type(error).__name__

@@ -1,0 +1,140 @@
+"""Names, schema and values of one row in, the row change and the table version that it refers to out."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from applier.changefeed.event import Bootstrap, Event, Op, RowChange
+from applier.changefeed.table import TableName, TableVersion, fingerprint
+from applier.decode.bounded_cache import Bounded
+from applier.decode.debezium.fields import Field, Reader, read_values
+from applier.decode.values.decimal_scales import TextScales
+from applier.errors import DecodeError, IncompleteRow
+
+OWN = 1 << 62
+"""Set in the number of a version that a row described, never in that of one that a DDL described."""
+
+UNKNOWN_VERSION = 0
+"""What a row refers to whose types nobody has told yet. No version has this number, so the row waits."""
+
+_OPS = {"c": Op.INSERT, "u": Op.UPDATE, "d": Op.DELETE}
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How to read rows of one description.
+
+    Attributes:
+        version: What they refer to.
+        names: Columns that they hold.
+        readers: For columns whose values need one.
+        text_decimals: Columns of decimals that come as text.
+    """
+
+    version: TableVersion
+    names: frozenset[str]
+    readers: dict[str, Reader]
+    text_decimals: tuple[str, ...] = ()
+
+
+def declared_layout(name: TableName, fields: Sequence[Field], key: tuple[str, ...], names: Collection[str]) -> Layout:
+    """Layout from declared fields.
+
+    Args:
+        name: The table.
+        fields: As declared, in order. TiCDC declares virtual generated columns, some builds twice.
+        key: Key columns, from the Kafka key.
+        names: Columns that the row holds; what is declared but not held is not replicated.
+
+    Raises:
+        DecodeError: The row holds a column that is not declared, or a type is none that TiCDC writes.
+    """
+    by_name = {field.name: field for field in fields}
+    undeclared = [column for column in names if column not in by_name]
+    if undeclared:
+        msg = f"Its schema does not declare column {undeclared[0]} of table {name}."
+        raise DecodeError(msg)
+    fields = [field for field in by_name.values() if field.name in names]
+    held = [replace(field, nullable=False) if field.name in key else field for field in fields]
+    try:
+        columns = tuple(field.column for field in held)
+        readers = {field.name: field.reader for field in held}
+    except (ValueError, TypeError, KeyError) as error:
+        msg = f"Its schema declares something that TiCDC does not write: {error}."
+        raise DecodeError(msg) from None
+    return Layout(
+        version=own_version(TableVersion(name, 0, columns, handle_key=key)),
+        names=frozenset(names),
+        readers={column: reader for column, reader in readers.items() if reader is not None},
+        text_decimals=tuple(field.name for field in held if field.is_text_decimal),
+    )
+
+
+def own_version(version: TableVersion) -> TableVersion:
+    """The version with a number made of its content."""
+    return replace(version, version=fingerprint(replace(version, version=0).to_json().encode()) | OWN)
+
+
+class Announcer:
+    """Puts a `Bootstrap` before the first row of each version."""
+
+    def __init__(self) -> None:
+        self._known: Bounded[tuple[TableName, int], bool] = Bounded()
+        self._scales = TextScales()
+
+    def learn(self, version: TableVersion) -> None:
+        """No `Bootstrap` is needed for this one."""
+        self._known[version.name, version.version] = True
+
+    def knows(self, version: TableVersion) -> bool:
+        """Whether no `Bootstrap` is needed for this one."""
+        return (version.name, version.version) in self._known
+
+    def events(self, layout: Layout, change: RowChange) -> Sequence[Event]:
+        """The row change, with its version in front when it is new."""
+        version = layout.version
+        if layout.text_decimals:
+            image = change.before if change.after is None else change.after
+            version = self._scales.version(version, layout.text_decimals, image or {})
+            change = RowChange(change.name, version.version, change.commit_ts, change.op, change.before, change.after)
+        known = (version.name, version.version)
+        if known in self._known:
+            return (change,)
+        self._known[known] = True
+        return (Bootstrap(version), change)
+
+
+def operation(letter: str | None) -> Op:
+    """Kind of a row message. Raises DecodeError for anything but `c`, `u` and `d`."""
+    op = _OPS.get(letter or "")
+    if op is None:
+        msg = f"Its op is {letter!r:.20}, which is none of c, u, d and m."
+        raise DecodeError(msg)
+    return op
+
+
+def held_image(name: TableName, op: Op, before: dict[str, Any] | None, after: dict[str, Any] | None) -> dict[str, Any]:
+    """The image that names the row: the new one, of a delete the old one.
+
+    Raises:
+        IncompleteRow: The message does not hold it.
+    """
+    image = before if op is Op.DELETE else after
+    if not image:
+        msg = f"Its {'old' if op is Op.DELETE else 'new'} image is missing, so it names no row."
+        raise IncompleteRow(msg, "", name)
+    return image
+
+
+def row_change(
+    layout: Layout, op: Op, commit_ts: int, before: dict[str, Any] | None, after: dict[str, Any] | None
+) -> RowChange:
+    """The event of a row message; takes its images over."""
+    version, readers = layout.version, layout.readers
+    if readers:
+        before = before and read_values(before, readers)
+        after = after and read_values(after, readers)
+    new = None if op is Op.DELETE else after
+    return RowChange(version.name, version.version, commit_ts, op, None if op is Op.INSERT else before, new)

@@ -1,0 +1,323 @@
+"""One message of TiCDC's Open protocol in, with one event or many, compressed or not; its events out.
+
+The key holds a version and the keys of all events, the value their values, each behind its length. Rows say the type
+code and flags of each column; there is no word of precision, scale, or members of an enum: DDL tells those.
+
+A row with a new image alone is an INSERT, or, with `output-old-value` off or `only-output-updated-columns` and no
+change, an UPDATE. Nothing tells them apart, so it is taken for an UPDATE whose key may exist; in a table without a
+handle key it can only be taken for an INSERT.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Annotated, Any, NamedTuple
+
+import msgspec
+
+from applier.changefeed.event import Event, Op, Resolved, RowChange, SchemaChange
+from applier.changefeed.table import TableName, TableVersion
+from applier.decode.bounded_cache import BoundedLists
+from applier.decode.claim_check import ClaimCheck, optional
+from applier.decode.columnar.groups import Reader as RowReader
+from applier.decode.compression import Compression, decompress
+from applier.decode.decoder import Capabilities
+from applier.decode.open.cells import UNREADABLE, Cell, Reader, keys, reader, to_column
+from applier.decode.open.columns import Head, OpenBulk, rows_reader
+from applier.decode.options import DecoderOptions
+from applier.decode.row_schemas import Description, Descriptions, describe
+from applier.decode.values.wire_format import WireForm
+from applier.errors import DecodeError, IncompleteRow
+
+CAPABILITIES = Capabilities(
+    resolved_ts="always",
+    commit_ts="always",
+    ddl="always",
+    old_values="open.output-old-value",
+    schema="rows",
+    exact_decimals=True,
+    losses=(
+        "Rows do not name the members of enums and sets: they come from the CREATE TABLE.",
+        "Rows do not tell the precision of decimals: it comes from the CREATE TABLE.",
+        "TIMESTAMP is in the zone of the TiCDC server, which changefeed.timezone must name.",
+        "With output-old-value off, an UPDATE of a table without any key looks like an INSERT.",
+    ),
+)
+
+Tso = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+
+_VERSION = struct.pack(">Q", 1)
+_LENGTH = struct.Struct(">Q")
+_ROW, _DDL, _RESOLVED = 1, 2, 3
+_PROTOCOL_HINT = "Check that changefeed.protocol names the protocol of the sink."
+_WHOLE_ROWS = (
+    "Set large-message-handle-option to claim-check in the changefeed and changefeed.claim_check here, "
+    "or raise max-message-bytes, so that messages hold whole rows."
+)
+_ALL_OLD_VALUES = "Set only-output-updated-columns to false in the changefeed, or give the table a primary key."
+
+
+class EventKey(msgspec.Struct, gc=False):
+    """The key of an event: commit ts or resolved ts, names, kind, and what became of a large row."""
+
+    ts: Tso
+    t: int
+    scm: str = ""
+    tbl: str = ""
+    ohk: bool = False
+    ccl: str | None = None
+
+
+class Row(msgspec.Struct, gc=False):
+    """The value of a row event: new, previous and deleted image.
+
+    With `only-output-updated-columns`, TiCDC writes a column that became NULL into `p` without its name: its members
+    are no objects, and its value is lost.
+    """
+
+    u: dict[str, Cell] | None = None
+    p: dict[str, Cell | str | int | float | bool | None] | None = None
+    d: dict[str, Cell] | None = None
+
+
+class Statement(msgspec.Struct, gc=False):
+    """The value of a DDL event."""
+
+    q: str
+
+
+class _Seen(NamedTuple):
+    """A description as it came, to be recognised by, and what it stands for."""
+
+    names: list[str]
+    codes: list[int]
+    description: Description
+    readers: list[tuple[str, Reader]]
+    has_key: bool
+
+
+_KEYS = msgspec.json.Decoder(EventKey)
+_ROWS = msgspec.json.Decoder(Row, float_hook=str)
+_STATEMENTS = msgspec.json.Decoder(Statement)
+
+
+def build(options: DecoderOptions) -> OpenDecoder:
+    """The decoder for a changefeed with these options."""
+    return OpenDecoder(options.timezone, options.compression, optional(options.claim_check))
+
+
+class OpenDecoder:
+    """Decoder of the Open protocol.
+
+    Args:
+        timezone: IANA zone of TIMESTAMP text: the TiCDC server's.
+        compression: What the changefeed uses; None tells it from the bytes.
+        claim_check: Where large messages lie.
+    """
+
+    capabilities = CAPABILITIES
+
+    def __init__(
+        self, timezone: str = "UTC", compression: Compression | None = None, claim_check: ClaimCheck | None = None
+    ) -> None:
+        # TiCDC of the new architecture escapes by the column's own type, and may write flags of an older column.
+        self.wire = WireForm(binary="escaped", members="index", zone=timezone)
+        self._compression = compression
+        self._claim_check = claim_check
+        self._descriptions = Descriptions()
+        self._seen: BoundedLists[tuple[str, str], _Seen] = BoundedLists()
+        self.bulk = OpenBulk(_split, self._row_reader)
+
+    def learn(self, version: TableVersion) -> None:
+        """Make a table version known, so that no Bootstrap for it is needed."""
+        self._descriptions.learn(version)
+
+    def decode(self, key: bytes | None, value: bytes | None) -> Sequence[Event]:
+        """Decode one message: its events in their order."""
+        events: list[Event] = []
+        pairs = _split(key, value)
+        for event_key, body in pairs:
+            try:
+                events += self._event(_parse(_KEYS, event_key), body)
+            except IncompleteRow as error:
+                if len(pairs) > 1:
+                    error.table = None  # The message holds other rows, which must not be passed over with it.
+                raise
+        return events
+
+    def _event(self, key: EventKey, body: bytes) -> Sequence[Event]:
+        if key.t == _ROW:
+            return self._row(key, body)
+        if key.t == _DDL:
+            statement = _parse(_STATEMENTS, self._plain(body))
+            if not statement.q:
+                raise DecodeError("The DDL event holds no statement.", _PROTOCOL_HINT)
+            return (SchemaChange(key.ts, statement.q, key.scm),)
+        if key.t == _RESOLVED:
+            return (Resolved(key.ts),)
+        raise DecodeError(f"The event is of type {key.t}, which the Open protocol does not have.", _PROTOCOL_HINT)
+
+    def _plain(self, body: bytes) -> bytes:
+        return body if _is_plain(body) else decompress(body, self._compression, _is_plain)
+
+    def _row(self, key: EventKey, body: bytes) -> Sequence[Event]:
+        if key.ccl is not None:
+            # Before `ohk`: the value of such an event holds the key columns only, too.
+            key, body = self._claimed(key, key.ccl)
+        row = _parse(_ROWS, _with_signed_zeros(self._plain(body)))
+        cells = row.d if row.u is None else row.u
+        if not cells or (row.u is not None and row.d is not None):
+            what = f"An event of a row of {key.scm}.{key.tbl} holds no row."
+            raise IncompleteRow(what, _PROTOCOL_HINT, (key.scm, key.tbl))
+        if key.ohk and row.u is not None:
+            what = (
+                f"A row of {key.scm}.{key.tbl} holds key columns only, "
+                "because large-message-handle-option is handle-key-only."
+            )
+            raise IncompleteRow(what, _WHOLE_ROWS, (key.scm, key.tbl))
+        return self._change(key, row, cells)
+
+    def _change(self, key: EventKey, row: Row, cells: dict[str, Cell]) -> Sequence[Event]:
+        seen = self._recognise(key, cells)
+        image = _image(cells, seen, key)
+        description = seen.description
+        name = description.name
+        bootstraps = () if description.fits(image) else self._descriptions.settle(description, image)
+        version = description.number or 0
+        if row.u is None:
+            return (*bootstraps, RowChange(name, version, key.ts, Op.DELETE, image, None))
+        before = None if row.p is None else _before(row.p, image, seen, key)
+        op = Op.INSERT if before is None and not seen.has_key else Op.UPDATE
+        return (*bootstraps, RowChange(name, version, key.ts, op, before, image))
+
+    def _recognise(self, key: EventKey, cells: dict[str, Cell]) -> _Seen:
+        """The row's description, worked out when it is first met."""
+        names, codes = list(cells), [cell.t | cell.h << 8 | cell.f << 9 for cell in cells.values()]
+        for seen in self._seen.get((key.scm, key.tbl), ()):
+            if seen.codes == codes and seen.names == names:
+                return seen
+        if not key.scm or not key.tbl:
+            raise DecodeError("The event holds a row but does not name its table.", _PROTOCOL_HINT)
+        columns = [to_column(name, cell) for name, cell in cells.items()]
+        indexes, handle_key = keys(cells)
+        readers = [(name, read) for name, cell in cells.items() if (read := reader(cell)) is not None]
+        description = describe(TableName(key.scm, key.tbl), columns, indexes, handle_key)
+        seen = _Seen(names, codes, description, readers, bool(indexes or handle_key))
+        self._seen.keep((key.scm, key.tbl), seen)
+        return seen
+
+    def _row_reader(self, beginning: Head, event_key: bytes | None, body: bytes | None) -> RowReader | None:
+        """A reader of rows like this one, if it is whole and its version was announced."""
+        with suppress(DecodeError):
+            key, row = _parse(_KEYS, event_key or b""), _parse(_ROWS, body or b"")
+            cells = row.d if row.u is None else row.u
+            if key.t == _ROW and key.ccl is None and not key.ohk and cells:
+                seen = self._recognise(key, cells)
+                known = seen.description
+                if known.fits(_image(cells, seen, key)):
+                    version = replace(known.version, version=known.number or 0)
+                    return rows_reader(beginning, version, known.scales, cells)
+        return None
+
+    def _claimed(self, key: EventKey, location: str) -> tuple[EventKey, bytes]:
+        """The key and value of the large event, which lies in the claim-check storage as a message of one event."""
+        if self._claim_check is None:
+            what = f"A row of {key.scm}.{key.tbl} lies in the claim-check storage, which is not configured."
+            hint = "Set changefeed.claim_check to the changefeed's claim-check-storage-uri."
+            raise IncompleteRow(what, hint, (key.scm, key.tbl))
+        large = self._claim_check.fetch(location)
+        events = _split(large.key, large.value)
+        found = _parse(_KEYS, events[0][0])
+        if len(events) > 1 or _identity(found) != _identity(key) or found.ccl is not None:
+            name = location.rsplit("/", 1)[-1]
+            what = f"The claim-check file {name} does not hold the row of {key.scm}.{key.tbl} that names it."
+            raise DecodeError(what, "Check that changefeed.claim_check is the storage of this very changefeed.")
+        return found, events[0][1]
+
+
+def _split(key: bytes | None, value: bytes | None) -> Sequence[tuple[bytes, bytes]]:
+    """Key and value of each event of a message."""
+    if not key or not value or not key.startswith(_VERSION) or len(key) == len(_VERSION):
+        raise DecodeError("The message does not begin as one of the Open protocol, version 1, does.", _PROTOCOL_HINT)
+    start = len(_VERSION) + _LENGTH.size
+    event_key, body = key[start:], value[_LENGTH.size :]
+    if key[len(_VERSION) : start] == _LENGTH.pack(len(event_key)) and value[: _LENGTH.size] == _LENGTH.pack(len(body)):
+        return ((event_key, body),)
+    return list(_several(key, value))
+
+
+def _several(key: bytes, value: bytes) -> Iterator[tuple[bytes, bytes]]:
+    at, place = len(_VERSION), 0
+    while at < len(key):
+        event_key, at = _framed(key, at)
+        body, place = _framed(value, place)
+        yield event_key, body
+    if place != len(value):
+        raise DecodeError("The message holds more values than keys of events.")
+
+
+def _framed(data: bytes, start: int) -> tuple[bytes, int]:
+    """The bytes behind the length at `start`, and where they end."""
+    begin = start + _LENGTH.size
+    if begin <= len(data):
+        end = begin + _LENGTH.unpack_from(data, start)[0]
+        if end <= len(data):
+            return data[begin:end], end
+    raise DecodeError("The message is cut short.", _PROTOCOL_HINT)
+
+
+def _parse(decoder: msgspec.json.Decoder[Any], data: bytes) -> Any:
+    try:
+        return decoder.decode(data)
+    except UnicodeDecodeError as error:
+        raise DecodeError("An event holds bytes that are not UTF-8.") from error
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise DecodeError(f"An event is not of the Open protocol: {error}.", _PROTOCOL_HINT) from error
+
+
+def _with_signed_zeros(body: bytes) -> bytes:
+    """Go writes the double -0.0 as `-0`, which is read as an integer without a sign.
+
+    The quote before the colon cannot lie inside a string, where it would be escaped.
+    """
+    if b'"v":-0' in body:
+        return body.replace(b'"v":-0,', b'"v":-0.0,').replace(b'"v":-0}', b'"v":-0.0}')
+    return body
+
+
+def _image(cells: Mapping[str, Cell], seen: _Seen, key: EventKey) -> dict[str, Any]:
+    image = {name: cell.v for name, cell in cells.items()}
+    for name, read in seen.readers:
+        value = image.get(name)
+        if value is not None:
+            try:
+                image[name] = read(value)
+            except UNREADABLE:
+                # Its text, and so its place in a traceback, may hold the value.
+                raise DecodeError(f"A value of {key.scm}.{key.tbl}.{name} is not encoded as its type is.") from None
+    return image
+
+
+def _before(previous: Mapping[str, Any], after: dict[str, Any], seen: _Seen, key: EventKey) -> dict[str, Any]:
+    """The old image. A column that `p` lacks did not change, unless its name was lost on the way to NULL."""
+    named = {name: cell for name, cell in previous.items() if isinstance(cell, Cell)}
+    known = after
+    if len(named) < len(previous):
+        if not seen.has_key:
+            what = f"An UPDATE of {key.scm}.{key.tbl} lost the old value of a column that became NULL."
+            raise IncompleteRow(what, _ALL_OLD_VALUES, (key.scm, key.tbl))
+        known = {name: value for name, value in after.items() if value is not None}
+    before = _image(named, seen, key)
+    return before if len(before) == len(after) else {**known, **before}
+
+
+def _is_plain(body: bytes) -> bool:
+    # No snappy block begins so: `"` as its first tag would copy from before the block.
+    return body[:2] == b'{"'
+
+
+def _identity(key: EventKey) -> tuple[str, str, int, int]:
+    return key.scm, key.tbl, key.t, key.ts

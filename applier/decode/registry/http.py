@@ -1,0 +1,314 @@
+"""One request to the schema registry in, its JSON answer out: log-in, fail-over, retries, errors in one sentence."""
+
+from __future__ import annotations
+
+import json
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+import requests
+from requests.auth import AuthBase, HTTPBasicAuth
+from tenacity import (
+    RetryCallState,
+    Retrying,
+    retry_if_exception_type,
+    stop_after_attempt,
+    wait_exponential,
+    wait_random,
+)
+
+from applier.decode.registry.settings import Endpoint, RegistrySettings
+from applier.errors import RegistryDenied, RegistryError, SchemaUnknown, TransientError
+from applier.runtime.logs import logger
+from applier.runtime.stop_requests import STOPPING
+
+_WAITS = 2
+"""A connection and a whole answer may take the configured wait each."""
+
+MAX_ANSWER_BYTES = 16 * 1024 * 1024
+"""A schema is some kilobytes; an answer beyond this is not a registry's."""
+
+MAX_WAIT_SECONDS = 30.0
+"""Longest pause between two rounds, also where `Retry-After` asks for more."""
+
+_MEDIA = "application/vnd.schemaregistry.v1+json"
+_HINTS = {
+    401: "check user and password (URL-encoded inside a URL) or the bearer token under [registry].",
+    403: "the user of [registry] needs the right to read this subject.",
+    404: "the registry may be behind the messages; else they were written with another registry, or the schema was "
+    "deleted for good.",
+    409: "the schema does not fit the earlier versions at the subject's compatibility level.",
+    422: "the registry does not accept what was sent; see its message.",
+}
+
+_BACKOFF = wait_exponential(multiplier=0.5, max=MAX_WAIT_SECONDS) + wait_random(0, 0.5)
+
+
+class NotFound(Exception):
+    """The registry answered 404: a default may take the place of what was asked for.
+
+    Args:
+        error: The same as an error to raise.
+    """
+
+    def __init__(self, error: RegistryError) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+class _Unavailable(Exception):
+    """No endpoint could answer in this round; another round may.
+
+    Args:
+        what: What the last endpoint did.
+        wait_seconds: The pause it asked for, if any.
+    """
+
+    def __init__(self, what: str, wait_seconds: float | None = None) -> None:
+        super().__init__(what)
+        self.what = what
+        self.wait_seconds = wait_seconds
+
+
+class RegistryHttp:
+    """Requests to one registry, over its endpoints in turn. Not thread-safe; build one per thread.
+
+    Args:
+        settings: Addresses and log-in.
+        sleep: Called with the seconds between two rounds.
+    """
+
+    def __init__(self, settings: RegistrySettings, sleep: Callable[[float], None] = STOPPING.pause) -> None:
+        self._settings = settings
+        self._sleep = sleep
+        self._session: requests.Session | None = None
+        self._first = 0
+        self._is_down = False
+
+    def request(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+        """Send one request and return the parsed JSON of the answer; {} where it is successful and empty.
+
+        Args:
+            method: `GET` or `POST`.
+            path: Path below the registry's address, with its parts quoted.
+            body: Sent as JSON.
+
+        Raises:
+            NotFound: The registry does not know what was asked for.
+            RegistryError: Any other answer that is no success, or none that can be read.
+            TransientError: Connection errors, timeouts, 429 or 5xx to the end of all attempts.
+        """
+        retrying = Retrying(
+            stop=stop_after_attempt(self._settings.attempts),
+            wait=_wait,
+            retry=retry_if_exception_type(_Unavailable),
+            sleep=self._sleep,
+            reraise=True,
+        )
+        try:
+            answer = retrying(self._round, method, path, body)
+        except _Unavailable as down:
+            rounds = self._settings.attempts
+            what = f"The schema registry could not be reached in {rounds} attempts: {down.what}."
+            raise TransientError(what, "check that the registry runs and that [registry] url is right.") from down
+        self._is_down = False
+        return answer
+
+    def _round(self, method: str, path: str, body: dict[str, Any] | None) -> Any:
+        """Ask each endpoint until one answers, beginning with the one that answered last."""
+        failures: list[_Unavailable] = []
+        for index in self._turns():
+            try:
+                answer = self._ask(self._settings.endpoints[index], method, path, body)
+            except _Unavailable as failure:
+                self._note_outage(failure)
+                failures.append(failure)
+                continue
+            self._first = index
+            return answer
+        waits = [failure.wait_seconds for failure in failures if failure.wait_seconds is not None]
+        raise _Unavailable(failures[-1].what, min(waits) if waits else None)
+
+    def _turns(self) -> Iterator[int]:
+        count = len(self._settings.endpoints)
+        return ((self._first + step) % count for step in range(count))
+
+    def _note_outage(self, failure: _Unavailable) -> None:
+        """One line per outage, whatever the number of attempts."""
+        if not self._is_down:
+            self._is_down = True
+            logger().warning("registry_unavailable", reason=failure.what)
+
+    def _ask(self, endpoint: Endpoint, method: str, path: str, body: dict[str, Any] | None) -> Any:
+        """Ask one endpoint. A server that sends a byte now and then renews the wait for the next one each time."""
+        seconds = _WAITS * self._settings.timeout_seconds
+        try:
+            return within(seconds, lambda: self._ask_patiently(endpoint, method, path, body))
+        except TimeoutError:
+            # The thread still reads from the connection of this session.
+            self._session = None
+            raise _Unavailable(f"{endpoint.url} has not answered whole after {seconds:g} s") from None
+
+    def _ask_patiently(self, endpoint: Endpoint, method: str, path: str, body: dict[str, Any] | None) -> Any:
+        try:
+            response = self._open_session().request(
+                method,
+                endpoint.url + path,
+                json=body,
+                auth=_auth(endpoint, self._settings),
+                timeout=self._settings.timeout_seconds,
+                # Set here and not on the session, whose own value REQUESTS_CA_BUNDLE of the environment would replace.
+                verify=self._settings.verify,
+                cert=self._settings.certificate,
+                stream=True,
+            )
+            with response:
+                content = _read(response, endpoint)
+        except requests.exceptions.SSLError as error:
+            raise _tls_error(endpoint, error) from error
+        except (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError) as error:
+            raise _Unavailable(f"{endpoint.url} gives {type(error).__name__}") from error
+        except (requests.RequestException, OSError) as error:
+            what = f"Schema registry {endpoint.url} cannot be asked: {type(error).__name__}."
+            raise RegistryError(what, "check url, ca, client_cert and client_key under [registry].") from error
+        return _answer(endpoint, response, content)
+
+    def _open_session(self) -> requests.Session:
+        if self._session is None:
+            session = requests.Session()
+            session.headers["Accept"] = f"{_MEDIA}, application/json"
+            session.headers["Content-Type"] = _MEDIA
+            self._session = session
+        return self._session
+
+
+def within(seconds: float, call: Callable[[], Any]) -> Any:
+    """The result of a call that may take so many seconds; what it raises is raised here.
+
+    Raises:
+        TimeoutError: It took longer. Its thread goes on, and ends with the process at the latest.
+    """
+    results: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            results.put((call(), None))
+        except BaseException as error:  # noqa: BLE001 - whatever it is, it is raised in the thread that waits
+            results.put((None, error))
+
+    threading.Thread(target=run, name="registry", daemon=True).start()
+    try:
+        result, error = results.get(timeout=seconds)
+    except queue.Empty:
+        raise TimeoutError from None
+    if error is not None:
+        raise error
+    return result
+
+
+class _Anonymous(AuthBase):
+    """Sends no credentials; without it `requests` would look for some in ~/.netrc."""
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        return request
+
+
+class _Bearer(AuthBase):
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
+        request.headers["Authorization"] = f"Bearer {self._token}"
+        return request
+
+
+def _auth(endpoint: Endpoint, settings: RegistrySettings) -> AuthBase:
+    if settings.bearer_token is not None:
+        return _Bearer(settings.bearer_token)
+    if endpoint.username is not None:
+        # Bytes, because requests would encode text as latin-1.
+        return HTTPBasicAuth(endpoint.username.encode(), (endpoint.password or "").encode())
+    return _Anonymous()
+
+
+def _wait(state: RetryCallState) -> float:
+    """What the registry asked for, else an exponential pause with jitter."""
+    failure = state.outcome.exception() if state.outcome else None
+    asked = failure.wait_seconds if isinstance(failure, _Unavailable) else None
+    return min(asked if asked is not None else _BACKOFF(state), MAX_WAIT_SECONDS)
+
+
+def _read(response: requests.Response, endpoint: Endpoint) -> bytes:
+    content = bytearray()
+    for chunk in response.iter_content(64 * 1024):
+        content += chunk
+        if len(content) > MAX_ANSWER_BYTES:
+            msg = f"Schema registry {endpoint.url} answers with more than {MAX_ANSWER_BYTES} bytes."
+            raise RegistryError(msg, "check that [registry] url is a schema registry's.")
+    return bytes(content)
+
+
+def _answer(endpoint: Endpoint, response: requests.Response, content: bytes) -> Any:
+    status = response.status_code
+    if status == 429 or status >= 500:
+        raise _Unavailable(f"{endpoint.url} answers {status}", _retry_after(response.headers.get("Retry-After")))
+    if status == 204:
+        return {}
+    parsed = _parse(content)
+    if 200 <= status < 300:
+        if parsed is None:
+            what = f"Schema registry {endpoint.url} answers {status} with something that is not JSON."
+            raise RegistryError(what, "check that [registry] url has the registry's path, such as /apis/ccompat/v7.")
+        return parsed
+    code, message = _error_body(parsed, status)
+    what = f"Schema registry {endpoint.url} answers {status}{f' ({code})' if code != status else ''}: {message}"
+    error = _kind(status, code)(what, _HINTS.get(status, ""))
+    raise NotFound(error) if status == 404 else error
+
+
+def _kind(status: int, code: int) -> type[RegistryError]:
+    """What an answer means; a 404 without a code of its own comes from something that is no registry."""
+    if status in (401, 403):
+        return RegistryDenied
+    return SchemaUnknown if status == 404 and code != status else RegistryError
+
+
+def _parse(content: bytes) -> Any:
+    try:
+        return json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _error_body(parsed: Any, status: int) -> tuple[int, str]:
+    """`error_code` and `message`, as far as the answer has them."""
+    body = parsed if isinstance(parsed, dict) else {}
+    code, message = body.get("error_code"), body.get("message")
+    text = " ".join(str(message).split())[:300].rstrip(".") if message else "no message"
+    return (code if isinstance(code, int) else status), f"{text}."
+
+
+def _retry_after(header: str | None) -> float | None:
+    """Seconds of a Retry-After header: a number, or an HTTP date."""
+    if not header:
+        return None
+    if header.strip().isdigit():
+        return float(header)
+    try:
+        moment = parsedate_to_datetime(header)
+    except ValueError:
+        return None
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return max(0.0, (aware - datetime.now(UTC)).total_seconds())
+
+
+def _tls_error(endpoint: Endpoint, error: requests.exceptions.SSLError) -> Exception:
+    """A certificate that is not trusted stays so; a handshake that broke off may succeed later."""
+    if "certificate" not in str(error).lower():
+        return _Unavailable(f"{endpoint.url} gives {type(error).__name__}")
+    what = f"The certificate of schema registry {endpoint.url} is not accepted, or it does not accept ours."
+    return RegistryError(what, "set [registry] ca to the authority's PEM file, and client_cert and client_key.")

@@ -1,0 +1,170 @@
+"""Confluent-framed bytes in, Avro datum and schema id out: magic byte 0, four bytes of schema id, one Avro datum.
+
+The datum is read with the writer's schema, the one of its id, and never with a newer one: a decimal's scale, for
+instance, may change without the registry seeing an incompatibility, and `7b` would become another number.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from io import BytesIO
+from typing import Any, Protocol, TypeAlias
+
+import fastavro
+from fastavro.schema import parse_schema
+
+from applier.decode.columnar import avro_reader
+from applier.decode.registry.client import RegistrySchema
+from applier.errors import DecodeError, RegistryError
+
+AvroSchema: TypeAlias = Any
+"""An Avro schema as JSON values: dictionary, list (a union) or name."""
+
+HEADER_BYTES = 5
+"""Magic byte and schema id."""
+
+_PLAIN = frozenset({"type", "name", "namespace", "items", "values", "symbols", "size"})
+"""What the bytes of a datum depend on; logical types, defaults and TiCDC's own attributes are left to our readers."""
+
+
+class SchemaSource(Protocol):
+    """Where schemas come from; `registry.SchemaRegistry` in earnest."""
+
+    def schema(self, schema_id: int) -> RegistrySchema:
+        """The schema of an id; may block. Raises RegistryError or TransientError."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriterSchema:
+    """The schema of one id.
+
+    Attributes:
+        schema: As registered.
+        read: Reads one datum; raises whatever fastavro raises.
+        read_many: Reads many; None where the schema has types that only `read` knows.
+    """
+
+    schema: AvroSchema
+    read: Callable[[BytesIO], Any]
+    read_many: avro_reader.ReadRecords | None
+
+
+class ConfluentReader:
+    """Reads framed datums, and keeps each writer's schema parsed.
+
+    Args:
+        registry: Where schemas come from.
+    """
+
+    def __init__(self, registry: SchemaSource) -> None:
+        self._registry = registry
+        self._writers: dict[int, WriterSchema] = {}
+
+    def schema_id(self, data: bytes) -> int:
+        """Schema id of a framed datum.
+
+        Raises:
+            DecodeError: It does not begin with the header.
+        """
+        if len(data) < HEADER_BYTES or data[0] != 0:
+            start = data[:2].hex() or "nothing"
+            msg = f"It does not begin with the header of a Confluent schema registry, but with {start}."
+            raise DecodeError(msg, "is the protocol right? AWS Glue Schema Registry is not supported.")
+        return int.from_bytes(data[1:HEADER_BYTES], "big")
+
+    def writer(self, schema_id: int) -> WriterSchema:
+        """The parsed schema of an id; asks the registry the first time.
+
+        Raises:
+            RegistryError: The registry does not know it, or it is no Avro schema.
+            TransientError: The registry could not be reached.
+        """
+        writer = self._writers.get(schema_id)
+        if writer is None:
+            writer = self._writers[schema_id] = _parse(schema_id, self._registry.schema(schema_id))
+        return writer
+
+    def read(self, schema_id: int, data: bytes) -> Any:
+        """Read the datum behind the header.
+
+        Raises:
+            DecodeError: It is not what its schema says.
+        """
+        writer = self.writer(schema_id)
+        stream = BytesIO(data)
+        stream.seek(HEADER_BYTES)
+        try:
+            datum = writer.read(stream)
+        except UnicodeDecodeError as error:
+            msg = f"A string in it is not UTF-8 (byte {error.start} of that string)."
+            raise DecodeError(msg) from error
+        except Exception as error:  # fastavro raises many types for broken bytes
+            msg = f"It does not fit the writer's schema {schema_id} ({type(error).__name__})."
+            raise DecodeError(msg) from error
+        if stream.tell() != len(data):
+            msg = f"It is longer than its schema {schema_id} says, by {len(data) - stream.tell()} bytes."
+            raise DecodeError(msg)
+        return datum
+
+
+def _parse(schema_id: int, registered: RegistrySchema) -> WriterSchema:
+    if registered.kind != "AVRO":
+        msg = f"Schema id {schema_id} is of type {registered.kind}, not AVRO."
+        raise RegistryError(msg)
+    try:
+        schema = json.loads(registered.text)
+        named: dict[str, Any] = {}
+        for reference in registered.references:
+            parse_schema(_plain(json.loads(reference.text)), named_schemas=named)
+        parsed = parse_schema(_plain(schema), named_schemas=named)
+        _refuse_recursion(parsed, frozenset())
+    except Exception as error:  # fastavro raises many types for a schema that is none
+        msg = f"Schema id {schema_id} is not a valid Avro schema ({type(error).__name__})."
+        raise RegistryError(msg) from error
+
+    def read(stream: BytesIO) -> Any:
+        return fastavro.schemaless_reader(stream, parsed, None)
+
+    return WriterSchema(schema, read, _reader_of_many(parsed))
+
+
+def _reader_of_many(parsed: AvroSchema) -> avro_reader.ReadRecords | None:
+    try:
+        return avro_reader.reader(parsed)
+    except avro_reader.Unsupported:
+        return None
+
+
+def _refuse_recursion(schema: AvroSchema, open_names: frozenset[str]) -> None:
+    """TiCDC's types never hold themselves, and fastavro would follow such a type until the process dies."""
+    if isinstance(schema, str):
+        if schema in open_names:
+            msg = f"type {schema} holds itself"
+            raise ValueError(msg)
+    elif isinstance(schema, list):
+        for branch in schema:
+            _refuse_recursion(branch, open_names)
+    else:
+        inside = open_names | {schema["name"]} if "name" in schema else open_names
+        for field in schema.get("fields", ()):
+            _refuse_recursion(field["type"], inside)
+        for part in ("type", "items", "values"):
+            _refuse_recursion(schema.get(part, "null"), inside)
+
+
+def _plain(schema: AvroSchema) -> AvroSchema:
+    """The schema without what only readers of the values need."""
+    if isinstance(schema, list):
+        return [_plain(branch) for branch in schema]
+    if not isinstance(schema, dict):
+        return schema
+    plain = {
+        name: _plain(value) if name in ("type", "items", "values") else value
+        for name, value in schema.items()
+        if name in _PLAIN
+    }
+    if "fields" in schema:
+        plain["fields"] = [{"name": field["name"], "type": _plain(field["type"])} for field in schema["fields"]]
+    return plain

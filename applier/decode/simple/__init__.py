@@ -1,0 +1,1 @@
+"""The Simple protocol, as JSON and as Avro."""

@@ -1,0 +1,1 @@
+"""Wire values of all protocols, and the columns of the table's own types."""

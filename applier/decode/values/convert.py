@@ -1,0 +1,343 @@
+"""Wire values of one column in, one Arrow array out: the same array for all protocols that carry the same row.
+
+Wire values of a column, by type; None is NULL, and an absent column has no value at all. Text comes as str, or many at
+once as an Arrow array of strings or of `ZONED`, which need not become Python objects where Arrow converts them. So may
+numbers and bytes, as arrays of `int64`, `float64`, `bool_`, `binary` and decimals:
+
+  tinyint … bigint, year       text of digits, or int; a negative int in an unsigned bigint, set or bit wraps around
+  decimal                      text, `Decimal`, int; a float is rounded to the column's scale
+  float, double                text, float, int
+  bit                          text of digits, int, bool, or bytes (big-endian)
+  char … longtext, json        str, or bytes in UTF-8
+  binary … longblob            bytes, or str in the form that `WireForm.binary` names
+  enum, set                    int or text of digits where `WireForm.members` is `index`, else the labels
+  date, datetime, timestamp    see `decode/dates.py`; an int counts days, microseconds, microseconds since the epoch
+  time                         text as MySQL prints it, or an int of microseconds
+  vector                       text `[1,2.5]`, or a list of numbers
+
+Bytes that are no UTF-8 are refused in a text column, and so is a str with lone surrogates, which is what a decoder gets
+that decodes with `surrogateescape`: TiDB stores UTF-8, so such bytes are damage. The JSON encoders of TiCDC put U+FFFD
+in their place, which cannot be told from a U+FFFD that the row holds.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+from collections.abc import Callable, Sequence
+from decimal import Context, Decimal
+from typing import Any, TypeAlias
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from applier.changefeed.table import Column
+from applier.changefeed.types import DATE_TYPES, UINT64, TypeRules, arrow_type
+from applier.decode.open.cells import unescape
+from applier.decode.values.dates import listed, strings, to_dates, to_datetimes, to_times, to_timestamps
+from applier.decode.values.target import Target
+from applier.decode.values.wire_format import WireForm
+from applier.errors import ValueRefused
+
+_U64 = (1 << 64) - 1
+_EXACT = Context(prec=100)
+_DIGITS = re.compile(r"-?[0-9]+(\.[0-9]+)?")
+Values: TypeAlias = "Sequence[Any] | pa.Array[Any]"
+"""Wire values of one column."""
+
+_Dated: TypeAlias = "Callable[[Sequence[Any], Target], tuple[pa.Array[Any], int]]"
+_Convert: TypeAlias = "Callable[[Sequence[Any], Target], pa.Array[Any]]"
+
+
+def to_array(values: Values, column: Column, wire: WireForm, rules: TypeRules, path: str) -> tuple[pa.Array[Any], int]:
+    """Turn the wire values of one column into an array of exactly `arrow_type(column.type, rules, path)`.
+
+    Args:
+        values: One value per row, None for NULL.
+        column: The column in the table version that the values were written in.
+        wire: The decoder's wire form.
+        rules: The configuration's rules.
+        path: `database.table.column`.
+
+    Returns:
+        The array, and how many zero or partial dates in it became NULL.
+
+    Raises:
+        ValueRefused: A value is malformed, out of range, or of a type that TiDB does not have.
+    """
+    try:
+        arrow = arrow_type(column.type, rules, path)
+    except ValueError as error:
+        raise Target(column, wire, pa.null(), "null", path).refuse(str(error)) from None
+    # A traceback shows what an error was raised from, and the messages of Arrow hold the value: hence `from None`.
+    target = Target(column, wire, arrow, rules.zero_date_policy(path), path)
+    try:
+        return _convert(values, target)
+    except ValueRefused as refusal:
+        raise refusal from None
+    except (pa.ArrowException, ValueError, TypeError, ArithmeticError, LookupError, AttributeError, RecursionError):
+        raise target.refuse() from None
+
+
+def _convert(values: Any, target: Target) -> tuple[pa.Array[Any], int]:
+    name = target.column.type.name
+    if isinstance(values, pa.Array) and not _stays(values.type, name):
+        values = listed(values)
+    if name in DATE_TYPES:
+        array, zeros = _DATED[name](values, target)
+    else:
+        array, zeros = _PLAIN[name](values, target), 0
+    if not isinstance(array, pa.Array):  # pyarrow splits what is too large for one array
+        raise target.refuse("the values of one batch are over 2 GiB", "Lower source.messages_per_step.")
+    return array, zeros
+
+
+def _stays(kind: pa.DataType, name: str) -> bool:
+    """Whether Arrow converts an array of a type to the values of a column."""
+    if pa.types.is_int64(kind):
+        return name in _FROM_INTEGERS
+    if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+        return name == "decimal" or (name in ("float", "double") and pa.types.is_floating(kind))
+    if pa.types.is_binary(kind):
+        return _PLAIN.get(name) in (_text, _binary)
+    return name in _FROM_ARROW and (pa.types.is_string(kind) or pa.types.is_struct(kind))
+
+
+def _text(values: Any, _target: Target) -> pa.Array[Any]:
+    return strings(values).cast(pa.string())
+
+
+def _integer(values: Any, target: Target) -> pa.Array[Any]:
+    if isinstance(values, pa.Array) and pa.types.is_int64(values.type):
+        return _whole_array(values, target)
+    try:
+        texts = strings(values)
+    except pa.ArrowTypeError:
+        return _whole_numbers(values, target)
+    _refuse_hexadecimal(texts, target)
+    if target.arrow == UINT64:
+        return texts.cast(pa.uint64()).cast(UINT64)
+    if pa.types.is_boolean(target.arrow):
+        return _truth(texts.cast(pa.int64()), target)
+    return texts.cast(target.arrow)
+
+
+def _refuse_hexadecimal(texts: pa.Array[Any], target: Target) -> None:
+    # Arrow reads 0x1F as 31. One look at all characters together costs a tenth of a match for each value.
+    characters = texts.buffers()[2]
+    if characters is not None and (b"x" in (data := characters.to_pybytes()) or b"X" in data):
+        raise target.refuse()
+
+
+def _whole_array(values: pa.Array[Any], target: Target) -> pa.Array[Any]:
+    if target.arrow == UINT64:
+        return values.view(pa.uint64()).cast(UINT64)
+    if pa.types.is_boolean(target.arrow):
+        return _truth(values, target)
+    return values.cast(target.arrow)
+
+
+def _whole_numbers(values: Sequence[Any], target: Target) -> pa.Array[Any]:
+    numbers = values if set(map(type, values)) <= {int, type(None)} else [_whole(value) for value in values]
+    if target.arrow == UINT64:
+        unsigned = [number & _U64 if number is not None and -(1 << 63) <= number < 0 else number for number in numbers]
+        return pa.array(unsigned, pa.uint64()).cast(UINT64)
+    if pa.types.is_boolean(target.arrow):
+        return _truth(pa.array(numbers, pa.int64()), target)
+    return pa.array(numbers, target.arrow)
+
+
+def _whole(value: Any) -> int | None:
+    if value is None or isinstance(value, int):
+        return None if value is None else int(value)
+    if isinstance(value, str) and value.removeprefix("-").isdecimal():
+        return int(value)
+    raise ValueError
+
+
+def _truth(numbers: pa.Array[Any], target: Target) -> pa.Array[Any]:
+    bounds = pc.min_max(numbers)
+    if bounds["min"].is_valid and not (bounds["min"].as_py() >= 0 and bounds["max"].as_py() <= 1):
+        raise target.refuse("it is neither 0 nor 1", 'Set tables.tinyint1 = "int" to keep the numbers.')
+    return numbers.cast(pa.bool_())
+
+
+def _bit(values: Sequence[Any], target: Target) -> pa.Array[Any]:
+    if bytes in set(map(type, values)):
+        values = [int.from_bytes(value, "big") if isinstance(value, bytes) else value for value in values]
+    return _integer(values, target)
+
+
+def _decimal(values: Any, target: Target) -> pa.Array[Any]:
+    if pa.types.is_string(target.arrow):
+        return pa.array([None if value is None else _plain(value, target) for value in listed(values)], pa.string())
+    if isinstance(values, pa.Array) and pa.types.is_floating(values.type):
+        return _decimal_of_doubles(values, target)
+    try:
+        return strings(values).cast(target.arrow)
+    except pa.ArrowTypeError:
+        return pa.array([_number(value, target) for value in values], target.arrow)
+
+
+def _decimal_of_doubles(values: pa.Array[Any], target: Target) -> pa.Array[Any]:
+    try:
+        # The shortest text that is read as the double, as `repr` writes it; mostly it has no digits to be rounded.
+        return values.cast(pa.string()).cast(target.arrow)
+    except pa.ArrowInvalid:
+        return pa.array([_number(value, target) for value in listed(values)], target.arrow)
+
+
+def _plain(value: Any, target: Target) -> str:
+    """Text of a decimal too wide for Arrow, with the column's scale and without an exponent."""
+    text = value if isinstance(value, str) else f"{_number(value, target):f}"
+    if not _DIGITS.fullmatch(text):
+        raise ValueError
+    return text
+
+
+def _number(value: Any, target: Target) -> Decimal | None:
+    if isinstance(value, float | int):
+        return _rounded(value, target)
+    return None if value is None else Decimal(value)
+
+
+def _rounded(value: float, target: Target) -> Decimal:
+    """The decimal that a protocol sent as a double. The largest ones round up to one digit more than the column has.
+
+    JSON writes a double of 2^53 and more without a point, so it comes as an int.
+    """
+    digits, scale = target.column.type.length, target.column.type.scale
+    if scale is None:
+        return Decimal(repr(value))
+    number = Decimal(f"{Decimal(repr(value)):.{scale}f}")
+    if digits is None:
+        return number
+    largest = _EXACT.scaleb(Decimal(10**digits - 1), -scale)
+    return largest.copy_sign(number) if abs(number) > largest and abs(value) == float(largest) else number
+
+
+def _real(values: Sequence[Any], target: Target) -> pa.Array[Any]:
+    try:
+        array = strings(values).cast(target.arrow)
+    except pa.ArrowTypeError:
+        array = pa.array([None if value is None else float(value) for value in values], target.arrow)
+    if pc.all(pc.is_finite(array)).as_py() is False:
+        raise target.refuse()
+    return array
+
+
+def _binary(values: Any, target: Target) -> pa.Array[Any]:
+    if isinstance(values, pa.Array):
+        return values
+    decode = _BYTES[target.wire.binary]
+    return pa.array([decode(value) if isinstance(value, str) else value for value in values], pa.binary())
+
+
+def _base64(text: str) -> bytes:
+    return binascii.a2b_base64(text, strict_mode=True)
+
+
+def _latin1(text: str) -> bytes:
+    return text.encode("latin-1")
+
+
+def _no_text(_text: str) -> bytes:
+    raise ValueError
+
+
+def _member(values: Any, target: Target) -> pa.Array[Any]:
+    labels: dict[Any, str | None]
+    labels = _EnumLabels(target) if target.column.type.name == "enum" else _SetLabels(target)
+    if isinstance(values, pa.Array):
+        encoded: Any = values.dictionary_encode()
+        distinct = pa.array([labels[value] for value in encoded.dictionary.to_pylist()], pa.string())
+        return distinct.take(encoded.indices)
+    return pa.array([labels[value] for value in values], pa.string())
+
+
+class _Labels(dict[Any, str | None]):
+    """Label of each wire value of an enum or set, worked out when it is first met."""
+
+    def __init__(self, target: Target) -> None:
+        super().__init__({None: None})
+        self._target = target
+        self._elements = target.column.type.elements
+
+    def __missing__(self, value: Any) -> str | None:
+        if isinstance(value, str) and self._target.wire.members == "label":
+            return value
+        label = self[value] = self._label(_index(value))
+        return label
+
+    def _label(self, index: int) -> str:
+        raise NotImplementedError
+
+    def _unknown(self) -> Exception:
+        if self._elements:
+            return self._target.refuse("it names a member that the column does not have")
+        return self._target.refuse("the members are not known", "Read the changefeed from the CREATE TABLE on.")
+
+
+class _EnumLabels(_Labels):
+    def _label(self, index: int) -> str:
+        if index == 0:
+            return ""  # The error value, which MySQL prints so.
+        if not 0 < index <= len(self._elements):
+            raise self._unknown()
+        return self._elements[index - 1]
+
+
+class _SetLabels(_Labels):
+    def _label(self, index: int) -> str:
+        mask = index & _U64
+        if mask >> len(self._elements):
+            raise self._unknown()
+        return ",".join(label for bit, label in enumerate(self._elements) if mask >> bit & 1)
+
+
+def _index(value: Any) -> int:
+    number = _whole(value)
+    if number is None or not -(1 << 63) <= number <= _U64:
+        raise ValueError
+    return number
+
+
+def _vector(values: Sequence[Any], target: Target) -> pa.Array[Any]:
+    rows = [_FLOATS.decode(value) if isinstance(value, str) else value for value in values]
+    array: pa.ListArray[Any] = pa.array(rows, target.arrow)  # type: ignore[assignment]
+    if pc.all(pc.is_finite(array.flatten())).as_py() is False:
+        raise target.refuse()
+    return array
+
+
+_FLOATS = msgspec.json.Decoder(list[float])
+_BYTES: dict[str, Callable[[str], bytes]] = {
+    "base64": _base64,
+    "latin1": _latin1,
+    "escaped": unescape,
+    "bytes": _no_text,
+}
+_DATED: dict[str, _Dated] = {"date": to_dates, "datetime": to_datetimes, "timestamp": to_timestamps}
+_PLAIN: dict[str, _Convert] = {
+    **dict.fromkeys(("tinyint", "smallint", "mediumint", "int", "bigint", "year"), _integer),
+    **dict.fromkeys(("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "json"), _text),
+    **dict.fromkeys(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"), _binary),
+    **dict.fromkeys(("float", "double"), _real),
+    **dict.fromkeys(("enum", "set"), _member),
+    "bit": _bit,
+    "decimal": _decimal,
+    "time": to_times,
+    "vector": _vector,
+}
+_FROM_ARROW = frozenset(
+    name
+    for name, convert in (_PLAIN | _DATED).items()
+    if convert in (_integer, _text, _real, _member, _decimal, to_dates, to_datetimes, to_timestamps)
+)
+"""Types whose values may stay in Arrow where they are text."""
+
+_FROM_INTEGERS = frozenset(
+    name for name, convert in (_PLAIN | _DATED).items() if convert in (_integer, to_dates, to_datetimes, to_timestamps)
+)
+"""The same where they are integers."""

@@ -1,0 +1,49 @@
+"""What the values of one column must become, and the refusal of a value that cannot."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import pyarrow as pa
+
+from applier.changefeed.table import Column, ColumnType
+from applier.changefeed.types import DATE_TYPES
+from applier.decode.values.wire_format import WireForm
+from applier.errors import ValueRefused
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One column on its way from the wire to Arrow.
+
+    Attributes:
+        column: The column, as valid for the rows.
+        wire: How the protocol writes values whose text alone does not tell.
+        arrow: Type of the array to make.
+        zero_dates: What zero dates become.
+        path: `database.table.column`, for messages.
+    """
+
+    column: Column
+    wire: WireForm
+    arrow: pa.DataType
+    zero_dates: Literal["null", "stop", "string"]
+    path: str
+
+    @property
+    def as_text(self) -> bool:
+        """True for a date column that is configured to be text."""
+        return self.zero_dates == "string" and self.column.type.name in DATE_TYPES
+
+    def refuse(self, why: str = "it is malformed or out of range", hint: str = "") -> ValueRefused:
+        """The error for a value of this column. It names column and type, never the value."""
+        return ValueRefused(f"A value of {self.path} cannot be read as {type_text(self.column.type)}: {why}.", hint)
+
+
+def type_text(column: ColumnType) -> str:
+    """The type as SQL writes it: `bigint unsigned`, `decimal(10,2)`."""
+    size = ""
+    if column.name in ("decimal", "bit") and column.length is not None:
+        size = f"({column.length},{column.scale or 0})" if column.name == "decimal" else f"({column.length})"
+    return f"{column.name}{size}{' unsigned' if column.unsigned and column.name != 'bit' else ''}"

@@ -1,0 +1,1 @@
+"""One step of a changefeed, in the order of its parts: window, DDL, tables, checkpoint."""

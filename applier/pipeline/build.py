@@ -1,0 +1,218 @@
+"""A configuration in, a pipeline that holds its changefeed out."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+from applier.changefeed.checkpoint import Checkpoint, Holder
+from applier.changefeed.route import Route
+from applier.changefeed.types import TypeRules
+from applier.config import settings
+from applier.config.settings import Config
+from applier.consume.archive import Archive
+from applier.consume.offsets import refuse_gaps
+from applier.consume.source import Source
+from applier.consume.spark import ArchiveSource, KafkaSource
+from applier.decode.options import DecoderOptions
+from applier.decode.protocols import build
+from applier.errors import ApplierError
+from applier.pipeline import completeness
+from applier.pipeline.first_look import look_first
+from applier.pipeline.heartbeat import beating
+from applier.pipeline.maintenance import Maintenance
+from applier.pipeline.scan.decode_task import RowPass
+from applier.pipeline.scan.window_scan import Surveyor
+from applier.pipeline.schema_changes.apply import Migration
+from applier.pipeline.state import State
+from applier.pipeline.step import Pipeline
+from applier.pipeline.target_tables import Replica
+from applier.runtime.logs import logger
+from applier.runtime.retry import patiently
+from applier.runtime.spark_session import build_session
+from applier.runtime.stop_requests import STOPPING, leaving
+from applier.sink.commit.stamp import read
+from applier.sink.control.control import Control, unix_ms
+from applier.sink.control.lease import this_process
+from applier.sink.iceberg.catalog import Catalog
+from applier.sink.write.spark import SparkEngine
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@contextmanager
+def assembled(config: Config, *, take_over: bool = False, spark: SparkSession | None = None) -> Iterator[Pipeline]:
+    """Start Spark, take the changefeed, and hold it until the block ends.
+
+    Args:
+        config: The configuration.
+        take_over: Take the changefeed even if another applier seems to hold it.
+        spark: A running session to use instead of a new one; it is left running.
+
+    Raises:
+        ConfigError: Spark cannot start.
+        CheckpointConflict: Another applier holds the changefeed.
+        TransientError: Catalog or source do not answer.
+    """
+    catalog_section = config.catalog
+    session = spark or build_session(
+        f"applier {config.changefeed.name}", config.spark, catalog_section.name, catalog_section.properties
+    )
+    try:
+        with leaving():
+            catalog = patiently(lambda: Catalog(session, catalog_section.name))
+        with open_source(config, session) as source:
+            me = this_process(unix_ms())
+            with leaving():
+                control, checkpoint = patiently(lambda: _taken(config, catalog, source, me, take_over=take_over))
+                state = patiently(lambda: State.load(control, checkpoint))
+            try:
+                with beating(state, config.run.heartbeat_seconds), leaving(state.release):
+                    pipeline = patiently(lambda: assemble(config, source, catalog, state))
+                    patiently(state.keep_completeness)
+                    yield pipeline
+            except BaseException:
+                # What went wrong counts, not that the changefeed could then not be released either.
+                with suppress(ApplierError):
+                    state.release()
+                raise
+            state.release()
+    finally:
+        if spark is None:
+            session.stop()
+
+
+def _taken(
+    config: Config, catalog: Catalog, source: Source, me: Holder, *, take_over: bool
+) -> tuple[Control, Checkpoint]:
+    """The control tables, and the checkpoint from which this process goes on."""
+    name = config.changefeed.name
+    is_lost = Control.lost_epoch(catalog, name) > 0
+    if is_lost:
+        refuse_gaps(name, source.bounds())
+    elif Control.is_absent(catalog, name):
+        decoder = build(config.changefeed.protocol, decoder_options(config))
+        look_first(source, decoder, config.changefeed.protocol, config.catalog)
+    control = Control.open(catalog, name)
+    lost_epoch = _epoch_of_tables(control, config, catalog) if is_lost else 0
+    checkpoint, why = control.take(me, config.run.lease_seconds, take_over=take_over, lost_epoch=lost_epoch)
+    if is_lost:
+        logger().warning("checkpoints are lost, the feed is read from its beginning", epoch=checkpoint.epoch)
+    logger().info("changefeed taken", changefeed=config.changefeed.name, epoch=checkpoint.epoch, because=why)
+    return control, checkpoint
+
+
+def _epoch_of_tables(control: Control, config: Config, catalog: Catalog) -> int:
+    """The highest epoch that any table of the changefeed is stamped with, control tables included."""
+    route = Route(config.tables.route)
+    identifiers = dict.fromkeys(route.identifier(version.name) for version in control.load_versions())
+    tables = [table for identifier in identifiers if (table := catalog.load(identifier)) is not None]
+    stamps = [stamp for table in tables if (stamp := read(table.properties)) is not None]
+    mine = [stamp.epoch for stamp in stamps if stamp.changefeed == config.changefeed.name]
+    return max([Control.lost_epoch(catalog, config.changefeed.name), *mine])
+
+
+def assemble(config: Config, source: Source, catalog: Catalog, state: State) -> Pipeline:
+    """Put the stages together."""
+    state.speak(config.changefeed.protocol)
+    rules = type_rules(config)
+    ordered = config.changefeed.order == "resolved"
+    options = decoder_options(config)
+    replica = Replica(
+        catalog,
+        config.changefeed.name,
+        state.checkpoint.epoch,
+        config.tables,
+        config.sink,
+        rules,
+        ordered,
+        spark_engine=lambda table: SparkEngine(catalog.java.session, catalog.name, table),
+        confirm=state.control.confirm,
+        fenced=max(state.checkpoint.fenced, state.checkpoint.unfenced),
+        filtered=config.changefeed.filtered,
+    )
+    _fence(state, replica)
+    surveyor = Surveyor(
+        source,
+        RowPass(
+            protocol=config.changefeed.protocol,
+            options=options,
+            rules=rules,
+            include=config.tables.include,
+            versions=(),
+            applied=0,
+            applied_of={},
+            upto=0,
+            ordered=ordered,
+        ),
+        ordered=ordered,
+        rows_describe=build(config.changefeed.protocol, options).capabilities.schema != "messages",
+        keep_bad=config.changefeed.on_bad_message == "dead_letter",
+    )
+    migration = Migration(replica, state, config.ddl, config.tables, rules)
+    maintenance = Maintenance(config.maintenance, replica, state.control.confirm)
+    pipeline = Pipeline(config, source, surveyor, replica, migration, state, maintenance)
+    pipeline.restore()
+    completeness.warn(state)
+    return pipeline
+
+
+def _fence(state: State, replica: Replica) -> None:
+    """Let no table take a commit of a process that lost the changefeed but may be alive."""
+    upto = state.checkpoint.unfenced
+    if upto:
+        state.control.fence(upto)
+        tables = replica.fence(state.names, upto)
+        state.fenced(tables)
+        logger().info("tables fenced", tables=len(tables), upto=upto)
+
+
+@contextmanager
+def open_source(config: Config, session: SparkSession) -> Iterator[Source]:
+    """The source that the configuration names, and a folder for what it stages, until the block ends."""
+    section = config.source
+    staging = Path(tempfile.mkdtemp(prefix="applier-"))
+    STOPPING.remove_when_left(staging)
+    try:
+        if section.archive is not None:
+            yield ArchiveSource(session, Archive(Path(section.archive), staging))
+            return
+        kafka = cast("settings.KafkaSource", section.kafka)
+        group = f"applier-{config.changefeed.name}"
+        source = KafkaSource(session, kafka.options, kafka.topics, kafka.topic_pattern, group, section.engine)
+        with closing(source):
+            yield source
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def type_rules(config: Config) -> TypeRules:
+    """How the configuration bends the mapping of types."""
+    tables = config.tables
+    return TypeRules(
+        tables.tinyint1,
+        tables.zero_dates,
+        tables.zero_dates_of,
+        config.changefeed.session_zone,
+        tables.virtual_columns,
+        tables.unknown_default,
+    )
+
+
+def decoder_options(config: Config) -> DecoderOptions:
+    """What the decoder is told."""
+    section = config.changefeed
+    registry = config.registry.model_dump(exclude_none=True) if config.registry else {}
+    return DecoderOptions(
+        section.timezone,
+        section.compression,
+        section.claim_check,
+        registry,
+        by_offset=section.order == "offset",
+        keys=config.tables.keys,
+    )

@@ -1,0 +1,62 @@
+"""Looks at topic, rights, protocol and warehouse before a new changefeed writes anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from applier.changefeed.window import OffsetRange, Window
+from applier.config.settings import CatalogSection
+from applier.consume.source import Source
+from applier.decode.decoder import Decoder
+from applier.errors import DecodeError, TransientError
+from applier.sink.format.storage import is_local, local_path, refuse_unwritable
+
+_MESSAGES = 20
+"""First messages of a partition that are looked at: one that is broken does not make the protocol a wrong one."""
+
+_HINT = "check changefeed.protocol and the topics under [source]; nothing was written."
+
+
+def look_first(source: Source, decoder: Decoder, protocol: str, catalog: CatalogSection) -> None:
+    """Refuse what cannot be followed. An empty topic is fine: TiCDC has written nothing to it yet.
+
+    Args:
+        source: Where the messages are.
+        decoder: A decoder that is used for nothing else.
+        protocol: Name of its protocol.
+        catalog: The catalog's section.
+
+    Raises:
+        SourceLost: There is no such topic.
+        OutsideRefused: The topic may not be read, or the warehouse may not be written.
+        DecodeError: None of the first messages is of the protocol.
+        TransientError: The source does not answer.
+    """
+    bounds = source.bounds()
+    begin = {place: OffsetRange(span.start, min(span.end, span.start + _MESSAGES)) for place, span in bounds.items()}
+    window = Window({place: span for place, span in begin.items() if span.end > span.start})
+    if window.ranges:
+        _refuse_other(source, window, decoder, protocol)
+    warehouse = catalog.properties.get("warehouse", "")
+    # Other catalogs may call a warehouse by a name.
+    if catalog.type in {"jdbc", "hadoop"} and warehouse and is_local(warehouse):
+        refuse_unwritable(Path(local_path(warehouse)))
+
+
+def _refuse_other(source: Source, window: Window, decoder: Decoder, protocol: str) -> None:
+    """Raise the first error if not one of the messages is of the protocol."""
+    first: DecodeError | None = None
+    for message in source.collect(window).to_pylist():
+        try:
+            decoder.decode(message["key"], message["value"])
+        except TransientError:
+            return
+        except DecodeError as error:
+            # What is of a kind of its own was read so far that it is of the protocol.
+            if type(error) is not DecodeError:
+                return
+            first = first or error.at(message["topic"], message["partition"], message["offset"], protocol)
+        else:
+            return
+    if first is not None:
+        raise DecodeError(first.what, f"{first.hint} {_HINT}".lstrip())

@@ -1,0 +1,57 @@
+"""A held changefeed in, a sign of life in time out: a step may take longer than the lease, and the holder still lives.
+
+The process beats in a thread of its own, so a process that stands still does not: its lease runs out.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from applier.errors import ApplierError, CheckpointConflict
+from applier.pipeline.state import State
+from applier.runtime.logs import logger
+
+
+@contextmanager
+def beating(state: State, seconds: float) -> Iterator[None]:
+    """Renew the hold on a changefeed while the block runs.
+
+    Nothing that goes wrong with it ends the process. An outage is told once, and the beat is tried again; once another
+    process has the changefeed there is no more beat, and the next write to a control table is refused.
+
+    Args:
+        state: Progress; this process holds the changefeed.
+        seconds: Time without any checkpoint after which one is written again.
+    """
+    stop = threading.Event()
+    thread = threading.Thread(target=_beat, args=(state, seconds, stop), name="heartbeat", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        # A beat after the release would say that the changefeed is held still.
+        stop.set()
+        thread.join()
+
+
+def _beat(state: State, seconds: float, stop: threading.Event) -> None:
+    step, since, is_told = state.step, time.monotonic(), False
+    while not stop.wait(seconds / 4):
+        if state.step != step:
+            step, since = state.step, time.monotonic()
+        if time.monotonic() - since < seconds:
+            continue
+        try:
+            state.heartbeat()
+            is_told = False
+        except CheckpointConflict as error:
+            logger().warning("changefeed lost", error=str(error))
+            return
+        except Exception as error:  # noqa: BLE001 - whatever it is, the step meets it, too, and knows what to do
+            if not is_told:
+                said = str(error) if isinstance(error, ApplierError) else type(error).__name__
+                logger().warning("heartbeat failed", error=said)
+            is_told = True

@@ -1,0 +1,1 @@
+"""The window of a step, decoded and reduced."""

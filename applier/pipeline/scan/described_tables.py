@@ -1,0 +1,19 @@
+"""What a feed that is begun midstream says in, the tables that it only describes out: no CREATE TABLE of them comes."""
+
+from __future__ import annotations
+
+from applier.changefeed.table import TableVersion
+from applier.ddl.schema_tracker import Tables
+from applier.pipeline.scan.window_scan import Survey
+
+
+def described(survey: Survey, tables: Tables) -> list[TableVersion]:
+    """Tables that were made before the start of the feed.
+
+    A version is the TSO of the DDL that made it: a DDL of this window or a later one brings its table.
+    """
+    upto, made = survey.upto, [ddl.barrier.change.after for ddl in survey.ddl]
+    if upto is None:
+        return []
+    versions = [version for version in survey.versions.values() if version not in made and version.version <= upto]
+    return [version for version in versions if version.name not in tables]

@@ -1,0 +1,44 @@
+"""What is known before a window is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from applier.changefeed.applied_offsets import Coverage
+from applier.changefeed.message import TopicPartition
+from applier.changefeed.table import TableName, TableVersion
+from applier.ddl.schema_tracker import Tables
+from applier.order.barrier import DdlId
+from applier.order.resent import Passed
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known before the window: the input of a survey.
+
+    Attributes:
+        resolved: Resolved ts per partition.
+        ends: Partitions that TiCDC uses, with the offsets that the source ended at after the window was chosen.
+        topics: The topic of each table, where it is known.
+        applied: Resolved ts that all tables have applied.
+        applied_of: The same of tables that are ahead of it.
+        applied_ddl: DDL at exactly that ts that were applied.
+        versions: Table versions.
+        tables: Each table as of `applied`.
+        covered: In a feed in offset order what tables have beyond the checkpoint, by place.
+        passed: As `Checkpoint.passed`.
+        parked: Tables whose rows are not applied.
+    """
+
+    resolved: Mapping[TopicPartition, int]
+    ends: Mapping[TopicPartition, int]
+    topics: Mapping[TableName, str]
+    applied: int
+    applied_of: Mapping[TableName, int]
+    applied_ddl: frozenset[DdlId]
+    versions: Mapping[tuple[TableName, int], TableVersion]
+    tables: Tables
+    covered: Mapping[TableName, Coverage] = field(default_factory=dict)
+    passed: Passed = field(default_factory=dict)
+    parked: frozenset[TableName] = frozenset()

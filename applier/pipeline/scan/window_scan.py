@@ -1,0 +1,398 @@
+"""What a window holds: row passes, repeated until schemas, DDL and the watermark that they need are all known.
+
+The common window takes one pass. Another one is needed only if a message brought something that changes how the rows
+of this very window must be read: a schema that rows waited for, a DDL among them, a message that cannot be used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from applier.changefeed.applied_offsets import ALL
+from applier.changefeed.event import Resolved
+from applier.changefeed.filter import exactly
+from applier.changefeed.message import TopicPartition
+from applier.changefeed.table import TableName, TableVersion
+from applier.changefeed.window import OffsetRange, Window
+from applier.consume.source import Source
+from applier.ddl.actions import CreateTable, DropDatabase, DropTable, RenameTable
+from applier.ddl.schema_tracker import Tables
+from applier.ddl.spelling import Spelling
+from applier.decode.protocols import build
+from applier.errors import DecodeError, SchemaUnknown
+from applier.order.barrier import cut, in_order
+from applier.order.resent import Passages, passages
+from applier.order.watermark import advance, watermark
+from applier.pipeline.scan.decode_task import RowPass
+from applier.pipeline.scan.known import Known
+from applier.pipeline.scan.task_result import FINDING_DDL, FINDING_SCHEMA, BadMessage, Findings, Waiting, collect
+from applier.pipeline.schema_changes.statements import Ddl, read_all
+from applier.runtime import failpoints
+from applier.runtime.logs import Stopwatch
+from applier.runtime.retry import Patience
+
+NO_WATERMARK = ALL
+"""Upper bound of commit ts for a feed in offset order: all that was read may be applied."""
+
+TAIL_MESSAGES = 400
+"""Messages at the end of a partition's range that are searched first for a resolved ts; TiCDC sends one a second."""
+
+HEAD_MESSAGES = 1_000
+"""Messages at the start of a first window's partitions that are searched for CREATE TABLE."""
+
+_MAX_PASSES = 100
+
+Run = Callable[[RowPass], pa.Table]
+"""Runs a row pass over the messages of a window."""
+
+
+@dataclass(slots=True)
+class Survey:
+    """What a window holds.
+
+    Attributes:
+        window: What was read; shorter than asked for if a bad message ends it.
+        upto: The watermark that its rows may be applied to; None while some partition has no resolved ts.
+        resolved: Resolved ts per partition after the window.
+        findings: What the last row pass found.
+        ddl: DDL to apply, in order.
+        versions: Table versions that the window brought.
+        topics: The topics that brought them.
+        waiting: Rows whose version has not come; the watermark stays below them.
+        bad: Messages set aside as dead letters.
+        error: The bad message that ends the window.
+    """
+
+    window: Window
+    resolved: dict[TopicPartition, int]
+    upto: int | None = None
+    findings: Findings = field(default_factory=Findings)
+    ddl: Sequence[Ddl] = ()
+    versions: dict[tuple[TableName, int], TableVersion] = field(default_factory=dict)
+    topics: dict[TableName, str] = field(default_factory=dict)
+    waiting: list[Waiting] = field(default_factory=list)
+    bad: list[BadMessage] = field(default_factory=list)
+    error: DecodeError | None = None
+    ceiling: int = NO_WATERMARK
+    cuts: dict[TableName, list[int]] = field(default_factory=dict)
+    typed: dict[TableName, list[TableVersion | None]] = field(default_factory=dict)
+    passages: Passages = field(default_factory=dict)
+    try_all: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Surveyor:
+    """Surveys windows of one changefeed.
+
+    Args:
+        source: Where the messages are.
+        template: A row pass with everything that does not change between windows.
+        ordered: False for a feed in offset order.
+        rows_describe: True if rows or a registry describe the columns, so that the types their DDL gave count more.
+        keep_bad: True to set bad messages aside; False to end the window before the first.
+        ceiling: Commit ts above which nothing is due, however far the watermark is.
+        patience: For schemas that the registry does not know yet.
+    """
+
+    source: Source
+    template: RowPass
+    ordered: bool
+    rows_describe: bool
+    keep_bad: bool
+    ceiling: int = NO_WATERMARK
+    patience: Patience = field(default_factory=Patience)
+
+    def may_come(self, error: DecodeError | None) -> bool:
+        """Whether a message may be read yet that cannot be now: its schema may be late in the registry."""
+        return isinstance(error, SchemaUnknown) and not self.patience.is_over(error.schema_id)
+
+    def survey(self, window: Window, known: Known, watch: Stopwatch, *, local: bool) -> Survey:
+        """Find out what a window holds; reads only.
+
+        Args:
+            window: The window.
+            known: What is known before it.
+            watch: Takes the time of the stages `read` and `decode`.
+            local: True to collect the messages and decode in the driver, False to decode in Spark's tasks.
+
+        Raises:
+            TransientError: The source, the registry or the claim-check storage does not answer.
+            SchemaChangeRefused: A DDL statement that cannot be understood.
+        """
+        typed = _typed((), known.tables) if self.rows_describe else {}
+        found = Survey(window, dict(known.resolved), typed=typed, ceiling=self.ceiling)
+        found.passages = passages(known.passed, ())
+        with watch.stage("read"):
+            run = self._reader(found, local=local)
+        failpoints.reach("read")
+        if not local and not known.tables:
+            with watch.stage("decode"):
+                self._peek(found, known)
+        for _ in range(_MAX_PASSES):
+            found.upto = self._upto(found, known)
+            with watch.stage("decode"):
+                found.findings = collect(run(self._row_pass(found, known)))
+            revised = self._revise(found, known)
+            if revised is None:
+                return found
+            if revised:
+                # What lies beyond the new end is not read: its resolved ts would claim rows that are not applied.
+                found.resolved, found.ceiling, found.waiting = dict(known.resolved), self.ceiling, []
+                with watch.stage("read"):
+                    run = self._reader(found, local=local)
+        msg = f"a window of {window.messages} messages did not settle in {_MAX_PASSES} passes"
+        raise AssertionError(msg)
+
+    def _reader(self, found: Survey, *, local: bool) -> Run:
+        """Search the tails for resolved ts, and bind the messages of the window to a function that runs row passes."""
+        window = found.window
+        if local:
+            messages = self.source.collect(window)
+            found.resolved = advance(found.resolved, self._resolved(window, lambda tails: tails.among(messages)))
+            return lambda job: pa.Table.from_batches(job(messages.to_batches()), schema=FINDING_SCHEMA)
+        found.resolved = advance(found.resolved, self._resolved(window, self.source.collect))
+        return lambda job: self.source.map(window, job, FINDING_DDL)
+
+    def _peek(self, found: Survey, known: Known) -> None:
+        """Learn from its first messages what tables a first window makes.
+
+        It is the largest of all, and rows that were reduced without their CREATE TABLE would all be read again.
+        """
+        found.upto = self._upto(found, known)
+        messages = self.source.collect(found.window.head(HEAD_MESSAGES))
+        # Rows are not due: before a DDL has told the types of its columns, values need not fit what a row alone says.
+        first = replace(self._row_pass(found, known), upto=-1)(messages.to_batches())
+        found.findings = collect(pa.Table.from_batches(first, schema=FINDING_SCHEMA))
+        _learn(found)
+        self._cut(found, known)
+
+    def _resolved(self, window: Window, read: Callable[[Window], pa.Table]) -> dict[TopicPartition, int]:
+        """A resolved ts near the end of each partition's range; the search widens until one is found."""
+        resolved: dict[TopicPartition, int] = {}
+        size = TAIL_MESSAGES
+        silent = dict(window.ranges)
+        while self.ordered and silent:
+            tails = Window(silent).tail(size)
+            resolved |= self._resolved_in(read(tails))
+            silent = {p: span for p, span in silent.items() if p not in resolved and tails.ranges[p] != span}
+            size *= 8
+        return resolved
+
+    def _resolved_in(self, messages: pa.Table) -> dict[TopicPartition, int]:
+        """The last resolved ts of each partition among messages by offset, sought from behind: few are decoded.
+
+        What cannot be decoded is the row pass's to report, and so is a higher one before it: TiCDC may have gone back.
+        """
+        decoder = build(self.template.protocol, self.template.options)
+        resolved: dict[TopicPartition, int] = {}
+        columns = [messages[name].to_pylist()[::-1] for name in ("topic", "partition", "key", "value")]
+        for topic, partition, key, value in zip(*columns, strict=True):
+            place = TopicPartition(topic, partition)
+            if place in resolved:
+                continue
+            with suppress(DecodeError):
+                found = [event.resolved_ts for event in decoder.decode(key, value) if isinstance(event, Resolved)]
+                if found:
+                    resolved[place] = max(found)
+        return resolved
+
+    def _upto(self, found: Survey, known: Known) -> int | None:
+        """The watermark, or None while a partition in use has no resolved ts: then a pass only looks for schemas."""
+        if not self.ordered:
+            return found.ceiling
+        mark = _mark(found, known)
+        return None if mark is None else min(mark, found.ceiling)
+
+    def _row_pass(self, found: Survey, known: Known) -> RowPass:
+        skip: dict[TopicPartition, frozenset[int]] = {}
+        for item in found.bad:
+            skip[item.partition] = skip.get(item.partition, frozenset()) | {item.offset}
+        return replace(
+            self.template,
+            include=(*self.template.include, *(f"!{rule}" for rule in exactly(known.parked))),
+            versions=tuple({**known.versions, **found.versions}.values()),
+            applied=known.applied,
+            applied_of=known.applied_of,
+            covered=known.covered,
+            passages=found.passages,
+            # Without a watermark nothing is due, not even rows that carry no commit ts.
+            upto=-1 if found.upto is None else found.upto,
+            cuts=found.cuts,
+            typed=found.typed,
+            skip=skip,
+            try_all=found.try_all,
+        )
+
+    def _revise(self, found: Survey, known: Known) -> bool | None:
+        """What the last pass teaches about how the window must be read.
+
+        Returns:
+            None if it was read right; else whether the window itself changed and its messages must be read again.
+        """
+        learnt = _learn(found)
+        # Before the bad messages: a value may fit its column once a DDL of this very window has told its type.
+        if self._cut(found, known):
+            return False
+        if found.findings.bad:
+            return self._set_aside(found)
+        if learnt and found.findings.waiting:
+            return False
+        return False if self._hold_back(found) or self._go_further(found, known) else None
+
+    def _set_aside(self, found: Survey) -> bool:
+        """Bad messages become dead letters, or the first of them ends the window: what came before it is applied.
+
+        One whose schema may yet come always ends it.
+        """
+        ending = [bad for bad in found.findings.bad if not self.keep_bad or self.may_come(bad.error)]
+        if not ending:
+            found.try_all = bool(found.bad)
+            found.bad += found.findings.bad
+            return False
+        for bad in ending:
+            if bad.partition in found.window.ranges and bad.offset < found.window.ranges[bad.partition].end:
+                found.window = found.window.until(bad.partition, bad.offset)
+                found.error = found.error or bad.error
+        ends = {place: span.end for place, span in found.window.ranges.items()}
+        found.bad = [bad for bad in found.bad if bad.offset < ends.get(bad.partition, 0)]
+        return True
+
+    def _hold_back(self, found: Survey) -> bool:
+        """Rows without a schema wait, and the watermark stays below the first of them."""
+        if not found.findings.waiting:
+            return False
+        found.waiting = found.findings.waiting
+        found.ceiling = min(row.commit_ts for row in found.waiting) - 1
+        return True
+
+    def _go_further(self, found: Survey, known: Known) -> bool:
+        """The tails may have missed a resolved ts that the pass met."""
+        found.resolved = advance(found.resolved, found.findings.resolved)
+        after = self._upto(found, known)
+        return after is not None and after > (found.upto or 0)
+
+    def _passages(self, found: Survey, known: Known) -> Passages:
+        """DDL messages behind which rows were sent again: those to apply, copies, and those that were applied."""
+        names, spelling = {ddl.barrier.id: ddl.names for ddl in found.ddl}, _spelling(found, known)
+        messages = found.findings.barriers
+        return passages(known.passed, [(item, names.get(item.id) or Ddl.of(item, spelling).names) for item in messages])
+
+    def _cut(self, found: Survey, known: Known) -> bool:
+        """DDL among the rows cut them into segments; rows that were reduced across one must be read again."""
+        upto = found.upto or 0
+        due = [barrier for barrier in found.findings.barriers if barrier.change.commit_ts <= upto]
+        barriers = in_order(due, known.applied, known.applied_ddl)
+        found.ddl = read_all(barriers, _spelling(found, known), _met(found, known) if barriers else {})
+        cuts = cut((ddl.commit_ts, ddl.names) for ddl in found.ddl)
+        typed = _typed(found.ddl, known.tables) if self.rows_describe else {}
+        before = found.passages
+        found.passages = before if self.ordered else self._passages(found, known)
+        revised = cuts != found.cuts or (typed != found.typed and self.rows_describe) or found.passages != before
+        found.cuts, found.typed = cuts, typed
+        stopped = self._stop_at_return(found, known) or self._stop_at_part(found, known)
+        return stopped or (revised and bool(found.findings.parts or found.findings.bad))
+
+    def _stop_at_return(self, found: Survey, known: Known) -> bool:
+        """Let the window end with a DDL after which the rows of a parked table's name count again.
+
+        They are left out of this window as a whole, and those behind the DDL would be lost.
+        """
+        returns = [ddl.commit_ts for ddl in found.ddl if ddl.frees(known.parked)] if self.ordered else []
+        if not returns or found.ceiling <= min(returns):
+            return False
+        found.ceiling = min(returns)
+        return True
+
+    def _stop_at_part(self, found: Survey, known: Known) -> bool:
+        """Let renames wait that lack a part of their statement, which may follow the watermark of its commit ts."""
+        mark = _mark(found, known) if self.ordered else None
+        loose = [ddl for ddl in found.ddl if ddl.is_loose and ddl.commit_ts == mark]
+        if loose:
+            found.ceiling = loose[0].commit_ts - 1
+        return bool(loose)
+
+
+def _mark(found: Survey, known: Known) -> int | None:
+    retired = _retired(found, known)
+    return watermark(found.resolved, [place for place in known.ends if place.topic not in retired])
+
+
+def _retired(found: Survey, known: Known) -> set[str]:
+    """Topics that get no more watermarks, as no table of theirs is left; also those of views, which never get any.
+
+    Rows of such a topic cannot follow, and a table that is made there later begins with a message of its own. A topic
+    still counts while there is more of it to read, and while its watermarks run ahead, as those of the default topic
+    do. TiCDC sends a watermark only after all that it covers has arrived: what was not there when the newest of the
+    other topics' watermarks was seen is above it.
+    """
+    topics = {**known.topics, **found.topics}
+    live = set(_live(topics, found, known).values())
+    emptied: dict[str, int] = {}
+    for barrier in found.findings.barriers:
+        emptied[barrier.topic] = max(barrier.change.commit_ts, emptied.get(barrier.topic, 0))
+    counting = {
+        place.topic
+        for place, end in known.ends.items()
+        if place.topic in live
+        or found.window.ranges.get(place, OffsetRange(end, end)).end < end
+        or found.resolved.get(place, 0) > max(emptied.get(place.topic, 0), known.applied)
+    }
+    return {place.topic for place in known.ends} - counting if counting else set()
+
+
+def _live(topics: Mapping[TableName, str], found: Survey, known: Known) -> dict[TableName, str]:
+    """Topic of each table that is there after all DDL read so far, those above the watermark included."""
+    live = {name: topic for name, topic in topics.items() if name in known.tables or name in found.topics}
+    barriers = in_order(found.findings.barriers, known.applied, known.applied_ddl)
+    for ddl in read_all(barriers, _spelling(found, known)):
+        for action in ddl.actions:
+            match action:
+                case DropTable(table):
+                    live.pop(table, None)
+                case RenameTable(table, to):
+                    live.pop(table, None)
+                    if live.get(to) == ddl.barrier.topic:
+                        live.pop(to)
+                case DropDatabase(database):
+                    live = {name: topic for name, topic in live.items() if name.database.lower() != database.lower()}
+                case CreateTable(table):
+                    live[table] = ddl.barrier.topic
+    return live
+
+
+def _spelling(found: Survey, known: Known) -> Spelling:
+    return Spelling(known.tables, (name for name, _ in [*known.versions, *found.versions, *found.findings.parts]))
+
+
+def _met(found: Survey, known: Known) -> dict[TableName, int]:
+    """Tables that no DDL has made so far, with the lowest commit ts that the window has of them."""
+    made = [barrier.change.after for barrier in found.findings.barriers]
+    described = {name: at for (name, at), version in found.versions.items() if version not in made}
+    return {name: at for name, at in {**described, **found.findings.lowest()}.items() if name not in known.tables}
+
+
+def _learn(found: Survey) -> bool:
+    new = {key: version for key, version in found.findings.versions.items() if found.versions.get(key) != version}
+    found.versions |= new
+    found.topics |= found.findings.topics
+    return bool(new)
+
+
+def _typed(ddl: Sequence[Ddl], tables: Tables) -> dict[TableName, list[TableVersion | None]]:
+    """Each table as its DDL left it, one version per segment."""
+    typed: dict[TableName, list[TableVersion | None]] = {name: [version] for name, version in tables.items()}
+    after = tables.copy()
+    for change in ddl:
+        for action in change.actions:
+            after.apply(action, change.commit_ts)
+        described = change.barrier.change.after
+        if described is not None and described.name in change.names and described.name not in after:
+            # Rows alone say less: without it those behind a table's first DDL would have two types.
+            after.put(described)
+        for name in change.names:
+            typed.setdefault(name, [None]).append(after.get(name))
+    return typed

@@ -1,0 +1,1 @@
+"""DDL of a step, applied to the target tables."""

@@ -1,0 +1,401 @@
+"""DDL applied to the Iceberg tables, each in its place, with an audit row for each decision."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from typing import TypeAlias, cast
+
+from applier.changefeed.completeness import Completeness
+from applier.changefeed.event import SchemaChange
+from applier.changefeed.filter import TableFilter
+from applier.changefeed.table import TableName, TableVersion
+from applier.changefeed.types import TypeRules
+from applier.config.settings import Policy, TablesSection
+from applier.ddl import actions as say
+from applier.ddl.actions import kind, touches
+from applier.errors import SchemaChangeRefused
+from applier.pipeline import completeness
+from applier.pipeline.filtered import left_behind
+from applier.pipeline.schema_changes.apply_to_rows import RowMigration, dropped, make_way
+from applier.pipeline.schema_changes.decision import at_its_place, decided
+from applier.pipeline.schema_changes.stamp import DDL, DROPPED_AT, RESYNC, TRUNCATED_AT, is_in, mark, shown
+from applier.pipeline.schema_changes.statements import Ddl
+from applier.pipeline.state import State
+from applier.pipeline.target_tables import Replica
+from applier.runtime import failpoints
+from applier.runtime.logs import logger
+from applier.sink.commit.stamp import Stamp
+from applier.sink.control.control import SchemaDecision
+from applier.sink.control.rows import Decision
+from applier.sink.evolve.added_columns import is_older, of_schemas
+from applier.sink.evolve.apply import apply_evolution
+from applier.sink.evolve.plan import plan
+from applier.sink.evolve.virtual_columns import with_virtual
+from applier.sink.format.supplied import supplied
+from applier.sink.write.table_writer import TableWriter
+
+_Evolves: TypeAlias = say.ColumnAction | say.IndexAction | say.SetComment | say.NoRows
+"""Actions that leave the rows of a table where they are."""
+
+_NEEDS_TABLE = say.TruncateTable | say.RenameTable | say.DropTable | say.DropPartitions | say.TruncatePartitions
+"""Actions that have no effect, and no error, where their table is not here."""
+
+_LEFT_OUT = "left out by tables.include"
+_CONFIGURED = "configured under [ddl]"
+_UNREAD = "unread"
+"""Kind of a statement that is not understood, and whose head leaves its kind open."""
+
+
+@dataclass(slots=True)
+class Migration:
+    """Applies DDL to the tables of a changefeed.
+
+    All rows at or below the DDL's commit ts must be in the tables before. A crash at any point leaves in each table
+    either the whole effect of a DDL or none of it, and `apply` may be called again.
+
+    Args:
+        replica: The tables.
+        state: What is known of them, and where decisions are kept.
+        policies: Policy per kind of DDL, where it is not `apply`.
+        settings: Which tables are meant, and what becomes of dropped ones.
+        rules: How types map.
+    """
+
+    replica: Replica
+    state: State
+    policies: Mapping[str, Policy]
+    settings: TablesSection
+    rules: TypeRules
+    _absent: set[tuple[TableName, str]] = field(default_factory=set, init=False)
+
+    def apply(self, ddl: Ddl) -> None:
+        """Apply one DDL, and keep what became of it.
+
+        Raises:
+            SchemaChangeRefused: It cannot be applied exactly, or the configuration says to stop.
+        """
+        change = ddl.barrier.change
+        if ddl.refused is not None:
+            self._pass_unread(ddl, ddl.refused)
+        for group in _by_table(ddl.actions):
+            done = self.state.is_done(decided(change, group, "applied"))
+            if not done:
+                failpoints.reach("ddl-due")
+            try:
+                decision = self._decide(change, group, done=done)
+            except SchemaChangeRefused as refusal:
+                placed = at_its_place(refusal, change)
+                self.state.record([decided(change, group, "refused", placed.what)])
+                raise placed from refusal
+            if not done:
+                failpoints.reach("ddl-applied")
+                self.state.record([self._located(decision, group)])
+                failpoints.reach("ddl-recorded")
+
+    def _pass_unread(self, ddl: Ddl, refusal: SchemaChangeRefused) -> None:
+        """Pass a statement that is not understood if it concerns no table of ours, or a person said so; else refuse."""
+        change = ddl.barrier.change
+        table = ddl.names[0] if ddl.names else TableName(change.database, "")
+        admits = TableFilter(self.settings.include).admits
+        decision: Decision = "refused"
+        reason = (placed := at_its_place(refusal, change)).what
+        if ddl.names and not any(admits(name) for name in ddl.names):
+            decision, reason = "ignored", _LEFT_OUT
+        elif self.policies.get(ddl.kind) == "ignore":
+            decision, reason = "ignored", _CONFIGURED
+        elif (change.commit_ts, change.sql) in self.state.to_skip:
+            decision, reason = "skipped", ""
+            # A statement that names no table may concern any of them.
+            self._doubt(change, ddl.names or self.state.tables)
+        record = SchemaDecision(change.commit_ts, table, change.sql, ddl.kind or _UNREAD, decision, reason)
+        if not self.state.is_done(record):
+            self.state.record([record])
+        if decision == "refused":
+            raise placed from refusal
+        if change.after is not None and change.after.name in self.state.tables:
+            self.state.tables.put(change.after.declared(self.state.tables.get(change.after.name)))
+            self.state.keep_versions()
+
+    def _doubt(self, change: SchemaChange, names: Iterable[TableName]) -> None:
+        """Tables that miss a statement are no longer whole, and leave the cut."""
+        for name in names:
+            if name in self.state.completeness and self.state.completeness[name].is_live:
+                reason = f"the DDL at commit ts {change.commit_ts} was skipped"
+                self.state.completeness[name] = Completeness("incomplete", reason=reason, missed_ddl=True)
+
+    def _located(self, decision: SchemaDecision, group: Sequence[say.Action]) -> SchemaDecision:
+        """The decision with the snapshot and the schema of the table that the DDL left."""
+        names = [name for action in group for name in touches(action)]
+        is_rename = isinstance(group[0], say.RenameTable)
+        is_gone = not names or isinstance(group[0], say.DropTable)
+        writer = None if is_gone else self.replica.writer(names[1] if is_rename else names[0])
+        if writer is None or decision.decision not in ("applied", "rewritten"):
+            return decision
+        schema_id = int(json.loads(writer.table.schema_json)["schema-id"])
+        return replace(decision, snapshot_id=writer.table.snapshot_id, schema_id=schema_id)
+
+    def is_begun(self, ddl: Ddl) -> bool:
+        """True if a step that did not reach its checkpoint came as far as the DDL: the rows below it are in the tables.
+
+        After a rename they are under another name, where nobody would look for them.
+        """
+        renames = [action for action in ddl.actions if isinstance(action, say.RenameTable)]
+        change = ddl.barrier.change
+        if self.state.is_begun(ddl.barrier.id) or any(self._is_renamed(change, action) for action in renames):
+            return True
+        writers = [self.replica.writer(name) for name in ddl.names] if self.leaves_rows(ddl) else []
+        return any(writer is not None and is_in(writer.known, change) for writer in writers)
+
+    def leaves_rows(self, ddl: Ddl) -> bool:
+        """True if rows that lie before a DDL can follow it: only in offset order, where nothing tells that all came.
+
+        A repeated step may read further than the one that failed, in partitions that had not come to the DDL yet.
+        """
+        return not self.replica.ordered and all(isinstance(action, _Evolves) for action in ddl.actions)
+
+    def _decide(self, change: SchemaChange, group: Sequence[say.Action], *, done: bool) -> SchemaDecision:
+        if not self._is_ours(group):
+            return decided(change, group, "ignored", _LEFT_OUT)
+        if self._is_parked(group):
+            completeness.pass_over(group, self.state)
+            self._follow(change, group)
+            return decided(change, group, "ignored", "the table is parked")
+        kinds = list(dict.fromkeys(kind(action) for action in group))
+        policies = {self.policies.get(name, "apply") for name in kinds}
+        if "stop" in policies and (change.commit_ts, change.sql) not in self.state.to_skip:
+            what = f"A DDL of kind {', '.join(kinds)} stops the feed, as configured: {shown(change.sql)}."
+            raise SchemaChangeRefused(what, "set its policy under [ddl] to apply or ignore, and start again.")
+        decision: Decision = "ignored" if "ignore" in policies else "applied"
+        if (change.commit_ts, change.sql) in self.state.to_skip:
+            decision = "skipped"
+        if decision == "applied" and not done:
+            decision = "without a table" if self._is_without_table(change, group[0]) else self._do(change, group)
+        if decision in ("ignored", "skipped") and not done and (kept := left_behind(group, self.state.tables)):
+            self.replica.doubt(kept)
+        self._follow(change, group)
+        if decision == "skipped":
+            # Afterwards: a CREATE TABLE or a TRUNCATE that was skipped made no table whole.
+            self._doubt(change, [name for action in group for name in touches(action)])
+        return decided(change, group, decision, _CONFIGURED if decision == "ignored" else "")
+
+    def _is_without_table(self, change: SchemaChange, action: say.Action) -> bool:
+        """Whether the table that an action changes is not here, neither by what is known nor in the catalog."""
+        if not isinstance(action, _NEEDS_TABLE):
+            return False
+        name = action.table
+        if name in self.state.tables or self.replica.writer(name) is not None:
+            return False
+        if isinstance(action, say.RenameTable) and (
+            self._is_renamed(change, action) or not TableFilter(self.settings.include).admits(name)
+        ):
+            return False
+        self._note_absent(change, name, action)
+        return True
+
+    def _note_absent(self, change: SchemaChange, name: TableName, action: say.Action) -> None:
+        """Log the first DDL of each kind that finds no table of a name."""
+        if (name, kind(action)) not in self._absent:
+            self._absent.add((name, kind(action)))
+            logger().warning("ddl without a table", table=str(name), kind=kind(action), commit_ts=change.commit_ts)
+
+    def _is_ours(self, group: Sequence[say.Action]) -> bool:
+        admits = TableFilter(self.settings.include)
+        names = [name for action in group for name in touches(action)]
+        if names:
+            return any(admits.admits(name) for name in names)
+        return any(admits.admits_database(getattr(action, "database", "")) for action in group)
+
+    def _is_parked(self, group: Sequence[say.Action]) -> bool:
+        """True if a DDL concerns parked tables alone, and does not end them."""
+        names = {name for action in group for name in touches(action)}
+        ends = isinstance(group[0], say.CreateTable | say.DropTable)
+        return bool(names) and names <= self.state.parked and not ends
+
+    def _do(self, change: SchemaChange, group: Sequence[say.Action]) -> Decision:
+        match group[0]:
+            case say.CreateTable() as create:
+                self._create(change, create)
+            case say.DropTable(table):
+                self._drop(table, change.commit_ts)
+            case say.DropDatabase(database):
+                for name in self.state.tables.of_database(database):
+                    self._drop(name, change.commit_ts)
+            case say.TruncateTable(table):
+                self._truncate(change, table)
+            case say.RenameTable() as rename:
+                self._rename(change, rename)
+            case say.RecoverTable() | say.DropPartitions() | say.TruncatePartitions() | say.ExchangePartition():
+                return RowMigration(self.replica, self.state, self.settings).apply(change, group[0])
+        if any(isinstance(action, say.ColumnAction | say.IndexAction | say.SetComment) for action in group):
+            return self._evolve(change, group)
+        return "applied"
+
+    # ---- tables as a whole
+
+    def _create(self, change: SchemaChange, create: say.CreateTable) -> None:
+        after = self._after(change, create.table)
+        version = after.declared(create.version) if after is not None else create.version
+        if version is None and create.like is not None:
+            like = self.state.tables.get(create.like)
+            version = like.renamed(create.table) if like else None
+        if version is None:
+            what = f"The columns of table {create.table} are not known: {shown(change.sql)}."
+            raise SchemaChangeRefused(what, RESYNC)
+        stale = self.replica.writer(create.table) if create.table in self.state.parked else None
+        if stale is not None and not is_in(stale.known, change):
+            # The DROP of the table before was passed over: its rows would stay in the new one.
+            self._drop(create.table, change.commit_ts)
+        make_way(self.replica, create.table)
+        self.replica.ensure(version, self._stamp(change))
+
+    def _drop(self, name: TableName, commit_ts: int) -> None:
+        writer = self.replica.writer(name)
+        if writer is None:
+            return
+        if self.settings.on_drop == "drop":
+            self.replica.confirm()
+            self.replica.catalog.drop(writer.table.identifier, purge=True)
+        else:
+            entries = dropped(commit_ts, self.state.tables.get(name), self.state.completeness.get(name))
+            writer.stamp(self.replica.stamp(commit_ts, entries))
+        self.replica.forget(name)
+
+    def _truncate(self, change: SchemaChange, name: TableName) -> None:
+        writer = self.replica.writer(name)
+        if writer is None or is_in(writer.known, change):
+            return
+        marks = {DDL: mark(change), TRUNCATED_AT: str(change.commit_ts)}
+        stamp = self.replica.stamp(change.commit_ts, marks, writer)
+        self.replica.committed(writer, writer.truncate(stamp).snapshot_id)
+
+    def _rename(self, change: SchemaChange, rename: say.RenameTable) -> None:
+        admits = TableFilter(self.settings.include).admits
+        if not admits(rename.table):
+            what = f"Table {rename.table} becomes {rename.to}, which is replicated, but its rows so far are not here."
+            raise SchemaChangeRefused(what, RESYNC)
+        if not admits(rename.to):
+            self._drop(rename.table, change.commit_ts)
+            return
+        writer = self.replica.writer(rename.table)
+        if self._is_renamed(change, rename) or writer is None:
+            return
+        self._refuse_taken(change, rename)
+        if not is_in(writer.known, change):
+            # The mark is there before the name: found under the new one it says that the rename was made.
+            writer.stamp(self._stamp(change, writer))
+        make_way(self.replica, rename.to)
+        self.replica.confirm()
+        self.replica.catalog.rename(writer.table.identifier, self.replica.identifier(rename.to))
+        self.replica.forget(rename.table, rename.to)
+        renamed = self.replica.writer(rename.to)
+        if renamed is not None:
+            self.replica.committed(renamed, renamed.table.snapshot_id)
+
+    def _refuse_taken(self, change: SchemaChange, rename: say.RenameTable) -> None:
+        """In offset order the rename out of a name may lie in a part of its topic that is not read yet."""
+        target = self.replica.writer(rename.to)
+        if target is not None and target.table.setting(DROPPED_AT) is None:
+            what = f"Table {rename.table} becomes {rename.to}, but another table has that name: {shown(change.sql)}."
+            raise SchemaChangeRefused(what, RESYNC)
+
+    def _is_renamed(self, change: SchemaChange, rename: say.RenameTable) -> bool:
+        target = self.replica.writer(rename.to)
+        return target is not None and is_in(target.known, change)
+
+    def follow(self, version: TableVersion) -> None:
+        """Bring a table to the columns that its rows have, in a feed whose DDL do not come.
+
+        Raises:
+            SchemaChangeRefused: The difference is one that could also be a rename, or cannot be applied exactly.
+        """
+        before, writer = self.state.tables.get(version.name), self.replica.writer(version.name)
+        if before is None or writer is None or version.keys_only or is_older(version, before):
+            return
+        version = with_virtual(version.completed(before), before)
+        if before.columns == version.columns:
+            return
+        evolution = plan(before, version, (), of_schemas(self.rules), writer.table.schema.names)
+        if evolution.steps or evolution.refused:
+            upto = writer.known.resolved_ts if writer.known else 0
+            apply_evolution(writer.table, evolution, self.replica.stamp(upto))
+            writer.reload()
+        self.state.track(version)
+
+    # ---- columns and keys
+
+    def _evolve(self, change: SchemaChange, group: Sequence[say.Action]) -> Decision:
+        name = touches(group[0])[0]
+        after = self._after(change, name)
+        writer = self.replica.writer(name)
+        if writer is not None and is_in(writer.known, change):
+            return "applied"
+        before = self.state.tables.get(name)
+        if before is None and writer is not None and writer.known is None:
+            before = self._described(name, after)
+        if before is None and after is not None and (writer is None or writer.table.setting(DROPPED_AT)):
+            # The table became eligible only now, for instance by its first key: there is nothing to change yet.
+            make_way(self.replica, name)
+            self.replica.ensure(after, self._stamp(change))
+            return "applied"
+        if before is None and writer is None:
+            # TiCDC sent no row of it so far: the rows that follow make a table that is incomplete.
+            self._note_absent(change, name, group[0])
+            return "without a table"
+        if before is None or writer is None:
+            what = f"What table {name} was before is not known: {shown(change.sql)}."
+            raise SchemaChangeRefused(what, RESYNC)
+        self.replica.adopt(writer, before)
+        derived = self._derived(change, name, group)
+        wanted = derived if after is None else after.declared(derived)
+        schema = writer.table.schema
+        evolution = plan(supplied(before, schema), wanted, group, self.rules, schema.names)
+        done = apply_evolution(writer.table, evolution, self._stamp(change, writer))
+        writer.reload()
+        self.replica.committed(writer, done.snapshot_id)
+        return "rewritten" if done.rewritten else "applied"
+
+    def _described(self, name: TableName, after: TableVersion | None) -> TableVersion | None:
+        """What a loaded table of which no row has come was before: its newest version that messages described."""
+        versions = [version for version in self.state.versions.values() if version.name == name]
+        older = [version for version in versions if after is not None and version.version < after.version]
+        return max(older, key=lambda version: version.version, default=None)
+
+    def _derived(self, change: SchemaChange, name: TableName, group: Sequence[say.Action]) -> TableVersion:
+        tables = self.state.tables.copy()
+        for action in group:
+            tables.apply(action, change.commit_ts)
+        return cast("TableVersion", tables.get(name))
+
+    def _after(self, change: SchemaChange, name: TableName) -> TableVersion | None:
+        return change.after if change.after is not None and change.after.name == name else None
+
+    def _follow(self, change: SchemaChange, group: Sequence[say.Action]) -> None:
+        """Take note of what the tables are from here on."""
+        for action in group:
+            self.state.tables.apply(action, change.commit_ts)
+            completeness.follow(action, self.state, self.replica)
+        for name in dict.fromkeys(name for action in group for name in touches(action)):
+            after = self._after(change, name)
+            # A table may be met first by what changes it, and rows behind that are read by what it left.
+            is_there = any(
+                isinstance(action, say.CreateTable | say.RecoverTable | say.ColumnAction | say.IndexAction)
+                for action in group
+            )
+            if after is not None and (name in self.state.tables or is_there):
+                self.state.tables.put(after.declared(self.state.tables.get(name)))
+        self.state.keep_versions()
+
+    def _stamp(self, change: SchemaChange, writer: TableWriter | None = None) -> Stamp:
+        return self.replica.stamp(change.commit_ts, {DDL: mark(change)}, writer)
+
+
+def _by_table(actions: Sequence[say.Action]) -> list[list[say.Action]]:
+    """Runs of actions that must be applied together: the specifications of one ALTER TABLE."""
+    return [list(run) for _, run in groupby(actions, key=_together)]
+
+
+def _together(action: say.Action) -> tuple[object, ...]:
+    return ("alter", touches(action)) if isinstance(action, _Evolves) else ("own", id(action))

@@ -1,0 +1,247 @@
+"""DDL that change rows without row events: partitions that go or change places with tables, tables that come back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from applier.changefeed.completeness import Completeness
+from applier.changefeed.event import SchemaChange
+from applier.changefeed.filter import TableFilter
+from applier.changefeed.table import TableName, TableVersion
+from applier.config.settings import TablesSection
+from applier.ddl import actions as say
+from applier.ddl.actions import kind
+from applier.errors import SchemaChangeRefused
+from applier.pipeline.schema_changes.stamp import (
+    DDL,
+    DROPPED_AT,
+    DROPPED_STATE,
+    DROPPED_VERSION,
+    RESYNC,
+    TRUNCATED_AT,
+    is_in,
+    mark,
+    shown,
+)
+from applier.pipeline.state import State
+from applier.pipeline.target_tables import Replica
+from applier.runtime import failpoints
+from applier.sink.commit.stamp import Stamp
+from applier.sink.control.rows import Decision
+from applier.sink.evolve.move_rows import Chosen, is_empty_of, replace_rows, snapshot_before, stage_rows
+from applier.sink.iceberg.table import Table
+from applier.sink.tidb_partitions.predicate import PartitionRows, rows_of
+from applier.sink.write.table_writer import TableWriter
+
+Rows: TypeAlias = say.DropPartitions | say.TruncatePartitions | say.ExchangePartition | say.RecoverTable
+"""Actions that change rows of which the feed says nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowMigration:
+    """Applies these DDL to the Iceberg tables; each may be called again after a crash at any point.
+
+    Args:
+        replica: The tables.
+        state: What is known of them, as of before the DDL.
+        settings: Which tables are meant, and what becomes of dropped ones.
+    """
+
+    replica: Replica
+    state: State
+    settings: TablesSection
+
+    def apply(self, change: SchemaChange, action: Rows) -> Decision:
+        """Apply one action.
+
+        Raises:
+            SchemaChangeRefused: Which rows it changes cannot be told exactly.
+        """
+        match action:
+            case say.DropPartitions(table, names) | say.TruncatePartitions(table, names):
+                self._empty(change, table, names)
+            case say.ExchangePartition():
+                self._exchange(change, action)
+                return "rewritten"
+            case say.RecoverTable():
+                self._recover(change, action)
+        return "applied"
+
+    # ---- partitions
+
+    def _empty(self, change: SchemaChange, table: TableName, names: Sequence[str]) -> None:
+        """Remove the rows of some partitions; of all if none is named."""
+        writer = self.replica.writer(table)
+        if writer is None or is_in(writer.known, change):
+            return
+        stamp = self._stamp(change, writer)
+        if names:
+            chosen = self._chosen(change, table, names)
+            self._refuse_absent(chosen, table, writer)
+            done = writer.delete_where(chosen.columns, chosen.predicate, stamp)
+        else:
+            done = writer.truncate(stamp)
+        self.replica.committed(writer, done.snapshot_id)
+
+    def _exchange(self, change: SchemaChange, action: say.ExchangePartition) -> None:
+        """Let the rows of a partition and those of a table change places, in one commit a table.
+
+        The partitioned table is first. After a crash between the two, the other table gets its rows from the snapshot
+        on which the first commit was made.
+        """
+        table, other = self._both(change, action)
+        chosen = self._chosen(change, action.table, [action.partition])
+        if not is_in(table.known, change):
+            self._refuse_absent(chosen, action.table, table)
+            self._refuse_absent(chosen, action.other, other)
+            coming = partial(stage_rows, table.table, other.table, other.table.snapshot_id, _checked(chosen, action))
+            done = table.exchange_where(chosen.columns, chosen.predicate, coming, self._stamp(change, table))
+            self.replica.committed(table, done.snapshot_id)
+        failpoints.reach("half-exchanged")
+        if not is_in(other.known, change):
+            before = snapshot_before(table.table, DDL, mark(change))
+            leaving = partial(stage_rows, other.table, table.table, before, chosen.predicate)
+            snapshot_id = replace_rows(other.table, leaving, self._stamp(change, other))
+            other.reload()
+            self.replica.committed(other, snapshot_id)
+
+    def _both(self, change: SchemaChange, action: say.ExchangePartition) -> tuple[TableWriter, TableWriter]:
+        admits = TableFilter(self.settings.include).admits
+        writers = []
+        for name in (action.table, action.other):
+            writer = self.replica.writer(name) if admits(name) else None
+            if writer is None:
+                what = f"The rows of table {name}, which are exchanged, are not here: {shown(change.sql)}."
+                raise SchemaChangeRefused(what, RESYNC)
+            writers.append(writer)
+        return writers[0], writers[1]
+
+    def _chosen(self, change: SchemaChange, table: TableName, names: Sequence[str]) -> PartitionRows:
+        version = self.state.tables.get(table)
+        if version is None:
+            raise SchemaChangeRefused(f"The columns of table {table} are not known: {shown(change.sql)}.", RESYNC)
+        return rows_of(version, self.state.tables.partitioning(table), names)
+
+    def _refuse_absent(self, chosen: PartitionRows, name: TableName, writer: TableWriter) -> None:
+        """A column that no row has a value of may be NULL everywhere, or may not be in the feed at all."""
+        version = self.state.tables.get(name)
+        key = version.key if version else ()
+        for column in chosen.columns:
+            if column not in key and is_empty_of(writer.table, column):
+                what = f"No row of table {name} has a value of column {column}, which decides on its partition."
+                raise SchemaChangeRefused(what, f"if the feed leaves that column out, let it in; {RESYNC}")
+
+    # ---- tables that come back
+
+    def _recover(self, change: SchemaChange, action: say.RecoverTable) -> None:
+        name = action.to or action.table
+        here = self.replica.writer(name)
+        if here is not None and is_in(here.known, change):
+            return
+        kept = self._kept(change, action.table)
+        live = self.replica.writer(action.table)
+        truncated_at = int((live.table.setting(TRUNCATED_AT) if live else None) or 0)
+        if kept is not None and _dropped_at(kept, change) > truncated_at:
+            self._undrop(change, self.replica.opened(kept), name)
+        elif live is not None and truncated_at and name != action.table:
+            self._untruncate(change, live, str(truncated_at), name)
+        else:
+            what = f"{kind(action)} brings back rows of table {action.table} that are not here: {shown(change.sql)}."
+            hint = f'set tables.on_drop to "keep" to keep the rows of dropped tables; for this one, {RESYNC}'
+            raise SchemaChangeRefused(what, hint)
+
+    def _kept(self, change: SchemaChange, name: TableName) -> Table | None:
+        """The copy that is kept of the newest table that was dropped under a name."""
+        identifier = self.replica.identifier(name)
+        prefix = f"{identifier[-1]}_dropped_"
+        aside = [found for found in self.replica.catalog.list(identifier[:-1]) if found[-1].startswith(prefix)]
+        tables = [table for found in (identifier, *aside) if (table := self.replica.catalog.load(found)) is not None]
+        kept = [table for table in tables if _dropped_at(table, change)]
+        return max(kept, key=lambda table: _dropped_at(table, change), default=None)
+
+    def _undrop(self, change: SchemaChange, kept: TableWriter, name: TableName) -> None:
+        """Take the mark of the drop off, and give the table its name back. It is marked as brought back first, so that
+        after a crash it is not taken for one that makes way.
+        """
+        number = kept.table.setting(DROPPED_VERSION)
+        if not is_in(kept.known, change):
+            kept.stamp(self._stamp(change, kept), unset=(DROPPED_AT,))
+        if kept.table.identifier != self.replica.identifier(name):
+            make_way(self.replica, name)
+            self.replica.confirm()
+            self.replica.catalog.rename(kept.table.identifier, self.replica.identifier(name))
+        self.replica.forget(name)
+        self._track(change, name, number)
+        here = self.replica.writer(name)
+        if here is not None:
+            self.replica.committed(here, here.table.snapshot_id)
+
+    def _track(self, change: SchemaChange, name: TableName, number: str | None) -> None:
+        """Know the table again, where nothing but its own mark tells what it was."""
+        known = [version for version in self.state.versions.values() if str(version.version) == number]
+        if change.after is None and known and name not in self.state.tables:
+            self.state.track(known[-1].renamed(name))
+
+    def _untruncate(self, change: SchemaChange, live: TableWriter, truncated_at: str, name: TableName) -> None:
+        """Make a table of the rows that another one had before it was truncated."""
+        before = snapshot_before(live.table, TRUNCATED_AT, truncated_at)
+        version = change.after
+        if version is None or version.name != name:
+            raise SchemaChangeRefused(f"The columns of table {name} are not known: {shown(change.sql)}.", RESYNC)
+        make_way(self.replica, name)
+        back = self.replica.ensure(version, self.replica.stamp(change.commit_ts))
+        rows = partial(stage_rows, back.table, live.table, before)
+        snapshot_id = replace_rows(back.table, rows, self._stamp(change, back))
+        back.reload()
+        self.replica.committed(back, snapshot_id)
+
+    # ---- commits
+
+    def _stamp(self, change: SchemaChange, writer: TableWriter) -> Stamp:
+        return self.replica.stamp(change.commit_ts, {DDL: mark(change)}, writer)
+
+
+def make_way(replica: Replica, name: TableName) -> None:
+    """A dropped table that is kept gives its name to the new one."""
+    writer = replica.writer(name)
+    dropped_at = writer.table.setting(DROPPED_AT) if writer else None
+    if writer is None or dropped_at is None:
+        return
+    identifier = writer.table.identifier
+    replica.confirm()
+    replica.catalog.rename(identifier, (*identifier[:-1], f"{identifier[-1]}_dropped_{dropped_at}"))
+    replica.forget(name)
+
+
+def dropped(commit_ts: int, version: TableVersion | None, known: Completeness | None) -> dict[str, str]:
+    """Entries of the stamp of a table that was dropped and is kept."""
+    number = {DROPPED_VERSION: str(version.version)} if version else {}
+    state = {DROPPED_STATE: known.state} if known else {}
+    return {DROPPED_AT: str(commit_ts), **number, **state}
+
+
+def _dropped_at(table: Table, change: SchemaChange) -> int:
+    """Commit ts of the drop; that of the change itself if it has taken the mark off already; 0 for a table in use."""
+    return change.commit_ts if table.setting(DDL) == mark(change) else int(table.setting(DROPPED_AT) or 0)
+
+
+def _checked(chosen: PartitionRows, action: say.ExchangePartition) -> Chosen:
+    """All rows, which must belong in the partition that takes them."""
+    spelt = {name.lower(): name for name in chosen.columns}
+
+    def check(rows: pa.Table) -> pa.BooleanArray:
+        inside = chosen.predicate(rows.rename_columns([spelt.get(name.lower(), name) for name in rows.column_names]))
+        if inside.false_count:
+            what = (
+                f"Rows of table {action.other} do not belong in partition {action.partition} of table {action.table}, "
+                f"which takes them WITHOUT VALIDATION."
+            )
+            raise SchemaChangeRefused(what, "move those rows upstream, then load both tables again.")
+        return inside
+
+    return check

@@ -1,0 +1,44 @@
+"""What the commits of DDL say about themselves, so that a restart neither makes them again nor leaves one half made."""
+
+from __future__ import annotations
+
+import hashlib
+
+from applier.changefeed.event import SchemaChange
+from applier.sink.commit.stamp import Stamp
+
+DDL = "applier.ddl"
+"""Entry of the stamp of a commit that a DDL made: its commit ts and text."""
+
+DROPPED_AT = "applier.dropped-at"
+"""Table property of a table that was dropped upstream and is kept: commit ts of the DROP."""
+
+DROPPED_VERSION = "applier.dropped-version"
+"""The same of its last `TableVersion.version`: RECOVER TABLE brings it back, also after a restart."""
+
+DROPPED_STATE = "applier.dropped-state"
+"""The same of its completeness: a table that lacked rows still lacks them when it comes back."""
+
+TRUNCATED_AT = "applier.truncated-at"
+"""Entry of the stamp of a TRUNCATE: its commit ts. FLASHBACK TABLE brings back the rows that it removed."""
+
+RESYNC = "load the table again and start a changefeed from there, or leave the table out in tables.include."
+
+_SHOWN = 300
+
+
+def mark(change: SchemaChange) -> str:
+    """Identity of a DDL: its commit ts and a hash of its text."""
+    return f"{change.commit_ts} {hashlib.sha256(change.sql.encode()).hexdigest()[:16]}"
+
+
+def is_in(known: Stamp | None, change: SchemaChange) -> bool:
+    """True if the newest stamp of a table says that this very DDL made it."""
+    # The resolved ts is 0 in a feed in offset order.
+    return known is not None and known.resolved_ts in (0, change.commit_ts) and known.extra.get(DDL) == mark(change)
+
+
+def shown(sql: str) -> str:
+    """A statement in an error: on one line, cut to a readable length."""
+    line = " ".join(sql.split())
+    return line if len(line) <= _SHOWN else f"{line[:_SHOWN]}…"

@@ -1,0 +1,132 @@
+"""DDL messages in order in, DDL with what their statements say out, in the names that the tables have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+from applier.changefeed.table import TableName
+from applier.ddl.actions import Action, CreateTable, DropDatabase, DropTable, RenameTable, touches
+from applier.ddl.parser import parse
+from applier.ddl.spelling import Spelling
+from applier.ddl.statement_head import head
+from applier.errors import SchemaChangeRefused
+from applier.order.barrier import Barrier
+from applier.order.renames import Key, sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Ddl:
+    """A DDL to apply, with what its statement says.
+
+    Attributes:
+        barrier: The DDL.
+        actions: What it does; () where that is not known.
+        swept: Tables of a database that it drops, or that a statement names which is not understood.
+        kind: Kind of a statement that is not understood, as far as its head says; else "".
+        refused: Why it cannot be applied, whatever the tables hold. It is raised when its turn comes, and not before:
+            the rows before it in the tables that it names are applied, and the policies are asked first.
+        is_loose: It renames a table that is not there, or into a name that is taken: another part of its statement may
+            be missing.
+    """
+
+    barrier: Barrier
+    actions: Sequence[Action]
+    swept: Sequence[TableName] = ()
+    kind: str = ""
+    refused: SchemaChangeRefused | None = None
+    is_loose: bool = False
+
+    @staticmethod
+    def of(barrier: Barrier, names: Spelling) -> Ddl:
+        """Read the statement; `names` are those of the tables as of before it."""
+        change = barrier.change
+        before = change.before.name if change.before else None
+        after = change.after.name if change.after else None
+        try:
+            actions = [names.spelt(action) for action in parse(change.sql, change.database, before, after)]
+        except SchemaChangeRefused as error:
+            found = head(change.sql, change.database)
+            tables = [names.of(name) for name in found.tables]
+            return Ddl(barrier, (), tables, found.kind, error)
+        dropped = [action.database for action in actions if isinstance(action, DropDatabase)]
+        return Ddl(barrier, actions, names.of_databases(dropped))
+
+    @property
+    def commit_ts(self) -> int:
+        """Its place among the rows."""
+        return self.barrier.change.commit_ts
+
+    @property
+    def names(self) -> tuple[TableName, ...]:
+        """Tables that it concerns."""
+        named = (name for action in self.actions for name in touches(action))
+        return tuple(dict.fromkeys([*named, *self.swept]))
+
+    def frees(self, parked: frozenset[TableName]) -> bool:
+        """True if it ends one of the parked tables, so that the name is free for another table."""
+        ends = CreateTable | DropTable | DropDatabase | RenameTable
+        return any(isinstance(action, ends) for action in self.actions) and not parked.isdisjoint(self.names)
+
+
+def read_all(barriers: Iterable[Barrier], names: Spelling, met: Mapping[TableName, int] | None = None) -> list[Ddl]:
+    """Read DDL in order of their commit ts; those of one commit ts are put in order.
+
+    Args:
+        barriers: The DDL.
+        names: The tables as of before the first; it is moved past the last.
+        met: Tables of which only rows are known, with the lowest commit ts of these.
+    """
+    found: list[Ddl] = []
+    coming = dict(met or {})
+    for commit_ts, same in groupby(barriers, key=lambda barrier: barrier.change.commit_ts):
+        parts = list(same)
+        for name in [name for name, first in coming.items() if first <= commit_ts]:
+            del coming[name]
+            names.meet(name)
+        order = [Ddl.of(part, names) for part in parts] if len(parts) > 1 else []
+        for part in _arranged(order, names) if order else parts:
+            ddl = part if isinstance(part, Ddl) else Ddl.of(part, names)
+            ddl = replace(ddl, is_loose=ddl.is_loose or _is_loose(ddl, names))
+            for action in ddl.actions:
+                names.follow(action)
+            found.append(ddl)
+    return found
+
+
+def _arranged(parts: Sequence[Ddl], names: Spelling) -> list[Ddl | Barrier]:
+    """Parts of one statement in the order in which it makes them."""
+    places = [place for place, part in enumerate(parts) if _rename(part) is not None]
+    renames = [rename for part in parts if (rename := _rename(part)) is not None]
+    if len(renames) < 2:
+        return [part.barrier for part in parts]
+    pairs = [(_key(rename.table), _key(rename.to)) for rename in renames]
+    concerned = [name for rename in renames for name in (rename.table, rename.to)]
+    order = sequence(pairs, {_key(name) for name in concerned if name in names})
+    arranged: list[Ddl | Barrier] = [part.barrier for part in parts]
+    for place, at in zip(places, order or range(len(places)), strict=True):
+        part = parts[places[at]]
+        arranged[place] = part.barrier if order else _unordered(part, renames)
+    return arranged
+
+
+def _unordered(part: Ddl, renames: Sequence[RenameTable]) -> Ddl:
+    texts = ", ".join(f"{rename.table} TO {rename.to}" for rename in renames)
+    what = f"The tables that are known do not determine the order of the renames of one statement: {texts}."
+    hint = "Load these tables again and start a changefeed from there, or leave them out in tables.include."
+    return Ddl(part.barrier, (), part.names, "rename-table", SchemaChangeRefused(what, hint), is_loose=True)
+
+
+def _is_loose(ddl: Ddl, names: Spelling) -> bool:
+    rename = _rename(ddl)
+    return rename is not None and (rename.table not in names or rename.to in names)
+
+
+def _rename(part: Ddl) -> RenameTable | None:
+    action = part.actions[0] if len(part.actions) == 1 else None
+    return action if isinstance(action, RenameTable) else None
+
+
+def _key(name: TableName) -> Key:
+    return name.database.lower(), name.table.lower()

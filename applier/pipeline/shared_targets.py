@@ -1,0 +1,104 @@
+"""Upstream tables in, a refusal out where two of them would write one Iceberg table, or one that applier keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from applier.changefeed.filter import TableFilter
+from applier.changefeed.route import Route
+from applier.changefeed.table import TableName, TableVersion
+from applier.config.settings import Config
+from applier.ddl import actions as say
+from applier.ddl.schema_tracker import Tables
+from applier.errors import TableMismatch
+from applier.pipeline.scan.window_scan import Survey
+
+
+def refuse_shared(config: Config, survey: Survey, known: Tables, described: Iterable[TableVersion] = ()) -> None:
+    """Walk through what a step would apply, and refuse the first moment at which two tables would be one.
+
+    Args:
+        config: Where tables go, and which are meant.
+        survey: What the step would apply.
+        known: The tables as of before it.
+        described: Tables that it would make without a CREATE TABLE.
+
+    Raises:
+        TableMismatch: Two upstream tables have one Iceberg table, or one lies among the control tables.
+    """
+    route, control = Route(config.tables.route), f"applier_{config.changefeed.name}"
+    targets = _Targets(route, TableFilter(config.tables.include), control)
+    made = {name for ddl in survey.ddl for action in ddl.actions for name in _made_by(action)}
+    met = {name for name, _ in survey.findings.parts} | {version.name for version in described}
+    for name in sorted({*known, *(met - made)}):
+        targets.claim(name)
+    for ddl in survey.ddl:
+        for action in ddl.actions:
+            targets.follow(action)
+
+
+def _made_by(action: say.Action) -> tuple[TableName, ...]:
+    """Tables that are there only after an action."""
+    match action:
+        case say.CreateTable(table=table):
+            return (table,)
+        case say.RenameTable(to=to):
+            return (to,)
+        case say.RecoverTable(table, to):
+            return (to or table,)
+    return ()
+
+
+@dataclass(slots=True)
+class _Targets:
+    """Which upstream table has which Iceberg table.
+
+    Names count in small letters: many catalogs fold them, and so do file systems.
+    """
+
+    route: Route
+    include: TableFilter
+    control: str
+    _owners: dict[tuple[str, ...], TableName] = field(default_factory=dict)
+
+    def claim(self, name: TableName) -> None:
+        if not self.include.admits(name):
+            return
+        identifier = self.route.identifier(name)
+        target = ".".join(identifier)
+        if identifier[:-1] == (self.control,):
+            what = f"Upstream table {name} goes to {target}, the namespace in which this changefeed keeps its state."
+            hint = f"Route it elsewhere with tables.route, or leave it out with tables.include: !{name}."
+            raise TableMismatch(what, hint)
+        other = self._owners.setdefault(_folded(identifier), name)
+        if _folded(other) != _folded(name):
+            what = f"Upstream tables {other} and {name} both go to the Iceberg table {target}."
+            hint = (
+                f"Give each its own with {{database}} in tables.route, or leave one out with tables.include: !{name}."
+            )
+            raise TableMismatch(what, hint)
+
+    def follow(self, action: say.Action) -> None:
+        match action:
+            case say.CreateTable(table=table):
+                self.claim(table)
+            case say.RenameTable(table, to):
+                self._release(table)
+                self.claim(to)
+            case say.RecoverTable(table, to):
+                self.claim(to or table)
+            case say.DropTable(table):
+                self._release(table)
+            case say.DropDatabase(database):
+                for name in [name for name in self._owners.values() if name.database.lower() == database.lower()]:
+                    self._release(name)
+
+    def _release(self, name: TableName) -> None:
+        identifier = _folded(self.route.identifier(name))
+        if identifier in self._owners and _folded(self._owners[identifier]) == _folded(name):
+            del self._owners[identifier]
+
+
+def _folded(parts: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(part.lower() for part in parts)

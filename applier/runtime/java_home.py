@@ -1,0 +1,92 @@
+"""Java: the environment in, the home of a Java that Spark 4.1 runs on out."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from applier.errors import ConfigError
+
+SUPPORTED = (17, 21)
+"""Releases that both Spark 4.1 and Iceberg 1.12 are built and tested for."""
+
+_SYSTEM_HOMES = Path("/usr/lib/jvm")
+
+
+def find(environment: Mapping[str, str] | None = None, system_homes: Path = _SYSTEM_HOMES) -> Path:
+    """Return the home directory of Java 17 or 21: JAVA_HOME, then `java` on the PATH, then the system's folder.
+
+    Args:
+        environment: Variables to look at; those of the process if absent.
+        system_homes: Folder in which the operating system keeps its Javas.
+
+    Raises:
+        ConfigError: None was found; names those that were found and cannot be used.
+    """
+    variables = os.environ if environment is None else environment
+    unfit = []
+    for home in _candidates(variables, system_homes):
+        release = _release(home)
+        if release in SUPPORTED:
+            return home
+        unfit.append(f"{home} (Java {release or 'unknown'})")
+    found = f", but only {', '.join(unfit)} was found" if unfit else " and none was found"
+    wanted = " or ".join(map(str, SUPPORTED))
+    problem = f"Spark needs Java {wanted}{found}; install openjdk-17-jre-headless or point JAVA_HOME to one."
+    raise ConfigError([problem])
+
+
+def _candidates(variables: Mapping[str, str], system_homes: Path) -> Iterator[Path]:
+    seen: set[Path] = set()
+    for home in _homes(variables, system_homes):
+        resolved = home.resolve()
+        if resolved not in seen and (resolved / "bin" / "java").is_file():
+            seen.add(resolved)
+            yield resolved
+
+
+def _homes(variables: Mapping[str, str], system_homes: Path) -> Iterator[Path]:
+    if variables.get("JAVA_HOME"):
+        yield Path(variables["JAVA_HOME"])
+    on_path = shutil.which("java", path=variables.get("PATH", ""))
+    if on_path:
+        yield Path(on_path).resolve().parent.parent
+    if system_homes.is_dir():
+        yield from sorted(system_homes.iterdir())
+
+
+def _release(home: Path) -> int | None:
+    """Feature release of a Java; asks `java` itself where its `release` file is missing."""
+    try:
+        text = (home / "release").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        text = _answer(home)
+    match = re.search(r'(?:JAVA_VERSION=|version )"(\d+)', text)
+    return int(match[1]) if match else None
+
+
+def _answer(home: Path) -> str:
+    command = [str(home / "bin" / "java"), "-version"]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=30, check=False).stderr
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+def main() -> int:
+    """`python -m applier.runtime.java_home`: print the home, or say in one sentence what is missing."""
+    try:
+        print(find())
+    except ConfigError as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,111 @@
+"""What a run says of itself: log events, and one status line per step."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+
+from applier.changefeed.ts import unix_ms, wall_clock
+from applier.runtime.escaping import escape_event
+
+
+def set_up_logging(level: str = "info") -> None:
+    """Log to standard error: coloured on a terminal, JSON lines elsewhere."""
+    terminal = sys.stderr.isatty()
+    # JSON escapes control characters; on a terminal a name from upstream could move the cursor or hide a line.
+    shown: list[Any] = (
+        [escape_event, structlog.dev.ConsoleRenderer()]
+        if terminal
+        else [structlog.processors.JSONRenderer(ensure_ascii=False)]
+    )
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            *shown,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+    # py4j logs every lost connection of its own at shutdown; nobody acts on that.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+
+
+def logger() -> Any:
+    """The logger of the process."""
+    return structlog.get_logger()
+
+
+@dataclass(slots=True)
+class Stopwatch:
+    """Seconds per stage of one step."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Add the time spent inside to a stage."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+
+
+@dataclass(frozen=True, slots=True)
+class StatusLine:
+    """One step in one line; every field is explained in `docs/output.md`.
+
+    Attributes:
+        step: Number of the step in this changefeed.
+        resolved_ts: The watermark that all tables have reached; None for a feed in offset order.
+        now_ms: Wall clock in Unix milliseconds, for the lag.
+        messages: Messages read.
+        rows: Row changes applied, after reduction.
+        waiting: Rows that wait for their schema or for the watermark.
+        tables: Tables committed.
+        backlog: Messages that the source has beyond this step.
+        seconds: Time per stage.
+        notes: Counted policies that were used: rows sent again, excluded rows, zero dates, dead letters.
+    """
+
+    step: int
+    resolved_ts: int | None
+    now_ms: int
+    messages: int
+    rows: int
+    waiting: int
+    tables: int
+    backlog: int
+    seconds: Mapping[str, float]
+    notes: Mapping[str, int]
+
+    @property
+    def lag_seconds(self) -> float | None:
+        """Seconds between the watermark and now."""
+        return None if self.resolved_ts is None else max(0.0, (self.now_ms - unix_ms(self.resolved_ts)) / 1000)
+
+    def fields(self) -> dict[str, Any]:
+        """The fields as they are logged."""
+        shown: dict[str, Any] = {"step": self.step}
+        if self.resolved_ts is None:
+            shown["resolved"] = "not available, the feed carries no watermark"
+        else:
+            shown |= {
+                "resolved_ts": self.resolved_ts,
+                "resolved": wall_clock(self.resolved_ts).isoformat(timespec="milliseconds"),
+                "lag_seconds": round(self.lag_seconds or 0.0, 3),
+            }
+        shown |= {"messages": self.messages, "rows": self.rows, "waiting": self.waiting, "tables": self.tables}
+        shown["backlog"] = self.backlog
+        shown |= {f"{stage}_seconds": round(spent, 3) for stage, spent in self.seconds.items()}
+        return shown | {note: count for note, count in self.notes.items() if count}

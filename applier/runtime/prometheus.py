@@ -1,0 +1,101 @@
+"""Status lines out as metrics: what Prometheus reads from an address of the process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
+
+from applier.changefeed.ts import unix_ms
+from applier.config.settings import MetricsSection
+from applier.errors import ConfigError
+from applier.runtime.logs import StatusLine
+
+
+@contextmanager
+def served(settings: MetricsSection, changefeed: str) -> Iterator[Metrics]:
+    """The numbers of a changefeed, which are served over HTTP meanwhile; without a port nobody can ask for them.
+
+    Args:
+        settings: Section `metrics` of the configuration.
+        changefeed: Its name, the label of every number.
+
+    Raises:
+        ConfigError: The address cannot be listened on.
+    """
+    metrics = Metrics(changefeed)
+    if settings.port is None:
+        yield metrics
+        return
+    try:
+        server, thread = start_http_server(settings.port, settings.address, metrics.registry)
+    except OSError as error:
+        sentence = f"metrics.port: cannot listen on {settings.address}:{settings.port}: {error.strerror or error}."
+        raise ConfigError([f"{sentence} Choose another port or address, or leave metrics.port out."]) from error
+    try:
+        yield metrics
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+class Metrics:
+    """The numbers of one changefeed; `docs/output.md` explains each.
+
+    Args:
+        changefeed: Its name.
+
+    Attributes:
+        registry: What Prometheus collects.
+    """
+
+    def __init__(self, changefeed: str) -> None:
+        self.registry = CollectorRegistry()
+        self._changefeed = changefeed
+        self._resolved = self._gauge("resolved_timestamp_seconds", "Wall clock of the resolved ts of all tables.")
+        self._lag = self._gauge("lag_seconds", "Age of the resolved ts, now.")
+        self._backlog = self._gauge("backlog_messages", "Messages that the source has beyond the newest step.")
+        self._waiting = self._gauge("waiting_rows", "Row changes above the watermark or without a schema.")
+        self._told = self._gauge("last_step_timestamp_seconds", "When the newest step was finished.")
+        self._messages = self._counter("messages", "Messages read.")
+        self._rows = self._counter("rows", "Row changes applied.")
+        self._commits = self._counter("commits", "Commits of rows.")
+        self._dead_letters = self._counter("dead_letters", "Messages that were set aside.")
+        self._seconds = self._counter("stage_seconds", "Time per stage.", "stage")
+
+        self._up = self._gauge("up", "1 while the process runs.")
+        self._up.labels(changefeed).set(1)
+        for counter in (self._messages, self._rows, self._commits, self._dead_letters):
+            # A sample that appears with the first step hides that step from rates.
+            counter.labels(changefeed)
+
+    def begin(self, resolved_ts: int | None) -> None:
+        """Take the resolved ts of the checkpoint from which the process goes on; None if there is none."""
+        if resolved_ts is not None:
+            resolved = unix_ms(resolved_ts) / 1000
+            self._resolved.labels(self._changefeed).set(resolved)
+            # The age grows while nothing comes, so it is taken when it is asked for.
+            self._lag.labels(self._changefeed).set_function(lambda: max(0.0, time.time() - resolved))
+
+    def take(self, status: StatusLine) -> None:
+        """Take the numbers of a step."""
+        own = self._changefeed
+        self.begin(status.resolved_ts)
+        self._backlog.labels(own).set(status.backlog)
+        self._waiting.labels(own).set(status.waiting)
+        self._told.labels(own).set(status.now_ms / 1000)
+        self._messages.labels(own).inc(status.messages)
+        self._rows.labels(own).inc(status.rows)
+        self._commits.labels(own).inc(status.tables)
+        self._dead_letters.labels(own).inc(status.notes.get("dead_letters", 0))
+        for stage, spent in status.seconds.items():
+            self._seconds.labels(own, stage).inc(spent)
+
+    def _gauge(self, name: str, what: str) -> Gauge:
+        return Gauge(name, what, ("changefeed",), namespace="applier", registry=self.registry)
+
+    def _counter(self, name: str, what: str, *labels: str) -> Counter:
+        return Counter(name, what, ("changefeed", *labels), namespace="applier", registry=self.registry)

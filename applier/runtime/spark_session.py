@@ -1,0 +1,315 @@
+"""Spark: settings and a catalog in, one quiet SparkSession out that reads Kafka and writes Iceberg."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shlex
+import sys
+import tempfile
+import threading
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyspark
+from pyspark import SparkContext
+from pyspark.errors import PySparkException
+from pyspark.java_gateway import launch_gateway
+from pyspark.sql import SparkSession
+
+from applier.errors import ApplierError, ConfigError, TransientError
+from applier.runtime import cds_archive, jars, java_home
+from applier.runtime.stop_requests import kept_handlers
+
+_EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
+
+_DEFAULTS = {
+    "spark.master": "local[*]",
+    "spark.driver.memory": "2g",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+
+_LOCAL_DEFAULTS = {
+    # A name that does not resolve stops Spark in containers, and one that does opens its ports to the network.
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+
+_COMPILER = " ".join(
+    f"-XX:{name}={10 * usual}"
+    for name, usual in {
+        "Tier4InvocationThreshold": 5_000,
+        "Tier4MinInvocationThreshold": 600,
+        "Tier4CompileThreshold": 15_000,
+        "Tier4BackEdgeThreshold": 40_000,
+    }.items()
+)
+"""The JVM's optimising compiler starts ten times as late. The first minutes of a job run a lot of code a few thousand
+times, and compiling that took two fifths of the JVM's CPU time; what is hot is compiled all the same."""
+
+_HEAP = "-XX:GCTimeRatio=4 -XX:MinHeapFreeRatio=10 -XX:MaxHeapFreeRatio=30"
+"""The heap grows where a fifth of the time goes into collecting it, and not a thirteenth, and gives back what it does
+not need: a job that mostly waits for Kafka and for Python has no use for the largest heap that it may have."""
+
+_ONE_COLLECTOR = "-XX:+UseSerialGC"
+"""Collects on one thread, which is less work where cores are few: the default one marks what lives anew whenever a
+few large buffers were received, thirty times in a gigabyte. The JVM does not start with two collectors, so ours stays
+away where the user names one."""
+
+_COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
+
+_FEW_CORES = 3
+"""As many as read in the driver: with more Spark's tasks read, and fill the heap together."""
+
+_FEW_CORES_HEAP = {"spark.driver.memory": "1536m"}
+"""The collector of one thread lets the heap grow as far as it may. In all, a backlog of twenty million messages takes
+2.5 GB with this heap and 3 with the one of many cores, and not more time."""
+
+_ARENAS = "2"
+"""Pools of C's `malloc` in the JVM. In glibc's eight for each core what Zstandard took and gave back would stay."""
+
+_JAVA_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
+
+_USER_JARS = ("spark.jars", "spark.jars.packages")
+
+_NOISE = (b"WARNING: Using incubator modules: jdk.incubator.vector", b"Picked up JAVA_TOOL_OPTIONS:")
+
+
+def build_session(name: str, spark: Mapping[str, str], catalog_name: str, catalog: Mapping[str, str]) -> SparkSession:
+    """Start Spark, or return the running session with these settings applied.
+
+    Ctrl-C reaches only Python: the JVM lives in a session of its own and ends when this process does.
+
+    Args:
+        name: Application name, as cluster managers show it.
+        spark: Spark configuration; wins over every default of applier. `spark.jars` and `spark.sql.extensions` are
+            added to.
+        catalog_name: Name of the Iceberg catalog in Spark.
+        catalog: Properties of the catalog, such as `type`, `uri`, `warehouse`.
+
+    Raises:
+        ConfigError: No suitable Java was found, or the settings do not let Spark start.
+        TransientError: The jars cannot be fetched, or the cluster does not answer.
+    """
+    settings = _settings(name, spark, catalog_name, catalog)
+    local = _is_local(settings)
+    _set_environment(settings, local=local)
+    try:
+        with kept_handlers():
+            if SparkContext._gateway is None:
+                _start_jvm(settings)
+            return SparkSession.builder.config(map=dict[str, Any](settings)).getOrCreate()
+    except ApplierError:
+        raise
+    except Exception as error:
+        problem = f"Spark did not start on {settings['spark.master']}: {_first_line(error)}"
+        raise ConfigError([problem]) if local else TransientError(problem) from error
+
+
+def _settings(name: str, spark: Mapping[str, str], catalog_name: str, catalog: Mapping[str, str]) -> dict[str, str]:
+    master = spark.get("spark.master", _DEFAULTS["spark.master"])
+    defaults = _DEFAULTS | (_LOCAL_DEFAULTS if _is_local({"spark.master": master}) else {})
+    defaults |= _FEW_CORES_HEAP if _has_few_cores(master) else {}
+    defaults |= _security(master)
+    groups = ["spark", "s3"] if "S3FileIO" in catalog.get("io-impl", "") else ["spark"]
+    own_jars = [jar for group in groups for jar in jars.fetch(group)]
+    return (
+        defaults
+        | {"spark.app.name": name}
+        | _catalog_settings(catalog_name, catalog)
+        | dict(spark)
+        | {"spark.sql.extensions": _joined(spark.get("spark.sql.extensions"), _EXTENSIONS)}
+        | _with_jars(spark, own_jars, local=_is_local({"spark.master": master}))
+    )
+
+
+def _security(master: str) -> dict[str, str]:
+    """Settings that keep others off the ports between driver and executors, whose first message lists all settings.
+
+    On Kubernetes and YARN Spark makes a secret for each application and hands it to the executors. Master and workers
+    of a standalone cluster have to know the same secret, so there the user has to set it for all of them.
+    """
+    if not master.startswith(("k8s://", "yarn", "local-cluster")):
+        return {}
+    own = {"spark.authenticate.secret": secrets.token_hex(32)} if master.startswith("local-cluster") else {}
+    return {"spark.authenticate": "true", "spark.network.crypto.enabled": "true", **own}
+
+
+def _is_local(settings: Mapping[str, str]) -> bool:
+    return settings["spark.master"].startswith("local")
+
+
+def _with_jars(spark: Mapping[str, str], own: Sequence[Path], *, local: bool) -> dict[str, str]:
+    """Settings that let Spark find our jars: on the class path of its only JVM, where that is all there is.
+
+    Spark copies what it is told by `spark.jars` at every start, and loads it by a class loader of its own, which the
+    archive of classes does not cover. Executors elsewhere, and jars of the user that must see ours, need just that.
+    """
+    if not local or any(key in spark for key in _USER_JARS):
+        listed = _joined(spark.get("spark.jars"), *map(str, own))
+        return {"spark.jars": listed, "spark.driver.extraJavaOptions": _java_options(spark)}
+    return {
+        "spark.driver.extraClassPath": cds_archive.joined(own, spark.get("spark.driver.extraClassPath")),
+        "spark.driver.extraJavaOptions": _java_options(spark, cds_archive.java_options(own)),
+    }
+
+
+def _joined(given: str | None, *own: str) -> str:
+    items = [item.strip() for item in (given or "").split(",") if item.strip()]
+    return ",".join(dict.fromkeys([*items, *own]))
+
+
+def _java_options(spark: Mapping[str, str], *ours: str) -> str:
+    quiet = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
+    given = spark.get("spark.driver.extraJavaOptions", "")
+    # The user's come last: of two equal -D the JVM takes the last.
+    return " ".join(filter(None, [quiet, _COMPILER, _HEAP, _collector(spark, given), *ours, given]))
+
+
+def _collector(spark: Mapping[str, str], given: str) -> str:
+    """The collector that suits the cores, where nobody chose one; empty to leave it to Java."""
+    elsewhere = [spark.get("spark.driver.defaultJavaOptions", ""), *map(os.environ.get, _JAVA_VARIABLES)]
+    is_chosen = any(_COLLECTOR.search(options or "") for options in [given, *elsewhere])
+    return (
+        "" if is_chosen or not _has_few_cores(spark.get("spark.master", _DEFAULTS["spark.master"])) else _ONE_COLLECTOR
+    )
+
+
+def _has_few_cores(master: str) -> bool:
+    """Whether Spark runs so few tasks at once in the driver's JVM that it reads messages without them."""
+    match = re.fullmatch(r"local(?:\[(\d+|\*)(?:,\d+)?\])?", master)
+    if match is None:
+        return False
+    cores = os.cpu_count() if match[1] == "*" else int(match[1] or 1)
+    return cores is not None and cores <= _FEW_CORES
+
+
+def _catalog_settings(name: str, catalog: Mapping[str, str]) -> dict[str, str]:
+    # A cached table hides the commits of another process for 30 seconds, and the fence would compare with an old head.
+    properties = {"cache-enabled": "false"} | dict(catalog)
+    if properties.get("type") == "jdbc":
+        properties = {"jdbc.schema-version": "V1"} | properties
+    if properties.get("uri", "").startswith("jdbc:sqlite:"):
+        properties["uri"] = _sqlite_uri(properties["uri"])
+    if "warehouse" in properties:
+        properties["warehouse"] = _absolute(properties["warehouse"])
+    prefix = f"spark.sql.catalog.{name}"
+    return {prefix: "org.apache.iceberg.spark.SparkCatalog"} | {
+        f"{prefix}.{key}": value for key, value in properties.items()
+    }
+
+
+def _sqlite_uri(uri: str) -> str:
+    """Make the path of a SQLite address absolute and its folder, which SQLite does not make itself."""
+    path, mark, query = uri.removeprefix("jdbc:sqlite:").partition("?")
+    if not path or path.startswith((":memory:", "file:")):
+        return uri
+    file = Path(path).absolute()
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError([f"catalog.uri: cannot make the folder {file.parent}: {error.strerror}."]) from error
+    return f"jdbc:sqlite:{file}{mark}{query}"
+
+
+def _absolute(location: str) -> str:
+    """A path without scheme must not depend on the folder from which a later process is started."""
+    return location if ":" in location else str(Path(location).absolute())
+
+
+def _set_environment(settings: Mapping[str, str], *, local: bool) -> None:
+    """Point spark-submit at a fitting Java and, on this machine, its workers at this very Python and Spark."""
+    os.environ["JAVA_HOME"] = str(java_home.find())
+    os.environ.setdefault("MALLOC_ARENA_MAX", _ARENAS)
+    python = settings.get("spark.pyspark.python")
+    if python or local:
+        os.environ["PYSPARK_PYTHON"] = python or sys.executable
+    if local:
+        os.environ["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
+
+
+def _start_jvm(settings: Mapping[str, str]) -> None:
+    """Start the JVM of the process and connect pyspark to it."""
+    reader, writer = os.pipe()
+    said = _Stderr(reader)
+    said.start()
+    try:
+        with _submit_arguments(settings):
+            gateway: Any = launch_gateway(None, {"stderr": writer, "start_new_session": True})  # type: ignore[no-untyped-call]
+    except PySparkException as error:
+        os.close(writer)
+        raise ConfigError([f"Spark's JVM did not start: {said.end()}"]) from error
+    os.close(writer)
+    SparkContext._ensure_initialized(gateway=gateway)
+
+
+def end_jvm(seconds: float) -> None:
+    """End the JVM that this process started and wait until it is gone; Spark's session must have been stopped.
+
+    Raises:
+        TimeoutExpired: It was still there after so many seconds.
+    """
+    gateway: Any = SparkContext._gateway
+    SparkContext._gateway = SparkContext._jvm = None
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait(seconds)
+
+
+@contextmanager
+def _submit_arguments(settings: Mapping[str, str]) -> Iterator[None]:
+    """Hand the settings to spark-submit in a file of this user; its command line is open to the whole machine."""
+    given = os.environ.get("PYSPARK_SUBMIT_ARGS")
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".properties") as file:
+        file.writelines(f"{key}={_property(value)}\n" for key, value in settings.items())
+        file.flush()
+        ours = f"--properties-file {shlex.quote(file.name)} --load-spark-defaults"
+        os.environ["PYSPARK_SUBMIT_ARGS"] = f"{ours} {given or 'pyspark-shell'}"
+        try:
+            yield
+        finally:
+            if given is None:
+                del os.environ["PYSPARK_SUBMIT_ARGS"]
+            else:
+                os.environ["PYSPARK_SUBMIT_ARGS"] = given
+
+
+def _property(value: str) -> str:
+    """A value as java.util.Properties reads it back."""
+    escaped = value.replace("\\", "\\\\").replace("\r", "\\r").replace("\n", "\\n")
+    return f"\\{escaped}" if escaped.startswith(" ") else escaped
+
+
+class _Stderr(threading.Thread):
+    """Passes on what the JVM says, without the two lines that every start prints."""
+
+    def __init__(self, reader: int) -> None:
+        super().__init__(name="jvm-stderr", daemon=True)
+        self._reader = reader
+        self._latest: deque[str] = deque(maxlen=3)
+
+    def run(self) -> None:
+        with os.fdopen(self._reader, "rb") as lines:
+            for line in lines:
+                if not line.startswith(_NOISE):
+                    self._latest.append(line.decode(errors="replace").strip())
+                    os.write(2, line)
+
+    def end(self) -> str:
+        """Wait for the end of the stream and return its last lines."""
+        self.join(timeout=5)
+        return " ".join(self._latest) or "it said nothing"
+
+
+def _first_line(error: Exception) -> str:
+    """What went wrong: Java's own message where there is one, without the stack."""
+    cause = getattr(error, "java_exception", None)
+    text = str(cause.toString() if cause is not None else error).strip()
+    return text.splitlines()[0] if text else type(error).__name__

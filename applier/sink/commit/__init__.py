@@ -1,0 +1,1 @@
+"""Fenced commits and the stamps that they carry."""

@@ -1,0 +1,189 @@
+"""A way to prepare a change in, one committed snapshot out: fenced, never twice, prepared anew when others commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+
+from applier.errors import TableMismatch, TransientError
+from applier.runtime import failpoints
+from applier.sink.commit.foreign_commits import FOREIGN, rolled_back, trace
+from applier.sink.commit.stamp import Stamp, guard, progress
+from applier.sink.iceberg.commit import Change, CommitFailure
+from applier.sink.iceberg.snapshot import MAIN
+from applier.sink.iceberg.table import Table
+
+ATTEMPTS = 6
+"""Commits tried for one batch. Between two of them lies a whole look-up, so a table that is compacted all the time
+still lets one through."""
+
+Prepare = Callable[[int | None], Change]
+"""Expected head -> the change, planned on it. Called again after each foreign commit."""
+
+_T = TypeVar("_T")
+
+
+class _Moved(TransientError):
+    """Somebody else committed, or the outcome was not ours: prepare again."""
+
+
+@dataclass(slots=True)
+class Committer:
+    """Commits changes to one table under one changefeed; one thread at a time.
+
+    Attributes:
+        table: The table.
+        changefeed: The changefeed it belongs to.
+        epoch: Epoch of this applier.
+        head: Snapshot that our plan is of; valid until a commit is refused.
+        known: Stamp that the table had when we last looked or wrote.
+        is_foreign: Somebody else has changed rows since our last commit; compaction does not count.
+        is_cut: Whether somebody has cannot be told, as the history has expired.
+        rolled_back: Why the table cannot be used: somebody set it to an older snapshot.
+    """
+
+    table: Table
+    changefeed: str
+    epoch: int
+    head: int | None = None
+    known: Stamp | None = None
+    is_foreign: bool = False
+    is_cut: bool = False
+    rolled_back: TableMismatch | None = None
+    _sent: list[int] = field(default_factory=list)
+    _columns: int = -1
+
+    def open(self) -> None:
+        """Read where the table is.
+
+        Raises:
+            TableMismatch: It belongs to another changefeed.
+            CheckpointConflict: A newer applier holds it.
+        """
+        self.known = progress(self.table, self.changefeed)
+        guard(self.table, self.known, self.known, self.epoch)
+        self.head = self.table.snapshot_id
+
+    def trace(self) -> None:
+        """Find out what others have done to the table while no applier looked."""
+        if self.known is not None and self.table.branch == MAIN:
+            found = trace(self.table, self.changefeed)
+            self.is_foreign, self.is_cut = self.is_foreign or found.is_foreign, found.is_cut
+            self.rolled_back = rolled_back(self.table, self.known, found)
+
+    @property
+    def trusts_new_keys(self) -> bool:
+        """Whether a key that is new upstream is certainly not in the table."""
+        return not (self.is_foreign or self.is_cut or self.table.setting(FOREIGN))
+
+    def commit(self, stamp: Stamp, prepare: Prepare) -> int:
+        """Make one commit.
+
+        After every failure the table is read again, and three answers are possible: our commit is there (the answer
+        was lost, not the commit); another applier was there (stop); somebody else was, a compaction or nobody at all
+        (prepare again on what is there now).
+
+        Args:
+            stamp: What the commit says about itself.
+            prepare: Plans the change.
+
+        Returns:
+            Id of the snapshot.
+
+        Raises:
+            TableMismatch: The table has changed so that the change cannot be prepared.
+            CheckpointConflict: Another applier wrote the table.
+            TransientError: The catalog did not answer, or others kept committing.
+        """
+        self._sent.clear()
+        for attempt in _attempts():
+            with attempt:
+                snapshot_id = self._attempt(stamp, prepare)
+        self.head, self.known, self.rolled_back = snapshot_id, stamp, None
+        return snapshot_id
+
+    def _attempt(self, stamp: Stamp, prepare: Prepare) -> int:
+        try:
+            self._columns = self.table.schema.id
+            change = prepare(self.head)
+        except (TransientError, TableMismatch) as error:
+            # What was planned on an old head may need files that maintenance has removed, or columns of old.
+            if self._reload():
+                raise _Moved(str(error)) from None
+            raise
+        if self.is_foreign and change.properties:
+            change = replace(change, properties={**change.properties, FOREIGN: "true"})
+        try:
+            done = self.table.commit(change, self.head, lambda: failpoints.reach("commit-sent"))
+        except CommitFailure as failure:
+            found = self._resolve(failure)
+            if found is None:
+                raise _Moved(str(failure)) from None
+            done = found
+        failpoints.reach("commit-done")
+        return done
+
+    def _resolve(self, failure: CommitFailure) -> int | None:
+        """What became of a commit that did not end well: the snapshot's id, or None to prepare again."""
+        if failure.snapshot_id is not None:
+            self._sent.append(failure.snapshot_id)
+        _patiently(self.table.refresh)
+        for snapshot_id in self._sent:
+            if self.table.has_snapshot(snapshot_id):
+                return snapshot_id
+        self.look()
+        return None
+
+    def _reload(self) -> bool:
+        """Read the table again; True if its head or its columns are not those that were planned on."""
+        before = self.head, self._columns
+        _patiently(self.table.refresh)
+        self.look()
+        return before != (self.head, self.table.schema.id)
+
+    def look(self) -> None:
+        """Take note of what the table's refreshed metadata says, and whether others have changed rows.
+
+        Raises:
+            TableMismatch: It belongs to another changefeed.
+            CheckpointConflict: Another applier wrote it.
+        """
+        found = progress(self.table, self.changefeed)
+        guard(self.table, found, self.known, self.epoch)
+        before, self.head = self.head, self.table.snapshot_id
+        if before != self.head:
+            self.trace()
+            if self.rolled_back is not None:
+                raise self.rolled_back
+        self.is_foreign = self.is_foreign or not self._same_rows_since(before)
+
+    def _same_rows_since(self, before: int | None) -> bool:
+        for snapshot in self.table.history():
+            if snapshot.id == before:
+                return True
+            if snapshot.operation != "replace":
+                return False
+        return before is None
+
+
+def _attempts() -> Retrying:
+    return Retrying(
+        retry=retry_if_exception_type(_Moved),
+        stop=stop_after_attempt(ATTEMPTS),
+        wait=wait_random_exponential(multiplier=0.05, max=2),
+        reraise=True,
+    )
+
+
+def _patiently(call: Callable[[], _T]) -> _T:
+    """Ask again while the catalog does not answer: without its answer nobody knows whether a commit was made."""
+    patient = Retrying(
+        retry=retry_if_exception_type(TransientError),
+        stop=stop_after_attempt(ATTEMPTS),
+        wait=wait_random_exponential(multiplier=0.1, max=5),
+        reraise=True,
+    )
+    return patient(call)

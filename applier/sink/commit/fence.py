@@ -1,0 +1,93 @@
+"""A table that an earlier holder of the changefeed may still write in, one that refuses all its commits out.
+
+A commit is refused by the head that it was planned on, not by an epoch that nobody has written yet. So whoever takes a
+changefeed from a process that may wake up again moves the head of every table, idle ones too, before anything else.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+
+from applier.errors import CheckpointConflict
+from applier.sink.commit.committer import ATTEMPTS, Committer
+from applier.sink.commit.foreign_commits import trace
+from applier.sink.commit.stamp import OFFSETS, RESOLVED_TS, Stamp, guard, progress
+from applier.sink.iceberg.commit import Change
+from applier.sink.iceberg.snapshot import MAIN
+from applier.sink.iceberg.table import Table
+
+
+class Fenced(NamedTuple):
+    """A fence that was built.
+
+    Attributes:
+        table: Identifier of the table.
+        before: Its head before the fence; None for a table without rows.
+        head: Its head now, which shows the same rows.
+    """
+
+    table: tuple[str, ...]
+    before: int | None
+    head: int
+
+
+class _Overtaken(CheckpointConflict):
+    """The earlier holder committed just now: what it wrote counts, and the fence goes up behind it."""
+
+
+def fence(table: Table, changefeed: str, epoch: int, upto: int, *, unwritten: bool = False) -> Fenced | None:
+    """Make a commit without rows under this epoch, so that processes of earlier epochs can commit no more.
+
+    What the table says of its progress stays as it is.
+
+    Args:
+        table: The table, freshly loaded.
+        changefeed: The changefeed it belongs to.
+        epoch: Epoch of this applier.
+        upto: Highest epoch whose process may still be alive.
+        unwritten: Fence the table even if no applier has written it.
+
+    Returns:
+        None if there was nothing to do: no applier has written the table, or a later epoch has.
+
+    Raises:
+        TableMismatch: It belongs to another changefeed.
+        CheckpointConflict: A newer applier holds it, or the earlier one keeps committing.
+        TransientError: The catalog did not answer.
+    """
+    retrying = Retrying(
+        retry=retry_if_exception_type(_Overtaken),
+        stop=stop_after_attempt(ATTEMPTS),
+        wait=wait_random_exponential(multiplier=0.05, max=2),
+        reraise=True,
+    )
+    return retrying(_fence, Committer(table, changefeed, epoch), upto, unwritten=unwritten)
+
+
+def _fence(committer: Committer, upto: int, *, unwritten: bool) -> Fenced | None:
+    table, changefeed, epoch = committer.table, committer.changefeed, committer.epoch
+    committer.open()
+    committer.trace()
+    known = committer.known or (Stamp(changefeed, 0, 0) if unwritten else None)
+    if known is None or known.epoch > upto:
+        return None
+    # Without the extra entries: the commit of a DDL is found by them, and this is none.
+    stamp = Stamp(changefeed, epoch, known.resolved_ts)
+    properties = stamp.entries() if table.branch == MAIN else {}
+    summary = {**stamp.entries(), **(_shown(table, changefeed) if committer.rolled_back is not None else {})}
+    before = committer.head
+    try:
+        head = committer.commit(stamp, lambda _: Change(summary=summary, properties=properties))
+    except CheckpointConflict as error:
+        found = progress(table, changefeed)
+        guard(table, found, found, epoch)
+        raise _Overtaken(error.what, error.hint) from error
+    return Fenced(table.identifier, before, head)
+
+
+def _shown(table: Table, changefeed: str) -> dict[str, str]:
+    """What the head of a table that was rolled back says of itself: the fence must not make it look newer."""
+    found = trace(table, changefeed)
+    return {RESOLVED_TS: str(found.resolved_ts), **({OFFSETS: found.offsets} if found.offsets else {})}

@@ -1,0 +1,148 @@
+"""How far a table is: the stamp that each commit of ours leaves in its snapshot and in the table's properties."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from applier.changefeed.applied_offsets import Coverage
+from applier.errors import CheckpointConflict, TableMismatch
+from applier.sink.iceberg.snapshot import MAIN
+
+if TYPE_CHECKING:
+    from applier.sink.iceberg.table import Table
+
+CHANGEFEED = "applier.changefeed"
+EPOCH = "applier.epoch"
+RESOLVED_TS = "applier.resolved-ts"
+"""Keys of the stamp, in the snapshot's summary and in the table's properties alike."""
+
+OFFSETS = "applier.offsets"
+"""Entry of the stamp of a commit of rows in a feed in offset order: the messages that the table has, see `Coverage`.
+Commits of other kinds leave the property as it is."""
+
+SUMMARY_LENGTH = 4096
+"""Characters of an entry beyond which it is a property alone: a table keeps the summaries of hundreds of snapshots."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """What a commit says about itself.
+
+    The summary dies with its snapshot (compaction makes new ones, expiry drops old ones), so the same entries are
+    set as table properties in the same metadata version; those are what is read.
+
+    Attributes:
+        changefeed: Name of the changefeed that the table belongs to.
+        epoch: Number of the applier run that wrote it; a later start has a higher one.
+        resolved_ts: The table holds every row at or below this TSO, and none above.
+        extra: More entries of the caller, such as `applier.ddl-ts`.
+    """
+
+    changefeed: str
+    epoch: int
+    resolved_ts: int
+    extra: Mapping[str, str] = field(default_factory=dict)
+
+    def entries(self) -> dict[str, str]:
+        """The stamp as summary entries and table properties."""
+        return {
+            **self.extra,
+            CHANGEFEED: self.changefeed,
+            EPOCH: str(self.epoch),
+            RESOLVED_TS: str(self.resolved_ts),
+        }
+
+    def summary(self) -> dict[str, str]:
+        """The entries that the snapshot's summary has room for."""
+        return {key: value for key, value in self.entries().items() if len(value) <= SUMMARY_LENGTH}
+
+    def is_in(self, properties: Mapping[str, str]) -> bool:
+        """Whether exactly this stamp is the newest of a table."""
+        return all(properties.get(key) == value for key, value in self.entries().items())
+
+
+def read(properties: Mapping[str, str]) -> Stamp | None:
+    """The newest stamp of a table; None for a table that no applier has written.
+
+    Args:
+        properties: Table properties.
+
+    Raises:
+        ValueError: The entries are no stamp.
+    """
+    if CHANGEFEED not in properties:
+        return None
+    extra = {
+        key: value
+        for key, value in properties.items()
+        if key.startswith("applier.") and key not in (CHANGEFEED, EPOCH, RESOLVED_TS)
+    }
+    return Stamp(properties[CHANGEFEED], int(properties[EPOCH]), int(properties[RESOLVED_TS]), extra)
+
+
+def progress(table: Table, changefeed: str) -> Stamp | None:
+    """The newest stamp of a table of this changefeed.
+
+    Raises:
+        TableMismatch: The table belongs to another changefeed, or somebody edited its stamp.
+    """
+    try:
+        stamp = read(table.properties if table.branch == MAIN else _branch_entries(table))
+    except (KeyError, ValueError) as error:
+        raise _damaged(table) from error
+    if stamp is not None and stamp.changefeed != changefeed:
+        what = f"Table {table} belongs to changefeed {stamp.changefeed}, not to {changefeed}"
+        way_out = f"Route it elsewhere, or unset the property {CHANGEFEED} if that changefeed is gone."
+        raise TableMismatch(what, way_out)
+    return stamp
+
+
+def covered(table: Table) -> Coverage:
+    """The messages that a stamped table has, as far as a feed in offset order has written it.
+
+    Raises:
+        TableMismatch: Somebody edited the stamp.
+    """
+    try:
+        return Coverage.from_text(table.setting(OFFSETS) or "{}")
+    except ValueError as error:
+        raise _damaged(table) from error
+
+
+def _damaged(table: Table) -> TableMismatch:
+    what = f"The applier.* properties of table {table} are damaged"
+    return TableMismatch(what, "Drop the table and backfill it.")
+
+
+def _branch_entries(table: Table) -> Mapping[str, str]:
+    """Entries of the newest stamped snapshot: properties belong to the whole table, so a branch has only summaries."""
+    return next((snapshot.summary for snapshot in table.history() if CHANGEFEED in snapshot.summary), {})
+
+
+def guard(table: Table, found: Stamp | None, known: Stamp | None, epoch: int) -> None:
+    """Refuse to go on if another applier has written the table.
+
+    Args:
+        table: The table, for errors.
+        found: Its newest stamp.
+        known: The newest stamp when this applier last looked or wrote.
+        epoch: Epoch of this applier; a stamp with the same one is its own.
+
+    Raises:
+        CheckpointConflict: The stamp has a higher epoch, or a lower one that was not there before: an applier that
+            should have stopped has moved the table, and a batch that is counted from `known` no longer fits.
+    """
+    if found is None or found.epoch == epoch:
+        return
+    if found.epoch > epoch:
+        what = (
+            f"Table {table} was written by a newer applier of changefeed {found.changefeed}: "
+            f"epoch {found.epoch}, resolved ts {found.resolved_ts}; this one has epoch {epoch}"
+        )
+        raise CheckpointConflict(what, "Keep one applier per changefeed; this one stops.")
+    if found != known:
+        moved = f"from {known.resolved_ts} to {found.resolved_ts}" if known else f"to {found.resolved_ts}"
+        what = f"An applier with epoch {found.epoch} moved table {table} {moved} while this one (epoch {epoch}) ran"
+        raise CheckpointConflict(what, "Stop the other applier and start this one again; it continues from there.")

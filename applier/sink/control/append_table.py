@@ -1,0 +1,178 @@
+"""Rows of one control table in, one fenced append out; and its rows back, the newest without reading the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from applier.errors import TableMismatch, TransientError
+from applier.runtime.logs import logger
+from applier.sink.commit.committer import Committer
+from applier.sink.commit.stamp import Stamp
+from applier.sink.format.types import TableSchema, iceberg_type
+from applier.sink.iceberg.catalog import Catalog, Identifier, JavaError
+from applier.sink.iceberg.commit import Change
+from applier.sink.iceberg.schema import RevisableTable, Revised
+from applier.sink.iceberg.table import Table
+from applier.sink.write.engine import ArrowEngine
+from applier.sink.write.file_index import plan
+from applier.sink.write.parquet import ParquetSource
+from applier.sink.write.rows import conform
+
+FOLD_FILES = 100
+"""Data files from which on an append writes one file in place of all: a plan has to open a manifest for each."""
+
+KEEP_ROWS = 10_000
+"""Rows that a fold keeps where the table is a journal: a week of steps at one a minute."""
+
+KEEP_MINUTES = 10
+"""Age at which a fold drops snapshots. Readers of control tables are short, and metadata grows with each snapshot."""
+
+FORMAT_VERSION = 2
+"""Control tables hold nothing that needs format 3, so readers of any age may have them."""
+
+NEWEST = "applier.newest-file"
+"""Property: the data file of the newest append."""
+
+
+class Ledger:
+    """An Iceberg table that is only ever appended to; one thread at a time.
+
+    Args:
+        table: The table, loaded for this ledger alone.
+        order: Column whose values only grow; a fold keeps the highest. "" to keep all rows.
+    """
+
+    def __init__(self, table: Table, order: str = "") -> None:
+        self.table = RevisableTable.of(table)
+        self._order = order
+
+    @staticmethod
+    def open(catalog: Catalog, identifier: Identifier, columns: pa.Schema, order: str = "") -> Ledger:
+        """The ledger of that name, which is created if it is missing.
+
+        Raises:
+            TableMismatch: There is a table of that name with other columns.
+            TransientError: The catalog does not answer.
+        """
+        found = catalog.load(identifier) or _create(catalog, identifier, columns)
+        _check(found, columns)
+        return Ledger(found, order)
+
+    def append(self, rows: pa.Table, stamp: Stamp, check: Callable[[Table], None] = lambda table: None) -> int:
+        """Append rows in one commit.
+
+        Args:
+            rows: Rows in the table's columns.
+            stamp: Who writes them.
+            check: Called with the table as it is before each attempt; raises to give up.
+
+        Returns:
+            Id of the snapshot.
+
+        Raises:
+            CheckpointConflict: A later epoch has written.
+            TransientError: Catalog or storage did not answer.
+        """
+        self.table.refresh()
+        check(self.table)
+        committer = Committer(self.table, stamp.changefeed, stamp.epoch)
+        committer.open()
+        is_fold = self.table.data_files >= FOLD_FILES
+        stage = self._fold if is_fold else self._append
+
+        def prepare(_: int | None) -> Change:
+            check(self.table)
+            return stage(rows, stamp)
+
+        done = committer.commit(stamp, prepare)
+        if is_fold:
+            self._expire()
+        return done
+
+    def refresh(self) -> None:
+        """Look at what is there now."""
+        self.table.refresh()
+
+    def newest(self) -> pa.Table:
+        """Rows of the newest append; more where it was a fold, all where maintenance has removed its file."""
+        path = self.table.setting(NEWEST)
+        if self.table.snapshot_id is None:
+            return self._empty()
+        if path is not None:
+            try:
+                return self._read([path])
+            except TransientError:
+                self.table.refresh()
+        return self.rows()
+
+    def rows(self) -> pa.Table:
+        """All rows, in no order."""
+        head = self.table.snapshot_id
+        files = plan(str(self.table), head, (), self.table.scan).files
+        if any(planned.file.deletes for planned in files.values()):
+            what = f"Rows of control table {self.table} were deleted by position"
+            raise TableMismatch(what, "Run rewrite_data_files with delete-file-threshold 1 on it once.")
+        return self._read(list(files)) if files else self._empty()
+
+    def _append(self, rows: pa.Table, stamp: Stamp) -> Change:
+        (file,) = ArrowEngine(self.table).stage(self._conform(rows), ())
+        return Change(rows=[file], summary=stamp.entries(), properties=stamp.entries() | {NEWEST: file.path})
+
+    def _fold(self, rows: pa.Table, stamp: Stamp) -> Change:
+        engine = ArrowEngine(self.table)
+        (file,) = engine.stage(self._conform(rows), ())
+        properties = stamp.entries() | {NEWEST: file.path}
+        files = [*engine.stage(self._kept(), ()), file]
+        return Revised(rows=files, summary=stamp.entries(), properties=properties, replace=True)
+
+    def _kept(self) -> pa.Table:
+        rows = self.rows()
+        return rows.sort_by([(self._order, "descending")]).slice(0, KEEP_ROWS) if self._order else rows
+
+    def _read(self, paths: list[str]) -> pa.Table:
+        storage = ArrowEngine(self.table).storage
+        fields = self.table.schema.fields
+        tables = []
+        for path in paths:
+            with ParquetSource(storage, path) as source:
+                tables += [source.read(group, fields) for group in range(len(source.group_rows))]
+        return pa.concat_tables(tables).cast(self.table.schema.arrow)
+
+    def _expire(self) -> None:
+        try:
+            self.table.expire(KEEP_MINUTES)
+        except JavaError as error:
+            # The rows are committed, and the next fold expires what this one left.
+            logger().warning("snapshots not expired", table=str(self.table), because=error.what)
+
+    def _conform(self, rows: pa.Table) -> pa.Table:
+        return conform(str(self.table), rows, self.table.schema)
+
+    def _empty(self) -> pa.Table:
+        return self.table.schema.arrow.empty_table()
+
+
+def _create(catalog: Catalog, identifier: Identifier, columns: pa.Schema) -> Table:
+    properties = {
+        "write.metadata.delete-after-commit.enabled": "true",
+        "write.metadata.previous-versions-max": "20",
+        "comment": "State of applier. Reading is welcome; writing stops the changefeed.",
+    }
+    try:
+        return catalog.create(identifier, columns, properties=properties, format_version=FORMAT_VERSION)
+    except JavaError as error:
+        found = catalog.load(identifier) if error.kind == "AlreadyExistsException" else None
+        if found is None:
+            raise
+        return found
+
+
+def _check(table: Table, columns: pa.Schema) -> None:
+    schema: TableSchema = table.schema
+    wanted = [(field.name, iceberg_type(field.type)) for field in columns]
+    found = [(field.name, field.type) for field in schema.fields]
+    if found[: len(wanted)] != wanted:
+        what = f"Table {table} is not the control table that this applier writes"
+        raise TableMismatch(what, "Rename the changefeed, or move that table away.")

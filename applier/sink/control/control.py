@@ -1,0 +1,302 @@
+"""The durable state of one changefeed: checkpoints, table versions, schema changes and dead letters, as Iceberg tables.
+
+Any engine may read them. Only the holder of the changefeed may write them: `take` makes a process the holder.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from applier.changefeed.checkpoint import Checkpoint, Holder
+from applier.changefeed.table import TableVersion
+from applier.errors import CheckpointConflict
+from applier.sink.commit.committer import ATTEMPTS
+from applier.sink.commit.fence import fence
+from applier.sink.commit.stamp import EPOCH, Stamp
+from applier.sink.control.append_table import Ledger
+from applier.sink.control.lease import StartOf, may_take, process_start
+from applier.sink.control.rows import (
+    CHECKPOINTS,
+    DEAD_LETTERS,
+    SCHEMA_CHANGES,
+    TABLE_VERSIONS,
+    DeadLetter,
+    SchemaDecision,
+    checkpoint_row,
+    decision_rows,
+    letter_rows,
+    read_decision,
+    read_letter,
+    version_rows,
+)
+from applier.sink.iceberg.catalog import Catalog
+from applier.sink.iceberg.table import Table
+
+__all__ = ["Control", "DeadLetter", "SchemaDecision", "unix_ms"]
+
+HOLDER = "applier.holder"
+STEP = "applier.step"
+"""Properties of `checkpoints`: token of the holder, and the newest step: a reader can look for that one alone."""
+
+
+@dataclass(slots=True)
+class Control:
+    """The state of one changefeed; one thread at a time, save for `confirm` and `append_checkpoint`.
+
+    Every method may raise TransientError. Those that write raise CheckpointConflict once another process has taken
+    the changefeed.
+    """
+
+    changefeed: str
+    checkpoints: Ledger
+    table_versions: Ledger
+    schema_changes: Ledger
+    dead_letters: Ledger
+    _last: Checkpoint | None = None
+    _known: set[str] = field(default_factory=set)
+    _one_thread: threading.RLock = field(default_factory=threading.RLock)
+
+    @staticmethod
+    def open(catalog: Catalog, changefeed: str, namespace: tuple[str, ...] | None = None) -> Control:
+        """The state of a changefeed; its tables are created if they are missing.
+
+        Args:
+            catalog: Where they are.
+            changefeed: Name of the changefeed.
+            namespace: Their namespace; `applier_<changefeed>` when absent.
+
+        Raises:
+            TableMismatch: There are tables of those names that are not ours.
+        """
+        where = namespace or (f"applier_{changefeed}",)
+        return Control(
+            changefeed,
+            Ledger.open(catalog, (*where, "checkpoints"), CHECKPOINTS, order="step"),
+            Ledger.open(catalog, (*where, "table_versions"), TABLE_VERSIONS),
+            Ledger.open(catalog, (*where, "schema_changes"), SCHEMA_CHANGES),
+            Ledger.open(catalog, (*where, "dead_letters"), DEAD_LETTERS),
+        )
+
+    @staticmethod
+    def is_absent(catalog: Catalog, changefeed: str) -> bool:
+        """Whether a changefeed has no control table that could hold a checkpoint: it begins. Writes nothing."""
+        return catalog.load((f"applier_{changefeed}", "checkpoints")) is None
+
+    @staticmethod
+    def lost_epoch(catalog: Catalog, changefeed: str, namespace: tuple[str, ...] | None = None) -> int:
+        """The epoch that the other control tables know, where `checkpoints` is lost or empty; else 0. Writes nothing.
+
+        Raises:
+            TableMismatch: `checkpoints` is there, but its metadata is gone.
+        """
+        where = namespace or (f"applier_{changefeed}",)
+        checkpoints = catalog.load((*where, "checkpoints"))
+        if checkpoints is not None and checkpoints.snapshot_id is not None:
+            return 0
+        others = [catalog.load((*where, name)) for name in ("table_versions", "schema_changes", "dead_letters")]
+        return max((int(table.setting(EPOCH) or 0) for table in others if table is not None), default=0)
+
+    def last_checkpoint(self) -> Checkpoint | None:
+        """The newest checkpoint, whoever wrote it; None for a new changefeed. Reads one small file."""
+        self.checkpoints.refresh()
+        return self._newest()
+
+    def take(
+        self,
+        me: Holder,
+        lease_seconds: float = 60,
+        *,
+        take_over: bool = False,
+        lost_epoch: int = 0,
+        now: int | None = None,
+        start_of: StartOf = process_start,
+    ) -> tuple[Checkpoint, str]:
+        """Take the changefeed: append the newest checkpoint again, under the next epoch and with this holder.
+
+        Of two processes that try at once one gets the changefeed and the other the error.
+
+        Args:
+            me: This process.
+            lease_seconds: See `may_take`.
+            take_over: See `may_take`.
+            lost_epoch: Highest epoch that is known of, where all checkpoints are lost.
+            now: Unix time in milliseconds.
+            start_of: See `may_take`.
+
+        Returns:
+            The checkpoint to go on from, and why it could be taken.
+
+        Raises:
+            CheckpointConflict: Another process holds the changefeed.
+        """
+        clock = unix_ms() if now is None else now
+        attempts = ATTEMPTS
+        while True:
+            last = self.last_checkpoint()
+            grant = may_take(last, me, clock, lease_seconds, start_of, take_over=take_over)
+            taken = _taken(last, replace(me, since=clock), lost_epoch, is_over=grant.is_over)
+            attempts -= 1
+            try:
+                self._append(taken, last)
+            except CheckpointConflict:
+                # The holder may have shown just now that it is alive: then it is for `may_take` to say what follows.
+                found = self.last_checkpoint()
+                if last is None or found is None or found.epoch != last.epoch or not attempts:
+                    raise
+            else:
+                return taken, grant.because
+
+    def fence(self, upto: int) -> None:
+        """Make the other control tables refuse what processes of epochs up to this one may still send.
+
+        Raises:
+            CheckpointConflict: Another process has taken the changefeed.
+        """
+        for ledger in (self.table_versions, self.schema_changes, self.dead_letters):
+            ledger.refresh()
+            fence(ledger.table, self.changefeed, self._epoch, upto, unwritten=True)
+
+    def confirm(self) -> None:
+        """Make sure that this process still holds the changefeed; reads the catalog and writes nothing. Any thread may.
+
+        It goes before what no commit can refuse: making, renaming and dropping tables.
+
+        Raises:
+            CheckpointConflict: Another process has taken the changefeed, or this one never did.
+        """
+        with self._one_thread:
+            self.checkpoints.refresh()
+            if self._last is None or self.checkpoints.table.setting(HOLDER) != self._last.holder.token:
+                raise self._overtaken(self._last)
+
+    def append_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Append the next checkpoint: of the held epoch, and with a higher step than the last. Any thread may.
+
+        Raises:
+            CheckpointConflict: Another process has taken the changefeed since, or this one never did.
+        """
+        with self._one_thread:
+            last = self._last
+            if last is None or (checkpoint.epoch, checkpoint.holder.token) != (last.epoch, last.holder.token):
+                raise CheckpointConflict("A checkpoint was written without holding the changefeed.")
+            if checkpoint.step <= last.step:
+                raise CheckpointConflict(f"Checkpoint {checkpoint.step} was written after checkpoint {last.step}.")
+            self._append(checkpoint, last)
+
+    def release(self, now: int | None = None) -> None:
+        """Say that this process has stopped, so that the next one need not wait."""
+        last = self._last
+        if last is not None and not last.released:
+            clock = unix_ms() if now is None else now
+            self._append(replace(last, step=last.step + 1, written_at=clock, released=True), last)
+
+    def load_versions(self) -> list[TableVersion]:
+        """All table versions, oldest first; a later one of the same table and number takes the place of an earlier."""
+        self.table_versions.refresh()
+        rows = self.table_versions.rows().sort_by("seen_at").to_pylist()
+        self._known = {row["description"] for row in rows}
+        newest = {(row["database"], row["table"], row["version"]): row["description"] for row in rows}
+        return [TableVersion.from_json(description) for description in newest.values()]
+
+    def save_versions(self, versions: Iterable[TableVersion]) -> None:
+        """Keep table versions, so that a restart can decode rows whose schema was sent before its offsets."""
+        described = {version.to_json(): version for version in versions}
+        new = [version for description, version in described.items() if description not in self._known]
+        self._write(self.table_versions, version_rows(new, self._epoch))
+        self._known |= described.keys()
+
+    def record_schema_changes(self, decisions: Sequence[SchemaDecision]) -> None:
+        """Keep what became of some DDL."""
+        self._write(self.schema_changes, decision_rows(decisions, self._epoch))
+
+    def decisions(self, since: int = 0) -> list[SchemaDecision]:
+        """What became of the DDL at or above a commit ts, oldest first."""
+        self.schema_changes.refresh()
+        rows = self.schema_changes.rows().sort_by([("commit_ts", "ascending"), ("decided_at", "ascending")])
+        return [read_decision(row) for row in rows.to_pylist() if row["commit_ts"] >= since]
+
+    def bury(self, letters: Sequence[DeadLetter]) -> None:
+        """Keep messages that were passed over. A replay may bury one again: topic, partition and offset tell."""
+        self._write(self.dead_letters, letter_rows(letters, self._epoch))
+
+    def letters(self) -> list[DeadLetter]:
+        """All messages that were passed over and not made up for since, each once, in order of offset."""
+        self.dead_letters.refresh()
+        rows = self.dead_letters.rows().sort_by("buried_at").to_pylist()
+        found = {(row["topic"], row["partition"], row["offset"]): read_letter(row) for row in rows}
+        return [found[place] for place in sorted(found) if found[place].error]
+
+    @property
+    def _epoch(self) -> int:
+        if self._last is None:
+            raise CheckpointConflict("Durable state was written without holding the changefeed.")
+        return self._last.epoch
+
+    def _newest(self) -> Checkpoint | None:
+        rows = self.checkpoints.newest()
+        if rows.num_rows == 0:
+            return None
+        columns = rows.select(["step", "written_at", "checkpoint"])
+        newest = max(columns.to_pylist(), key=lambda row: (row["step"], row["written_at"]))
+        return Checkpoint.from_json(newest["checkpoint"])
+
+    def _append(self, checkpoint: Checkpoint, last: Checkpoint | None) -> None:
+        # An append whose answer was lost may be there already; the same step written again takes its place.
+        places = (_place(last), _place(checkpoint))
+
+        def check(table: Table) -> None:
+            """The head must still be ours; two processes that take the same epoch are told apart only here."""
+            if (table.setting(HOLDER), table.setting(STEP)) not in places:
+                raise self._overtaken(last)
+
+        extra = {HOLDER: checkpoint.holder.token, STEP: str(checkpoint.step)}
+        stamp = Stamp(self.changefeed, checkpoint.epoch, checkpoint.resolved_ts, extra)
+        self.checkpoints.append(checkpoint_row(checkpoint), stamp, check)
+        self._last = checkpoint
+
+    def _overtaken(self, last: Checkpoint | None) -> CheckpointConflict:
+        found = self._newest()
+        holder, epoch = (found.holder, found.epoch) if found else ("nobody", 0)
+        what = (
+            f"Changefeed {self.changefeed} was taken by {holder} (epoch {epoch}) "
+            f"while this process held or wanted it (epoch {last.epoch if last else 0})."
+        )
+        return CheckpointConflict(what, "Keep one applier per changefeed; this one stops.")
+
+    def _write(self, ledger: Ledger, rows: pa.Table) -> None:
+        if rows.num_rows == 0:
+            return
+        self.confirm()
+        ledger.append(rows, Stamp(self.changefeed, self._epoch, 0))
+
+
+def _taken(last: Checkpoint | None, holder: Holder, lost_epoch: int, *, is_over: bool) -> Checkpoint:
+    """The first checkpoint of a holder; see `Control.take`."""
+    clock = holder.since
+    if last is None:
+        return Checkpoint(
+            epoch=lost_epoch + 1, step=0, resolved_ts=0, written_at=clock, holder=holder, unfenced=lost_epoch
+        )
+    return replace(
+        last,
+        epoch=last.epoch + 1,
+        step=last.step + 1,
+        written_at=clock,
+        holder=holder,
+        released=False,
+        unfenced=last.unfenced if is_over else last.epoch,
+    )
+
+
+def unix_ms() -> int:
+    """Unix time in milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+def _place(checkpoint: Checkpoint | None) -> tuple[str | None, str | None]:
+    return (checkpoint.holder.token, str(checkpoint.step)) if checkpoint else (None, None)

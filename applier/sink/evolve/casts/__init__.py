@@ -1,0 +1,1 @@
+"""Values of a column in another type, by TiDB's rules."""

@@ -1,0 +1,78 @@
+"""Labels, numbers and texts in, labels of an enum or set out, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+
+from applier.changefeed.table import ColumnType
+from applier.sink.evolve.steps import ConvertField
+
+Array: TypeAlias = "pa.Array[Any]"
+
+
+def to_enum(values: Array, step: ConvertField) -> Array:
+    """Labels of the new enum: the old ones where they are still among them.
+
+    A label in other letters, or one that is gone, is left to TiDB, as the collation decides.
+
+    Raises:
+        KeyError: A label is not among the new ones.
+    """
+    known = {label: label for label in step.new.elements}
+    if step.old.name == "enum":
+        known.setdefault("", "")  # The error value, which MySQL prints so, stays what it is.
+    return _each(values, known.__getitem__, pa.string())
+
+
+def enum_of_index(values: Array, step: ConvertField) -> Array:
+    """Labels of an enum by their number."""
+    known = dict(enumerate(step.new.elements, 1))
+    return _each(values, lambda number: known[int(number)], pa.string())
+
+
+def to_set(values: Array, step: ConvertField) -> Array:
+    """Members of the new set, in its own order."""
+    order = {label: place for place, label in enumerate(step.new.elements)}
+    return _each(values, lambda text: ",".join(sorted(set(_members(text)), key=order.__getitem__)), pa.string())
+
+
+def set_of_mask(values: Array, step: ConvertField) -> Array:
+    """Members of a set by its bit mask.
+
+    Raises:
+        ValueError: The mask names a member that the set does not have.
+    """
+
+    def labels(number: Any) -> str:
+        mask = int(number)
+        if mask < 0 or mask >> len(step.new.elements):
+            raise ValueError
+        return ",".join(label for bit, label in enumerate(step.new.elements) if mask >> bit & 1)
+
+    return _each(values, labels, pa.string())
+
+
+def index_of(values: Array, kind: ColumnType) -> Array:
+    """Numbers of an enum's labels; 0 for the error value."""
+    index = {"": 0} | {label: place for place, label in reversed(list(enumerate(kind.elements, 1)))}
+    return _each(values, index.__getitem__, pa.int64())
+
+
+def mask_of(values: Array, kind: ColumnType) -> Array:
+    """Bit masks of a set's members."""
+    bits = {label: 1 << place for place, label in enumerate(kind.elements)}
+    return _each(values, lambda text: sum(bits[label] for label in _members(text)), pa.uint64())
+
+
+def _members(text: str) -> list[str]:
+    return text.split(",") if text else []
+
+
+def _each(values: Array, function: Callable[[Any], Any], kind: pa.DataType) -> Array:
+    """Apply a function to each distinct value once."""
+    encoded: Any = values.dictionary_encode()
+    results = pa.array([function(value) for value in encoded.dictionary.to_pylist()], kind)
+    return results.take(encoded.indices)

@@ -1,0 +1,154 @@
+"""Numbers of one TiDB type in, numbers of another out, rounded as TiDB rounds; errors where they do not fit."""
+
+from __future__ import annotations
+
+import re
+from decimal import ROUND_HALF_EVEN, ROUND_HALF_UP, Context, Decimal
+from typing import Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from applier.changefeed.table import ColumnType
+from applier.sink.evolve.casts.members import index_of, mask_of
+from applier.sink.evolve.steps import ConvertField
+
+Array: TypeAlias = "pa.Array[Any]"
+
+_MOST_BITS = 64
+"""Bits of a bit column of which nothing tells how many it has."""
+
+_WHOLE = pa.decimal128(38, 0)
+_BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_EXACT = Context(prec=400)
+"""Wide enough for every DOUBLE (309 digits before the point) and DECIMAL (65 digits)."""
+
+
+def bounds(kind: ColumnType) -> tuple[int, int]:
+    """Smallest and largest number of an integer or bit type."""
+    if kind.name == "bit":
+        return 0, (1 << (kind.length or _MOST_BITS)) - 1
+    bits = _BITS[kind.name]
+    return (0, (1 << bits) - 1) if kind.unsigned else (-(1 << bits - 1), (1 << bits - 1) - 1)
+
+
+def whole_of(values: Array, step: ConvertField) -> Array:
+    """Whole numbers of a number, text, enum or set column, as decimal(38, 0).
+
+    DECIMAL and text round half away from zero, FLOAT and DOUBLE half to even (`types.RoundFloat`).
+    """
+    match step.old.name:
+        case "enum":
+            return index_of(values, step.old).cast(_WHOLE)
+        case "set":
+            return mask_of(values, step.old).cast(_WHOLE)
+        case "float" | "double":
+            return _each(values, lambda value: Decimal(value).to_integral_value(ROUND_HALF_EVEN), _WHOLE)
+    if pa.types.is_boolean(values.type):
+        return values.cast(pa.int32()).cast(_WHOLE)
+    if pa.types.is_integer(values.type):
+        return values.cast(_WHOLE)
+    if pa.types.is_decimal(values.type):
+        return _rescaled(values, _WHOLE)
+    return _each(values, lambda text: _parsed(text).quantize(Decimal(1), ROUND_HALF_UP, _EXACT), _WHOLE)
+
+
+def fit_whole(numbers: Array, step: ConvertField) -> Array:
+    """Numbers within the new type's range, in its Arrow type.
+
+    Raises:
+        ValueError: A number is out of range.
+    """
+    lowest, highest = (0, 1) if pa.types.is_boolean(step.new_arrow) else bounds(step.new)
+    _check(numbers, lowest, highest)
+    if pa.types.is_boolean(step.new_arrow):
+        return numbers.cast(pa.int64()).cast(pa.bool_())
+    return numbers.cast(step.new_arrow)
+
+
+def fit_year(numbers: Array, _: ConvertField) -> Array:
+    """Numbers that are years as they stand; one and two digits mean other years, and are left to TiDB."""
+    _check(numbers, 1901, 2155)
+    return numbers.cast(pa.int32())
+
+
+def to_decimal(values: Array, step: ConvertField) -> Array:
+    """DECIMAL: rounded half away from zero; from FLOAT and DOUBLE by their shortest text (`MyDecimal.FromFloat64`)."""
+    target = step.new_arrow
+    is_wide = pa.types.is_string(target)
+    if step.old.name in ("enum", "set") or pa.types.is_integer(values.type) or pa.types.is_boolean(values.type):
+        values = whole_of(values, step)
+    if pa.types.is_decimal(values.type) and not is_wide:
+        _refuse_negative(values, step.new)
+        return _rescaled(values, target)
+    quantum = Decimal(1).scaleb(-(step.new.scale or 0))
+    numbers = _each(values, lambda value: _plain(_read(value), quantum, step.new), pa.string())
+    return numbers if is_wide else numbers.cast(target)
+
+
+def to_real(values: Array, step: ConvertField) -> Array:
+    """FLOAT or DOUBLE: the nearest; FLOAT by way of DOUBLE, as TiDB does it."""
+    if step.old.name in ("enum", "set"):
+        values = whole_of(values, step)
+    if not pa.types.is_floating(values.type):
+        is_integer = pa.types.is_integer(values.type)
+        values = (
+            values.cast(pa.float64(), safe=False)
+            if is_integer
+            else _each(values, lambda value: float(_read(value)), pa.float64())
+        )
+    _refuse_negative(values, step.new)
+    result = values.cast(step.new_arrow, safe=False)
+    if pc.all(pc.is_finite(result)).as_py() is False:
+        raise ValueError
+    return result
+
+
+def _rescaled(values: Array, target: pa.DataType) -> Array:
+    """Decimals of another precision and scale; Arrow raises where digits before the point are lost."""
+    scale = target.scale  # type: ignore[attr-defined]
+    if values.type.scale > scale:
+        wide: Any = values.cast(pa.decimal256(76, values.type.scale))
+        values = pc.round(wide, ndigits=scale, round_mode="half_towards_infinity")
+    return values.cast(target)
+
+
+def _plain(number: Decimal, quantum: Decimal, kind: ColumnType) -> str:
+    rounded = number.quantize(quantum, ROUND_HALF_UP, _EXACT)
+    digits = (kind.length or 10) - (kind.scale or 0)
+    if abs(rounded) >= Decimal(10) ** digits or (kind.unsigned and rounded < 0):
+        raise ValueError
+    return f"{abs(rounded) if rounded == 0 else rounded:f}"
+
+
+def _read(value: Any) -> Decimal:
+    if isinstance(value, str):
+        return _parsed(value)
+    return Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
+
+
+def _parsed(text: str) -> Decimal:
+    """A number that is all of the text; TiDB takes spaces around it, and in strict mode nothing else."""
+    text = text.strip(" \t\n\v\f\r")
+    if not _NUMBER.fullmatch(text):
+        raise ValueError
+    return _EXACT.create_decimal(text)
+
+
+def _each(values: Array, function: Any, kind: pa.DataType) -> Array:
+    results = [None if value is None else function(value) for value in values.to_pylist()]
+    return pa.array(results, kind)
+
+
+def _refuse_negative(values: Array, kind: ColumnType) -> None:
+    if kind.unsigned:
+        lowest = pc.min(values).as_py()
+        if lowest is not None and lowest < 0:
+            raise ValueError
+
+
+def _check(numbers: Array, lowest: int, highest: int) -> None:
+    found: Any = pc.min_max(numbers).as_py()
+    if found["min"] is not None and not (lowest <= found["min"] and found["max"] <= highest):
+        raise ValueError

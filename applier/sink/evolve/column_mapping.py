@@ -1,0 +1,123 @@
+"""Two versions of a table in, which column became which out; and two orders in, the fewest moves out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from applier.changefeed.table import Column, TableVersion
+from applier.ddl import actions as ddl
+from applier.ddl.actions import Action
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """Which column became which. TiDB compares names without regard to case.
+
+    Attributes:
+        before: The table before.
+        pairs: Each column after, in order, with what it was before; None for a new one.
+        dropped: Columns that are gone.
+        unexplained_added: Names of new columns that no action adds.
+        unexplained_dropped: Names of columns that are gone although no action drops them.
+        actions: The actions on columns.
+    """
+
+    before: TableVersion
+    pairs: tuple[tuple[Column | None, Column], ...]
+    dropped: tuple[Column, ...]
+    unexplained_added: tuple[str, ...]
+    unexplained_dropped: tuple[str, ...]
+    actions: tuple[ddl.AddColumn | ddl.ModifyColumn, ...]
+
+    def written(self, column: Column) -> Column | None:
+        """The column as the statement writes it, if it does."""
+        for action in self.actions:
+            if _key(action.column.name) == _key(column.name):
+                return action.column
+        return None
+
+
+def lineage(before: TableVersion, after: TableVersion, actions: Sequence[Action]) -> Lineage:
+    """Tell which column became which.
+
+    Args:
+        before: The table before the statement.
+        after: The table after it.
+        actions: Its actions; without any, equal names are the same column.
+    """
+    known = {_key(column.name): column for column in before.columns}
+    dropped = {_key(action.name) for action in actions if isinstance(action, ddl.DropColumn)}
+    sources = dict(_renames(actions))
+    moved = {old for new, old in sources.items() if new != old}
+    taken = dropped | moved
+    # ADD COLUMN IF NOT EXISTS names a column that stays what it is.
+    added = {key for key in _added(actions) if key not in known or key in taken}
+
+    def source(column: Column) -> Column | None:
+        key = _key(column.name)
+        if key in added:
+            return None
+        return known.get(sources[key]) if key in sources else known.get(key) if key not in taken else None
+
+    pairs = tuple((source(column), column) for column in after.columns)
+    kept = {old.name for old, _ in pairs if old is not None}
+    gone = tuple(column for column in before.columns if column.name not in kept)
+    return Lineage(
+        before=before,
+        pairs=pairs,
+        dropped=gone,
+        unexplained_added=tuple(new.name for old, new in pairs if old is None and _key(new.name) not in added),
+        unexplained_dropped=tuple(column.name for column in gone if _key(column.name) not in dropped),
+        actions=tuple(action for action in actions if isinstance(action, ddl.AddColumn | ddl.ModifyColumn)),
+    )
+
+
+def moves(current: Sequence[str], wanted: Sequence[str]) -> Iterator[tuple[str, str | None]]:
+    """Fewest moves from one order to another.
+
+    Args:
+        current: Names in their order now.
+        wanted: The same names in the order to reach.
+
+    Yields:
+        A name and the one behind which it goes; None for the front. To be made one after the other.
+    """
+    place = {name: index for index, name in enumerate(current)}
+    staying = set(_longest_rising([place[name] for name in wanted]))
+    for index, name in enumerate(wanted):
+        if place[name] not in staying:
+            yield name, wanted[index - 1] if index else None
+
+
+def _key(name: str) -> str:
+    return name.lower()
+
+
+def _renames(actions: Iterable[Action]) -> Iterator[tuple[str, str]]:
+    """New name and old name of columns that an action names by both."""
+    for action in actions:
+        match action:
+            case ddl.RenameColumn(name=name, to=to):
+                yield _key(to), _key(name)
+            case ddl.ModifyColumn(name=name, column=column):
+                yield _key(column.name), _key(name)
+
+
+def _added(actions: Iterable[Action]) -> set[str]:
+    return {_key(action.column.name) for action in actions if isinstance(action, ddl.AddColumn)}
+
+
+def _longest_rising(numbers: Sequence[int]) -> list[int]:
+    """A longest subsequence whose numbers rise."""
+    best: list[int] = []
+    previous = [-1] * len(numbers)
+    for index, number in enumerate(numbers):
+        length = next((size for size, end in enumerate(best) if numbers[end] > number), len(best))
+        previous[index] = best[length - 1] if length else -1
+        best[length : length + 1] = [index]
+    result, index = [], best[-1] if best else -1
+    while index >= 0:
+        result.append(numbers[index])
+        index = previous[index]
+    return result[::-1]

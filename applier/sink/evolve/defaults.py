@@ -1,0 +1,180 @@
+"""A column that ADD COLUMN made in, the value that TiDB gives it in the rows that were there before out."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import msgspec
+import pyarrow as pa
+
+from applier.changefeed.table import UNKNOWN_DEFAULT, Column
+from applier.changefeed.types import DATE_TYPES, TypeRules
+from applier.sink.evolve.casts.cast import FAMILIES
+from applier.sink.evolve.casts.dates import time_text
+
+_ZERO_DATES = {"date": "0000-00-00", "datetime": "0000-00-00 00:00:00", "timestamp": "0000-00-00 00:00:00"}
+_CLOCKS = re.compile(r"CURRENT_(TIMESTAMP|DATE)|NOW\(|LOCALTIME|CURDATE|CURTIME", re.IGNORECASE)
+_DATE = re.compile(r"\d{4}-\d\d-\d\d( \d\d:\d\d:\d\d(\.\d{1,6})?)?", re.ASCII)
+_SESSION = (
+    "its default is a wall clock, and the changefeed does not tell the time zone of the session that ran the "
+    "statement; set changefeed.session_timezone to it"
+)
+_REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+
+
+class DefaultUnknown(Exception):
+    """What rows from before have cannot be told; the text says why."""
+
+
+def existing_value(column: Column, arrow: pa.DataType, rules: TypeRules, path: str) -> pa.Scalar[Any]:
+    """The value of a new column in rows that were there before.
+
+    TiDB keeps it as the column's origin default (`generateOriginDefaultValue` in `pkg/ddl`): the default; for NOT NULL
+    without one the zero value of the type, of an enum the first member.
+
+    Args:
+        column: The column as ADD COLUMN left it.
+        arrow: Its Arrow type.
+        rules: What zero dates become.
+        path: `database.table.column`, for rules of single columns.
+
+    Raises:
+        DefaultUnknown: The default is the time at which the statement ran, or an expression.
+    """
+    if column.default == UNKNOWN_DEFAULT:
+        raise DefaultUnknown("the changefeed does not show its default")
+    if column.generated == "stored":
+        raise DefaultUnknown("the expression of a stored generated column is not computed here")
+    if column.generated or (column.default is None and column.nullable):
+        return pa.scalar(None, arrow)
+    text = zero_text(column) if column.default is None else column.default
+    try:
+        if column.type.name in DATE_TYPES:
+            return _dated(text, column, arrow, rules.zero_date_policy(path), rules.session_zone)
+        return _scalar(text, column, arrow)
+    except (pa.ArrowException, ValueError, ArithmeticError, msgspec.MsgspecError):
+        reason = f"its default is an expression, or no {column.type.name} that can be read"
+        raise DefaultUnknown(reason) from None
+
+
+def zero_text(column: Column) -> str:
+    """The zero value of a type, as text of a default (`table.GetZeroValue`)."""
+    kind = column.type
+    if kind.name in _ZERO_DATES:
+        # An unknown number of digits is none here: zeros behind the point say nothing.
+        digits = kind.scale or 0
+        return _ZERO_DATES[kind.name] + ("." + "0" * digits if digits and kind.name != "date" else "")
+    if kind.name == "enum":
+        return kind.elements[0] if kind.elements else ""
+    if kind.name in ("time", "json", "vector"):
+        return {"time": "00:00:00", "json": "null", "vector": "[]"}[kind.name]
+    return "" if kind.name == "set" or FAMILIES.get(kind.name) in ("text", "bytes") else "0"
+
+
+def _dated(text: str, column: Column, arrow: pa.DataType, policy: str, zone: str | None) -> pa.Scalar[Any]:
+    if _CLOCKS.match(text):
+        raise DefaultUnknown("its default is the time at which the statement ran, which the changefeed does not tell")
+    if not _DATE.fullmatch(text):
+        raise ValueError
+    text = _with_digits(text, column)
+    if column.type.name == "timestamp":
+        text = _in_utc(text, zone)
+    if pa.types.is_string(arrow):
+        return pa.scalar(text, arrow)
+    if text.startswith("0000"):
+        return _zero(arrow, policy)  # Arrow takes year 0 for a year, but nobody who reads the table does.
+    try:
+        # Arrow does not take text without a zone for an instant.
+        return pa.scalar(text + "Z" if getattr(arrow, "tz", None) else text).cast(arrow)
+    except pa.ArrowInvalid:
+        return _zero(arrow, policy)
+
+
+def _in_utc(text: str, zone: str | None) -> str:
+    """The wall clock of a zone as that of UTC. A zero or partial date is none, and stays."""
+    try:
+        wall_clock = datetime.fromisoformat(text)
+    except ValueError:
+        return text
+    if zone is None:
+        raise DefaultUnknown(_SESSION)
+    try:
+        moments = {wall_clock.replace(tzinfo=ZoneInfo(zone), fold=fold).astimezone(UTC) for fold in (0, 1)}
+    except (ValueError, OSError, LookupError, OverflowError):
+        raise DefaultUnknown(f"changefeed.session_timezone is {zone!r}, which is not the name of a time zone") from None
+    if len(moments) > 1:
+        raise DefaultUnknown(f"its default is a wall clock that {zone} has twice, or never")
+    (moment,) = moments
+    return moment.replace(tzinfo=None).isoformat(" ", "seconds")[:19] + text[19:]
+
+
+def _zero(arrow: pa.DataType, policy: str) -> pa.Scalar[Any]:
+    if policy == "stop":
+        raise DefaultUnknown("its default is a zero or partial date, and tables.zero_dates is stop") from None
+    return pa.scalar(None, arrow)
+
+
+def _with_digits(text: str, column: Column) -> str:
+    """The text with as many fractional digits as the column has; DATE drops the clock."""
+    if column.type.name == "date":
+        return text[:10]
+    day, _, clock = text.partition(" ")
+    seconds, _, fraction = (clock or "00:00:00").partition(".")
+    digits = len(fraction) if column.type.scale is None else column.type.scale
+    if fraction[digits:].strip("0"):
+        raise ValueError
+    return f"{day} {seconds}" + ("." + fraction[:digits].ljust(digits, "0") if digits else "")
+
+
+def _scalar(text: str, column: Column, arrow: pa.DataType) -> pa.Scalar[Any]:
+    kind = column.type
+    family = FAMILIES.get(kind.name, kind.name)
+    if _REPLACEMENT in text and family == "bytes":
+        raise ValueError  # Bytes that are no UTF-8 were lost on the way.
+    match family:
+        case "bytes":
+            raw = text.encode()
+            return pa.scalar(raw if kind.name != "binary" else _padded(raw, kind.length), arrow)
+        case "time":
+            return pa.scalar(time_text(text, _digits(text) if kind.scale is None else kind.scale), arrow)
+        case "set":
+            return pa.scalar(_ordered(text, kind.elements), arrow)
+        case "enum":
+            return pa.scalar(_member(text, kind.elements), arrow)
+        case "vector":
+            return pa.scalar(msgspec.json.decode(text, type=list[float]), arrow)
+        case "decimal" if pa.types.is_string(arrow):
+            scale = _digits(text) if kind.scale is None else kind.scale
+            return pa.scalar(f"{pa.scalar(text).cast(pa.decimal256(76, scale)).as_py():f}", arrow)
+    if pa.types.is_boolean(arrow):
+        return pa.scalar({"0": False, "1": True}.get(text), arrow)
+    if pa.types.is_decimal(arrow):
+        return pa.scalar(text).cast(pa.decimal256(76, arrow.scale)).cast(arrow)
+    return pa.scalar(text).cast(arrow)
+
+
+def _digits(text: str) -> int:
+    """Digits after the point, for a type that does not say how many there are."""
+    return len(text.partition(".")[2])
+
+
+def _padded(raw: bytes, length: int | None) -> bytes:
+    if length is None:
+        raise DefaultUnknown("it is filled up with zero bytes to a length that the changefeed does not show")
+    return raw.ljust(length, b"\0")
+
+
+def _member(text: str, elements: tuple[str, ...]) -> str:
+    if text and text not in elements:
+        raise ValueError
+    return text
+
+
+def _ordered(text: str, elements: tuple[str, ...]) -> str:
+    members = set(text.split(",")) if text else set()
+    if members - set(elements):
+        raise ValueError
+    return ",".join(label for label in elements if label in members)

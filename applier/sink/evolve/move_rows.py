@@ -1,0 +1,121 @@
+"""Rows of one table's snapshot in, data files of another table out: how rows move between tables without row events.
+
+Each commit of such a move can be made again after a crash: what a statement has changed already is still in the
+snapshot before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+
+from applier.errors import SchemaChangeRefused
+from applier.sink.commit.committer import Committer
+from applier.sink.commit.stamp import Stamp
+from applier.sink.evolve.rewrite import CHUNK_BYTES, LiveRows
+from applier.sink.format.files import DataFile
+from applier.sink.format.types import Field
+from applier.sink.iceberg.schema import RevisableTable, Revised
+from applier.sink.iceberg.table import Table
+from applier.sink.write.engine import ArrowEngine
+
+RESYNC = "Load both tables again and start a changefeed from there, or leave them out in tables.include."
+
+Chosen = Callable[[pa.Table], pa.BooleanArray]
+"""Rows in all columns of the table that they come from -> one boolean a row: does it move?"""
+
+
+def snapshot_before(table: Table, entry: str, value: str) -> int | None:
+    """The snapshot on which a certain commit was made; the head if there is no such commit, None for no rows.
+
+    Args:
+        table: The table.
+        entry: Entry of the commit's stamp that names it.
+        value: Its value.
+
+    Raises:
+        SchemaChangeRefused: That snapshot has expired.
+    """
+    for snapshot in table.history():
+        if snapshot.summary.get(entry) != value:
+            continue
+        if snapshot.parent_id is not None and not table.has_snapshot(snapshot.parent_id):
+            what = f"The rows that table {table} had before snapshot {snapshot.id} are needed, and have expired."
+            raise SchemaChangeRefused(what, RESYNC)
+        return snapshot.parent_id
+    return table.snapshot_id
+
+
+def stage_rows(target: Table, source: Table, snapshot_id: int | None, chosen: Chosen | None = None) -> list[DataFile]:
+    """Write rows of another table's snapshot to data files of this one, a bounded part at a time.
+
+    Args:
+        target: Where they go.
+        source: Where they come from.
+        snapshot_id: As of when; None for no rows.
+        chosen: Which of them; all when absent.
+
+    Raises:
+        SchemaChangeRefused: The tables do not have the same columns.
+        TransientError: Catalog or storage did not answer.
+    """
+    fields = _paired(target, source)
+    engine = ArrowEngine(target)
+    files: list[DataFile] = []
+    waiting: list[pa.Table] = []
+    for rows in _rows(source, snapshot_id, fields, chosen):
+        waiting.append(pa.Table.from_arrays(rows.columns, schema=target.schema.arrow))
+        if sum(part.nbytes for part in waiting) >= CHUNK_BYTES:
+            files += engine.stage(pa.concat_tables(waiting), target.schema.identifier)
+            waiting.clear()
+    return files + (engine.stage(pa.concat_tables(waiting), target.schema.identifier) if waiting else [])
+
+
+def replace_rows(table: Table, rows: Callable[[], list[DataFile]], stamp: Stamp) -> int:
+    """Let staged rows take the place of all rows, in one fenced and stamped commit.
+
+    Args:
+        table: The table. A `TableWriter` of it must `reload` afterwards.
+        rows: Stages the rows.
+        stamp: What the commit says about itself.
+
+    Returns:
+        Id of the snapshot.
+
+    Raises:
+        CheckpointConflict: Another applier wrote the table.
+        TransientError: Catalog or storage did not answer.
+    """
+    committer = Committer(RevisableTable.of(table), stamp.changefeed, stamp.epoch)
+    committer.open()
+    committer.trace()
+    entries = stamp.entries()
+    return committer.commit(stamp, lambda _: Revised(rows=rows(), summary=entries, properties=entries, replace=True))
+
+
+def is_empty_of(table: Table, column: str) -> bool:
+    """Whether a table has rows, but none of them a value of a column (in any letters): it may not be in the feed."""
+    fields = [field for field in table.schema.fields if field.name.lower() == column.lower()]
+    live = LiveRows(table, table.snapshot_id)
+    if live.count == 0:
+        return False
+    return all(rows.column(0).null_count == rows.num_rows for rows in live.groups(fields)) if fields else True
+
+
+def _rows(source: Table, snapshot_id: int | None, fields: list[Field], chosen: Chosen | None) -> Iterator[pa.Table]:
+    for rows in LiveRows(source, snapshot_id).groups(fields):
+        yield rows if chosen is None else rows.filter(chosen(rows))
+
+
+def _paired(target: Table, source: Table) -> list[Field]:
+    """Fields of the source in the order of the target's."""
+    theirs = {field.name.lower(): field for field in source.schema.fields}
+    ours = target.schema.fields
+    pairs = [(field, theirs.get(field.name.lower())) for field in ours]
+    unlike = [field.name for field, other in pairs if other is None or other.arrow != field.arrow]
+    unlike += sorted(theirs.keys() - {field.name.lower() for field in ours})
+    if unlike:
+        what = f"Tables {target} and {source} do not have the same columns ({', '.join(unlike)}), so no rows can move."
+        raise SchemaChangeRefused(what, RESYNC)
+    return [other for _, other in pairs if other is not None]

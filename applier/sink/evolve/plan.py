@@ -1,0 +1,249 @@
+"""Two versions of a table and the DDL between them in, the steps that its Iceberg table has to take out.
+
+Who is who is told by the actions of the statement (a rename), everything else by the difference of the versions. Fields
+stay optional unless they identify rows: Iceberg refuses a NULL in a required field, and rows that TiDB fills without a
+message, or zero dates, are NULL here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from applier.changefeed.table import Column, ColumnType, TableVersion
+from applier.changefeed.types import TypeRules, column_arrow_type
+from applier.ddl import actions as ddl
+from applier.ddl.actions import Action
+from applier.sink.evolve.casts import cast as casts
+from applier.sink.evolve.casts.cast import family
+from applier.sink.evolve.casts.widening import is_lossless, is_promotion
+from applier.sink.evolve.column_mapping import Lineage, lineage, moves
+from applier.sink.evolve.defaults import DefaultUnknown, existing_value
+from applier.sink.evolve.steps import (
+    AddField,
+    ConvertField,
+    DescribeField,
+    DescribeTable,
+    DropField,
+    MoveField,
+    PromoteField,
+    RelaxField,
+    RenameField,
+    SetKey,
+    Step,
+    Truncate,
+)
+from applier.sink.evolve.virtual_columns import stored
+
+RESYNC = "Load the table anew as of after this statement, or take it out of tables.include."
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a statement cannot be applied exactly.
+
+    Attributes:
+        reason: One sentence, without the table's name.
+        hint: What to do about it.
+    """
+
+    reason: str
+    hint: str = RESYNC
+
+
+@dataclass(frozen=True, slots=True)
+class Evolution:
+    """What a statement does to one Iceberg table.
+
+    Attributes:
+        steps: In the order in which they are taken. Drops and renames come first, and later steps use the new names.
+        only_empty: Reasons that count only if the table has rows: without rows there is nothing to get wrong.
+        refused: A reason that always counts.
+    """
+
+    steps: tuple[Step, ...] = ()
+    only_empty: tuple[Refusal, ...] = ()
+    refused: Refusal | None = None
+
+
+UNKNOWN_DEFAULT_HINT = (
+    'set tables.unknown_default = "null": the rows before the statement are NULL in the column until they change.'
+)
+
+
+def plan(
+    before: TableVersion,
+    after: TableVersion,
+    actions: Sequence[Action],
+    rules: TypeRules,
+    held: Collection[str] | None = None,
+) -> Evolution:
+    """Plan the evolution of one table.
+
+    Args:
+        before: The table as the last statement left it.
+        after: The table after this statement, under the same name or another.
+        actions: The statement's actions on this table; () where the protocol carries schemas only.
+        rules: How types map.
+        held: Columns of the Iceberg table; None where it is not at hand.
+    """
+    omit = rules.virtual_columns == "omit"
+    before, after = stored(before, after, actions, omit=omit, held=held)
+    try:
+        return _plan(before, after, actions, rules)
+    except ValueError as error:  # A type that TiDB does not have: the columns of a view, for instance.
+        return Evolution(refused=Refusal(f"A column cannot be mapped: {error}"))
+
+
+def _plan(before: TableVersion, after: TableVersion, actions: Sequence[Action], rules: TypeRules) -> Evolution:
+    found = lineage(before, after, actions)
+    columns = [_Change(before, after, old, new, found.written(new), rules) for old, new in found.pairs]
+    steps: list[Step] = [DropField(column.name) for column in found.dropped]
+    steps += [RenameField(old.name, new.name) for old, new in found.pairs if old and old.name != new.name]
+    steps += [step for column in columns for step in column.steps()]
+    steps += _moves(found, after)
+    steps += _key(found, before, after)
+    steps += [DescribeTable(action.comment) for action in actions if isinstance(action, ddl.SetComment)]
+    steps += [Truncate() for action in actions if isinstance(action, ddl.TruncateTable)]
+    doubts = [refusal for column in columns for refusal in column.doubts()]
+    return Evolution(tuple(steps), (*doubts, *_row_doubts(actions), *_identity_doubts(found)), _refused(actions))
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """What becomes of one column.
+
+    Attributes:
+        before: The table before.
+        after: The table after.
+        old: The column before; None for a new one.
+        new: The column after.
+        written: The column as the statement writes it, which says more than the schemas of some protocols.
+        rules: How types map.
+    """
+
+    before: TableVersion
+    after: TableVersion
+    old: Column | None
+    new: Column
+    written: Column | None
+    rules: TypeRules
+
+    def steps(self) -> Iterator[Step]:
+        """Steps for this column."""
+        if self.old is None:
+            yield AddField(self.new.name, self._arrow(self.after, self.new), self._existing(), self._comment())
+            return
+        if self.new.nullable and not self.old.nullable:
+            yield RelaxField(self.new.name)
+        if (retyped := self._retyped(self.old)) is not None:
+            yield retyped
+        if self._comment() != self.old.comment:
+            yield DescribeField(self.new.name, self._comment())
+
+    def doubts(self) -> Iterator[Refusal]:
+        """What cannot be done exactly if there are rows."""
+        if self.old is None:
+            try:
+                existing_value(self._full(), self._arrow(self.after, self.new), self.rules, self._path(self.after))
+            except DefaultUnknown as error:
+                if self.rules.unknown_default == "stop":
+                    what = f"The value of the new column {self.new.name} in existing rows is not known: {error}."
+                    yield Refusal(what, UNKNOWN_DEFAULT_HINT)
+            return
+        if self._is_reread(self.old):
+            names = f"{self.new.name} was read as {self.old.type.name}, and this statement shows it as"
+            yield Refusal(f"Column {names} {self.new.type.name} without changing it: the rows so far hold other text.")
+            return
+        step = self._retyped(self.old)
+        if isinstance(step, ConvertField) and (reason := casts.refusal(step)) is not None:
+            what = f"Column {self.new.name} changes from {self.old.type.name} to {self.new.type.name}: {reason}."
+            yield Refusal(what)
+
+    def _is_reread(self, column: Column) -> bool:
+        """Whether a column that no statement changes turns out to hold bytes, which its rows so far wrote as text."""
+        return self.written is None and (family(column.type.name), family(self.new.type.name)) == ("text", "bytes")
+
+    def _retyped(self, column: Column) -> Step | None:
+        old, new = column.type, self.new.type.completed(column.type)
+        if old == new or (self.written is None and self._is_learnt(old, new)):
+            return None
+        arrows = self._arrow(self.before, column), self._arrow(self.after, self.new)
+        if is_lossless(old, new, arrows[1]):
+            if arrows[0] == arrows[1]:
+                return None
+            if is_promotion(*arrows):
+                return PromoteField(self.new.name, arrows[1])
+        return ConvertField(self.new.name, old, new, *arrows, holds_null=column.nullable)
+
+    def _is_learnt(self, old: ColumnType, new: ColumnType) -> bool:
+        """Whether only the digits of the seconds were not known before: every value has them, save where it is text."""
+        is_text = pa.types.is_string(column_arrow_type(*self.after.name, replace(self.new, type=new), self.rules))
+        same = replace(old, length=new.length, scale=new.scale) == new
+        return same and old.name in casts.SECONDS and old.scale is None and not is_text
+
+    def _existing(self) -> pa.Scalar:  # type: ignore[type-arg]
+        arrow = self._arrow(self.after, self.new)
+        try:
+            return existing_value(self._full(), arrow, self.rules, self._path(self.after))
+        except DefaultUnknown:
+            return pa.scalar(None, arrow)
+
+    def _full(self) -> Column:
+        """The column with what only the statement tells: whether it is generated."""
+        generated = self.written.generated if self.written else None
+        if self.new.generated or generated is None:
+            return self.new
+        kind, nullable, default = self.new.type, self.new.nullable, self.new.default
+        return Column(self.new.name, kind, nullable, default, generated, self.new.comment)
+
+    def _comment(self) -> str:
+        return self.new.comment or (self.written.comment if self.written else "")
+
+    def _arrow(self, version: TableVersion, column: Column) -> pa.DataType:
+        return column_arrow_type(*version.name, column, self.rules)
+
+    def _path(self, version: TableVersion) -> str:
+        return f"{version.name}.{self.new.name}"
+
+
+def _moves(found: Lineage, after: TableVersion) -> list[Step]:
+    """Moves into the order of `after`; new fields are behind the others until then."""
+    order = {id(column): new.name for column, new in found.pairs if column}
+    kept = [order[id(column)] for column in found.before.columns if id(column) in order]
+    added = [new.name for old, new in found.pairs if old is None]
+    return [MoveField(name, behind) for name, behind in moves([*kept, *added], [c.name for c in after.columns])]
+
+
+def _key(found: Lineage, before: TableVersion, after: TableVersion) -> list[Step]:
+    names = {old.name: new.name for old, new in found.pairs if old}
+    kept = [names.get(name) for name in before.key]
+    return [SetKey(after.key)] if set(kept) != set(after.key) else []
+
+
+def _row_doubts(actions: Sequence[Action]) -> Iterator[Refusal]:
+    for action in actions:
+        match action:
+            case ddl.DropPartitions(names=names):
+                yield Refusal(f"The rows of dropped partitions ({', '.join(names)}) go without row events.")
+            case ddl.TruncatePartitions(names=names):
+                yield Refusal(f"The rows of truncated partitions ({', '.join(names) or 'all'}) go without row events.")
+
+
+def _identity_doubts(found: Lineage) -> Iterator[Refusal]:
+    if found.unexplained_added and found.unexplained_dropped:
+        gone, new = ", ".join(found.unexplained_dropped), ", ".join(found.unexplained_added)
+        what = f"Columns {gone} are gone and {new} are new, and no statement tells whether they were renamed."
+        yield Refusal(what, "Rename the columns of the Iceberg table by hand and start again, or load the table anew.")
+
+
+def _refused(actions: Sequence[Action]) -> Refusal | None:
+    for action in actions:
+        match action:
+            case ddl.ExchangePartition(partition=partition, other=other):
+                return Refusal(f"Partition {partition} and table {other} swap rows without row events.")
+            case ddl.RecoverTable():
+                return Refusal("The rows of a recovered table come back without row events.")
+    return None

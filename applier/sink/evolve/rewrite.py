@@ -1,0 +1,156 @@
+"""Living rows of a table in, data files of the same rows with other columns out, a bounded part at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from applier.sink.evolve.casts.cast import CastRefused, cast
+from applier.sink.evolve.steps import ConvertField
+from applier.sink.format.files import DataFile
+from applier.sink.format.types import Field
+from applier.sink.iceberg.schema import RevisableTable
+from applier.sink.iceberg.table import Table
+from applier.sink.write.deletes import load_deleted
+from applier.sink.write.engine import ArrowEngine
+from applier.sink.write.file_index import PlannedFile, plan
+from applier.sink.write.parquet import ParquetSource
+
+Column: TypeAlias = "pa.ChunkedArray[Any]"
+
+CHUNK_BYTES = 256 << 20
+"""Bytes of rows in memory that become one data file. Small files of before are brought together on the way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where the values of a new field come from.
+
+    Attributes:
+        field: The new field.
+        old: The field that it was, or whose values are cast; None for a constant.
+        step: The cast; None where the values stay.
+        constant: The value of each row where there is no old field.
+    """
+
+    field: Field
+    old: Field | None = None
+    step: ConvertField | None = None
+    constant: pa.Scalar[Any] | None = None
+
+    def values(self, rows: pa.Table) -> Column:
+        """The field's values, from rows of the old fields.
+
+        Raises:
+            CastRefused: A value cannot be cast exactly.
+        """
+        if self.old is None:
+            constant: Any = pa.repeat(self.constant, rows.num_rows)  # type: ignore[arg-type]
+            return pa.chunked_array([constant])
+        column = rows[self.old.name]
+        if self.step is None:
+            return column.cast(self.field.arrow)
+        return cast_chunks(column, self.step)
+
+
+class LiveRows:
+    """The rows of a snapshot that are not deleted, with the columns that the table has now.
+
+    Args:
+        table: The table.
+        snapshot_id: The snapshot; None for a table that has none yet.
+
+    Raises:
+        TableMismatch: The table holds equality deletes or files that are not Parquet.
+        TransientError: Catalog or storage do not answer.
+    """
+
+    def __init__(self, table: Table, snapshot_id: int | None) -> None:
+        self._storage = ArrowEngine(table).storage
+        scan = table.scan if snapshot_id == table.snapshot_id else RevisableTable.of(table).scan_past
+        found = plan(str(table), snapshot_id, (), scan)
+        self._files = sorted(found.files.values(), key=lambda planned: str(planned.file.partition))
+        load_deleted(self._files, self._storage)
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return sum(planned.file.records - len(planned.deleted or ()) for planned in self._files)
+
+    def groups(self, fields: Sequence[Field]) -> Iterator[pa.Table]:
+        """Some fields of all rows, one row group of a file at a time; rows of one partition together."""
+        for planned in self._files:
+            yield from self._read(planned, fields)
+
+    def has_null(self, field: Field) -> bool:
+        """Whether a row has no value for a field."""
+        return any(rows[field.name].null_count for rows in self.groups([field]))
+
+    def _read(self, planned: PlannedFile, fields: Sequence[Field]) -> Iterator[pa.Table]:
+        dead = np.array(planned.deleted or (), np.int64)
+        first = 0
+        with ParquetSource(self._storage, planned.file.path) as source:
+            for group, size in enumerate(source.group_rows):
+                rows = source.read(group, fields)
+                gone = dead[np.searchsorted(dead, first) : np.searchsorted(dead, first + size)] - first
+                first += size
+                if len(gone):
+                    living = np.ones(size, bool)
+                    living[gone] = False
+                    rows = rows.filter(pa.array(living))
+                yield rows
+
+
+def rewrite(live: LiveRows, sources: Sequence[Source], table: Table, key: Sequence[str]) -> list[DataFile]:
+    """Write all rows with other columns.
+
+    Args:
+        live: The rows.
+        sources: One for each field of the new schema, in its order.
+        table: The table as it will be.
+        key: Columns to sort each file by.
+
+    Raises:
+        CastRefused: A value cannot be cast exactly; the files written so far are orphans.
+    """
+    engine = ArrowEngine(table)
+    old = {source.old.name: source.old for source in sources if source.old is not None}
+    schema = table.schema.arrow
+    files: list[DataFile] = []
+    waiting: list[pa.Table] = []
+    for rows in live.groups(list(old.values())):
+        waiting.append(pa.Table.from_arrays([source.values(rows) for source in sources], schema=schema))
+        if sum(part.nbytes for part in waiting) >= CHUNK_BYTES:
+            files += engine.stage(pa.concat_tables(waiting), key)
+            waiting.clear()
+    return files + (engine.stage(pa.concat_tables(waiting), key) if waiting else [])
+
+
+def changes(live: LiveRows, field: Field, step: ConvertField) -> bool:
+    """Whether a cast gives any row another value than it has.
+
+    Raises:
+        CastRefused: A value cannot be cast exactly.
+    """
+    for rows in live.groups([field]):
+        column = rows[field.name]
+        if not cast_chunks(column, step).equals(column.cast(step.new_arrow)):
+            return True
+    return False
+
+
+def cast_chunks(column: Column, step: ConvertField) -> Column:
+    """Cast a column of a table."""
+    try:
+        chunks: Any = [cast(chunk, step) for chunk in column.chunks]
+        result: Column = pa.chunked_array(chunks, type=step.new_arrow)  # type: ignore[call-overload]
+    except CastRefused as error:
+        raise CastRefused(f"column {step.name}: {error}") from None
+    return result
+
+
+__all__ = ["CastRefused", "LiveRows", "Source", "changes", "rewrite"]

@@ -1,0 +1,1 @@
+"""What Iceberg's table format prescribes: types, bounds, metrics, partitions, files."""

@@ -1,0 +1,181 @@
+"""Locations of a table's files in, bytes out, and back: how Python reaches the storage that Iceberg writes to."""
+
+from __future__ import annotations
+
+import errno
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+from pyiceberg.io import SCHEMA_TO_FILE_IO, FileIO, load_file_io
+
+from applier.errors import OutsideRefused, TransientError
+from applier.runtime.logs import logger
+
+_LASTING = frozenset(
+    (
+        errno.EACCES,
+        errno.EPERM,
+        errno.EROFS,
+        errno.ENOTDIR,
+        errno.EISDIR,
+        errno.ENAMETOOLONG,
+        errno.ELOOP,
+    )
+)
+"""Errors of a file system that come again. A full disk or a lost mount is not among them: both may be mended."""
+
+_RIGHTS = "check catalog.warehouse and the rights of the user that applier runs as."
+
+
+class Storage(Protocol):
+    """Files by location. Threads may share one; every call may block on the network and may be repeated."""
+
+    def open(self, location: str) -> Any:
+        """A seekable binary file to read; the caller closes it.
+
+        Raises:
+            TransientError: The storage does not answer, or there is no such file.
+        """
+
+    def create(self, location: str) -> Any:
+        """A new binary file to write; it is there once it is closed.
+
+        Raises:
+            TransientError: The storage does not answer.
+        """
+
+
+class LocalStorage:
+    """Files of this machine: plain paths, and `file:` locations as Hadoop spells them.
+
+    Locations are taken as they are, not as URLs: a `?` or `%` in a table's name belongs to the path.
+    """
+
+    def open(self, location: str) -> Any:
+        """See `Storage.open`."""
+        with _reported("read", location):
+            return Path(local_path(location)).open("rb")
+
+    def create(self, location: str) -> Any:
+        """See `Storage.create`."""
+        path = Path(local_path(location))
+        with _reported("write", location):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            return path.open("wb")
+
+
+class RemoteStorage:
+    """Whatever PyIceberg's FileIO reaches: S3, GCS, Azure, HDFS, by the scheme of the location.
+
+    Args:
+        properties: Properties of the table's own FileIO (`s3.endpoint`, `client.region`, …).
+        location: A location in that storage, which decides on the implementation.
+    """
+
+    def __init__(self, properties: Mapping[str, str], location: str) -> None:
+        self._io: FileIO = load_file_io(dict(properties), location)
+
+    def probe(self, location: str) -> None:
+        """Ask once whether there is an answer at all.
+
+        Raises:
+            TransientError: There is none, for want of a library, a credential or a network.
+        """
+        with _reported("reach", location):
+            self._io.new_input(location.rstrip("/") + "/metadata/applier-probe").exists()
+
+    def open(self, location: str) -> Any:
+        """See `Storage.open`."""
+        with _reported("read", location):
+            return self._io.new_input(location).open()
+
+    def create(self, location: str) -> Any:
+        """See `Storage.create`."""
+        with _reported("write", location):
+            return self._io.new_output(location).create(overwrite=True)
+
+
+def storage_of(location: str, properties: Mapping[str, str], otherwise: Callable[[], Storage]) -> Storage:
+    """The storage that a table's location is in.
+
+    Args:
+        location: The table's location.
+        properties: Properties of its FileIO.
+        otherwise: Gives the storage to use where Python has no way to this scheme.
+    """
+    if is_local(location):
+        return LocalStorage()
+    if location.partition("://")[0] not in SCHEMA_TO_FILE_IO:
+        return otherwise()
+    try:
+        storage = RemoteStorage(properties, location)
+        storage.probe(location)
+    except (TransientError, ImportError, ValueError) as error:
+        logger().warning(
+            "Python cannot reach the storage, so files go through the JVM", location=location, error=str(error)
+        )
+        return otherwise()
+    return storage
+
+
+def is_local(location: str) -> bool:
+    """Whether a location is a path of this machine."""
+    return location.startswith("file:") or "://" not in location
+
+
+def local_path(location: str) -> str:
+    """The path of a local location: `file:/a`, `file:///a` and `/a` are the same."""
+    if not location.startswith("file:"):
+        return location
+    path = location.removeprefix("file:")
+    return "/" + path.lstrip("/") if path.startswith("//") else path
+
+
+def read_range(storage: Storage, location: str, offset: int, length: int) -> bytes:
+    """Some bytes of a file.
+
+    Raises:
+        TransientError: The file is missing or shorter.
+    """
+    with _reported("read", location), storage.open(location) as file:
+        file.seek(offset)
+        found = bytes(file.read(length))
+    if len(found) != length:
+        raise TransientError(f"File {location} ends before byte {offset + length}")
+    return found
+
+
+def write_bytes(storage: Storage, location: str, body: bytes) -> None:
+    """Make a file of these bytes."""
+    with _reported("write", location), storage.create(location) as file:
+        file.write(body)
+
+
+def refuse_unwritable(folder: Path) -> None:
+    """Try to make a file in a folder of this machine, and the folder if it is missing; the file is gone at once.
+
+    Raises:
+        OutsideRefused: That is not possible, and would not be possible later.
+        TransientError: It may be later.
+    """
+    with _reported("write", str(folder)):
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+
+
+@contextmanager
+def _reported(verb: str, location: str) -> Iterator[None]:
+    try:
+        yield
+    except (TransientError, OutsideRefused):
+        raise
+    except OSError as error:
+        if error.errno in _LASTING:
+            raise OutsideRefused(f"Cannot {verb} {location}: {error.strerror}.", _RIGHTS) from error
+        raise TransientError(f"Cannot {verb} {location}: {type(error).__name__}") from error
+    except Exception as error:  # every storage library has exceptions of its own
+        raise TransientError(f"Cannot {verb} {location}: {type(error).__name__}") from error

@@ -1,0 +1,1 @@
+"""Iceberg's Java library, through py4j."""

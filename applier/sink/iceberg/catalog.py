@@ -1,0 +1,291 @@
+"""Names in, tables out: an Iceberg catalog through Iceberg's own Java library, in the JVM of a Spark session."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from applier.errors import OutsideRefused, TableMismatch
+from applier.runtime.logs import logger
+from applier.sink.format.types import TableSchema, schema_json
+from applier.sink.iceberg.commit import Change
+from applier.sink.iceberg.java import Java, JavaError, translated
+from applier.sink.iceberg.location import OWN_LOCATION, folder_name, has_uuid, is_plain, own
+from applier.sink.iceberg.snapshot import MAIN, Snapshot
+from applier.sink.iceberg.table import Table
+
+__all__ = ["Catalog", "Change", "JavaError", "PartitionField", "Snapshot", "Table"]
+
+_LOCATION_REFUSED = (
+    "BadRequestException",
+    "ForbiddenException",
+    "IllegalArgumentException",
+    "UnsupportedOperationException",
+    "ValidationException",
+)
+"""What catalogs raise that decide on locations alone. The same table is then created without one, which raises anything
+that is wrong with the table itself."""
+
+Identifier = tuple[str, ...]
+"""Namespace parts and table name. Parts are data, never parsed: dots, quotes and spaces are allowed where the catalog
+allows them."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionField:
+    """One partition field.
+
+    Attributes:
+        column: Source column.
+        transform: As Iceberg writes it: `identity`, `bucket[16]`, `truncate[4]`, `year`, `month`, `day`, `hour`.
+    """
+
+    column: str
+    transform: str = "identity"
+
+
+class Catalog:
+    """One Iceberg catalog that Spark knows.
+
+    Threads may share it; each `Table` it gives belongs to one thread at a time.
+
+    Args:
+        session: The `SparkSession` whose configuration names the catalog.
+        name: The catalog's name in that configuration.
+    """
+
+    def __init__(self, session: Any, name: str) -> None:
+        self.java = Java(session)
+        self.name = name
+        with translated(f"Catalog {name} cannot be opened"):
+            manager = session._jsparkSession.sessionState().catalogManager()
+            self._handle: Any = manager.catalog(name).icebergCatalog()
+            self.java.write_plain_files()
+            self._warehouse = str(session.conf.get(f"spark.sql.catalog.{name}.warehouse", "")).rstrip("/")
+
+    def load(self, identifier: Identifier, branch: str = MAIN) -> Table | None:
+        """The table, freshly read; None if there is none of that name."""
+        try:
+            with translated(f"Cannot load table {'.'.join(identifier)}"):
+                return Table(self.java, self._handle.loadTable(self._table(identifier)), identifier, branch)
+        except JavaError as error:
+            if error.kind in ("NoSuchTableException", "NoSuchNamespaceException", "NoSuchIcebergTableException"):
+                return None
+            if error.kind == "NotFoundException":
+                what = f"The metadata of table {'.'.join(identifier)} is gone: {error.detail}"
+                way_out = (
+                    "Register the table from an older metadata file (system.register_table); or drop it from the "
+                    "catalog without purge, after which it counts as dropped by hand."
+                )
+                raise TableMismatch(what, way_out) from None
+            raise
+
+    def exists(self, identifier: Identifier) -> bool:
+        """Whether a table of that name is there."""
+        with translated(f"Cannot look for table {'.'.join(identifier)}"):
+            return bool(self._handle.tableExists(self._table(identifier)))
+
+    def create(  # noqa: PLR0913 - all but two are keywords with a default
+        self,
+        identifier: Identifier,
+        columns: pa.Schema,
+        *,
+        key: Sequence[str] = (),
+        partition: Sequence[PartitionField] = (),
+        sort: Sequence[str] = (),
+        properties: Mapping[str, str] | None = None,
+        format_version: int = 3,
+        location: str | None = None,
+    ) -> Table:
+        """Create a table without rows; its namespace is made if it is missing.
+
+        Args:
+            identifier: Its name.
+            columns: Columns; nullability gives `required`, metadata `doc` the comment.
+            key: Columns of the identifier fields. Iceberg allows no float or double among them: a key with one is
+                left out.
+            partition: Partition spec.
+            sort: Columns of the sort order, each ascending.
+            properties: Table properties.
+            format_version: 3, or 2 for older readers.
+            location: Root of its files; the catalog chooses when absent.
+
+        Raises:
+            TableMismatch: Iceberg refuses these columns, this partition spec or this name.
+            JavaError: The catalog does not answer, or the table exists (`AlreadyExistsException`).
+        """
+        self.ensure_namespace(identifier[:-1])
+        schema = schema_json(columns, () if any(_is_float(columns, name) for name in key) else key)
+        try:
+            with translated(f"Cannot create table {'.'.join(identifier)}"):
+
+                def build() -> Any:
+                    builder = self._builder(identifier, schema, partition, sort)
+                    builder = builder.withProperties(self.java.map(properties or {}))
+                    return builder.withProperty("format-version", str(format_version))
+
+                if location is not None:
+                    return Table(self.java, build().withLocation(location).create(), identifier)
+                return self._created_apart(identifier, build)
+        except JavaError as error:
+            if error.kind in ("ValidationException", "IllegalArgumentException", "NullPointerException"):
+                raise TableMismatch(error.what, "Change the route, the partition spec or the type rules.") from None
+            raise
+
+    def drop(self, identifier: Identifier, *, purge: bool = False) -> bool:
+        """Remove the table from the catalog; with `purge` its files too. False if there was none."""
+        with translated(f"Cannot drop table {'.'.join(identifier)}"):
+            return bool(self._handle.dropTable(self._table(identifier), purge))
+
+    def rename(self, identifier: Identifier, to: Identifier) -> None:
+        """Give the table another name, also in another namespace. Its files stay where they are."""
+        self.ensure_namespace(to[:-1])
+        with translated(f"Cannot rename table {'.'.join(identifier)} to {'.'.join(to)}"):
+            self._handle.renameTable(self._table(identifier), self._table(to))
+
+    def list(self, namespace: tuple[str, ...]) -> list[Identifier]:
+        """Tables of a namespace; none if the namespace is missing."""
+        try:
+            with translated(f"Cannot list namespace {'.'.join(namespace)}"):
+                found = self._handle.listTables(self._namespace(namespace))
+                return [(*namespace, str(identifier.name())) for identifier in self.java.items(found)]
+        except JavaError as error:
+            if error.kind == "NoSuchNamespaceException":
+                return []
+            raise
+
+    def namespaces(self) -> Sequence[tuple[str, ...]]:
+        """All namespaces of the catalog, nested ones included.
+
+        Raises:
+            JavaError: The catalog does not list its namespaces.
+        """
+        found: list[tuple[str, ...]] = []
+        with translated(f"Cannot list the namespaces of catalog {self.name}"):
+            waiting = [self._levels(one) for one in self.java.items(self._handle.listNamespaces())]
+            while waiting:
+                namespace = waiting.pop()
+                found.append(namespace)
+                below = self._handle.listNamespaces(self._namespace(namespace))
+                waiting += [self._levels(one) for one in self.java.items(below)]
+        return found
+
+    def ensure_namespace(self, namespace: tuple[str, ...]) -> None:
+        """Make the namespace if it is missing; two threads may do so at once."""
+        if not namespace:
+            return
+        try:
+            with translated(f"Cannot create namespace {'.'.join(namespace)}"):
+                where = self._namespace(namespace)
+                if not self._handle.namespaceExists(where):
+                    self._handle.createNamespace(where)
+        except JavaError:
+            # Catalogs differ in what they say when another thread was faster.
+            with translated(f"Cannot look for namespace {'.'.join(namespace)}"):
+                is_there = bool(self._handle.namespaceExists(self._namespace(namespace)))
+            if not is_there:
+                raise
+
+    def _created_apart(self, identifier: Identifier, build: Callable[[], Any]) -> Table:
+        """Create a table at a location of its own, or where the catalog puts it if the catalog takes no other."""
+        default = self._default_location(identifier, build)
+        if default is not None:
+            location = own(default)
+            try:
+                with translated(f"Cannot create table {'.'.join(identifier)} at {location}"):
+                    created = build().withLocation(location).withProperty(OWN_LOCATION, location).create()
+                    return Table(self.java, created, identifier)
+            except (JavaError, OutsideRefused) as error:
+                if isinstance(error, JavaError) and error.kind not in _LOCATION_REFUSED:
+                    raise
+                logger().debug("location refused", table=".".join(identifier), location=location, because=error.what)
+        return Table(self.java, build().create(), identifier)
+
+    def _default_location(self, identifier: Identifier, build: Callable[[], Any]) -> str | None:
+        """Where the catalog would put a table; None if it does not say, or if that place is the table's own already."""
+        # The warehouse of a REST catalog may be a name that means something to its server alone.
+        if not is_plain(identifier) and "/" in self._warehouse:
+            return "/".join([self._warehouse, *map(folder_name, identifier)])
+        try:
+            with translated(f"Cannot ask for the location of table {'.'.join(identifier)}"):
+                found = str(build().createTransaction().table().location())
+        except (JavaError, OutsideRefused):
+            return None
+        return None if has_uuid(found, identifier[-1]) else found
+
+    def _namespace(self, parts: Sequence[str]) -> Any:
+        return self.java.iceberg.catalog.Namespace.of(self.java.strings(parts))
+
+    def _levels(self, namespace: Any) -> tuple[str, ...]:
+        return tuple(self.java.plain(namespace.levels()))
+
+    def _table(self, identifier: Identifier) -> Any:
+        # As JSON in one call, where an array of Java takes one a level and more.
+        text = json.dumps({"namespace": list(identifier[:-1]), "name": identifier[-1]})
+        return self.java.iceberg.catalog.TableIdentifierParser.fromJson(text)
+
+    def _builder(
+        self, identifier: Identifier, schema: str, partition: Sequence[PartitionField], sort: Sequence[str]
+    ) -> Any:
+        iceberg = self.java.iceberg
+        java_schema = iceberg.SchemaParser.fromJson(schema)
+        columns = TableSchema.parse(schema)
+        builder = self._handle.buildTable(self._table(identifier), java_schema)
+        if partition:
+            spec = json.dumps(_spec_json(columns, partition))
+            builder = builder.withPartitionSpec(iceberg.PartitionSpecParser.fromJson(java_schema, spec))
+        if sort:
+            order = json.dumps(_sort_json(columns, sort))
+            builder = builder.withSortOrder(iceberg.SortOrderParser.fromJson(java_schema, order))
+        return builder
+
+
+def _spec_json(schema: TableSchema, partition: Sequence[PartitionField]) -> dict[str, Any]:
+    fields = [
+        {
+            "name": _partition_name(schema, field),
+            "transform": field.transform,
+            "source-id": _field_id(schema, field.column),
+            "field-id": 1000 + index,
+        }
+        for index, field in enumerate(partition)
+    ]
+    return {"spec-id": 0, "fields": fields}
+
+
+def _sort_json(schema: TableSchema, columns: Sequence[str]) -> dict[str, Any]:
+    fields = [
+        {
+            "transform": "identity",
+            "source-id": _field_id(schema, column),
+            "direction": "asc",
+            "null-order": "nulls-first",
+        }
+        for column in columns
+    ]
+    return {"order-id": 1, "fields": fields}
+
+
+def _partition_name(schema: TableSchema, field: PartitionField) -> str:
+    if field.transform == "identity":
+        return field.column
+    name = f"{field.column}_{field.transform.partition('[')[0]}"
+    while schema.field(name) is not None:
+        name += "_"
+    return name
+
+
+def _is_float(columns: pa.Schema, name: str) -> bool:
+    return pa.types.is_floating(columns.field(name).type)
+
+
+def _field_id(schema: TableSchema, column: str) -> int:
+    field = schema.field(column)
+    if field is None:
+        names = ", ".join(known.name for known in schema.fields)
+        raise TableMismatch(f"There is no column {column} to partition or sort by", f"Columns are: {names}.")
+    return field.id

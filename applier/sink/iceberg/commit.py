@@ -1,0 +1,164 @@
+"""One change in, one snapshot out: the transaction that is refused unless the branch is where it was planned on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from applier.sink.format.files import DataFile, DeleteFile
+from applier.sink.iceberg.java import Java, JavaError, translated
+
+_STALE = frozenset({"ValidationException", "CommitFailedException", "SchemaMoved"})
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What one commit changes.
+
+    Attributes:
+        rows: New data files, each with its `java` object.
+        deletes: New delete files.
+        replaced: Deletion vectors that `deletes` take the place of.
+        touched: Paths of the data files that `deletes` refer to; all must still be in the table.
+        truncate: Remove every row that is in the table.
+        summary: Entries of the snapshot's summary.
+        properties: Table properties set in the same metadata version.
+        unset: Table properties removed in it.
+        schema_id: Schema that `rows` were written with; a table with another one by now refuses the commit.
+    """
+
+    rows: Sequence[DataFile] = ()
+    deletes: Sequence[DeleteFile] = ()
+    replaced: Sequence[DeleteFile] = ()
+    touched: Sequence[str] = ()
+    truncate: bool = False
+    summary: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str] = field(default_factory=dict)
+    unset: Sequence[str] = ()
+    schema_id: int | None = None
+
+
+class CommitFailure(JavaError):
+    """A commit did not end well.
+
+    Attributes:
+        snapshot_id: Id that the snapshot has if it was committed after all; None if it was never prepared.
+        is_stale: True if the library says that nothing was committed, as the table had moved.
+    """
+
+    def __init__(self, action: str, kind: str, detail: str, snapshot_id: int | None) -> None:
+        super().__init__(action, kind, detail)
+        self.snapshot_id = snapshot_id
+        self.is_stale = kind in _STALE
+
+    def __reduce__(self) -> tuple[type[CommitFailure], tuple[str, str, str, int | None]]:  # type: ignore[override]
+        return type(self), (self.action, self.kind, self.detail, self.snapshot_id)
+
+
+class Head(Protocol):
+    """What a commit needs of a table.
+
+    Attributes:
+        java: The JVM.
+        handle: The `org.apache.iceberg.Table`.
+        branch: The branch to commit to.
+    """
+
+    java: Java
+    handle: Any
+    branch: str
+
+    def java_files(self, values: Iterable[Mapping[str, Any]]) -> list[Any]:
+        """Iceberg's files by their JSON."""
+
+
+class Fence:
+    """Java calls this with the branch's ancestry on every attempt; it lets only the expected head pass.
+
+    `validateWith` is the one check of Iceberg that runs again whenever a commit is tried again over a newer head.
+    """
+
+    class Java:
+        implements = ("org.apache.iceberg.SnapshotAncestryValidator",)
+
+    def __init__(self, iceberg: Any, expected: int | None) -> None:
+        self._iceberg = iceberg
+        self._expected = expected
+        self._seen: int | None = None
+
+    def validate(self, ancestors: Any) -> bool:
+        """True if the newest ancestor is the expected head."""
+        newest = self._iceberg.relocated.com.google.common.collect.Iterables.getFirst(ancestors, None)
+        self._seen = None if newest is None else int(newest.snapshotId())
+        return self._seen == self._expected
+
+    def errorMessage(self) -> str:
+        """What Java puts into its exception."""
+        return f"head is {self._seen}, not {self._expected}"
+
+
+def commit(table: Head, change: Change, expected: int | None, sending: Callable[[], None]) -> int:
+    """See `Table.commit`."""
+    snapshot_id: int | None = None
+    try:
+        with translated(f"Commit to table {table} failed"):
+            table.java.accept_callbacks()
+            transaction = table.handle.newTransaction()
+            pending = transaction.table()
+            _check_schema(table, pending, change)
+            _prepare(table, transaction, change, expected)
+            snapshot_id = int(pending.snapshot(table.branch).snapshotId())
+            if change.properties:
+                _set_properties(transaction, change)
+            sending()
+            transaction.commitTransaction()
+    except JavaError as error:
+        raise CommitFailure(error.action, error.kind, error.detail, snapshot_id) from None
+    return snapshot_id
+
+
+def _check_schema(table: Head, pending: Any, change: Change) -> None:
+    """Refuse files of an old schema: a column dropped and made anew has another id, so its values would be lost."""
+    if change.schema_id is None or change.schema_id == int(pending.schema().schemaId()):
+        return
+    raise JavaError(f"Commit to table {table} failed", "SchemaMoved", "its columns have changed meanwhile")
+
+
+def _prepare(table: Head, transaction: Any, change: Change, expected: int | None) -> None:
+    update = _update(table, transaction, change, expected)
+    for key, value in change.summary.items():
+        update.set(key, value)
+    update.validateWith(Fence(table.java.iceberg, expected))
+    update.toBranch(table.branch)
+    update.commit()
+
+
+def _update(table: Head, transaction: Any, change: Change, expected: int | None) -> Any:
+    java = table.java
+    if change.truncate:
+        return transaction.newDelete().deleteFromRowFilter(java.iceberg.expressions.Expressions.alwaysTrue())
+    if not change.deletes:
+        append = transaction.newFastAppend()
+        for file in change.rows:
+            append.appendFile(file.java)
+        return append
+    delta = transaction.newRowDelta()
+    for file in change.rows:
+        delta.addRows(file.java)
+    for delete in table.java_files(delete.json for delete in change.deletes):
+        delta.addDeletes(delete)
+    for delete in table.java_files(delete.json for delete in change.replaced):
+        delta.removeDeletes(delete)
+    if expected is not None:
+        delta.validateFromSnapshot(expected)
+    return delta.validateDataFilesExist(java.texts(change.touched))
+
+
+def _set_properties(transaction: Any, change: Change) -> None:
+    update = transaction.updateProperties()
+    for key, value in change.properties.items():
+        update.set(key, value)
+    for key in change.unset:
+        update.remove(key)
+    update.commit()

@@ -1,0 +1,183 @@
+"""Python values in, Java objects out, and back: the few moves that every call into Iceberg's Java library needs."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from py4j.java_gateway import JavaClass, JavaObject, JavaPackage
+from py4j.protocol import Py4JError, Py4JJavaError
+
+from applier.errors import OutsideRefused, TransientError
+from applier.runtime.permanent_errors import CATALOG, causes, redacted, refusal, told
+
+_CALLBACKS = threading.Lock()
+
+
+class JavaError(TransientError):
+    """Iceberg's Java library refused or failed.
+
+    Attributes:
+        action: What was being done, as a sentence without a full stop.
+        kind: Simple name of the Java exception, such as `ValidationException`; "" where py4j itself failed.
+        detail: Its message, with credentials cut out.
+    """
+
+    def __init__(self, action: str, kind: str, detail: str) -> None:
+        super().__init__(f"{action}: {detail or kind}")
+        self.action = action
+        self.kind = kind
+        self.detail = detail
+
+    def __reduce__(self) -> tuple[type[JavaError], tuple[str, str, str]]:
+        return type(self), (self.action, self.kind, self.detail)
+
+
+class Java:
+    """One JVM, as seen through the gateway of a Spark session.
+
+    Calls may come from any thread; py4j gives each thread a connection of its own.
+
+    Args:
+        session: A `pyspark.sql.SparkSession` (classic, not Connect). Any object with its `_jvm` and context will do.
+    """
+
+    def __init__(self, session: Any) -> None:
+        self.session = session
+        self.jvm: Any = session.sparkContext._jvm
+        self.iceberg: Any = _Package(self.jvm.org.apache.iceberg)
+        self._gateway: Any = session.sparkContext._gateway
+        self._mapper: Any = self.iceberg.util.JsonUtil.mapper()
+        self._list_class: Any = self.jvm.java.lang.Class.forName("java.util.ArrayList")
+        self._array_list: Any = self.jvm.java.util.ArrayList
+        self._hash_map: Any = self.jvm.java.util.HashMap
+
+    @property
+    def client(self) -> Any:
+        """py4j's own end of the gateway."""
+        return self._gateway._gateway_client
+
+    def strings(self, values: Iterable[str]) -> Any:
+        """A `String[]`."""
+        texts = list(values)
+        array = self._gateway.new_array(self.jvm.java.lang.String, len(texts))
+        for index, text in enumerate(texts):
+            array[index] = text
+        return array
+
+    def list(self, values: Iterable[Any]) -> Any:
+        """A `java.util.List`."""
+        result = self._array_list()
+        for value in values:
+            result.add(value)
+        return result
+
+    def map(self, values: Mapping[str, str]) -> Any:
+        """A `java.util.Map` of strings."""
+        result = self._hash_map()
+        for key, value in values.items():
+            result.put(key, value)
+        return result
+
+    def items(self, iterable: Any) -> Iterator[Any]:
+        """Elements of a Java `Iterable`."""
+        iterator = iterable.iterator()
+        while iterator.hasNext():
+            yield iterator.next()
+
+    def plain(self, value: Any) -> Any:
+        """A Java map or list of plain values as Python, in one call instead of three an element."""
+        return json.loads(self._mapper.writeValueAsString(value))
+
+    def texts(self, values: Iterable[str]) -> Any:
+        """A `java.util.List` of strings, in one call instead of one an element."""
+        return self._mapper.readValue(json.dumps(list(values)), self._list_class)
+
+    def node(self, text: str) -> Any:
+        """A JSON text as the tree that Iceberg's parsers take."""
+        return self._mapper.readTree(text)
+
+    def constant(self, interface: str, value: Any) -> Any:
+        """An object of a Java interface with one method of one argument, which returns `value` without a call back.
+
+        Args:
+            interface: Such as `java.util.function.Function`.
+            value: What the method returns; None for a method that returns nothing.
+        """
+        handles, classes = self.jvm.java.lang.invoke, self.jvm.java.lang.Class
+        anything = classes.forName("java.lang.Object")
+        constant = handles.MethodHandles.constant(anything, value)
+        taking = handles.MethodHandles.dropArguments(constant, 0, self.list([anything]))
+        return handles.MethodHandleProxies.asInterfaceInstance(classes.forName(interface), taking)
+
+    def write_plain_files(self) -> None:
+        """Let Hadoop write local files without a checksum file beside each, as Python writes them anyway.
+
+        Hadoop sets the mode of every file that it makes by starting `chmod`, so a commit starts half as many processes.
+        """
+        local = self.jvm.org.apache.hadoop.fs.FileSystem.getLocal(self.session.sparkContext._jsc.hadoopConfiguration())
+        local.setWriteChecksum(False)
+
+    def accept_callbacks(self) -> None:
+        """Let Java call Python objects; may be called again.
+
+        The port is chosen by the system and told to the JVM, as several applications may share a machine.
+        """
+        with _CALLBACKS:
+            gateway = self._gateway
+            if getattr(gateway, "_callback_server", None) is not None:
+                return
+            parameters = gateway.callback_server_parameters
+            parameters.eager_load = parameters.daemonize = parameters.daemonize_connections = True
+            parameters.port = 0
+            gateway.start_callback_server(parameters)
+            port = gateway._callback_server.server_socket.getsockname()[1]
+            gateway._callback_server.port = gateway._python_proxy_port = port
+            server = JavaObject("GATEWAY_SERVER", self.client)
+            server.resetCallbackClient(server.getCallbackClient().getAddress(), port)
+
+
+class _Package:
+    """A Java package or class that asks the JVM only once what one of its names is; py4j would ask each time."""
+
+    def __init__(self, package: JavaPackage | JavaClass) -> None:
+        self._package = package
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._package, name)
+        known = _Package(found) if isinstance(found, JavaPackage | JavaClass) else found
+        setattr(self, name, known)
+        return known
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Make an object of the class."""
+        return self._package(*arguments)
+
+
+@contextmanager
+def translated(action: str) -> Iterator[None]:
+    """Turn whatever py4j raises inside into a `JavaError` that starts with `action`.
+
+    Raises:
+        OutsideRefused: The failure would come again: rights, a log-in, a class that is not there.
+    """
+    try:
+        yield
+    except Py4JJavaError as error:
+        raise _failure(action, error.java_exception) from None
+    except Py4JError as error:
+        raise JavaError(action, "", redacted(str(error))) from None
+    except Exception as error:
+        # PySpark turns some Java exceptions into classes of its own, which keep the original.
+        origin = getattr(error, "_origin", None)
+        if origin is None:
+            raise
+        raise _failure(action, origin) from None
+
+
+def _failure(action: str, throwable: Any) -> JavaError | OutsideRefused:
+    chain = causes(throwable)
+    return refusal(action, chain, CATALOG) or JavaError(action, chain[0].kind, told(chain))

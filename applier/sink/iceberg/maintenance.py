@@ -1,0 +1,161 @@
+"""A table in, the same rows in fewer files out: Iceberg's own maintenance, so that main moves only by our fence."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from applier.sink.commit.stamp import EPOCH, Stamp
+from applier.sink.iceberg.commit import Fence
+from applier.sink.iceberg.java import translated
+from applier.sink.iceberg.snapshot import MAIN
+from applier.sink.iceberg.table import Table
+
+BRANCH = "applier-maintenance"
+"""Branch in which files are rewritten. It is there while that lasts; one that a crash left is taken again."""
+
+_FUNCTION = "java.util.function.Function"
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """What a compaction did.
+
+    Attributes:
+        data_files: Data files that are gone.
+        added: Data files that took their place.
+        delete_files: Delete files that are gone; a deletion vector counts as one.
+    """
+
+    data_files: int
+    added: int
+    delete_files: int
+
+
+def compact(table: Table, options: Mapping[str, str], stamp: Stamp, expected: int) -> Compacted:
+    """Rewrite data files without their dead rows, in the table's sort order where it has one.
+
+    Iceberg's action commits by itself and knows no fence, so it commits to a branch. Main is fast-forwarded to that
+    branch in a transaction, which Iceberg refuses if anything about the table has changed meanwhile.
+
+    Args:
+        table: The table; it is as of after the compaction then.
+        options: Options of `RewriteDataFiles`, which also say which files are worth it.
+        stamp: What the snapshots say, and the table's properties.
+        expected: The head that the caller has looked at.
+
+    Raises:
+        JavaError: Somebody else committed, or catalog or storage did not answer; main is as it was, unless the
+            answer alone was lost.
+    """
+    java, handle = table.java, table.handle
+    with translated(f"Cannot compact table {table}"):
+        references = handle.manageSnapshots()
+        is_left = handle.snapshot(BRANCH) is not None
+        (references.replaceBranch if is_left else references.createBranch)(BRANCH, expected).commit()
+        action = java.iceberg.spark.actions.SparkActions.get(java.session._jsparkSession).rewriteDataFiles(handle)
+        action = action.options(java.map(options)).toBranch(BRANCH)
+        for key, value in stamp.entries().items():
+            action = action.snapshotProperty(key, value)
+        result = (action.sort() if handle.sortOrder().isSorted() else action.binPack()).execute()
+        table.refresh()
+        _publish(table, stamp)
+    return Compacted(
+        int(result.rewrittenDataFilesCount()), int(result.addedDataFilesCount()), int(result.removedDeleteFilesCount())
+    )
+
+
+def rewrite_manifests(table: Table, stamp: Stamp, expected: int) -> int:
+    """Bring the entries of all data manifests together; no data file is touched.
+
+    Returns:
+        Manifests that took their place.
+
+    Raises:
+        JavaError: Somebody else committed, or catalog or storage did not answer.
+    """
+    with translated(f"Cannot rewrite the manifests of table {table}"):
+        transaction = table.handle.newTransaction()
+        update = _manifests(table, transaction, stamp, expected).clusterBy(table.java.constant(_FUNCTION, "all"))
+        update.commit()
+        _stamp(transaction, stamp)
+        transaction.commitTransaction()
+        table.refresh()
+        return int(table.handle.currentSnapshot().summary().get("manifests-created") or 0)
+
+
+def manifests(table: Table) -> int:
+    """Manifests of the head, as its summary counts them."""
+    head = table.handle.snapshot(table.branch)
+    summary: Mapping[str, str] = {} if head is None else table.java.plain(head.summary())
+    return int(summary.get("manifests-created", 0)) + int(summary.get("manifests-kept", 0))
+
+
+def snapshot_count(table: Table) -> int:
+    """Snapshots that the table keeps, as last read."""
+    return int(table.handle.operations().current().snapshots().size())
+
+
+def snapshot_times(table: Table) -> dict[int, int]:
+    """Unix milliseconds of every snapshot that the table keeps, by id."""
+    # One call for all: a snapshot at a time costs two each.
+    metadata = json.loads(table.java.iceberg.TableMetadataParser.toJson(table.handle.operations().current()))
+    return {int(one["snapshot-id"]): int(one["timestamp-ms"]) for one in metadata.get("snapshots", ())}
+
+
+def expire(table: Table, before: int, keep: int = 1) -> None:
+    """Drop snapshots with the files that only they need. Those that a branch or tag names stay.
+
+    Args:
+        table: The table.
+        before: Unix milliseconds; younger snapshots stay.
+        keep: Snapshots of each branch that stay in any case.
+
+    Raises:
+        JavaError: Catalog or storage did not answer.
+    """
+    with translated(f"Cannot expire snapshots of table {table}"):
+        table.handle.expireSnapshots().expireOlderThan(before).retainLast(keep).commit()
+        table.refresh()
+
+
+def set_property(table: Table, key: str, value: str) -> None:
+    """Set one table property.
+
+    Raises:
+        JavaError: The catalog did not answer.
+    """
+    with translated(f"Cannot set property {key} of table {table}"):
+        table.handle.updateProperties().set(key, value).commit()
+        table.refresh()
+
+
+def _publish(table: Table, stamp: Stamp) -> None:
+    """Let main show what the branch shows, and forget the branch; main must be where the branch began."""
+    handle = table.handle
+    transaction = handle.newTransaction()
+    head = handle.snapshot(BRANCH)
+    transaction.manageSnapshots().fastForwardBranch(MAIN, BRANCH).removeBranch(BRANCH).commit()
+    if head.summary().get(EPOCH) is None:
+        # Of two snapshots that the action makes where it also drops delete files, only the first is stamped.
+        _manifests(table, transaction, stamp, int(head.snapshotId())).commit()
+    _stamp(transaction, stamp)
+    transaction.commitTransaction()
+    table.refresh()
+
+
+def _manifests(table: Table, transaction: Any, stamp: Stamp, expected: int) -> Any:
+    table.java.accept_callbacks()
+    update = transaction.rewriteManifests()
+    for key, value in stamp.entries().items():
+        update.set(key, value)
+    return update.validateWith(Fence(table.java.iceberg, expected))
+
+
+def _stamp(transaction: Any, stamp: Stamp) -> None:
+    update = transaction.updateProperties()
+    for key, value in stamp.entries().items():
+        update.set(key, value)
+    update.commit()

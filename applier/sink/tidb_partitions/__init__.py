@@ -1,0 +1,1 @@
+"""Rows of a partition of the upstream table."""

@@ -1,0 +1,277 @@
+"""A written table in, its wear told and mended: each kind of maintenance as one unit of work behind the fence."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, TypeVar, cast
+
+from applier.runtime.logs import logger
+from applier.sink.commit.stamp import Stamp
+from applier.sink.iceberg import maintenance as iceberg
+from applier.sink.iceberg import orphans
+from applier.sink.iceberg.orphans import Neighbours
+from applier.sink.write.file_index import Plan, plan
+from applier.sink.write.rows import TARGET_BYTES
+from applier.sink.write.table_writer import TableWriter
+
+Task = Literal["compact", "manifests", "expire", "orphans"]
+
+Counts: TypeAlias = dict[str, int]
+"""What a unit of work did: `compacted` data files, `vectors` (delete files) that are gone, `manifests` that were
+brought together, `expired` snapshots, `orphans` removed."""
+
+ORPHANS_REMOVED_AT = "applier-maintenance.orphans-removed-at"
+"""Table property: Unix milliseconds of the last search for orphan files. It is no part of the stamp."""
+
+_SMALL = 0.75
+"""Share of the target size below which Iceberg takes a file for small."""
+
+_HOUR = 3_600_000
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """From where on work pays.
+
+    Attributes:
+        small_files: Small data files in one partition; or position delete files of format 2 in all.
+        deleted_share: Dead rows, as a share of the rows in a file or in the table.
+        deleted_rows: Dead rows below which their share does not count: little is read in vain.
+        manifests: Manifests of the head.
+        snapshots: Snapshots to keep; older ones expire.
+        snapshot_hours: Age at which the others expire, too.
+        orphan_hours: Age of a file that no snapshot knows.
+        unit_bytes: Bytes that one compaction reads, about; a table that needs more takes several.
+    """
+
+    small_files: int = 50
+    deleted_share: float = 0.1
+    deleted_rows: int = 10_000
+    manifests: int = 100
+    snapshots: int = 500
+    snapshot_hours: float = 24.0
+    orphan_hours: float = 72.0
+    unit_bytes: int = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Wear:
+    """What slows readers of a table down.
+
+    Attributes:
+        small_files: Small data files of the partition that has most of them.
+        delete_files: Position delete files; deletion vectors cost next to nothing each and do not count.
+        deleted: Dead rows.
+        rows: All rows, dead ones included.
+        file_bytes: Mean size of a data file.
+    """
+
+    small_files: int
+    delete_files: int
+    deleted: int
+    rows: int
+    file_bytes: float
+
+    def has_dead_rows(self, limits: Thresholds) -> bool:
+        """Whether enough rows are dead for a compaction to pay."""
+        return self.deleted >= limits.deleted_rows and self.deleted >= limits.deleted_share * self.rows
+
+    def needs_compaction(self, limits: Thresholds) -> bool:
+        """Whether a compaction pays."""
+        return max(self.small_files, self.delete_files) >= limits.small_files or self.has_dead_rows(limits)
+
+
+def wear(files: Plan, target_bytes: int) -> Wear:
+    """How worn the snapshot of a plan is.
+
+    Args:
+        files: The plan.
+        target_bytes: Size that the table wants its data files to have.
+    """
+    small: Counter[tuple[object, ...]] = Counter()
+    deletes: dict[tuple[object, ...], tuple[bool, int]] = {}
+    size = 0
+    for planned in files.files.values():
+        file = planned.file
+        size += file.size
+        if file.size < _SMALL * target_bytes:
+            small[file.spec_id, *map(str, file.partition)] += 1
+        for delete in file.deletes:
+            # One file may hold the vectors of many data files, and one position delete file the rows of many.
+            key = (delete.path, delete.json.get("content-offset"))
+            deletes[key] = delete.is_vector, int(delete.json["record-count"])
+    return Wear(
+        small_files=max(small.values(), default=0),
+        delete_files=sum(not is_vector for is_vector, _ in deletes.values()),
+        deleted=sum(rows for _, rows in deletes.values()),
+        rows=files.rows,
+        file_bytes=size / max(1, len(files.files)),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    """The maintenance of one table; each method is one unit of work. Rows and stamp stay what they are.
+
+    Every method may raise CheckpointConflict, if a newer applier holds the table, and TransientError, after which the
+    table shows the same rows as before.
+
+    Args:
+        writer: The writer of a table that has rows and a stamp.
+        limits: From where on work pays.
+        neighbours: The tables of the catalog; without them, orphans of a table whose location applier did not choose
+            are left alone.
+    """
+
+    writer: TableWriter
+    limits: Thresholds
+    neighbours: Neighbours | None = None
+
+    @property
+    def is_worn(self) -> bool:
+        """Whether a compaction pays, as far as the files of the head are known without asking."""
+        known = self.writer.plan
+        return known is not None and self._wear(known).needs_compaction(self.limits)
+
+    @property
+    def snapshots(self) -> int:
+        """Snapshots that the table keeps, as last read."""
+        return iceberg.snapshot_count(self.writer.table)
+
+    @property
+    def has_many_manifests(self) -> bool:
+        """Whether the head has more manifests than pay."""
+        return iceberg.manifests(self.writer.table) >= self.limits.manifests
+
+    @property
+    def orphans_removed_at(self) -> int | None:
+        """Unix milliseconds of the last search for orphan files; None if nobody knows."""
+        found = self.writer.table.setting(ORPHANS_REMOVED_AT)
+        return None if found is None else int(found)
+
+    def compact(self) -> Counts:
+        """Rewrite small files and files with dead rows, as far as one unit goes; nothing where it does not pay."""
+        table = self.writer.table
+
+        def rewrite(stamp: Stamp, head: int) -> Counts:
+            found = self._wear(self.writer.plan or plan(str(table), head, (), table.scan))
+            if not found.needs_compaction(self.limits):
+                return {}
+            done = iceberg.compact(table, self._options(found), stamp, head)
+            return {"compacted": done.data_files, "vectors": done.delete_files}
+
+        return self._fenced(rewrite)
+
+    def rewrite_manifests(self) -> Counts:
+        """Bring all manifests of data files together."""
+        before = iceberg.manifests(self.writer.table)
+        self._fenced(lambda stamp, head: iceberg.rewrite_manifests(self.writer.table, stamp, head))
+        return {"manifests": before - iceberg.manifests(self.writer.table)}
+
+    def expire(self, cut: int | None, now: int | None = None) -> Counts:
+        """Drop old snapshots, but neither the one that a cut through all tables names nor any that came after it.
+
+        Args:
+            cut: Snapshot that the newest checkpoint lists; None if it lists none of this table.
+            now: Unix milliseconds.
+        """
+        if self._shares_files:
+            return {}
+
+        def drop(_: Stamp, __: int) -> int:
+            times = iceberg.snapshot_times(self.writer.table)
+            before = self._oldest(times, cut, now)
+            if any(at < before for at in times.values()):
+                iceberg.expire(self.writer.table, before)
+            return len(times) - self.snapshots
+
+        return {"expired": self._fenced(drop)}
+
+    def remove_orphans(self, now: int | None = None) -> Counts:
+        """Remove files that no snapshot references, from folders that no other table can have files in.
+
+        Args:
+            now: Unix milliseconds.
+        """
+        if self._shares_files:
+            return {}
+        clock = _unix_ms() if now is None else now
+        table = self.writer.table
+
+        def remove(_: Stamp, __: int) -> Counts:
+            # A clock that runs ahead of storage would make files old that were written just now.
+            before = min(clock, orphans.storage_time(table)) - int(self.limits.orphan_hours * _HOUR)
+            removed = sum(orphans.remove(table, folder, before) for folder in self._searched())
+            iceberg.set_property(table, ORPHANS_REMOVED_AT, str(clock))
+            return {"orphans": removed}
+
+        return self._fenced(remove)
+
+    @property
+    def _shares_files(self) -> bool:
+        """Whether the owner says that other tables use the table's files; Iceberg refuses to remove any then."""
+        return (self.writer.table.setting("gc.enabled") or "true").lower() != "true"
+
+    def _searched(self) -> list[str]:
+        """Folders that hold orphan files, unless files of another table may lie in any of them."""
+        table = self.writer.table
+        unknown = {folder: orphans.unreferenced(table, folder) for folder in orphans.folders(table)}
+        found = [folder for folder, files in unknown.items() if files]
+        reason = orphans.shared(table, unknown, self.neighbours) if found else None
+        if reason is None:
+            return found
+        files = sum(map(len, unknown.values()))
+        logger().warning("orphans left alone", table=str(table), folder=table.location, files=files, because=reason)
+        return []
+
+    def _wear(self, files: Plan) -> Wear:
+        target = self.writer.table.setting("write.target-file-size-bytes")
+        return wear(files, int(target or TARGET_BYTES))
+
+    def _options(self, found: Wear) -> dict[str, str]:
+        limits = self.limits
+        options = {
+            "min-input-files": str(min(5, limits.small_files)),
+            "delete-ratio-threshold": str(limits.deleted_share),
+            "max-files-to-rewrite": str(max(limits.small_files, int(limits.unit_bytes / max(1.0, found.file_bytes)))),
+        }
+        if self.writer.table.format_version >= 3:
+            return options
+        # A position delete file of format 2 counts for no single file, so Iceberg cannot tell shares; and one that
+        # is as young as a rewritten file would count for it still.
+        threshold = 1 if found.has_dead_rows(limits) else limits.small_files
+        return options | {
+            "delete-file-threshold": str(threshold),
+            "use-starting-sequence-number": "false",
+            "remove-dangling-deletes": "true",
+        }
+
+    def _oldest(self, times: dict[int, int], cut: int | None, now: int | None) -> int:
+        """Unix milliseconds before which snapshots expire."""
+        newest = sorted(times.values(), reverse=True)
+        before = (_unix_ms() if now is None else now) - int(self.limits.snapshot_hours * _HOUR)
+        if len(newest) > self.limits.snapshots:
+            before = max(before, newest[self.limits.snapshots - 1])
+        return before if cut is None else min(before, times.get(cut, before))
+
+    def _fenced(self, work: Callable[[Stamp, int], _T]) -> _T:
+        """Do work on the table as it is now, if it is still ours, and read it again whatever came of it."""
+        self.writer.look()
+        try:
+            return work(cast("Stamp", self.writer.own_stamp), cast("int", self.writer.head))
+        finally:
+            self.writer.look()
+
+
+def properties_of_new() -> dict[str, str]:
+    """Properties of a table that is created: it has no orphans yet, and its metadata files do not pile up."""
+    return {ORPHANS_REMOVED_AT: str(_unix_ms()), "write.metadata.delete-after-commit.enabled": "true"}
+
+
+def _unix_ms() -> int:
+    return time.time_ns() // 1_000_000

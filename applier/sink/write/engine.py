@@ -1,0 +1,156 @@
+"""The seam between two ways to do the heavy parts of a commit: looking keys up, and writing rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from applier.sink.format.column_metrics import metrics
+from applier.sink.format.files import DataFile
+from applier.sink.format.partition_spec import parse_spec, split
+from applier.sink.format.storage import Storage, storage_of
+from applier.sink.format.types import Field
+from applier.sink.iceberg.io import JavaStorage
+from applier.sink.iceberg.table import Table
+from applier.sink.write import rows as rows_of
+from applier.sink.write.deletes import load_deleted
+from applier.sink.write.file_index import Plan, PlannedFile
+from applier.sink.write.locate import locate
+from applier.sink.write.parquet import ParquetSource, Positions, ranges
+
+EngineName = Literal["auto", "spark", "arrow"]
+
+
+class Engine(Protocol):
+    """Looks keys up and writes rows of one table. Both calls leave the table as it is and may be repeated; files that
+    were written for nothing are orphans, which maintenance removes.
+    """
+
+    def locate(self, plan: Plan, keys: pa.Table) -> dict[str, Positions]:
+        """Positions of the rows of some keys, by path of the data file; rows that are dead may be among them.
+
+        Args:
+            plan: The snapshot to look in; its columns are the key.
+            keys: Key columns in the table's types.
+        """
+
+    def stage(self, rows: pa.Table, key: Sequence[str]) -> list[DataFile]:
+        """Write rows to data files that a commit can add.
+
+        Args:
+            rows: Rows in the table's columns.
+            key: Columns to sort by.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When `auto` leaves a batch to Spark.
+
+    Attributes:
+        rows: Changed rows in the batch: from here on more than one core should write them.
+        candidate_rows: Rows of the files that may hold a key: from here on a Spark job's fixed second pays.
+    """
+
+    rows: int = 1_000_000
+    candidate_rows: int = 100_000_000
+
+
+class ArrowEngine:
+    """Both parts in this process, on Arrow: no job to start, nothing of the table moved but its key columns.
+
+    Args:
+        table: The table.
+        threads: Look-ups that run at once; 0 means one a processor.
+    """
+
+    def __init__(self, table: Table, threads: int = 0) -> None:
+        self._table = table
+        self._threads = threads
+        self.storage: Storage = storage_of(table.location, table.storage_properties, lambda: JavaStorage(table.handle))
+
+    @property
+    def reaches_storage(self) -> bool:
+        """False where every byte has to pass through the JVM, which is too slow for columns."""
+        return not isinstance(self.storage, JavaStorage)
+
+    def locate(self, plan: Plan, keys: pa.Table) -> dict[str, Positions]:
+        """See `Engine.locate`."""
+        return locate(plan.candidates(keys), keys, plan.columns, self.storage, self._threads)
+
+    def stage(self, rows: pa.Table, key: Sequence[str]) -> list[DataFile]:
+        """See `Engine.stage`."""
+        table = self._table
+        if rows.num_rows == 0:
+            return []
+        rows = rows_of.sort(rows, key)
+        spec = table.spec_json
+        order = _sort_order(table, key)
+        if not spec["fields"]:
+            return self._write(rows, (), key, order)
+        groups = split(rows, parse_spec(str(table), spec, table.schema))
+        return [file for values, group in groups for file in self._write(group, values, key, order)]
+
+    def read(
+        self, files: Mapping[str, PlannedFile], hits: Mapping[str, Positions], fields: Sequence[Field]
+    ) -> pa.Table:
+        """Columns of located rows, file after file in the order of `hits`."""
+        tables = []
+        for path, positions in hits.items():
+            with ParquetSource(self.storage, files[path].file.path) as source:
+                tables.append(source.take(positions, fields))
+        return pa.concat_tables(tables)
+
+    def where(self, plan: Plan, fields: Sequence[Field], predicate: Callable[[pa.Table], Any]) -> dict[str, Positions]:
+        """Positions of the living rows that a predicate names, by path. It is not asked about dead ones."""
+        load_deleted(list(plan.files.values()), self.storage)
+        result: dict[str, Any] = {}
+        for path, planned in plan.files.items():
+            living = np.ones(planned.file.records, bool)
+            living[np.array(planned.deleted or (), np.int64)] = False
+            with ParquetSource(self.storage, planned.file.path) as source:
+                for group, (start, end) in enumerate(ranges(source.group_rows)):
+                    if not living[start:end].any():
+                        continue
+                    mask = predicate(source.read(group, fields).filter(pa.array(living[start:end])))
+                    chosen = np.asarray(mask.fill_null(False).to_numpy(zero_copy_only=False), bool)
+                    living[start:end][living[start:end]] = chosen
+            positions = np.flatnonzero(living)
+            if len(positions):
+                result[path] = positions
+        return result
+
+    def _write(self, rows: pa.Table, values: Sequence[Any], key: Sequence[str], order: int) -> list[DataFile]:
+        table, properties = self._table, self._table.writing
+        partition = table.partition(values) if values else None
+        target = int(properties.get("write.target-file-size-bytes", rows_of.TARGET_BYTES))
+        files = rows_of.write(rows, self.storage, lambda name: table.data_location(name, partition), target)
+        return [
+            table.data_file(
+                {
+                    "file-path": file.path,
+                    "file-format": "parquet",
+                    "partition": list(values),
+                    "file-size-in-bytes": file.size,
+                    "sort-order-id": order,
+                    **metrics(file.footer, table.schema.fields, key, properties),
+                }
+            )
+            for file in files
+        ]
+
+
+def _sort_order(table: Table, key: Sequence[str]) -> int:
+    """Id of the table's sort order if rows in key order are in it, else 0."""
+    order = table.sort_order_json
+    names = {field.id: field.name for field in table.schema.fields}
+    plain = all(
+        (part["transform"], part["direction"], part["null-order"]) == ("identity", "asc", "nulls-first")
+        for part in order["fields"]
+    )
+    columns = [names.get(part["source-id"]) for part in order["fields"]]
+    return int(order["order-id"]) if plain and columns == list(key)[: len(columns)] else 0

@@ -1,0 +1,134 @@
+"""A table's snapshot in, its data files with key bounds and deleted positions out: what a batch is located against."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+from pyroaring import BitMap64
+
+from applier.errors import TableMismatch
+from applier.sink.format.bounds import Ordered, SortedKeys, decode_bound
+from applier.sink.format.files import DataFile, DeleteFile
+from applier.sink.format.types import Field
+
+Scan = Callable[[int, Sequence[str]], list[DataFile]]
+"""`Table.scan`: snapshot id and columns with bounds -> data files."""
+
+
+@dataclass(slots=True)
+class PlannedFile:
+    """A data file of the snapshot.
+
+    Attributes:
+        file: The file.
+        lower: Lower bounds of the plan's columns; None where unknown.
+        upper: Upper bounds.
+        deleted: Positions of rows that are dead; None until they are needed and read.
+    """
+
+    file: DataFile
+    lower: tuple[Ordered | None, ...]
+    upper: tuple[Ordered | None, ...]
+    deleted: BitMap64 | None
+
+
+@dataclass(slots=True)
+class Plan:
+    """Data files of one snapshot; changed in place by `advance`, so one thread at a time.
+
+    Attributes:
+        snapshot_id: The snapshot; None for a table without one.
+        columns: The columns whose bounds are known, usually the key.
+        files: The files by path.
+    """
+
+    snapshot_id: int | None
+    columns: tuple[Field, ...]
+    files: dict[str, PlannedFile] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> int:
+        """Rows of all files, dead ones included."""
+        return sum(planned.file.records for planned in self.files.values())
+
+    def candidates(self, keys: pa.Table) -> list[PlannedFile]:
+        """Files that may hold one of the keys: every key column has a key within its bounds.
+
+        Args:
+            keys: Columns named as `columns`, of the table's types.
+        """
+        found = list(self.files.values())
+        for index, column in enumerate(self.columns):
+            if not found or column.name not in keys.column_names:
+                continue
+            wanted = SortedKeys(keys[column.name])
+            lower = [planned.lower[index] for planned in found]
+            held = wanted.within(lower, [planned.upper[index] for planned in found])
+            found = [planned for planned, is_held in zip(found, held, strict=True) if is_held]
+        return found
+
+    def advance(
+        self,
+        snapshot_id: int,
+        rows: Iterable[DataFile],
+        deletes: Mapping[str, tuple[Sequence[DeleteFile], BitMap64]],
+    ) -> None:
+        """Become the plan of the snapshot that was just committed on top of this one.
+
+        Args:
+            snapshot_id: That snapshot.
+            rows: Data files that it added.
+            deletes: By path of a data file: the delete files that apply to it now, and its dead positions.
+        """
+        for path, (files, deleted) in deletes.items():
+            planned = self.files[path]
+            planned.file = replace(planned.file, deletes=tuple(files))
+            planned.deleted = deleted
+        for file in rows:
+            self.add(replace(file, java=None))
+        self.snapshot_id = snapshot_id
+
+    def add(self, file: DataFile) -> None:
+        """Take a data file of the snapshot in."""
+        self.files[file.path] = PlannedFile(
+            file,
+            tuple(_bound(column, file.lower) for column in self.columns),
+            tuple(_bound(column, file.upper) for column in self.columns),
+            None if file.deletes else BitMap64(),
+        )
+
+
+def plan(name: str, snapshot_id: int | None, columns: Sequence[Field], scan: Scan) -> Plan:
+    """Plan a snapshot.
+
+    Args:
+        name: The table's name, for errors.
+        snapshot_id: The snapshot; None for a table without one.
+        columns: Columns to keep bounds of.
+        scan: Gives its files.
+
+    Raises:
+        TableMismatch: The table holds equality deletes, or data files that are not Parquet.
+    """
+    result = Plan(snapshot_id, tuple(columns))
+    for file in scan(snapshot_id, [column.name for column in columns]) if snapshot_id is not None else ():
+        _refuse(name, file)
+        result.add(file)
+    return result
+
+
+def _refuse(name: str, file: DataFile) -> None:
+    if any(delete.content == "equality" for delete in file.deletes):
+        what = f"Table {name} holds equality deletes, so the rows that are still alive cannot be told by position"
+        way_out = "Stop the writer that makes them and run rewrite_data_files with delete-file-threshold 1 once."
+        raise TableMismatch(what, way_out)
+    if file.format != "parquet":
+        what = f"Table {name} holds a data file in {file.format} format: {file.path}"
+        raise TableMismatch(what, "Set write.format.default to parquet and run rewrite_data_files once.")
+
+
+def _bound(column: Field, bounds: Mapping[int, bytes]) -> Ordered | None:
+    value = bounds.get(column.id)
+    return None if value is None else decode_bound(column.arrow, value)

@@ -1,0 +1,181 @@
+"""New images in, staged Parquet files out: rows in the table's own columns, sorted by key, one file a partition."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from applier.errors import TableMismatch, TransientError, ValueRefused
+from applier.sink.format.column_metrics import Written
+from applier.sink.format.storage import Storage
+from applier.sink.format.types import Chunks, Field, TableSchema, repeated
+
+GROUP_BYTES = 64 << 20
+"""Bytes in memory of one row group: a later look-up reads the key column of whole row groups."""
+
+TARGET_BYTES = 512 << 20
+"""Bytes of one file where the table does not say (`write.target-file-size-bytes`)."""
+
+_ODD = re.compile(r"[^\w]", re.UNICODE)
+
+
+def check_columns(name: str, columns: pa.Schema, schema: TableSchema) -> None:
+    """Refuse a batch that the table has no place for.
+
+    Raises:
+        TableMismatch: A column is missing in the table, has a type that cannot hold the upstream's, or is required but
+            not in the batch.
+    """
+    for column in columns:
+        field = schema.field(column.name)
+        if field is None:
+            known = ", ".join(known.name for known in schema.fields)
+            what = f"Table {name} has no column {column.name}, which its upstream table has"
+            hint = "Add it, or leave the upstream table out with !database.table in tables.include."
+            raise TableMismatch(what, f"{hint} Columns are: {known}.")
+        if not _fits(column.type, field.arrow):
+            what = (
+                f"Column {column.name} of table {name} is {field.type} and cannot hold upstream values ({column.type})"
+            )
+            raise TableMismatch(what, "Restore the column's type, or drop the table and backfill it.")
+
+
+def conform(name: str, rows: pa.Table, schema: TableSchema) -> pa.Table:
+    """Bring rows into the table's columns: by name, cast without loss, NULL where the batch has no such column.
+
+    Args:
+        name: The table's name, for errors.
+        rows: Columns by their upstream names.
+        schema: The table's columns.
+
+    Raises:
+        TableMismatch: As `check_columns`.
+        ValueRefused: A value does not fit its column, or is NULL in a required one.
+    """
+    check_columns(name, rows.schema, schema)
+    columns = []
+    for field in schema.fields:
+        if field.name in rows.column_names:
+            column = _cast(name, rows[field.name], field)
+        else:
+            column = repeated(pa.scalar(None, field.arrow), rows.num_rows)
+        if field.required and column.null_count:
+            what = f"Column {field.name} of table {name} is required but {column.null_count} rows have no value for it"
+            raise ValueRefused(what, "Make the column optional in Iceberg.")
+        columns.append(column)
+    return pa.Table.from_arrays(columns, schema=schema.arrow)
+
+
+def conform_keys(name: str, keys: pa.Table, fields: Sequence[Field]) -> pa.Table:
+    """Key columns in the table's types.
+
+    Raises:
+        TableMismatch: A key column is missing in the table or in the batch, or has another type there.
+    """
+    columns = []
+    for field in fields:
+        if field.name not in keys.column_names:
+            raise TableMismatch(f"The batch for table {name} has no key column {field.name}")
+        if not _fits(keys.schema.field(field.name).type, field.arrow):
+            kind = keys.schema.field(field.name).type
+            raise TableMismatch(f"Key column {field.name} of table {name} is {field.type}, upstream it is {kind}")
+        columns.append(_cast(name, keys[field.name], field))
+    return pa.Table.from_arrays(columns, [field.name for field in fields])
+
+
+def sort(rows: pa.Table, key: Sequence[str]) -> pa.Table:
+    """Rows in key order, so that the bounds of a file are narrow and a later look-up reads few of them."""
+    if not key or rows.num_rows < 2:
+        return rows
+    return rows.sort_by([(name, "ascending") for name in key])
+
+
+def write(rows: pa.Table, storage: Storage, locate: Callable[[str], str], target: int = TARGET_BYTES) -> list[Written]:
+    """Write rows as Parquet files of about the target size, with field ids and statistics of every column.
+
+    Args:
+        rows: In the table's columns; field ids in the metadata of the schema.
+        storage: Where to write.
+        locate: Gives the location of a new file of some name.
+        target: Bytes of one file.
+
+    Returns:
+        The files; none for no rows.
+
+    Raises:
+        TransientError: The storage does not answer.
+    """
+    schema = pa.schema([_parquet_field(field) for field in rows.schema])
+    groups = deque(_groups(rows.rename_columns(schema.names)))
+    files = []
+    while groups:
+        location = locate(f"{uuid.uuid4()}.parquet")
+        try:
+            files.append(_write_file(groups, schema, storage, location, target))
+        except (pa.ArrowException, OSError) as error:
+            raise TransientError(f"Cannot write {location}: {type(error).__name__}") from error
+    return files
+
+
+def _write_file(groups: deque[pa.Table], schema: pa.Schema, storage: Storage, location: str, target: int) -> Written:
+    """Write row groups from the left until the file is large enough."""
+    footers: list[pq.FileMetaData] = []
+    options: dict[str, Any] = {"compression": "zstd", "store_decimal_as_integer": True, "metadata_collector": footers}
+    with storage.create(location) as sink:
+        # Iceberg's readers know columns by field id; Arrow's copy of the schema would only be bytes.
+        with pq.ParquetWriter(sink, schema, store_schema=False, **options) as writer:
+            while groups and sink.tell() < target:
+                writer.write_table(groups.popleft())
+        size = sink.tell()
+    return Written(location, size, footers[0])
+
+
+def _groups(rows: pa.Table) -> Iterator[pa.Table]:
+    size = max(1, rows.num_rows * GROUP_BYTES // max(1, rows.nbytes))
+    for start in range(0, rows.num_rows, size):
+        yield rows.slice(start, size)
+
+
+def _parquet_field(field: pa.Field[Any]) -> pa.Field[Any]:
+    """The column under a name that Parquet readers take for one name, as Iceberg's own writer does with `a.b`."""
+    name = _ODD.sub(lambda match: f"_x{ord(match[0]):X}", field.name)
+    return field.with_name(f"_{name}" if name[:1].isdigit() else name)
+
+
+def _fits(source: pa.DataType, target: pa.DataType) -> bool:
+    if source == target or pa.types.is_null(source):
+        return True
+    exact = pa.types.is_integer(source) or pa.types.is_decimal(source)
+    if exact:
+        numbers = pa.types.is_integer(target) or pa.types.is_decimal(target) or pa.types.is_floating(target)
+        return numbers or pa.types.is_string(target)
+    if pa.types.is_floating(source):
+        return pa.types.is_floating(target) and target.bit_width >= source.bit_width
+    if pa.types.is_string(source):
+        return pa.types.is_decimal(target) or pa.types.is_large_string(target)
+    if pa.types.is_boolean(source):
+        return pa.types.is_integer(target)
+    if pa.types.is_list(source) and pa.types.is_list(target):
+        return _fits(source.value_type, target.value_type)
+    return False
+
+
+def _cast(name: str, values: Chunks, field: Field) -> Chunks:
+    if values.type == field.arrow:
+        return values
+    try:
+        if pa.types.is_integer(values.type) and pa.types.is_decimal(field.arrow):
+            # Arrow refuses the direct cast by what the integer type could hold; this way it looks at the values.
+            values = values.cast(pa.decimal128(38, 0))
+        return values.cast(field.arrow)
+    except pa.ArrowInvalid as error:
+        what = (
+            f"A value for column {field.name} of table {name} does not fit: upstream {values.type}, here {field.type}"
+        )
+        raise ValueRefused(what, "Widen the column, or drop the table and backfill it.") from error

@@ -1,0 +1,108 @@
+"""Keys in, positions out, and rows in, data files out, as Spark jobs: for batches beyond one process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from applier.errors import TransientError
+from applier.runtime.permanent_errors import SPARK, Cause, chain_of, refusal, told
+from applier.sink.format.files import DataFile
+from applier.sink.iceberg.stage import staged
+from applier.sink.iceberg.table import Table
+from applier.sink.write.file_index import Plan
+from applier.sink.write.parquet import Positions
+
+ROWS_PER_TASK = 500_000
+"""Rows that one task writes: one file of a fair size, and work for every core."""
+
+
+class SparkEngine:
+    """`Engine` on Spark: a broadcast join over `_file` and `_pos`, and a write that is staged but not committed.
+
+    It finds and writes exactly what the Arrow engine does; only the split into files may differ.
+
+    Args:
+        session: The session; threads may share it.
+        catalog: Name of the table's catalog.
+        table: The table.
+    """
+
+    def __init__(self, session: SparkSession, catalog: str, table: Table) -> None:
+        self._session = session
+        self._name = ".".join(quoted(part) for part in (catalog, *table.identifier))
+        self._table = table
+
+    def locate(self, plan: Plan, keys: pa.Table) -> dict[str, Positions]:
+        """See `Engine.locate`."""
+        if plan.snapshot_id is None or keys.num_rows == 0:
+            return {}
+        names = [f"applier_key_{index}" for index in range(keys.num_columns)]
+        with _reported(f"look keys of table {self._table} up"):
+            wanted = F.broadcast(self._frame(keys.rename_columns(names)))
+            # Not versionAsOf: it would give the columns the names of that time. A newer head shows in its files here,
+            # or in the fence of the commit.
+            rows = self._session.read.option("branch", self._table.branch).table(self._name)
+            pairs = zip(keys.column_names, names, strict=True)
+            same: list[Column] = [rows[quoted(column)] == wanted[name] for column, name in pairs]
+            hits = rows.join(wanted, reduce(lambda left, right: left & right, same), "left_semi")
+            found = _grouped(hits.select("_file", "_pos").toArrow())
+        if any(path not in plan.files for path in found):
+            raise TransientError(f"Table {self._table} has moved on from snapshot {plan.snapshot_id}")
+        return found
+
+    def stage(self, rows: pa.Table, key: Sequence[str]) -> list[DataFile]:
+        """See `Engine.stage`."""
+        if rows.num_rows == 0:
+            return []
+        tasks = -(-rows.num_rows // ROWS_PER_TASK)
+        frame = self._frame(rows)
+        if key:
+            columns = [quoted(name) for name in key]
+            frame = frame.repartitionByRange(tasks, *columns).sortWithinPartitions(*columns)
+        else:
+            frame = frame.repartition(tasks)
+        with _reported(f"write rows of table {self._table}"):
+            return staged(self._table, lambda number: _write(frame, number))
+
+    def _frame(self, rows: pa.Table) -> DataFrame:
+        return self._session.createDataFrame(rows)
+
+
+def quoted(name: str) -> str:
+    """A name as Spark's SQL takes it, whatever is in it."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _write(frame: DataFrame, number: str) -> None:
+    # Rows are in order already; a fanout writer takes them in any order of partitions.
+    options = {"use-table-distribution-and-ordering": "false", "fanout-enabled": "true"}
+    frame.write.format("iceberg").options(**options).mode("append").save(number)
+
+
+def _grouped(hits: pa.Table) -> dict[str, Positions]:
+    paths = hits["_file"].combine_chunks().dictionary_encode()
+    codes, positions = paths.indices.to_numpy(), hits["_pos"].to_numpy()
+    order = np.lexsort((positions, codes))
+    edges = np.searchsorted(codes[order], np.arange(len(paths.dictionary) + 1))
+    names: list[Any] = paths.dictionary.to_pylist()
+    return {path: positions[order[edges[code] : edges[code + 1]]] for code, path in enumerate(names)}
+
+
+@contextmanager
+def _reported(action: str) -> Iterator[None]:
+    try:
+        yield
+    except PySparkException as error:
+        # What a failed job says may hold rows.
+        chain = [Cause(cause.kind, cause.code, cause.code) for cause in chain_of(error)]
+        lasting = refusal(f"Spark cannot {action}", chain, SPARK)
+        raise lasting or TransientError(f"Spark cannot {action}: {told(chain)}") from error

@@ -1,0 +1,66 @@
+"""The forms of a report: JSON with keys that stay, and tables for people."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from applier.commands.check.command import check
+from applier.commands.check.render import render
+from applier.commands.check.report import Verdict, worst
+from tests.fake_registry import FakeRegistry
+from tests.unit.commands.check.world import World, column, entry, hold, judge, record
+
+DOCUMENT = Path(__file__).parents[4] / "docs" / "check.md"
+
+
+def keys(value: object, path: str = "") -> set[str]:
+    """Paths of all keys, list members as []."""
+    if isinstance(value, dict):
+        return {f"{path}{key}" for key in value} | {
+            found for key, item in value.items() for found in keys(item, f"{path}{key}.")
+        }
+    if isinstance(value, list):
+        return {found for item in value for found in keys(item, f"{path.removesuffix('.')}[].")}
+    return set()
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "verdict"),
+    [
+        ([], "fits"),
+        (["fits", "cannot tell"], "cannot tell"),
+        (["cannot tell", "does not fit", "fits"], "does not fit"),
+    ],
+)
+def test_the_worst_verdict_decides(verdicts: list[Verdict], verdict: Verdict) -> None:
+    """What certainly breaks counts more than what is not known, and that more than what fits."""
+    assert worst(verdicts) == verdict
+
+
+def test_every_key_of_the_json_is_documented(world: World, server: FakeRegistry) -> None:
+    """Scripts rely on them: a key that is not in the document does not come, and the other way round."""
+    identity = column("id", "long", "BIGINT")
+    hold(server, [entry("shop-value", 1, record(identity))])
+    judge(server, "shop-value", {1: False}, "why")
+    world.with_registry(server.url)
+
+    report = json.loads(check(world.config, ddl="ALTER TABLE shop.orders ADD COLUMN c INT NOT NULL").to_json())
+
+    documented = {line.split("`")[1] for line in DOCUMENT.read_text().splitlines() if line.startswith("| `")}
+    assert keys(report) <= documented
+    assert {key for key in documented if "." not in key and "[" not in key} == set(report)
+    assert (report["verdict"], report["exit_code"]) == ("does not fit", 1)
+
+
+def test_what_looks_like_markup_is_shown_as_it_is(world: World) -> None:
+    """Names and statements with brackets are text, not style."""
+    console = Console(width=120)
+
+    with console.capture() as captured:
+        render(check(world.config, ddl="ALTER TABLE `a[red]`.`t[/]` ADD COLUMN c INT"), console)
+
+    assert "`a[red]`.`t[/]`" in captured.get()

@@ -1,0 +1,58 @@
+"""A plan as text and as JSON."""
+
+from __future__ import annotations
+
+import io
+import json
+
+from rich.console import Console
+
+from applier.commands.plan.report import DdlDue, Plan, SpanDue, TableDue, render
+
+PLAN = Plan(
+    changefeed="shop",
+    step=7,
+    resolved_ts=470606913407549441,
+    watermark=470606913415151618,
+    messages=1200,
+    counts={"rows": 900, "replayed": 3, "left": 40, "excluded": 0},
+    spans=[SpanDue("shop", 0, 10, 1210, 5)],
+    tables=[TableDue("shop.account", "shop.account", 880, 2, False), TableDue("shop.new", "shop.new", 20, 1, True)],
+    ddl=[DdlDue(470606913415151617, "DROP TABLE t /* [bold] */", ("shop.t",), ("drop-table",), "stop", "under [ddl]")],
+    waits="",
+)
+
+
+def shown(plan: Plan) -> str:
+    """The plan as a wide terminal shows it."""
+    text = io.StringIO()
+    render(plan, Console(file=text, width=220))
+    return text.getvalue()
+
+
+def test_text_has_all_that_a_reader_decides_by() -> None:
+    """Watermarks, counts, offsets, tables and DDL; brackets are text, not markup."""
+    text = shown(PLAN)
+
+    assert "after step 7" in text
+    assert "from resolved ts 470606913407549441 (2026-11-21T01:01:45.760+00:00) to 470606913415151618" in text
+    assert "1,200 messages: 900 row changes to apply, 3 applied before, 40 above the watermark" in text
+    assert all(cell in text for cell in ("shop/0", "1210", "shop.new", "created", "[bold]", "under [ddl]"))
+
+
+def test_nothing_to_apply_is_said_so() -> None:
+    """A watermark that does not move, and a feed that has none."""
+    still = Plan("shop", 7, 5, None, 0, {}, (), (), (), "No watermark has ever come from shop/1.")
+    without = Plan("shop", 7, None, None, 0, {}, (), (), (), "")
+
+    assert "and stay there" in shown(still)
+    assert "No watermark has ever come from shop/1." in shown(still)
+    assert "The feed carries no watermark: all that is read is applied." in shown(without)
+
+
+def test_json_holds_the_same() -> None:
+    """The keys are the attributes."""
+    told = json.loads(PLAN.to_json())
+
+    assert told["spans"] == [{"topic": "shop", "partition": 0, "start": 10, "end": 1210, "backlog": 5}]
+    assert (told["watermark"], told["ddl"][0]["decision"]) == (470606913415151618, "stop")

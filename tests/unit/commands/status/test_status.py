@@ -1,0 +1,328 @@
+"""`applier status` reads control tables and metadata, and says whether the tables are fresh."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.schema import Schema
+from rich.console import Console
+from typer.testing import CliRunner
+
+from applier import cli
+from applier.changefeed.checkpoint import Checkpoint, Holder, Reading, Tracked
+from applier.changefeed.completeness import LIVE
+from applier.changefeed.message import TopicPartition
+from applier.changefeed.table import TableName
+from applier.changefeed.ts import from_unix_ms, unix_ms
+from applier.commands.status.command import status
+from applier.commands.status.render import render
+from applier.commands.status.report import StatusReport, shown_seconds
+from applier.errors import ConfigError, TransientError
+from applier.sink.control.rows import (
+    DeadLetter,
+    SchemaDecision,
+    checkpoint_row,
+    decision_rows,
+    letter_rows,
+    version_rows,
+)
+from applier.sink.format.types import schema_json
+from tests.unit.commands.check.world import World
+
+TS = 470_606_913_415_151_618
+"""Resolved ts of the checkpoint."""
+
+AT = unix_ms(TS)
+"""Its wall clock in Unix milliseconds."""
+
+ORDERS = TableName("shop", "orders")
+HOLDER = Holder("token", "host-a", pid=41, since=AT - 60_000)
+
+
+class Lake:
+    """A catalog with the control tables of changefeed `shop`, as an applier leaves them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.world = World(folder)
+        self.catalog = SqlCatalog("lake", uri=f"sqlite:///{folder}/catalog.db", warehouse=f"{folder}/tables")
+
+    def write(self, name: str, rows: pa.Table, **properties: str) -> None:
+        """Append to a control table, which is made if it is missing."""
+        identifier = ("applier_shop", name)
+        self.catalog.create_namespace_if_not_exists("applier_shop")
+        schema = Schema.model_validate_json(schema_json(rows.schema, ()))
+        table = self.catalog.create_table_if_not_exists(identifier, schema)
+        table.append(pa.Table.from_arrays(rows.columns, schema=table.schema().as_arrow()))
+        with table.transaction() as transaction:
+            transaction.set_properties({key.replace("_", "."): value for key, value in properties.items()})
+
+    def orders(self, rows: int, stamp: int = TS, **properties: str) -> int:
+        """Make table shop.orders and return its snapshot."""
+        stamps = {"applier.changefeed": "shop", "applier.epoch": "3", "applier.resolved-ts": str(stamp)}
+        self.world.create(("shop", "orders"), {"id": pa.int64()}, rows=rows, properties={**stamps, **properties})
+        head = self.catalog.load_table(("shop", "orders")).current_snapshot()
+        assert head is not None
+        return head.snapshot_id
+
+    def checkpoint(self, snapshot_id: int, **changes: Any) -> Checkpoint:
+        """Write a checkpoint that lists shop.orders."""
+        made = Checkpoint(
+            epoch=3,
+            step=12,
+            resolved_ts=TS,
+            written_at=AT + 1000,
+            holder=HOLDER,
+            partitions={TopicPartition("shop", 0): Reading(100, TS), TopicPartition("shop", 1): Reading(7, None)},
+            snapshots={("shop", "orders"): snapshot_id},
+            tables={ORDERS: Tracked(1, "shop", completeness=LIVE)},
+            counts={"rows": 5},
+        )
+        made = replace(made, **changes)
+        self.write("checkpoints", checkpoint_row(made), applier_step=str(made.step))
+        return made
+
+    def status(self, seconds: float = 30, **options: Any) -> StatusReport:
+        """The status so many seconds after the resolved ts."""
+        return status(self.world.config, now_ms=AT + int(seconds * 1000), **options)
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    """An empty catalog."""
+    return Lake(tmp_path)
+
+
+def test_everything_is_told(lake: Lake) -> None:
+    """Progress, holder, partitions and the query of the cut are those of the newest checkpoint."""
+    head = lake.orders(3)
+    lake.checkpoint(5, step=11)
+    lake.checkpoint(head)
+
+    found = lake.status()
+
+    assert (found.resolved_ts, found.lag_seconds, found.step, found.counts) == (TS, 30.0, 12, {"rows": 5})
+    assert found.resolved == "2026-11-21T01:01:45.789+00:00"
+    assert found.holder is not None
+    assert (found.holder.name, found.holder.epoch, found.holder.released) == ("process 41 on host-a", 3, False)
+    assert (found.holder.since, found.holder.silent_seconds) == ("2026-11-21T01:00:45.789+00:00", 29.0)
+    (table,) = found.tables
+    assert (table.table, table.state, table.rows, table.snapshot_id) == ("shop.orders", "in step", 3, head)
+    assert [(item.next_offset, item.resolved_ts) for item in found.partitions] == [(100, TS), (7, None)]
+    assert found.cut == (f"SELECT * FROM lake.shop.orders VERSION AS OF {head};",)  # noqa: S608 - nothing runs it
+    assert (found.verdict, found.exit_code, found.notes) == ("fresh", 0, ())
+
+
+@pytest.mark.parametrize(("seconds", "max_lag", "code"), [(299, 300, 0), (301, 300, 1), (301, 600, 0), (11, 10, 1)])
+def test_tables_are_stale_above_the_lag(lake: Lake, seconds: float, max_lag: float, code: int) -> None:
+    """What counts is the age of the resolved ts, against the limit that was given."""
+    lake.checkpoint(lake.orders(1), written_at=AT + int(seconds * 1000))
+
+    found = lake.status(seconds, max_lag_seconds=max_lag)
+
+    assert found.exit_code == code
+    assert all(sentence.startswith("The tables are ") for sentence in found.stale)
+
+
+def test_the_lag_is_said_in_one_sentence(lake: Lake) -> None:
+    """With both figures."""
+    lake.checkpoint(lake.orders(1))
+
+    assert lake.status(3600).stale == (f"The tables are 60 min behind (resolved ts {TS}), more than 5 min.",)
+
+
+def test_a_feed_in_offset_order_goes_by_the_sign_of_life(lake: Lake) -> None:
+    """It has no resolved ts, so what counts is the age of the last checkpoint."""
+    lake.world.raw["changefeed"]["order"] = "offset"
+    lake.checkpoint(lake.orders(1, 0), resolved_ts=0)
+
+    assert (lake.status(31).resolved_ts, lake.status(31).lag_seconds, lake.status(31).exit_code) == (None, 30.0, 0)
+    assert lake.status(400).stale == ("The tables are 7 min behind (the last sign of life), more than 5 min.",)
+
+
+def test_a_changefeed_that_never_ran_is_stale(lake: Lake) -> None:
+    """Also where the catalog's database does not exist yet."""
+    found = lake.status()
+
+    assert found.stale == ("Changefeed shop has never run: there is no checkpoint.",)
+    assert (found.exit_code, found.holder, found.cut) == (1, None, ())
+
+
+def test_lost_checkpoints_are_noticed(lake: Lake) -> None:
+    """A changefeed without checkpoints whose other control tables are stamped has run."""
+    lake.write("table_versions", version_rows([], 1), applier_epoch="3")
+
+    expected = "The control table applier_shop.checkpoints is lost: other tables know epoch 3."
+    assert lake.status().notes == (expected,)
+
+
+def test_nothing_applied_yet_is_stale(lake: Lake) -> None:
+    """A first checkpoint without a resolved ts shows nothing."""
+    lake.checkpoint(1, resolved_ts=0, snapshots={}, tables={})
+
+    assert lake.status().stale == ("No resolved ts has been applied yet.",)
+
+
+def test_a_table_that_is_gone_makes_the_changefeed_stale(lake: Lake) -> None:
+    """It is named."""
+    lake.checkpoint(5)
+
+    found = lake.status()
+
+    assert [table.state for table in found.tables] == ["missing"]
+    assert found.stale == ("Table shop.orders is not in the catalog, though the checkpoint lists it.",)
+
+
+@pytest.mark.parametrize(
+    ("changes", "properties", "stamp", "state"),
+    [
+        ({}, {}, TS + 5, "ahead"),
+        ({"snapshots": {}}, {}, TS, "empty"),
+        ({}, {"applier.dropped-at": "7"}, TS, "dropped"),
+        ({"snapshots": {("shop", "orders"): 99}}, {}, TS, "expired"),
+    ],
+)
+def test_states_of_a_table(lake: Lake, changes: Any, properties: Any, stamp: int, state: str) -> None:
+    """A table is told to be ahead, without rows, dropped upstream, or without the cut's snapshot."""
+    head = lake.orders(1, stamp, **properties)
+    lake.checkpoint(head, **changes)
+
+    found = lake.status()
+
+    assert [table.state for table in found.tables] == [state]
+    assert found.exit_code == 0
+    if state == "ahead":
+        assert found.notes[0].startswith("The cut shows more than the resolved ts of shop.orders")
+    if state == "expired":
+        assert found.notes[0].startswith("The snapshots of the cut have expired in shop.orders")
+
+
+def test_a_silent_holder_is_noted(lake: Lake) -> None:
+    """Once its lease is over; one that released the changefeed is not."""
+    head = lake.orders(1)
+    lake.checkpoint(head)
+    assert lake.status(100).notes == (
+        "process 41 on host-a holds the changefeed, but has been silent for 99 s: whoever starts may take it.",
+    )
+
+    lake.checkpoint(head, step=13, released=True)
+    assert lake.status(100).notes == ()
+
+
+def test_decisions_and_letters_are_listed_newest_first(lake: Lake) -> None:
+    """The last decision on each DDL counts; a letter that was buried twice is one."""
+    lake.checkpoint(lake.orders(1))
+    refused = SchemaDecision(from_unix_ms(AT - 5000), ORDERS, "ALTER TABLE orders …", "modify-column", "refused", "why")
+    lake.write("schema_changes", decision_rows([refused, replace(refused, commit_ts=from_unix_ms(AT - 9000))], 3))
+    lake.write("schema_changes", decision_rows([replace(refused, decision="applied", reason="")], 3))
+    letter = DeadLetter("shop", 0, 7, datetime(2026, 1, 1, tzinfo=UTC), None, b"secret", "Cannot decode", 12)
+    lake.write("dead_letters", letter_rows([letter, letter, replace(letter, offset=8)], 3))
+
+    found = lake.status()
+
+    assert [(item.decision, item.reason) for item in found.schema_changes] == [("applied", ""), ("refused", "why")]
+    assert found.schema_change_count == 2
+    assert [item.offset for item in found.dead_letters] == [8, 7]
+    assert found.dead_letter_count == 2
+    assert found.notes == ("2 messages were set aside as dead letters.",)
+    assert "secret" not in found.to_json()
+
+
+def test_names_are_quoted_where_they_must_be(lake: Lake) -> None:
+    """The queries can be pasted into Spark."""
+    lake.checkpoint(1, tables={}, snapshots={("my-shop", "a`b"): 4})
+
+    assert lake.status().cut == ("SELECT * FROM lake.`my-shop`.`a``b` VERSION AS OF 4;",)
+
+
+def test_the_keys_of_the_json_do_not_depend_on_what_is_there(lake: Lake) -> None:
+    """A changefeed that never ran has the same keys as one with everything."""
+    never = json.loads(lake.status().to_json())
+    lake.checkpoint(lake.orders(1))
+
+    assert json.loads(lake.status().to_json()).keys() == never.keys()
+
+
+def test_the_keys_of_the_json_are_explained(lake: Lake) -> None:
+    """docs/output.md has each key, nested ones too."""
+    lake.checkpoint(lake.orders(1))
+    lake.write("schema_changes", decision_rows([SchemaDecision(TS, ORDERS, "…", "x", "applied")], 3))
+    lake.write("dead_letters", letter_rows([DeadLetter("shop", 0, 7, None, None, None, "e", 1)], 3))
+    page = (Path(__file__).parents[4] / "docs/output.md").read_text(encoding="utf-8")
+    chapter = page.partition("## `applier status`")[2].partition("\n## ")[0]
+
+    assert [key for key in _keys(json.loads(lake.status().to_json())) if f"`{key}`" not in chapter] == []
+
+
+def _keys(value: Any) -> set[str]:
+    if isinstance(value, list):
+        return {key for item in value for key in _keys(item)}
+    if not isinstance(value, dict):
+        return set()
+    inner = {key for name, item in value.items() if name != "counts" for key in _keys(item)}
+    return {*value, *inner}
+
+
+def test_a_terminal_shows_all_of_it(lake: Lake) -> None:
+    """Queries stay on one line, to be copied; the verdict comes last."""
+    head = lake.orders(2)
+    lake.checkpoint(head)
+    lake.write("schema_changes", decision_rows([SchemaDecision(TS, ORDERS, "DROP TABLE x", "x", "refused", "no")], 3))
+    lake.write("dead_letters", letter_rows([DeadLetter("shop", 0, 7, None, None, None, "bad [red]", 1)], 3))
+    out = io.StringIO()
+
+    render(lake.status(), Console(file=out, width=140))
+
+    shown = out.getvalue()
+    assert f"SELECT * FROM lake.shop.orders VERSION AS OF {head};\n" in shown  # noqa: S608 - nothing runs it
+    for text in ("process 41 on host-a", "shop/1", "never", "DROP TABLE x", "bad [red]", "in step"):
+        assert text in shown
+    assert shown.rstrip().endswith("Verdict: fresh (exit code 0)")
+
+
+def test_the_command_prints_json_and_exits_with_the_verdict(lake: Lake, tmp_path: Path) -> None:
+    """`--max-lag` moves the line between fresh and stale."""
+    lake.checkpoint(lake.orders(1))
+    file = tmp_path / "applier.toml"
+    sections = lake.world.raw
+    file.write_text(
+        "\n".join(f"[{name}]\n" + "\n".join(f'{k} = "{v}"' for k, v in keys.items()) for name, keys in sections.items())
+    )
+
+    stale = CliRunner().invoke(cli.app, ["status", "-c", str(file), "--json", "--max-lag", "0"])
+    fresh = CliRunner().invoke(cli.app, ["status", "-c", str(file), "--json", "--max-lag", "1e12"])
+
+    assert (stale.exit_code, json.loads(stale.stdout)["verdict"]) == (1, "stale")
+    assert (fresh.exit_code, json.loads(fresh.stdout)["exit_code"]) == (0, 0)
+
+
+def test_a_catalog_that_does_not_answer_is_no_verdict(lake: Lake, tmp_path: Path) -> None:
+    """Nobody can tell, which is neither fresh nor stale."""
+    lake.checkpoint(lake.orders(1))
+    (tmp_path / "catalog.db").write_bytes(b"no database at all" * 100)
+
+    with pytest.raises(TransientError, match="Cannot open catalog lake"):
+        lake.status()
+
+
+def test_a_catalog_of_java_alone_is_a_matter_of_configuration(lake: Lake) -> None:
+    """PyIceberg cannot read it."""
+    lake.world.raw["catalog"]["type"] = "nessie"
+
+    with pytest.raises(ConfigError, match="nessie can be read through Spark alone"):
+        lake.status()
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"), [(0, "0 s"), (119, "119 s"), (120, "2 min"), (7200, "2.0 h"), (2e5, "2.3 days")]
+)
+def test_time_spans_are_said_as_people_say_them(seconds: float, shown: str) -> None:
+    """The unit fits the span."""
+    assert shown_seconds(seconds) == shown

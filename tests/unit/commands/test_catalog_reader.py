@@ -1,0 +1,77 @@
+"""The read-only view of the catalog."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from applier.commands.catalog_reader import catalog_properties, open_lake
+from applier.config.settings import CatalogSection
+from applier.errors import TransientError
+from tests.unit.commands.check.world import World
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """A folder with a catalog."""
+    return World(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("given", "uri"),
+    [
+        ({"uri": "jdbc:sqlite:/a b/c.db"}, "sqlite:///file:/a%20b/c.db?mode=ro&uri=true"),
+        ({"uri": "sqlite:////a/c.db"}, "sqlite:///file:/a/c.db?mode=ro&uri=true"),
+        ({"uri": "jdbc:postgresql://h:1/d"}, "postgresql+psycopg2://h:1/d"),
+        (
+            {"uri": "jdbc:postgresql://h/d", "jdbc.user": "me", "jdbc.password": "p@ss/"},
+            "postgresql+psycopg2://me:p%40ss%2F@h/d",
+        ),
+        ({"uri": "jdbc:mysql://h/d", "jdbc.user": "me"}, "mysql+pymysql://me:@h/d"),
+    ],
+)
+def test_a_jdbc_catalog_is_opened_by_sqlalchemy(given: dict[str, str], uri: str) -> None:
+    """Address and log-in are translated; SQLite is opened for reading alone."""
+    section = CatalogSection.model_validate({"name": "lake", "type": "jdbc", "warehouse": "w", **given})
+
+    properties = catalog_properties(section)
+
+    assert properties == {"type": "sql", "uri": uri, "warehouse": "w", "init_catalog_tables": "false"}
+
+
+def test_settings_of_java_stay_away_from_python() -> None:
+    """Classes and caches of Spark's catalog mean nothing to PyIceberg, everything else goes on."""
+    given = {"uri": "http://h", "io-impl": "org.x.S3FileIO", "cache-enabled": "false", "s3.endpoint": "http://s"}
+    section = CatalogSection.model_validate({"name": "lake", "type": "rest", **given})
+
+    assert catalog_properties(section) == {"type": "rest", "uri": "http://h", "s3.endpoint": "http://s"}
+
+
+def test_tables_and_rows_are_read(world: World) -> None:
+    """Columns, format, properties and the number of rows come from the newest metadata; rows by a filter."""
+    world.create(("shop", "orders"), {"id": pa.int64(), "v": pa.string()}, rows=3)
+
+    with open_lake(world.config.catalog) as lake:
+        table = lake.table(("shop", "orders"))
+        rows = lake.rows(("shop", "orders"), ("id",), "id > 1")
+        assert lake.table(("shop", "nothing")) is None
+        assert lake.rows(("nowhere", "nothing"), ("id",)) == []
+
+    assert table is not None
+    assert (str(table), table.rows, table.format_version) == ("shop.orders", 3, 2)
+    assert [field.name for field in table.schema.fields] == ["id", "v"]
+    assert rows == [{"id": 2}]
+
+
+def test_a_lost_metadata_file_is_one_sentence(world: World) -> None:
+    """Whatever the storage library raises, the table is named."""
+    metadata = world.create(("shop", "orders"), {"id": pa.int64()})
+    Path(metadata).unlink()
+
+    with (
+        open_lake(world.config.catalog) as lake,
+        pytest.raises(TransientError, match=r"Cannot load table shop\.orders"),
+    ):
+        lake.table(("shop", "orders"))

@@ -1,0 +1,143 @@
+"""A watermark that stands still has its reason in one sentence."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from applier.changefeed.message import TopicPartition
+from applier.changefeed.table import TableName
+from applier.changefeed.ts import from_unix_ms
+from applier.commands.run import behind, follow, stall
+from applier.config.settings import RunSection
+from applier.errors import IncompleteRow, WatermarkStalled
+from applier.pipeline.scan.task_result import Waiting
+from applier.pipeline.step import Pipeline, Step
+from applier.runtime.logs import StatusLine
+
+P0, P1, P2 = (TopicPartition("t", number) for number in range(3))
+EARLY, LATE = from_unix_ms(1_795_250_000_000), from_unix_ms(1_795_250_060_000)
+STATUS = StatusLine(1, EARLY, 0, 0, 0, 0, 0, 0, {}, {})
+
+
+def test_a_partition_that_stopped_sending_is_named() -> None:
+    """With where it stands, and how far the others are."""
+    assert behind({P0: LATE, P1: EARLY, P2: LATE - 1}, EARLY) == (
+        f"The watermark is held at {EARLY} (2026-11-21T08:33:20+00:00) by t/1; "
+        f"others have come to {LATE} (2026-11-21T08:34:20+00:00)."
+    )
+
+
+def test_a_feed_that_stopped_as_a_whole_is_named() -> None:
+    """All partitions stand at the watermark."""
+    assert behind({P0: EARLY, P1: EARLY}, EARLY) == (
+        f"No partition has sent a watermark above {EARLY} (2026-11-21T08:33:20+00:00): "
+        "TiCDC is paused, or does not reach Kafka."
+    )
+
+
+def test_topics_that_are_given_up_are_not_blamed() -> None:
+    """A topic without tables stands below the watermark for ever, and does not count."""
+    assert " by t/1;" in behind({P0: LATE, P1: EARLY, P2: EARLY - 5}, EARLY)
+
+
+def test_nothing_is_said_of_a_feed_without_watermarks() -> None:
+    """There is nothing that could stand still."""
+    assert behind({}, None) == ""
+    assert stall(Step(moved=False, complete=True, status=STATUS)) == ""
+
+
+def test_rows_that_wait_come_before_partitions_that_are_late() -> None:
+    """They hold the watermark themselves."""
+    waiting = [Waiting(TableName("d", "t"), 7, EARLY, 3, P0)]
+    step = Step(moved=False, complete=True, status=STATUS, waiting=waiting, resolved={P0: LATE, P1: EARLY}, mark=EARLY)
+
+    assert stall(step).startswith("Rows wait for a schema that has not come: 3 of table d.t from t/0")
+    assert stall(Step(moved=False, complete=True, status=STATUS, silent=[P1])) == "No watermark has ever come from t/1."
+
+
+class Feed:
+    """A pipeline that finds the same in every step, and tells how often it was asked."""
+
+    def __init__(self, *steps: Step) -> None:
+        self.config = SimpleNamespace(run=RunSection(interval_seconds=1e-6, stall_seconds=60))
+        self.steps = list(steps)
+        self.asked = 0
+
+    def step(self) -> Step:
+        """The next step; the last one for ever."""
+        self.asked += 1
+        return self.steps.pop(0) if len(self.steps) > 1 else self.steps[0]
+
+
+def _follow(feed: Feed, seconds: int, stop: threading.Event) -> list[StatusLine]:
+    """Follow with a clock that moves by so much at every look, and stops the run after ten."""
+    reports: list[StatusLine] = []
+    now = itertools.count(0, seconds)
+
+    def clock() -> float:
+        if feed.asked >= 10:
+            stop.set()
+        return next(now)
+
+    follow(cast("Pipeline", feed), stop, reports.append, clock)
+    return reports
+
+
+def test_a_feed_with_rows_and_never_a_watermark_ends_with_both_ways_out() -> None:
+    """No row of it could ever be shown; a restart finds all of them again."""
+    stop = threading.Event()
+    feed = Feed(Step(moved=False, complete=True, status=replace(STATUS, messages=3), silent=[P0, P1]))
+
+    with pytest.raises(WatermarkStalled) as refusal:
+        _follow(feed, 20, stop)
+
+    assert refusal.value.what == "No watermark has ever come from t/0, t/1."
+    for way_out in ("`enable-tidb-extension=true`", "`avro-enable-watermark=true`", 'changefeed.order = "offset"'):
+        assert way_out in refusal.value.hint
+    assert feed.asked == 4
+
+
+def test_a_bad_message_before_any_watermark_names_the_ways_out_of_a_feed_without_any() -> None:
+    """The message alone would send a reader after it; with a watermark, or the other order, it may not matter."""
+    error = IncompleteRow("Cannot decode avro message at t/0 offset 0: A delete has no Kafka key.", "Give it a key.")
+    lost = Step(moved=False, complete=True, status=replace(STATUS, messages=3), silent=[P0], error=error)
+
+    with pytest.raises(IncompleteRow) as refusal:
+        _follow(Feed(lost), 1, threading.Event())
+
+    assert refusal.value.what == error.what
+    assert refusal.value.hint.startswith("Give it a key. No watermark came before it: if the feed carries none, turn")
+    for way_out in ("`avro-enable-watermark=true`", 'changefeed.order = "offset"'):
+        assert way_out in refusal.value.hint
+    with pytest.raises(IncompleteRow) as plain:
+        _follow(Feed(replace(lost, silent=[], resolved={P0: EARLY})), 1, threading.Event())
+    assert plain.value.hint.startswith("Give it a key. To go on without it, until `applier backfill --dead-letters`: ")
+    assert plain.value.hint.endswith('changefeed.on_bad_message = "dead_letter".')
+
+
+def test_a_topic_without_messages_is_waited_for() -> None:
+    """It says nothing about watermarks; once messages come, their time begins."""
+    empty = Step(moved=False, complete=True, status=STATUS, silent=[P0])
+    some = Step(moved=False, complete=True, status=replace(STATUS, messages=3), silent=[P0])
+    feed = Feed(*[empty] * 5, some)
+
+    with pytest.raises(WatermarkStalled):
+        _follow(feed, 20, threading.Event())
+
+    assert feed.asked == 9
+
+
+def test_a_feed_with_some_watermarks_is_only_warned_of() -> None:
+    """One partition is late, or TiCDC is paused: it may go on at any moment."""
+    feed = Feed(
+        Step(moved=False, complete=True, status=replace(STATUS, messages=3), silent=[P1], resolved={P0: EARLY}),
+    )
+
+    assert len(_follow(feed, 20, threading.Event())) == 1
+    assert feed.asked == 10

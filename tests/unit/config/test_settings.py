@@ -1,0 +1,228 @@
+"""The configuration is checked as a whole, and every problem is one sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from applier.config.changefeed import ChangefeedSection
+from applier.config.settings import Config, load, parse
+from applier.decode.registry.settings import registry_settings
+from applier.errors import ConfigError
+
+
+def minimal(**sections: Any) -> dict[str, Any]:
+    """The smallest configuration, with sections replaced."""
+    return {
+        "changefeed": {"name": "shop", "protocol": "simple"},
+        "source": {"archive": "topic"},
+        "catalog": {"name": "lake", "type": "jdbc", "uri": "jdbc:sqlite:lake.db", "warehouse": "lake"},
+    } | sections
+
+
+def problems(raw: dict[str, Any]) -> list[str]:
+    """What is wrong with a configuration."""
+    with pytest.raises(ConfigError) as raised:
+        parse(raw)
+    return raised.value.problems
+
+
+def test_minimal_configuration_has_defaults() -> None:
+    """Changefeed, source and catalog are enough."""
+    config = parse(minimal())
+
+    assert config.changefeed.order == "resolved"
+    assert config.catalog.properties == {"type": "jdbc", "uri": "jdbc:sqlite:lake.db", "warehouse": "lake"}
+
+
+def test_all_problems_are_reported_at_once() -> None:
+    """Nobody wants to mend a file one error at a time."""
+    raw = minimal(changefeed={"name": "a b", "protcol": "simple"}, catalog={"name": "lake"}, extra=1)
+
+    assert problems(raw) == [
+        "changefeed.name: String should match pattern '^[A-Za-z0-9_-]+$'.",
+        "changefeed.protocol: missing.",
+        "changefeed.protcol: unknown key, did you mean protocol?.",
+        "catalog.type: missing.",
+        (
+            "extra: unknown key; known keys are changefeed, source, registry, catalog, tables, ddl, sink, maintenance, "
+            "run, metrics, spark."
+        ),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "nearest"),
+    [
+        ("changefeed", "timezon", "timezone"),
+        ("source", "archiv", "archive"),
+        ("tables", "includes", "include"),
+        ("sink", "engin", "engine"),
+        ("run", "interval", "interval_seconds"),
+    ],
+)
+def test_unknown_keys_name_the_nearest_known_one(section: str, key: str, nearest: str) -> None:
+    """A typing error is told apart from a wish."""
+    raw = minimal()
+    raw[section] = {**raw.get(section, {}), key: "x"}
+
+    assert f"{section}.{key}: unknown key, did you mean {nearest}?." in problems(raw)
+
+
+def test_secrets_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`${NAME}` stands for the environment variable, wherever a text stands."""
+    monkeypatch.setenv("LAKE_TOKEN", "s3cret")
+    raw = minimal(catalog={"name": "lake", "type": "rest", "token": "${LAKE_TOKEN}"})
+
+    assert parse(raw).catalog.properties["token"] == "s3cret"
+
+
+def test_missing_environment_variable_is_named() -> None:
+    """The key and the variable are both in the sentence."""
+    raw = minimal(catalog={"name": "lake", "type": "rest", "token": "${NO_SUCH_TOKEN}"})
+
+    assert problems(raw) == ["catalog.token: the environment variable NO_SUCH_TOKEN is not set."]
+
+
+def test_kafka_keys_may_be_quoted_or_not() -> None:
+    """TOML nests unquoted dotted keys; both spellings mean the same."""
+    quoted = {"topics": ["t"], "kafka.bootstrap.servers": "b:1", "kafka.security.protocol": "SSL"}
+    nested = {"topics": ["t"], "kafka": {"bootstrap": {"servers": "b:1"}, "security": {"protocol": "SSL"}}}
+
+    options = [parse(minimal(source={"kafka": source})).source.kafka for source in (quoted, nested)]
+
+    assert options[0] is not None
+    assert options[1] is not None
+    expected = {"kafka.bootstrap.servers": "b:1", "kafka.security.protocol": "SSL"}
+    assert options[0].options == options[1].options == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "problem"),
+    [
+        ({}, "source: exactly one of archive and [source.kafka] is needed."),
+        (
+            {"kafka": {"topic": "x"}},
+            (
+                "source.kafka: unknown key 'topic'; exactly one of topics and topic_pattern is needed; "
+                '"kafka.bootstrap.servers" is missing.'
+            ),
+        ),
+    ],
+)
+def test_source_is_exactly_one(source: dict[str, Any], problem: str) -> None:
+    """An archive or Kafka, and Kafka needs topics and an address."""
+    assert problems(minimal(source=source)) == [problem]
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("kafka.bootstrap.server", "kafka.bootstrap.servers"),
+        ("kafka.security.protocoll", "kafka.security.protocol"),
+        ("kafka.sasl.mechanisms", "kafka.sasl.mechanism"),
+        ("kafka.ssl.trustore.location", "kafka.ssl.truststore.location"),
+    ],
+)
+def test_a_misspelt_option_of_kafka_is_refused(key: str, meant: str) -> None:
+    """Kafka's clients pass over names that they do not know, so a log-in or a certificate would be left out."""
+    source = {"kafka": {"topics": ["t"], "kafka.bootstrap.servers": "b:1", key: "x"}}
+
+    assert problems(minimal(source=source)) == [f'source.kafka: Kafka has no option "{key}", did you mean "{meant}".']
+
+
+def test_an_option_of_a_plug_in_reaches_kafka() -> None:
+    """Login modules and interceptors read names of their own, which are like none of Kafka's."""
+    source = {"kafka": {"topics": ["t"], "kafka.bootstrap.servers": "b:1", "kafka.oauth.token.endpoint.uri": "x"}}
+
+    assert parse(minimal(source=source)).source.kafka is not None
+
+
+@pytest.mark.parametrize("route", ["table", "{database}", "{db}.{table}"])
+def test_route_must_place_every_table(route: str) -> None:
+    """A route without the table's name would write all tables into one."""
+    assert problems(minimal(tables={"route": route}))[0].startswith("tables: route ")
+
+
+def test_a_beat_must_come_well_within_the_lease() -> None:
+    """A holder that beats as rarely as its lease ends would look dead while it works."""
+    raw = minimal(run={"heartbeat_seconds": 40, "lease_seconds": 60})
+
+    assert problems(raw) == [
+        (
+            "run: heartbeat_seconds 40 must be half of lease_seconds 60 or less: "
+            "a healthy holder would lose the changefeed."
+        )
+    ]
+
+
+def test_avro_needs_a_registry() -> None:
+    """Avro messages hold no schema."""
+    raw = minimal(changefeed={"name": "shop", "protocol": "avro"})
+
+    assert problems(raw) == ["the file: [registry] is needed for protocol avro."]
+
+
+def test_patience_with_the_registry_has_bounds() -> None:
+    """A wait that never ends, or no attempt at all, cannot be meant; the defaults are those of the client."""
+    avro = {"name": "shop", "protocol": "avro"}
+    url = "http://registry:8081"
+    wrong = minimal(changefeed=avro, registry={"url": url, "timeout_seconds": 0, "attempts": 0})
+    right = parse(minimal(changefeed=avro, registry={"url": url, "timeout_seconds": 2.5, "attempts": 9})).registry
+    plain = parse(minimal(changefeed=avro, registry={"url": url})).registry
+
+    assert problems(wrong) == [
+        "registry.timeout_seconds: Input should be greater than 0.",
+        "registry.attempts: Input should be greater than or equal to 1.",
+    ]
+    assert right is not None
+    assert plain is not None
+    told = registry_settings(**right.model_dump(exclude_none=True))
+    assert (told.timeout_seconds, told.attempts) == (2.5, 9)
+    assert registry_settings(**plain.model_dump(exclude_none=True)) == registry_settings(url)
+
+
+def test_unreadable_file_and_bad_toml(tmp_path: Path) -> None:
+    """The path is in the sentence."""
+    missing = tmp_path / "none.toml"
+    with pytest.raises(ConfigError, match="none.toml: No such file"):
+        load(missing)
+    bad = tmp_path / "bad.toml"
+    bad.write_text("[changefeed\n")
+    with pytest.raises(ConfigError, match="bad.toml is not valid TOML"):
+        load(bad)
+
+
+def test_spark_keys_may_lack_their_prefix() -> None:
+    """`[spark] master` is `spark.master`."""
+    config: Config = parse(minimal(spark={"spark.master": "local[2]", "driver": {"memory": "3g"}, "ui.enabled": False}))
+
+    assert config.spark == {"spark.master": "local[2]", "spark.driver.memory": "3g", "spark.ui.enabled": "false"}
+
+
+@pytest.mark.parametrize(
+    ("section", "zone"),
+    [
+        ({"protocol": "simple", "timezone": "Asia/Shanghai"}, "UTC"),
+        ({"protocol": "open"}, "UTC"),
+        ({"protocol": "open", "timezone": "Asia/Shanghai"}, None),
+        ({"protocol": "open", "timezone": "Asia/Shanghai", "session_timezone": "UTC"}, "UTC"),
+        ({"protocol": "debezium", "session_timezone": "Asia/Shanghai"}, "Asia/Shanghai"),
+    ],
+)
+def test_the_zone_of_timestamp_defaults_is_configured_or_unknown(section: dict[str, str], zone: str | None) -> None:
+    """Simple carries them in UTC; the zone of the TiCDC server is not that of the sessions that run DDL."""
+    assert ChangefeedSection.model_validate({"name": "f", **section}).session_zone == zone
+
+
+def test_keys_of_tables_are_for_rows_that_may_not_name_them() -> None:
+    """Elsewhere the setting would change nothing."""
+    keys = {"keys": {"shop.orders": ["id"], "shop.log": []}}
+    feed = {"name": "shop", "protocol": "debezium"}
+
+    assert parse(minimal(changefeed=feed, tables=keys)).tables.keys == {"shop.orders": ("id",), "shop.log": ()}
+    assert problems(minimal(tables=keys)) == [
+        "the file: [tables.keys] is for protocol debezium; rows of simple name their key."
+    ]

@@ -1,0 +1,231 @@
+"""Windows shared out among processes: every message is read once, in order, whatever becomes of a process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from functools import partial
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from applier.changefeed.message import MESSAGE_SCHEMA, TopicPartition
+from applier.changefeed.window import OffsetRange, Window
+from applier.consume.source import Chunk
+from applier.consume.workers import pool as crews
+from applier.consume.workers.pool import Crew, shared_out
+from applier.errors import TerminalError, TransientError
+
+SIZES = {("a", 0): 50, ("a", 1): 30, ("a", 2): 0, ("b", 0): 20, ("b", 7): 1}
+WINDOW = Window({TopicPartition(*place): OffsetRange(5, 5 + size) for place, size in SIZES.items()})
+FOUND: pa.Schema = pa.schema(
+    [("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()), ("process", pa.int64())]  # type: ignore[arg-type]  # the stubs know no list of fields of several types
+)
+
+
+def tell(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yields the places of what it reads, and where it is read."""
+    for batch in batches:
+        process = pa.repeat(os.getpid(), batch.num_rows)
+        yield pa.record_batch([*(batch[name] for name in FOUND.names[:3]), process], schema=FOUND)
+
+
+def stop_early(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Reads as little as it can."""
+    for batch in batches:
+        if batch.num_rows:
+            yield from tell([batch.slice(0, 1)])
+            return
+
+
+def fail_elsewhere(here: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Fails, but not in the process that is told."""
+    yield from tell(batches)
+    if os.getpid() != here:
+        msg = "the secret row"
+        raise ValueError(msg)
+
+
+def want_memory_elsewhere(here: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Has not enough memory, but not in the process that is told."""
+    yield from tell(batches)
+    if os.getpid() != here:
+        raise MemoryError
+
+
+def be_killed_elsewhere(here: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Ends at once like one whose memory the system needs, but not in the process that is told."""
+    if os.getpid() != here:
+        os.kill(os.getpid(), signal.SIGKILL)
+    yield from tell(batches)
+
+
+@pytest.fixture
+def crew(monkeypatch: pytest.MonkeyPatch) -> Iterator[Crew]:
+    """A crew to which its windows are large."""
+    monkeypatch.setattr(crews, "_MANY_MESSAGES", WINDOW.messages)
+    found = Crew(3)
+    yield found
+    found.close()
+
+
+def chunks(size: int = 7) -> Iterator[Chunk]:
+    """The messages of the window, some of each partition at a time."""
+    for start in range(5, 55, size):
+        chunk = {}
+        for place, span in WINDOW.ranges.items():
+            offsets = list(range(start, min(start + size, span.end)))
+            rows = [{"topic": place.topic, "partition": place.partition, "offset": offset} for offset in offsets]
+            if rows:
+                chunk[place] = pa.Table.from_pylist(rows, MESSAGE_SCHEMA)
+        yield chunk
+
+
+def processes(found: pa.Table) -> dict[int, dict[tuple[str, int], list[int]]]:
+    """By process and partition the offsets that it read, in its order."""
+    told: dict[int, dict[tuple[str, int], list[int]]] = {}
+    for row in found.to_pylist():
+        places = told.setdefault(row["process"], {})
+        places.setdefault((row["topic"], row["partition"]), []).append(row["offset"])
+    return told
+
+
+def whole() -> dict[tuple[str, int], list[int]]:
+    """All offsets of the window."""
+    return {place: list(range(5, 5 + size)) for place, size in SIZES.items() if size}
+
+
+def test_shares_are_about_equal() -> None:
+    """The largest partitions first, each to whoever has least; nobody is without one."""
+    a0, a1, a2, b0, b7 = (TopicPartition(*place) for place in SIZES)
+
+    assert shared_out(WINDOW, 1) == [{a0, a1, a2, b0, b7}]
+    assert shared_out(WINDOW, 2) == [{a0, b7}, {a1, a2, b0}]
+    assert len(shared_out(WINDOW, 9)) == len(SIZES)
+    assert shared_out(Window({}), 9) == [set()]
+
+
+def test_every_message_is_read_once_and_in_its_order() -> None:
+    """Few messages by this process alone; where more wait, and from then on, by all, each its partitions."""
+    crew = Crew(3)
+    try:
+        first = processes(crew.run(WINDOW, tell, chunks()))
+        found = [processes(crew.run(WINDOW, tell, chunks(), behind)) for behind in (500_000, 0)]
+    finally:
+        crew.close()
+
+    assert first == {os.getpid(): whole()}
+    for told in found:
+        assert len(told) == 3
+        assert os.getpid() in told
+        assert {place: offsets for places in told.values() for place, offsets in places.items()} == whole()
+        assert sum(map(len, told.values())) == len(whole())
+    assert found[0] == found[1], "other processes were started for the last window"
+
+
+def test_one_process_starts_no_other() -> None:
+    """Where there is one core, however many messages wait."""
+    assert processes(Crew(1).run(WINDOW, tell, chunks(), behind=10**9)) == {os.getpid(): whole()}
+
+
+def test_a_job_may_end_before_its_messages(crew: Crew) -> None:
+    """What it did not read is not taken for what the next one is to read."""
+    assert crew.run(WINDOW, stop_early, chunks()).num_rows == 3
+    assert len(processes(crew.run(WINDOW, tell, chunks()))) == 3
+
+
+def test_a_defect_elsewhere_is_told_without_its_rows(crew: Crew) -> None:
+    """Its kind and place; the rest may be a row. The next window has new processes."""
+    with pytest.raises(
+        TerminalError, match=r"^A task that decodes messages failed with ValueError at applier/"
+    ) as raised:
+        crew.run(WINDOW, partial(fail_elsewhere, os.getpid()), chunks())
+
+    assert "secret" not in str(raised.value)
+    assert len(processes(crew.run(WINDOW, tell, chunks()))) == 3
+
+
+def test_a_process_that_is_killed_is_told_and_replaced(crew: Crew) -> None:
+    """The step may be tried again: nothing of the window was taken for read."""
+    with pytest.raises(TransientError, match=r"ended before its work did, by signal 9\. .*out of memory"):
+        crew.run(WINDOW, partial(be_killed_elsewhere, os.getpid()), chunks(1))
+
+    assert len(processes(crew.run(WINDOW, tell, chunks()))) == 3
+
+
+def test_a_process_without_enough_memory_is_no_defect(crew: Crew) -> None:
+    """The step may be tried again."""
+    with pytest.raises(TransientError, match=r"ended before its work did\. .*out of memory"):
+        crew.run(WINDOW, partial(want_memory_elsewhere, os.getpid()), chunks())
+
+
+def test_a_process_that_cannot_be_started_is_told(crew: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With what the system says; the step may be tried again."""
+    monkeypatch.setattr(sys, "executable", "/no/such/python")
+
+    with pytest.raises(TransientError, match=r"cannot be started: No such file or directory\. .*is tried again"):
+        crew.run(WINDOW, tell, chunks())
+
+
+def test_a_reader_that_fails_leaves_no_part_of_a_window(crew: Crew) -> None:
+    """Its error is what is told, and what the others were given of the window is gone with them."""
+
+    def cut_short() -> Iterator[Chunk]:
+        yield next(chunks())
+        raise TransientError("The broker is gone.", "wait.")
+
+    with pytest.raises(TransientError, match="The broker is gone"):
+        crew.run(WINDOW, tell, cut_short())
+
+    found = processes(crew.run(WINDOW, tell, chunks()))
+    assert {place: offsets for places in found.values() for place, offsets in places.items()} == whole()
+
+
+def test_processes_that_are_not_needed_end(crew: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A feed that has caught up keeps none of them; one that has not does."""
+    others = processes(crew.run(WINDOW, tell, chunks())).keys() - {os.getpid()}
+    crew.tend()
+    assert all(map(is_there, others))
+
+    monkeypatch.setattr(crews, "_IDLE_SECONDS", 0.0)
+    crew.tend()
+
+    assert len(others) == 2
+    assert not any(map(is_there, others))
+
+
+def test_processes_end_with_the_one_that_started_them(tmp_path: Path) -> None:
+    """Although it is killed, and says nothing to them."""
+    script = tmp_path / "starts.py"
+    script.write_text(
+        "import time\n"
+        "from applier.consume.workers.worker import Worker\n"
+        "print(Worker()._process.pid, flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    path = os.pathsep.join(filter(None, sys.path))
+    with subprocess.Popen(
+        [sys.executable, script], stdout=subprocess.PIPE, env=os.environ | {"PYTHONPATH": path}
+    ) as one:
+        assert one.stdout is not None
+        other = int(one.stdout.readline())
+        assert is_there(other)
+        one.kill()
+
+    deadline = time.monotonic() + 30
+    while is_there(other) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not is_there(other)
+
+
+def is_there(process: int) -> bool:
+    """Whether a process runs; one that ended and that nobody asked after does not."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

@@ -1,0 +1,120 @@
+"""A window with many messages that cannot be used: each is set aside, in a few passes whatever their number."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from applier.changefeed.message import MESSAGE_SCHEMA, TopicPartition
+from applier.changefeed.types import TypeRules
+from applier.changefeed.window import OffsetRange, Window
+from applier.consume.source import Job
+from applier.ddl.schema_tracker import Tables
+from applier.decode.options import DecoderOptions
+from applier.pipeline.scan.decode_task import RowPass
+from applier.pipeline.scan.known import Known
+from applier.pipeline.scan.window_scan import Survey, Surveyor
+from applier.runtime.logs import Stopwatch
+
+PLACE = TopicPartition("shop", 0)
+TS = 470606913410433024
+MANY = 150
+_INT = {"mysqlType": "int", "charset": "binary", "collate": "binary", "length": 11}
+_SCHEMA = {
+    "schema": "shop",
+    "table": "stock",
+    "tableID": 1,
+    "version": 1,
+    "columns": [
+        {"name": "id", "dataType": _INT, "nullable": False, "default": None},
+        {"name": "left", "dataType": _INT, "nullable": True, "default": None},
+    ],
+    "indexes": [{"name": "primary", "unique": True, "primary": True, "nullable": False, "columns": ["id"]}],
+}
+
+
+class Messages:
+    """A `Source` of messages in memory that counts how often the row pass ran over it."""
+
+    def __init__(self, messages: list[Mapping[str, Any]]) -> None:
+        rows = [
+            {**PLACE._asdict(), "offset": offset, "timestamp": None, "key": None, "value": json.dumps(message).encode()}
+            for offset, message in enumerate(messages)
+        ]
+        self.window = Window({PLACE: OffsetRange(0, len(rows))})
+        self.passes = 0
+        self._rows = pa.Table.from_pylist(rows, schema=MESSAGE_SCHEMA)
+
+    def bounds(self) -> Mapping[TopicPartition, OffsetRange]:
+        """See `Source`."""
+        return self.window.ranges
+
+    def topic_ids(self) -> Mapping[str, str]:
+        """See `Source`; nothing tells."""
+        return {}
+
+    def offsets_at(self, milliseconds: int) -> Mapping[TopicPartition, int]:
+        """See `Source`."""
+        raise AssertionError(milliseconds)
+
+    def collect(self, window: Window) -> pa.Table:
+        """See `Source`."""
+        (span,) = window.ranges.values()
+        return self._rows.slice(span.start, len(span))
+
+    def map(self, window: Window, job: Job, schema: str) -> pa.Table:
+        """See `Source`."""
+        self.passes += 1
+        return pa.Table.from_batches(job(self.collect(window).to_batches()))
+
+
+def _message(kind: str, at: int, **members: Any) -> dict[str, Any]:
+    return {"version": 1, "type": kind, "commitTs": TS + at, "buildTs": 1, **members}
+
+
+def _row(kind: str, number: int, left: str, at: int) -> dict[str, Any]:
+    row = {"id": str(number), "left": left}
+    old = {} if kind == "INSERT" else {"old": row}
+    return _message(kind, at, database="shop", table="stock", tableID=1, schemaVersion=1, data=row, **old)
+
+
+def _one_key(number: int) -> int:
+    return min(number, 1)
+
+
+def _many_keys(number: int) -> int:
+    return number
+
+
+@pytest.mark.parametrize("key", [_one_key, _many_keys])
+def test_each_bad_value_is_set_aside_in_a_few_passes(key: Callable[[int], int]) -> None:
+    """One behind the other on a key, or side by side; what is good is kept."""
+    bad = [_row("UPDATE", key(number), "many", number) for number in range(1, MANY + 1)]
+    first = _row("INSERT", 0, "7", 0)
+    source = Messages(
+        [
+            {**_message("BOOTSTRAP", 0, tableSchema=_SCHEMA), "commitTs": 0},
+            first,
+            *bad,
+            _message("WATERMARK", MANY + 1),
+        ]
+    )
+
+    found = _survey(source)
+
+    assert [item.offset for item in sorted(found.bad, key=lambda item: item.offset)] == list(range(2, MANY + 2))
+    assert all("shop.stock.left" in str(item.error) for item in found.bad)
+    assert found.findings.counts["rows"] == 1
+    assert source.passes <= 6
+
+
+def _survey(source: Messages) -> Survey:
+    template = RowPass("simple", DecoderOptions(), TypeRules(), ("*.*",), (), applied=0, applied_of={}, upto=0)
+    surveyor = Surveyor(source, template, ordered=True, rows_describe=False, keep_bad=True)
+    ends = {PLACE: source.window.ranges[PLACE].end}
+    known = Known({}, ends, {}, 0, {}, frozenset(), {}, Tables())
+    return surveyor.survey(source.window, known, Stopwatch(), local=False)

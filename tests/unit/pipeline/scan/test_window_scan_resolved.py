@@ -1,0 +1,75 @@
+"""The resolved ts of a window is sought from its end: few messages are decoded for it, and the highest counts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from applier.changefeed.types import TypeRules
+from applier.ddl.schema_tracker import Tables
+from applier.decode.options import DecoderOptions
+from applier.decode.protocols import build
+from applier.pipeline.scan.decode_task import RowPass
+from applier.pipeline.scan.known import Known
+from applier.pipeline.scan.window_scan import TAIL_MESSAGES, Survey, Surveyor
+from applier.runtime.logs import Stopwatch
+from tests.unit.pipeline.scan.test_window_scan_dead_letters import _SCHEMA, PLACE, TS, Messages, _message, _row
+
+BOOTSTRAP = {**_message("BOOTSTRAP", 0, tableSchema=_SCHEMA), "commitTs": 0}
+
+
+def _survey(messages: list[dict[str, Any]], *, local: bool) -> Survey:
+    source = Messages([BOOTSTRAP, *messages])
+    template = RowPass("simple", DecoderOptions(), TypeRules(), ("*.*",), (), applied=0, applied_of={}, upto=0)
+    surveyor = Surveyor(source, template, ordered=True, rows_describe=False, keep_bad=False)
+    ends = {place: span.end for place, span in source.window.ranges.items()}
+    known = Known({}, ends, {}, 0, {}, frozenset(), {}, Tables())
+    return surveyor.survey(source.window, known, Stopwatch(), local=local)
+
+
+@pytest.mark.parametrize("local", [True, False])
+@pytest.mark.parametrize("behind", [0, 3, TAIL_MESSAGES, 3 * TAIL_MESSAGES])
+def test_rows_behind_the_last_watermark_wait(behind: int, *, local: bool) -> None:
+    """However many they are, those before it are due."""
+    before = [_row("INSERT", number, str(number), number) for number in range(1, 11)]
+    after = [_row("INSERT", number, str(number), number) for number in range(21, 21 + behind)]
+
+    found = _survey([*before, _message("WATERMARK", 20), *after], local=local)
+
+    assert found.resolved == {PLACE: TS + 20}
+    assert found.upto == TS + 20
+    assert found.findings.counts["rows"] == len(before)
+
+
+@pytest.mark.parametrize("local", [True, False])
+def test_the_highest_counts_where_ticdc_went_back(*, local: bool) -> None:
+    """After a restart TiCDC sends again from before what it had resolved, and lower watermarks with it."""
+    rows = [_row("INSERT", number, str(number), number) for number in (5, 15)]
+    again = [rows[0], _message("WATERMARK", 10)]
+
+    found = _survey([*rows, _message("WATERMARK", 20), *again], local=local)
+
+    assert found.resolved == {PLACE: TS + 20}
+    assert found.findings.counts["rows"] == 3
+
+
+def test_what_lies_before_the_last_watermark_is_not_decoded_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a window that is read at once, the search decodes what is behind it, and itself."""
+    decoded = []
+
+    class Counting:
+        def __init__(self) -> None:
+            self.decoder = build("simple", DecoderOptions())
+
+        def decode(self, key: bytes | None, value: bytes | None) -> Any:
+            decoded.append(value)
+            return self.decoder.decode(key, value)
+
+    monkeypatch.setattr("applier.pipeline.scan.window_scan.build", lambda *_: Counting())
+    rows = [_row("INSERT", number, str(number), number) for number in range(1, 101)]
+
+    found = _survey([*rows, _message("WATERMARK", 200), _row("INSERT", 300, "3", 300)], local=True)
+
+    assert found.resolved == {PLACE: TS + 200}
+    assert len(decoded) == 2

@@ -1,0 +1,158 @@
+"""DDL messages become actions in the names that the tables have, and in the order in which a statement makes them."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import pytest
+
+from applier.changefeed.event import SchemaChange
+from applier.changefeed.message import Position
+from applier.changefeed.table import Column, ColumnType, TableName, TableVersion
+from applier.ddl.actions import CreateTable, DropPartitions, NoRows, RenameTable, TruncateTable
+from applier.ddl.spelling import Spelling
+from applier.order.barrier import Barrier, in_order
+from applier.pipeline.schema_changes.statements import Ddl, read_all
+
+ORDERS = TableName("shop", "orders")
+
+
+def barrier(sql: str, database: str = "shop", *, topic: str = "t", offset: int = 0, at: int = 5) -> Barrier:
+    """A DDL message."""
+    return Barrier(SchemaChange(at, sql, database), topic, Position(0, offset, 0))
+
+
+def one(item: Barrier, *tables: TableName) -> Ddl:
+    """The DDL of a message, where these tables are there."""
+    return read_all([item], Spelling(tables))[0]
+
+
+@pytest.mark.parametrize(
+    ("sql", "database", "action"),
+    [
+        ("TRUNCATE TABLE `Orders`", "SHOP", TruncateTable(ORDERS)),
+        ("RENAME TABLE `SHOP`.`ORDERS` TO `Shop`.`Done`", "shop", RenameTable(ORDERS, TableName("shop", "Done"))),
+        ("ALTER TABLE `ORDERS` DROP PARTITION `p0`", "shop", DropPartitions(ORDERS, ("p0",))),
+        ("ALTER TABLE `Orders` AUTO_INCREMENT = 5", "shop", NoRows(ORDERS, "AUTO_INCREMENT = 5")),
+    ],
+)
+def test_names_are_found_in_any_letters(sql: str, database: str, action: object) -> None:
+    """A table is called as its rows call it; a new name keeps the letters of the text."""
+    assert list(one(barrier(sql, database), ORDERS).actions) == [action]
+
+
+def test_an_exact_name_wins_over_other_letters() -> None:
+    """Two tables whose names differ in case were there one after the other: the text names its own."""
+    names = Spelling([TableName("shop", "Orders")], [ORDERS])
+
+    assert names.of(TableName("SHOP", "ORDERS")) == TableName("shop", "Orders")
+
+
+def test_dropping_a_database_in_other_letters_sweeps_its_tables() -> None:
+    """DROP DATABASE names no table, and takes all."""
+    assert one(barrier("DROP DATABASE `SHOP`"), ORDERS).names == (ORDERS,)
+
+
+@pytest.mark.parametrize("topics", list(permutations(range(3))))
+def test_parts_of_a_swap_over_topics_are_put_in_order(topics: tuple[int, ...]) -> None:
+    """Offsets of three topics do not show which part is first; TiCDC up to v8.5.4 shuffles even one topic."""
+    parts = ["RENAME TABLE a TO tmp", "RENAME TABLE b TO a", "RENAME TABLE tmp TO b"]
+    found = in_order([barrier(sql, topic=sql, offset=topics[at]) for at, sql in enumerate(parts)], 0)
+
+    ddl = read_all(found, Spelling([TableName("shop", "a"), TableName("shop", "b")]))
+
+    assert [item.barrier.change.sql for item in ddl] == parts
+
+
+def test_an_order_that_is_open_is_refused_by_name() -> None:
+    """`b` may be a table that the feed has not shown yet, or a name on the way."""
+    parts = [barrier("RENAME TABLE b TO c", topic="b"), barrier("RENAME TABLE a TO b", topic="a", offset=1)]
+    refused = read_all(parts, Spelling([TableName("shop", "a")]))[0].refused
+
+    assert refused is not None
+    assert refused.what == (
+        "The tables that are known do not determine the order of the renames of one statement: "
+        "shop.b TO shop.c, shop.a TO shop.b."
+    )
+
+
+def test_a_table_of_which_only_rows_came_counts_in_the_order() -> None:
+    """A cut-over on a table without a CREATE TABLE in the feed: its rows show that it is there."""
+    parts = [
+        barrier("RENAME TABLE _gho TO orders", topic="g", offset=1),
+        barrier("RENAME TABLE orders TO _del", topic="o", offset=9),
+    ]
+    ddl = read_all(parts, Spelling([TableName("shop", "_gho")]), {ORDERS: 4})
+
+    assert [item.barrier.topic for item in ddl] == ["o", "g"]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "RENAME TABLE `orders` TO `db2`.`u`",
+        "ALTER TABLE `orders` RENAME TO `db2`.`u`",
+        "CREATE TABLE `db2`.`n` LIKE `orders`",
+        "ALTER TABLE `db2`.`p` EXCHANGE PARTITION `p0` WITH TABLE `orders`",
+    ],
+)
+def test_a_table_whose_database_the_message_does_not_name_is_refused(sql: str) -> None:
+    """TiCDC's old architecture (v6.5 to v8.5.4) sends the text unqualified, with the database of the new name."""
+    refused = one(barrier(sql, "db2"), ORDERS, TableName("db2", "orders")).refused
+
+    assert refused is not None
+    assert "the database of table orders is not known" in refused.what
+
+
+def test_the_table_before_the_statement_names_its_database() -> None:
+    """Simple describes it."""
+    before = TableVersion(ORDERS, 1, (Column("id", ColumnType("int"), nullable=False),))
+    change = SchemaChange(5, "RENAME TABLE `orders` TO `db2`.`u`", "db2", before=before)
+    ddl = one(Barrier(change, "t", Position(0, 0, 0)), ORDERS, TableName("db2", "orders"))
+
+    assert list(ddl.actions) == [RenameTable(ORDERS, TableName("db2", "u"))]
+
+
+def test_the_table_after_the_statement_has_the_columns_of_like() -> None:
+    """Which table they came from need not be known."""
+    after = TableVersion(TableName("db2", "n"), 1, (Column("id", ColumnType("int"), nullable=False),))
+    change = SchemaChange(5, "CREATE TABLE `db2`.`n` LIKE `orders`", "db2", after=after)
+
+    assert list(one(Barrier(change, "t", Position(0, 0, 0)), ORDERS).actions) == [CreateTable(TableName("db2", "n"))]
+
+
+@pytest.mark.parametrize(
+    ("sql", "kind", "names"),
+    [
+        ("ALTER TABLE `Orders` FROB", "", (ORDERS,)),
+        ("TRUNCATE `orders` FROB", "truncate-table", (ORDERS,)),
+        ("DROP TABLE `orders`, `shop`.`u` FROB", "drop-table", (ORDERS, TableName("shop", "u"))),
+        ("ALTER TABLE `orders` FROB, RENAME TO `u`", "", ()),
+        ("RECOVER TABLE BY JOB 5", "recover-table", ()),
+        ("FLASHBACK CLUSTER TO TIMESTAMP '2024-01-01'", "", ()),
+        ("FROB `orders`", "", ()),
+        ("ALTER TABLE `orders", "", ()),
+    ],
+)
+def test_head_of_a_statement_that_is_not_understood_names_what_is_certain(
+    sql: str, kind: str, names: tuple[TableName, ...]
+) -> None:
+    """The refusal waits for the statement's turn; until then its kind and tables let the policies be asked."""
+    ddl = one(barrier(sql), ORDERS)
+
+    assert ddl.refused is not None
+    assert (ddl.kind, ddl.names) == (kind, names)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "ALTER DATABASE CHARACTER SET = utf8mb4",
+        "CREATE TABLE `n` (`id` BIGINT PRIMARY KEY) SPLIT BETWEEN (0) AND (1000000) REGIONS 4",
+        "CREATE TABLE `n` (`id` BIGINT PRIMARY KEY) SPLIT BY (10), (20)",
+        "CREATE HYBRID INDEX `i` ON `orders` (`b`, `c`) PARAMETER 'x'",
+    ],
+)
+def test_what_concerns_no_row_passes(sql: str) -> None:
+    """Charsets of databases, regions of tables and hybrid indexes."""
+    assert one(barrier(sql, "" if sql.startswith("ALTER") else "shop"), ORDERS).refused is None

@@ -1,0 +1,74 @@
+"""A statement that renames several tables is sent in parts, each of which may follow the watermark of its commit ts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import pytest
+
+from applier.changefeed.types import TypeRules
+from applier.changefeed.window import Window
+from applier.ddl.schema_tracker import Tables
+from applier.decode.options import DecoderOptions
+from applier.pipeline.scan.decode_task import RowPass
+from applier.pipeline.scan.known import Known
+from applier.pipeline.scan.window_scan import Survey, Surveyor
+from applier.runtime.logs import Stopwatch
+from tests.lab import Memory
+from tests.ticdc import Changefeed, Habits, Record
+from tests.upstream import Column, Database, Name
+
+A, B, BETWEEN = (Name("shop", table) for table in ("a", "b", "between"))
+
+
+def _swap() -> tuple[list[Record], list[Record], int]:
+    """The records that make two tables, those of the parts of a swap, and its commit ts."""
+    database = Database()
+    for name in (A, B):
+        database.create(name, [Column("id")], ["id"])
+    ts = database.rename((A, BETWEEN), (B, A), (BETWEEN, B))
+    records = [*Changefeed(database, Habits(partitions=1, resolve=0.0)).send()]
+    ddl = [record for record in records if json.loads(record["value"])["type"] != "WATERMARK"]
+    return ddl[:2], ddl[2:], ts
+
+
+def _survey(records: Sequence[Record]) -> Survey:
+    source = Memory([record | {"offset": number} for number, record in enumerate(records)])
+    template = RowPass("simple", DecoderOptions(), TypeRules(), ("*.*",), (), applied=0, applied_of={}, upto=0)
+    surveyor = Surveyor(source, template, ordered=True, rows_describe=False, keep_bad=False)
+    ends = {place: span.end for place, span in source.bounds().items()}
+    known = Known({}, ends, {}, 0, {}, frozenset(), {}, Tables())
+    return surveyor.survey(Window(source.bounds()), known, Stopwatch(), local=True)
+
+
+def _resolved(like: Record, ts: int) -> Record:
+    return like | {"value": json.dumps({"version": 1, "type": "WATERMARK", "commitTs": ts, "buildTs": 0}).encode()}
+
+
+@pytest.mark.parametrize("there", [[1], [2], [0, 2], [1, 2], [2, 1]])
+def test_parts_that_lack_another_one_wait_for_the_watermark_behind_them(there: list[int]) -> None:
+    """A rename into a taken name, or of a table that is not there yet, is neither refused nor passed over."""
+    creates, parts, ts = _swap()
+    before = [*creates, _resolved(creates[0], ts), *(parts[place] for place in there)]
+
+    found = _survey(before)
+    assert found.upto == ts - 1
+    assert [ddl.commit_ts for ddl in found.ddl if ddl.commit_ts == ts] == []
+
+    rest = [part for place, part in enumerate(parts) if place not in there]
+    found = _survey([*before, *rest, _resolved(creates[0], ts + 1)])
+    assert found.upto == ts + 1
+    whole = _survey([*creates, *parts, _resolved(creates[0], ts + 1)])
+    assert [ddl.actions for ddl in found.ddl] == [ddl.actions for ddl in whole.ddl]
+
+
+@pytest.mark.parametrize("there", [[0], [0, 1], [0, 1, 2]])
+def test_parts_that_need_no_other_one_do_not_wait(there: list[int]) -> None:
+    """What has come in the order of the statement is applied at the watermark of its commit ts."""
+    creates, parts, ts = _swap()
+
+    found = _survey([*creates, _resolved(creates[0], ts), *(parts[place] for place in there)])
+
+    assert found.upto == ts
+    assert len(found.ddl) == 2 + len(there)

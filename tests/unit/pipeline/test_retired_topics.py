@@ -1,0 +1,54 @@
+"""A topic whose table was renamed away gets no more watermarks, and holds no other one back."""
+
+from __future__ import annotations
+
+import pytest
+
+from applier.changefeed.types import TypeRules
+from applier.changefeed.window import Window
+from applier.ddl.schema_tracker import Tables
+from applier.decode.options import DecoderOptions
+from applier.pipeline.scan.decode_task import RowPass
+from applier.pipeline.scan.known import Known
+from applier.pipeline.scan.window_scan import Surveyor
+from applier.runtime.logs import Stopwatch
+from tests.lab import Memory
+from tests.ticdc import Changefeed, Habits
+from tests.upstream import Column, Database, Name
+
+ORDERS, ITEMS, ARCHIVE, BETWEEN = (Name("shop", table) for table in ("orders", "items", "archive", "between"))
+
+
+def _mark(database: Database) -> int | None:
+    """The watermark once all that TiCDC has sent was read, each table in a topic of its own."""
+    feed = Changefeed(database, Habits(partitions=1, resolve=1.0, topics=True))
+    source = Memory(feed.send())
+    template = RowPass("simple", DecoderOptions(), TypeRules(), ("*.*",), (), applied=0, applied_of={}, upto=0)
+    surveyor = Surveyor(source, template, ordered=True, rows_describe=False, keep_bad=False)
+    ends = {place: span.end for place, span in source.bounds().items()}
+    known = Known({}, ends, {}, 0, {}, frozenset(), {}, Tables())
+    return surveyor.survey(Window(source.bounds()), known, Stopwatch(), local=True).upto
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_the_topic_of_the_only_table_is_left_when_the_table_is_renamed(rows: int) -> None:
+    """Whether rows came under the new name or not, the feed goes on."""
+    database = Database()
+    database.create(ORDERS, [Column("id")], ["id"])
+    database.insert(ORDERS, {"id": 1})
+    database.rename((ORDERS, ARCHIVE))
+    for key in range(rows):
+        database.insert(ARCHIVE, {"id": 10 + key})
+
+    assert _mark(database) == database.ts
+
+
+def test_the_topic_of_the_name_between_is_left_when_all_tables_trade_names() -> None:
+    """It gets the last part of the statement, and never a watermark."""
+    database = Database()
+    for name in (ORDERS, ITEMS):
+        database.create(name, [Column("id")], ["id"])
+    database.rename((ORDERS, BETWEEN), (ITEMS, ORDERS), (BETWEEN, ITEMS))
+    database.insert(ITEMS, {"id": 1})
+
+    assert _mark(database) == database.ts

@@ -1,0 +1,74 @@
+"""Bad messages are set aside whole, and many of them in few reads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, cast
+
+import pyarrow as pa
+
+from applier.changefeed.checkpoint import Checkpoint, Holder
+from applier.changefeed.message import MESSAGE_SCHEMA, TopicPartition
+from applier.errors import DecodeError
+from applier.pipeline.scan.task_result import BadMessage
+from applier.pipeline.state import State
+
+if TYPE_CHECKING:
+    from applier.changefeed.window import Window
+    from applier.consume.source import Source
+    from applier.sink.control.control import Control, DeadLetter
+
+ONE, TWO = TopicPartition("feed", 0), TopicPartition("feed", 1)
+
+
+class _Source:
+    """Every offset has a message whose value says which it is."""
+
+    def __init__(self) -> None:
+        self.reads: list[Window] = []
+
+    def collect(self, window: Window) -> pa.Table:
+        self.reads.append(window)
+        rows = [
+            {"topic": p.topic, "partition": p.partition, "offset": n, "key": None, "value": f"{p}@{n}".encode()}
+            for p, span in window.ranges.items()
+            for n in range(span.start, span.end)
+        ]
+        return pa.Table.from_pylist(rows, schema=MESSAGE_SCHEMA)
+
+
+class _Control:
+    def __init__(self) -> None:
+        self.letters: list[DeadLetter] = []
+
+    def bury(self, letters: list[DeadLetter]) -> None:
+        self.letters += letters
+
+
+def test_each_bad_message_is_kept_whole_with_its_own_error() -> None:
+    """Neighbours are read at once; good messages between them and those of other partitions are not kept."""
+    offsets = [(ONE, 5), (TWO, 5), (ONE, 7), (ONE, 90_000), (ONE, 6), (TWO, 200)]
+    source, control = _Source(), _Control()
+    holder = Holder("token", "host")
+    checkpoint = Checkpoint(epoch=1, step=3, resolved_ts=0, written_at=0, holder=holder)
+    state = State(cast("Control", control), checkpoint)
+
+    state.set_aside([BadMessage(p, n, DecodeError(f"{p}:{n}")) for p, n in offsets], cast("Source", source))
+
+    kept = {(TopicPartition(item.topic, item.partition), item.offset): item for item in control.letters}
+    assert sorted(kept) == sorted(offsets)
+    assert len(control.letters) == len(offsets)
+    assert all(item.value == f"{p}@{n}".encode() and item.error == f"{p}:{n}" for (p, n), item in kept.items())
+    assert {item.step for item in control.letters} == {4}
+    assert len(source.reads) == 3
+    assert sum(window.messages for window in source.reads) == 3 + 1 + 196
+
+
+def test_nothing_bad_is_no_read() -> None:
+    """A step without a bad message reads and writes nothing for them."""
+    source, control = _Source(), _Control()
+    holder = Holder("token", "host")
+    checkpoint = Checkpoint(epoch=1, step=3, resolved_ts=0, written_at=0, holder=holder)
+
+    State(cast("Control", control), checkpoint).set_aside([], cast("Source", source))
+
+    assert (source.reads, control.letters) == ([], [])

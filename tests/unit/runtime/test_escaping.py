@@ -1,0 +1,86 @@
+"""Names and statements from upstream, as people see them."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+from structlog.dev import ConsoleRenderer
+
+from applier import cli
+from applier.commands.backfill.report import Outcome
+from applier.commands.backfill.report import render as render_outcome
+from applier.commands.status.render import render
+from applier.commands.status.report import DdlReport, HolderReport, StatusReport, TableProgress
+from applier.runtime.escaping import Text, escape_event, escaped
+
+HOSTILE = "a\x1b[31mred\x1b]0;pwned\x07\nVerdict: fresh\u202eb[bold]"
+SHOWN = "a\\x1b[31mred\\x1b]0;pwned\\x07\\x0aVerdict: fresh\\u202eb[bold]"
+
+
+def printed(show: object) -> str:
+    """What a console writes, without its own line breaks."""
+    out = io.StringIO()
+    console = Console(file=out, width=400, force_terminal=False)
+    show(console)  # type: ignore[operator]
+    return out.getvalue()
+
+
+def is_safe(text: str) -> bool:
+    """True if no character moves the cursor, turns the direction, or ends a line of its own."""
+    return not any(char in text for char in "\x1b\x07\u202e") and "\nVerdict: fresh\u202e" not in text
+
+
+@pytest.mark.parametrize("text", ["", "plain", "日本語 テーブル", "a\u00a0b", "é😀"])
+def test_ordinary_text_stays(text: str) -> None:
+    """Letters of every script, spaces and pictures are shown as they are."""
+    assert escaped(text) == text
+
+
+def test_characters_that_a_terminal_obeys_are_written_out() -> None:
+    """Escape sequences, line breaks and changes of direction; markup is no markup."""
+    assert escaped(HOSTILE) == SHOWN
+    assert str(Text("a\nb\x1b")) == "a\nb\\x1b"
+    assert str(Text.assemble("a\x1b", ("[red]\x07", "bold"))) == "a\\x1b[red]\\x07"
+
+
+def test_status_shows_hostile_names_as_text() -> None:
+    """Names, statements, hints and queries of `applier status`."""
+    holder = HolderReport(HOSTILE, "h", 1, 1, "2026-01-01T00:00:00", "2026-01-01T00:00:00", 1.0, released=False)
+    table = TableProgress(HOSTILE, HOSTILE, "incomplete", because=HOSTILE, way_out=HOSTILE)
+    ddl = DdlReport(1, "2026-01-01T00:00:00", HOSTILE, "x", "applied", HOSTILE, HOSTILE, "2026-01-01T00:00:00")
+    report = replace(
+        StatusReport("shop", 300.0, "2026-01-01T00:00:00", holder=holder),
+        tables=(table,),
+        schema_changes=(ddl,),
+        cut=(HOSTILE,),
+        notes=(HOSTILE,),
+        stale=(HOSTILE,),
+    )
+
+    text = printed(lambda console: render(report, console))
+
+    assert is_safe(text)
+    assert text.count("\nVerdict: ") == 1
+
+
+def test_a_backfill_shows_hostile_names_as_text() -> None:
+    """Its sentences name tables."""
+    assert is_safe(printed(lambda console: render_outcome(Outcome([HOSTILE]), console)))
+
+
+def test_the_last_line_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    """An error that names a table ends a run with one line, whatever the name holds."""
+    with pytest.raises(SystemExit):
+        cli._fail(f"Table {HOSTILE} is gone.", 3)
+
+    assert capsys.readouterr().err == f"Table {SHOWN} is gone.\n"
+
+
+def test_log_lines_for_people_are_escaped() -> None:
+    """Every text of an event on a terminal."""
+    line = ConsoleRenderer(colors=False)(None, "info", escape_event(None, "info", {"event": HOSTILE, "table": HOSTILE}))
+
+    assert is_safe(str(line))

@@ -1,0 +1,123 @@
+"""Pinned jars: the locks are whole, and what is cached is compared with them."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from pathlib import Path
+
+import pytest
+
+from applier.errors import ConfigError, TransientError
+from applier.runtime import jars
+
+_SERVICES = Path(__file__).parents[2] / "services"
+_NO_NETWORK = """\
+<ivysettings>
+  <settings defaultResolver="none"/>
+  <resolvers><filesystem name="none"><artifact pattern="{folder}/[artifact]-[revision].[ext]"/></filesystem></resolvers>
+</ivysettings>
+"""
+
+
+def _lock(folder: Path, content: bytes) -> Path:
+    """A lock with one jar, `thing-1.0.jar`, of this content."""
+    folder.mkdir()
+    (folder / "jars.sha256").write_text(f"{hashlib.sha256(content).hexdigest()}  own/thing-1.0.jar\n")
+    (folder / "jars.xml").write_text(
+        '<ivy-module version="2.0"><info organisation="applier" module="test"/>'
+        '<configurations><conf name="own"/></configurations><dependencies defaultconfmapping="*->default">'
+        '<dependency conf="own" org="made.up" name="thing" rev="1.0"/></dependencies></ivy-module>'
+    )
+    return folder
+
+
+@pytest.mark.parametrize("lock", [jars.OWN, _SERVICES], ids=["applier", "services"])
+def test_every_coordinate_has_one_checksum(lock: Path) -> None:
+    """jars.xml and jars.sha256 name the same files of the same groups."""
+    text = (lock / "jars.xml").read_text(encoding="utf-8")
+    pinned = re.findall(r'<dependency conf="(\w+)" org="[^"]+" name="([^"]+)" rev="([^"]+)"', text)
+    coordinates = sorted((group, f"{name}-{revision}") for group, name, revision in pinned)
+
+    checked = sorted(
+        (group, name.removesuffix(".jar").removesuffix("-all.tar.gz"))
+        for group in {group for group, _ in coordinates}
+        for name in jars.names(group, lock)
+    )
+    assert coordinates
+    assert checked == coordinates
+
+
+def test_cached_jars_are_returned_without_fetching(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files that have their SHA-256 are taken as they are, from the folder that APPLIER_JARS names."""
+    lock = _lock(tmp_path / "lock", b"content")
+    jar = tmp_path / "baked" / "own" / "thing-1.0.jar"
+    jar.parent.mkdir(parents=True)
+    jar.write_bytes(b"content")
+    monkeypatch.setenv("APPLIER_JARS", str(tmp_path / "baked"))
+
+    assert jars.fetch("own", lock) == [jar]
+
+
+def test_the_cache_is_named_after_its_contents(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two locks never share a folder of the user's cache."""
+    monkeypatch.delenv("APPLIER_JARS", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+    assert jars.home().parent == tmp_path / "applier"
+    assert jars.home() != jars.home(_SERVICES)
+
+
+def test_an_unknown_group_is_refused() -> None:
+    """A wrong name is answered with the right ones."""
+    with pytest.raises(ConfigError, match="no group of jars 'spork'; there are s3, spark"):
+        jars.fetch("spork")
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    """A baked-in folder without the jars says so, instead of an error of the operating system."""
+    (tmp_path / "file").touch()
+
+    with pytest.raises(ConfigError, match="Cannot write the jars to .*file/s3: Not a directory; point APPLIER_JARS"):
+        jars.fetch("s3", into=tmp_path / "file")
+
+
+@pytest.mark.slow
+def test_a_jar_with_another_checksum_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Ivy fetched is compared before it appears under its name."""
+    (tmp_path / "thing-1.0.jar").write_bytes(b"something else")
+    monkeypatch.setenv("APPLIER_IVY_SETTINGS", str(_settings(tmp_path)))
+
+    with pytest.raises(ConfigError, match="thing-1.0.jar as fetched has not the SHA-256"):
+        jars.fetch("own", _lock(tmp_path / "lock", b"content"), tmp_path / "into")
+    assert list((tmp_path / "into" / "own").iterdir()) == []
+
+
+@pytest.mark.slow
+def test_a_broken_cache_is_fetched_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A jar that was cut short is replaced by a whole one."""
+    (tmp_path / "thing-1.0.jar").write_bytes(b"content")
+    monkeypatch.setenv("APPLIER_IVY_SETTINGS", str(_settings(tmp_path)))
+    lock = _lock(tmp_path / "lock", b"content")
+    (jar,) = jars.fetch("own", lock, tmp_path / "into")
+    jar.write_bytes(b"cont")
+
+    jars.fetch("own", lock, tmp_path / "into")
+
+    assert jar.read_bytes() == b"content"
+
+
+@pytest.mark.slow
+def test_an_unreachable_repository_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the file the error says which group, why, and how to bring it from elsewhere."""
+    monkeypatch.setenv("APPLIER_IVY_SETTINGS", str(_settings(tmp_path)))
+
+    with pytest.raises(TransientError, match="Cannot fetch the own jars .*made.up#thing;1.0.* Hint: run"):
+        jars.fetch("own", _lock(tmp_path / "lock", b"content"), tmp_path / "into")
+
+
+def _settings(folder: Path) -> Path:
+    """Settings of Ivy that look only into this folder."""
+    path = folder / "ivysettings.xml"
+    path.write_text(_NO_NETWORK.format(folder=folder))
+    return path

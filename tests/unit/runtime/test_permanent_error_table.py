@@ -1,0 +1,222 @@
+"""Which failures of outside systems come again: each entry of the table, by class and code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from applier.runtime.permanent_errors import (
+    CATALOG,
+    KAFKA,
+    SPARK,
+    TABLE,
+    Cause,
+    System,
+    causes,
+    redacted,
+    refusal,
+    told,
+    without_secrets,
+)
+
+RIGHTS = "check the log-in and the rights"
+MISSING = "a class or a package is missing"
+NAMED = "asking again gives the same answer"
+CERTIFICATE = "check the certificates"
+OPTIONS = "check the kafka.* options"
+SCHEME = "check the scheme of catalog.warehouse"
+
+LASTING: dict[tuple[System, str], list[str]] = {
+    ("java", MISSING): [
+        "ClassNotFoundException", "NoClassDefFoundError", "NoSuchMethodError", "UnsupportedClassVersionError",
+        "UnsatisfiedLinkError", "ServiceConfigurationError", "PySparkImportError", "ImportError",
+        "ModuleNotFoundError", "PACKAGE_NOT_INSTALLED",
+    ],
+    ("tls", CERTIFICATE): [
+        "SunCertPathBuilderException", "ValidatorException", "CertPathValidatorException", "CertificateException",
+        "CertificateExpiredException", "CertificateNotYetValidException", "SSLPeerUnverifiedException",
+    ],
+    ("kafka", RIGHTS): [
+        "SaslAuthenticationException", "AuthenticationException", "TopicAuthorizationException",
+        "GroupAuthorizationException", "ClusterAuthorizationException", "AuthorizationException",
+    ],
+    ("kafka", OPTIONS): [
+        "ConfigException", "InvalidConfigurationException", "IllegalArgumentException", "LoginException",
+        "UnsupportedSaslMechanismException", "IllegalSaslStateException", "KeyStoreException",
+        "UnrecoverableKeyException", "InvalidKeyException", "InvalidKeySpecException", "NoSuchAlgorithmException",
+        "NoSuchFileException", "FileNotFoundException", "AccessDeniedException", "InvalidTopicException",
+        "UnsupportedVersionException",
+    ],
+    ("kafka", CERTIFICATE): ["SslAuthenticationException"],
+    ("jdbc", MISSING): ["SQLException 08001"],
+    ("jdbc", RIGHTS): ["SQLSTATE 28", "SQLSTATE 42501", "SQLITE_READONLY", "SQLITE_PERM", "SQLITE_AUTH"],
+    ("jdbc", NAMED): ["SQLSTATE 42", "SQLSTATE 3D", "SQLITE_NOTADB", "SQLITE_CORRUPT"],
+    ("rest", RIGHTS): ["NotAuthorizedException", "ForbiddenException"],
+    ("rest", NAMED): ["BadRequestException", "UnsupportedFormatVersion"],
+    ("storage", RIGHTS): [
+        "AccessControlException", "AccessDeniedException", "AuthorizationException", "AWS AccessDenied",
+        "AWS InvalidAccessKeyId", "AWS SignatureDoesNotMatch", "AWS 401", "AWS 403",
+    ],
+    ("storage", NAMED): [
+        "NoSuchBucketException", "AWS NoSuchBucket", "AWS PermanentRedirect", "AWS AuthorizationHeaderMalformed",
+        "ParentNotDirectoryException",
+    ],
+    ("storage", SCHEME): ["UnsupportedFileSystemException"],
+    ("spark", MISSING): ["DATA_SOURCE_NOT_FOUND"],
+    ("spark", NAMED): ["AnalysisException", "ExtendedAnalysisException", "ParseException"],
+}  # fmt: skip
+"""What comes again, by system and hint, as the pages of these systems describe it."""
+
+PASSING: dict[System, list[str]] = {
+    "java": [
+        "ConnectException", "SocketException", "SocketTimeoutException", "UnknownHostException",
+        "NoRouteToHostException", "EOFException", "InterruptedIOException",
+    ],
+    "tls": [],
+    "kafka": [
+        "TimeoutException", "DisconnectException", "NotLeaderOrFollowerException", "LeaderNotAvailableException",
+        "CoordinatorNotAvailableException",
+    ],
+    "jdbc": [
+        "SQLSTATE 08", "SQLSTATE 25006", "SQLSTATE 40", "SQLSTATE 53", "SQLSTATE 55", "SQLSTATE 57", "SQLITE_BUSY",
+        "SQLITE_LOCKED", "SQLITE_FULL", "SQLITE_IOERR", "SQLITE_CANTOPEN",
+    ],
+    "rest": ["ServiceFailureException", "ServiceUnavailableException", "CommitStateUnknownException"],
+    "storage": ["AWS 5", "AWS 429", "AWS SlowDown"],
+    "spark": [],
+}  # fmt: skip
+"""What may pass."""
+
+
+def cause(entry: str) -> Cause:
+    """An exception that an entry of the table stands for."""
+    if entry == "SQLException 08001":
+        return Cause("SQLException", "08001", "No suitable driver")
+    is_code = entry.startswith(("SQL", "AWS", "DATA_", "PACKAGE_"))
+    return Cause("SomeException", f"{entry}99", "said") if is_code else Cause(entry, "", "said")
+
+
+@pytest.mark.parametrize(
+    ("system", "entry", "hint"),
+    [(system, entry, hint) for (system, hint), entries in LASTING.items() for entry in entries],
+)
+def test_a_failure_that_comes_again_is_refused_at_once(system: System, entry: str, hint: str) -> None:
+    """A class or a code decides, under whatever wrappers, and the sentence holds what the deepest exception says."""
+    found = refusal("Cannot do it", [Cause("WrappedException", "", "outer"), cause(entry)], (system,))
+
+    assert found is not None
+    assert found.what == f"Cannot do it: outer; caused by: {cause(entry).text}"
+    assert found.hint.startswith(hint)
+
+
+@pytest.mark.parametrize(
+    ("system", "entry"), [(system, entry) for system, entries in PASSING.items() for entry in entries]
+)
+def test_an_outage_is_asked_again(system: System, entry: str) -> None:
+    """Locks, time-outs, overload and lost connections pass, also under a class that alone would come again."""
+    assert refusal("Cannot do it", [Cause("ConfigException"), cause(entry)], (system, "kafka")) is None
+
+
+def test_each_entry_of_the_table_has_a_test() -> None:
+    """An entry without a case above would be decided by nobody."""
+    tested = {system: set(entries) for system, entries in PASSING.items()}
+    for (system, _), entries in LASTING.items():
+        tested[system] |= set(entries)
+
+    assert tested == {system: set(entries) for system, entries in TABLE.items()}
+
+
+@pytest.mark.parametrize("systems", [CATALOG, KAFKA, SPARK])
+def test_an_unknown_class_is_asked_again(systems: tuple[System, ...]) -> None:
+    """What the table does not name may pass, within the limit."""
+    assert refusal("Cannot do it", [Cause("NeverSeenException", "", "said")], systems) is None
+
+
+def test_the_text_of_an_answer_decides_nothing() -> None:
+    """A REST server that lacks a class of its own answers 500: no jar is missing here."""
+    answer = Cause("ServiceFailureException", "", "Server error: NoClassDefFoundError: org/x/Y; AccessDenied")
+
+    assert refusal("Cannot load table a.b", [answer], CATALOG) is None
+
+
+class Throwable:
+    """A Java exception as py4j shows it."""
+
+    def __init__(self, kind: str, message: str | None, beneath: Throwable | None = None, **codes: Any) -> None:
+        self._kind, self._message, self._beneath = kind, message, beneath
+        for name, value in codes.items():
+            setattr(self, name, lambda value=value: value)
+
+    def getClass(self) -> Throwable:  # noqa: N802 - Java's name
+        """The class, which is this very object."""
+        return self
+
+    def getSimpleName(self) -> str:  # noqa: N802 - Java's name
+        """Its simple class name."""
+        return self._kind
+
+    def getMessage(self) -> str | None:  # noqa: N802 - Java's name
+        """What it says."""
+        return self._message
+
+    def getCause(self) -> Throwable | None:  # noqa: N802 - Java's name
+        """What is beneath it."""
+        return self._beneath
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (Throwable("PSQLException", "no", getSQLState="28P01"), "SQLSTATE 28P01"),
+        (Throwable("SQLException", "No suitable driver", getSQLState="08001"), "08001"),
+        (Throwable("SQLException", "no", getSQLState=None), "SQLSTATE "),
+        (Throwable("SQLiteException", "no", getResultCode=Throwable("", "")), ""),
+        (Throwable("S3Exception", "no", awsErrorDetails=None, statusCode=403), "AWS 403"),
+        (Throwable("UncheckedSQLException", "no such method"), ""),
+    ],
+)
+def test_codes_are_read_from_exceptions(error: Throwable, code: str) -> None:
+    """SQLState and the status of an answer of AWS; an exception without a code has none."""
+    assert causes(error)[0].code == code
+
+
+def test_the_deepest_cause_is_shown() -> None:
+    """Kafka wraps three times what is wrong with a key store."""
+    deepest = Throwable("UnrecoverableKeyException", "failed to decrypt safe contents entry")
+    password = Throwable("IOException", "keystore password was incorrect", deepest)
+    store = Throwable("KafkaException", "Failed to load SSL keystore k.p12 of type PKCS12", password)
+    network = Throwable("KafkaException", "Failed to create new NetworkClient", store)
+    chain = causes(Throwable("KafkaException", "Failed to create new KafkaAdminClient", network))
+
+    assert told(chain) == (
+        "Failed to create new KafkaAdminClient; caused by: Failed to load SSL keystore k.p12 of type PKCS12; "
+        "caused by: keystore password was incorrect; caused by: failed to decrypt safe contents entry"
+    )
+    assert refusal("Kafka cannot be asked", chain, KAFKA) is not None
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        'PlainLoginModule required password="hush hush";',
+        "jdbc:x?password=hush-1&a=b",
+        "s3 access-key-id=hush",
+        "token: hush",
+    ],
+)
+def test_credentials_are_cut_out(said: str) -> None:
+    """Values behind a name that sounds like a secret are not repeated."""
+    assert "hush" not in redacted(said)
+
+
+def test_values_of_secret_options_are_cut_out() -> None:
+    """Kafka repeats the part of a log-in that it cannot read, which may be the password in the wrong place."""
+    options = {
+        "kafka.sasl.jaas.config": 'org.x.PlainLoginModule hush-1 username="me" password="hush-2";',
+        "kafka.ssl.key.password": "hush-3",
+        "kafka.client.id": "reader",
+    }
+    text = "control flag hush-1 of org.x.PlainLoginModule, hush-2, hush-3, reader"
+
+    assert without_secrets(text, options) == "control flag *** of org.x.PlainLoginModule, ***, ***, reader"

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from applier.errors import TransientError
+from applier.sink.format.storage import (
+    LocalStorage,
+    RemoteStorage,
+    is_local,
+    local_path,
+    read_range,
+    storage_of,
+    write_bytes,
+)
+
+
+@pytest.mark.parametrize(
+    ("location", "path"),
+    [
+        ("/a/b c?d%20", "/a/b c?d%20"),
+        ("file:/a/b", "/a/b"),
+        ("file:///a/b", "/a/b"),
+        ("./lake/t", "./lake/t"),
+    ],
+)
+def test_local_locations_are_paths_not_urls(location: str, path: str) -> None:
+    """Hadoop's spellings of a local path mean the same file, and no character of it is special."""
+    assert is_local(location)
+    assert local_path(location) == path
+
+
+def test_bytes_come_back_from_where_they_were_written(tmp_path: Path) -> None:
+    """Folders are made as needed, and a range is read without the rest."""
+    storage = LocalStorage()
+    location = f"file:{tmp_path}/a/b/file"
+
+    write_bytes(storage, location, b"0123456789")
+
+    assert read_range(storage, location, 3, 4) == b"3456"
+    with pytest.raises(TransientError, match="ends before byte 14"):
+        read_range(storage, location, 8, 6)
+
+
+def test_missing_file_is_an_error_of_ours(tmp_path: Path) -> None:
+    """Storage errors name the location and carry no foreign exception type."""
+    with pytest.raises(TransientError, match="Cannot read .*nothing: FileNotFoundError"):
+        LocalStorage().open(str(tmp_path / "nothing"))
+
+
+def test_scheme_that_python_does_not_know_goes_through_iceberg(tmp_path: Path) -> None:
+    """Where PyIceberg has no way to a storage, the table's own FileIO is used; local paths need neither."""
+    fallback = LocalStorage()
+
+    assert storage_of("nfs9://server/table", {}, lambda: fallback) is fallback
+    assert isinstance(storage_of(str(tmp_path), {}, lambda: fallback), LocalStorage)
+
+
+def test_remote_storage_reads_what_it_wrote(tmp_path: Path) -> None:
+    """PyIceberg's FileIO serves as storage; a missing file is an error of ours."""
+    storage = RemoteStorage({}, f"file://{tmp_path}")
+    write_bytes(storage, f"file://{tmp_path}/x/y", b"abc")
+
+    assert read_range(storage, f"file://{tmp_path}/x/y", 1, 2) == b"bc"
+    storage.probe(f"file://{tmp_path}")
+    with pytest.raises(TransientError, match="Cannot read"):
+        storage.open(f"file://{tmp_path}/none")

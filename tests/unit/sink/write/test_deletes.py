@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
+from pyiceberg.table.puffin import PuffinFile
+from pyroaring import BitMap64
+
+from applier.errors import TableMismatch, TransientError
+from applier.sink.format.files import DataFile, DeleteFile
+from applier.sink.format.storage import LocalStorage
+from applier.sink.write.deletes import (
+    alive,
+    decode_vector,
+    encode_vector,
+    load_deleted,
+    puffin,
+    read_position_deletes,
+    stage_position_deletes,
+    stage_vectors,
+)
+from applier.sink.write.file_index import PlannedFile
+
+STORAGE = LocalStorage()
+
+
+def planned(path: str, *deletes: DeleteFile, partition: tuple[int, ...] = ()) -> PlannedFile:
+    """A data file of a plan that has not read its deletes yet."""
+    return PlannedFile(DataFile(path, "parquet", 100, 1, partition=partition, deletes=deletes), (), (), None)
+
+
+@given(st.sets(st.integers(0, 2**40), max_size=50))
+def test_vector_survives_its_form(positions: set[int]) -> None:
+    """A deletion vector reads back as the same positions."""
+    assert set(decode_vector(encode_vector(BitMap64(positions)))) == positions
+
+
+def test_damaged_vector_is_an_error() -> None:
+    """A vector whose checksum does not fit is never taken for one."""
+    blob = bytearray(encode_vector(BitMap64([1, 2])))
+    blob[9] ^= 1
+
+    with pytest.raises(TransientError, match="damaged"):
+        decode_vector(bytes(blob))
+
+
+def test_pyiceberg_reads_our_puffin_file() -> None:
+    """Another implementation finds the same positions for the same data files in a file of ours."""
+    vectors = {"s3://b/one.parquet": BitMap64([0, 5, 1 << 33]), "s3://b/two.parquet": BitMap64(range(1000))}
+
+    body, _ = puffin((path, encode_vector(positions), len(positions)) for path, positions in vectors.items())
+
+    found = deletion_vectors_from_puffin_file(PuffinFile(body))
+    assert {vector.referenced_data_file: set(vector.to_vector().to_pylist()) for vector in found} == {
+        path: set(positions) for path, positions in vectors.items()
+    }
+
+
+def test_new_vector_holds_the_old_one_and_replaces_it(tmp_path: Path) -> None:
+    """There is never a second vector for a data file: the new one has all that was dead before."""
+    first = stage_vectors({"a": np.array([1, 2])}, {"a": planned("a")}, STORAGE, lambda name: str(tmp_path / name))
+    files = {"a": planned("a", *first.files)}
+
+    living = alive({"a": np.array([2, 3])}, files, STORAGE)
+    second = stage_vectors(living, files, STORAGE, lambda name: str(tmp_path / name))
+
+    assert [positions.tolist() for positions in living.values()] == [[3]]
+    assert second.replaced == first.files
+    assert set(second.state["a"][1]) == {1, 2, 3}
+    assert second.files[0].json["record-count"] == 3
+    reread = planned("a", *second.files)
+    load_deleted([reread], STORAGE)
+    assert set(reread.deleted or ()) == {1, 2, 3}
+
+
+def test_dead_rows_make_no_vector(tmp_path: Path) -> None:
+    """A batch that only finds dead versions of rows writes no delete file."""
+    first = stage_vectors({"a": np.array([1])}, {"a": planned("a")}, STORAGE, lambda name: str(tmp_path / name))
+    files = {"a": planned("a", *first.files)}
+
+    assert alive({"a": np.array([1])}, files, STORAGE) == {}
+    assert stage_vectors({}, files, STORAGE, lambda name: str(tmp_path / name)).files == []
+
+
+def test_position_deletes_are_one_file_a_partition(tmp_path: Path) -> None:
+    """Format version 2: positions of a partition's files lie in one Parquet file, sorted by file and position."""
+    files = {path: planned(path, partition=(len(path),)) for path in ("a", "b", "cc")}
+    hits = {"b": np.array([4, 1]), "a": np.array([7]), "cc": np.array([0])}
+
+    result = stage_position_deletes(hits, files, STORAGE, lambda name: str(tmp_path / name))
+
+    assert [delete.json["partition"] for delete in result.files] == [(1,), (2,)]
+    found = read_position_deletes(result.files[0], STORAGE)
+    assert {path: positions.tolist() for path, positions in found.items()} == {"a": [7], "b": [1, 4]}
+    assert bytes.fromhex(result.files[0].json["upper-bounds"]["values"][0]) == b"b"
+
+
+def test_position_deletes_of_others_are_read_once_for_all_files(tmp_path: Path) -> None:
+    """A delete file that several data files share gives each of them its own positions."""
+    hits = {"a": np.array([1]), "b": np.array([2, 3])}
+    blank = {path: planned(path) for path in hits}
+    staged = stage_position_deletes(hits, blank, STORAGE, lambda name: str(tmp_path / name))
+    files = [planned("a", *staged.files), planned("b", *staged.files)]
+
+    load_deleted(files, STORAGE)
+
+    assert [set(file.deleted or ()) for file in files] == [{1}, {2, 3}]
+
+
+def test_delete_file_in_another_format_is_refused() -> None:
+    """A delete file that cannot be read stops the table, as its rows would come alive again."""
+    delete = DeleteFile("position", "x.avro", "avro", json.loads("{}"))
+
+    with pytest.raises(TableMismatch, match="x.avro is in avro format"):
+        load_deleted([planned("a", delete)], STORAGE)

@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from applier.errors import TableMismatch, TransientError
+from applier.sink.format.files import DataFile, parse_plan
+from applier.sink.format.storage import LocalStorage
+from applier.sink.format.types import FIELD_ID, Field, TableSchema, schema_json
+from applier.sink.write.file_index import Plan, PlannedFile, plan
+from applier.sink.write.locate import locate
+from applier.sink.write.parquet import ParquetSource
+from applier.sink.write.rows import conform, write
+
+STORAGE = LocalStorage()
+LONG = Field(1, "id", "long", pa.int64(), required=True)
+TEXT = Field(2, "name", "string", pa.string(), required=True)
+
+
+def written(folder: Path, rows: pa.Table, **options: Any) -> PlannedFile:
+    """A data file without bounds."""
+    folder.mkdir(exist_ok=True)
+    path = str(folder / f"{len(list(folder.iterdir()))}.parquet")
+    pq.write_table(rows, path, **options)
+    return PlannedFile(DataFile(path, "parquet", rows.num_rows, 1), (None,), (None,), None)
+
+
+def numbered(values: dict[str, Any], kinds: list[pa.DataType]) -> pa.Table:
+    """Columns with field ids 1, 2, …."""
+    fields: list[Any] = [
+        pa.field(name, kind, metadata={FIELD_ID: str(index).encode()})
+        for index, (name, kind) in enumerate(zip(values, kinds, strict=True), 1)
+    ]
+    return pa.table(values, schema=pa.schema(fields))
+
+
+def positions(found: dict[str, Any]) -> list[list[int]]:
+    """Positions by file, in order of the files' names."""
+    return [found[path].tolist() for path in sorted(found)]
+
+
+@pytest.mark.parametrize("group_rows", [1, 100, 10**6])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_every_version_of_a_key_is_found(tmp_path: Path, group_rows: int, threads: int) -> None:
+    """Positions are right whatever the split into joins, row groups and threads."""
+    values = np.random.default_rng(1).integers(0, 500, (4, 300))
+    files = [written(tmp_path, numbered({"id": part}, [pa.int64()]), row_group_size=70) for part in values]
+    keys = pa.table({"id": pa.array([3, 77, 200, 499, 10**6])})
+
+    found = locate(files, keys, [LONG], STORAGE, threads, group_rows)
+
+    expected = [np.flatnonzero(np.isin(part, keys["id"].to_numpy())).tolist() for part in values]
+    assert positions(found) == [part for part in expected if part]
+
+
+def test_all_columns_of_a_key_must_match(tmp_path: Path) -> None:
+    """A composite key is one key: parts of it from different keys find nothing."""
+    rows = numbered({"id": [1, 1, 2], "name": ["a", "b", "a"]}, [pa.int64(), pa.string()])
+    keys = pa.table({"id": [1, 2], "name": ["b", "b"]})
+
+    assert positions(locate([written(tmp_path, rows)], keys, [LONG, TEXT], STORAGE)) == [[1]]
+
+
+def test_old_names_and_types_of_a_key_column_count(tmp_path: Path) -> None:
+    """A file from before the key was renamed and widened is read by field id; one without ids by name."""
+    old = written(tmp_path, numbered({"old name": [5, 7]}, [pa.int32()]))
+    foreign = written(tmp_path, pa.table({"x": [0], "id": [7]}))
+    keys = pa.table({"id": pa.array([7])})
+
+    assert positions(locate([old, foreign], keys, [LONG], STORAGE)) == [[1], [0]]
+
+
+def test_key_column_after_a_list_column_is_read(tmp_path: Path) -> None:
+    """Columns are counted by their leaves: a list takes one, a struct several."""
+    members: dict[str, Any] = {"a": pa.int32(), "b": pa.int32()}
+    kinds: list[pa.DataType] = [pa.int64(), pa.list_(pa.float32()), pa.struct(members)]
+    values = {"x": [1], "l": [[1.0]], "s": [{"a": 1, "b": 2}], "id": [9]}
+    rows = numbered(values, [*kinds, pa.int64()])
+
+    field = Field(4, "id", "long", pa.int64(), required=True)
+    assert positions(locate([written(tmp_path, rows)], pa.table({"id": [9]}), [field], STORAGE)) == [[0]]
+
+
+def test_negative_zero_is_zero(tmp_path: Path) -> None:
+    """MySQL knows one zero, so a key of -0.0 finds the row of 0.0."""
+    field = Field(1, "id", "double", pa.float64(), required=True)
+    file = written(tmp_path, numbered({"id": [1.0, 0.0]}, [pa.float64()]))
+
+    assert positions(locate([file], pa.table({"id": [-0.0]}), [field], STORAGE)) == [[1]]
+
+
+def test_column_that_a_file_does_not_have_reads_its_default(tmp_path: Path) -> None:
+    """Rows from before a column existed hold its initial default."""
+    file = written(tmp_path, numbered({"id": [1, 2]}, [pa.int64()]))
+    added = Field(9, "new", "decimal(9, 2)", pa.decimal128(9, 2), required=False, initial_default="1.50")
+    empty = Field(8, "none", "string", pa.string(), required=False)
+
+    with ParquetSource(STORAGE, file.file.path) as source:
+        rows = source.take(np.array([1]), [LONG, added, empty])
+
+    assert [str(value) for value in rows.to_pylist()[0].values()] == ["2", "1.50", "None"]
+
+
+def test_unfit_and_damaged_files_are_named(tmp_path: Path) -> None:
+    """A column that cannot be read as the table's type is a mismatch; a broken or missing file may be tried again."""
+    file = written(tmp_path, numbered({"id": ["x"]}, [pa.string()]))
+    (tmp_path / "broken").write_bytes(b"PAR1nothing")
+
+    with pytest.raises(TableMismatch, match="cannot be read as long"), ParquetSource(STORAGE, file.file.path) as source:
+        source.read(0, [LONG])
+    for path in ("broken", "missing"):
+        with pytest.raises(TransientError, match=path):
+            ParquetSource(STORAGE, str(tmp_path / path))
+
+
+def test_plan_prunes_by_bounds_and_follows_commits() -> None:
+    """Only files that may hold a key are looked at, and a file of an own commit is known without planning again."""
+    scanned = parse_plan({"file-scan-tasks": [_task("a", 0, 9), _task("b", 10, 19), {"data-file": _bare("c")}]})
+    planned = plan("t", 1, [LONG], lambda _snapshot, _columns: scanned)
+
+    assert [found.file.path for found in planned.candidates(pa.table({"id": [12, 30]}))] == ["b", "c"]
+    planned.advance(2, [parse_plan({"file-scan-tasks": [_task("d", 30, 31)]})[0]], {})
+    assert [found.file.path for found in planned.candidates(pa.table({"id": [12, 30]}))] == ["b", "c", "d"]
+    assert (planned.snapshot_id, planned.rows) == (2, 40)
+
+
+@pytest.mark.parametrize(
+    ("task", "said"),
+    [
+        ({"data-file": {"file-format": "orc"}}, "data file in orc format"),
+        ({"delete-file-references": [0]}, "holds equality deletes"),
+    ],
+)
+def test_plan_refuses_what_cannot_be_told_by_position(task: dict[str, Any], said: str) -> None:
+    """Equality deletes and other formats stop the table, with the way out."""
+    delete = {"content": "equality-deletes", "file-path": "e", "file-format": "parquet"}
+    whole = {**task, "data-file": {**_bare("a"), **task.get("data-file", {})}}
+
+    with pytest.raises(TableMismatch, match=f"{said}.*rewrite_data_files"):
+        plan("t", 1, [LONG], lambda _s, _c: parse_plan({"delete-files": [delete], "file-scan-tasks": [whole]}))
+
+
+def test_empty_plan_and_empty_keys_find_nothing(tmp_path: Path) -> None:
+    """A table without a snapshot and a batch without keys need no look-up."""
+    assert Plan(None, (LONG,)).candidates(pa.table({"id": [1]})) == []
+    assert locate([], pa.table({"id": [1]}), [LONG], STORAGE) == {}
+    schema = TableSchema.parse(schema_json(pa.schema({"id": pa.int64()})))
+    rows = conform("t", pa.table({"id": pa.array([], pa.int64())}), schema)
+    assert write(rows, STORAGE, lambda name: str(tmp_path / name)) == []
+
+
+def _bare(path: str) -> dict[str, Any]:
+    return {"spec-id": 0, "file-path": path, "file-format": "parquet", "record-count": 10, "file-size-in-bytes": 1}
+
+
+def _task(path: str, lower: int, upper: int) -> dict[str, Any]:
+    bounds = {
+        name: {"keys": [1], "values": [value.to_bytes(8, "little").hex()]}
+        for name, value in (("lower-bounds", lower), ("upper-bounds", upper))
+    }
+    return {"data-file": {**_bare(path), **bounds}}
