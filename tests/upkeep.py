@@ -29,11 +29,11 @@ def days_later(pipeline: Pipeline, days: int) -> tuple[int, int]:
     Returns:
         How many orphans there were, and how many of them are gone.
     """
-    catalog, checkpoint = pipeline.replica.catalog, pipeline.state.checkpoint
+    catalog, checkpoint = pipeline.targets.catalog, pipeline.state.checkpoint
     neighbours = Neighbours(catalog, stray_seconds=600)
     orphans = []
-    with pipeline.replica.as_holder():
-        writers = [writer for writer in pipeline.replica.writers if writer.head and writer.known]
+    with pipeline.targets.as_holder():
+        writers = [writer for writer in pipeline.targets.writers if writer.head and writer.known]
         for writer in writers:
             orphans.append(Path(local_path(writer.table.location), "data", f"left-{time.monotonic_ns()}.parquet"))
             orphans[-1].parent.mkdir(parents=True, exist_ok=True)
@@ -47,14 +47,14 @@ def days_later(pipeline: Pipeline, days: int) -> tuple[int, int]:
             upkeep.rewrite_manifests()
             upkeep.expire(checkpoint.snapshots.get(writer.table.identifier), now)
             upkeep.remove_orphans(now)
-            if writer.table.identifier in pipeline.replica.snapshots:
-                pipeline.replica.committed(writer, writer.head)
+            if writer.table.identifier in pipeline.targets.snapshots:
+                pipeline.targets.committed(writer, writer.head)
     return len(orphans), sum(not orphan.exists() for orphan in orphans)
 
 
 def contents(pipeline: Pipeline) -> dict[tuple[str, ...], list[str]]:
     """Rows of every table in the namespaces of a changefeed, tables that a DROP TABLE kept included."""
-    catalog = pipeline.replica.catalog
+    catalog = pipeline.targets.catalog
     found = {}
     for name in _tables(pipeline):
         table = catalog.load(name)
@@ -65,14 +65,14 @@ def contents(pipeline: Pipeline) -> dict[tuple[str, ...], list[str]]:
 
 
 def _tables(pipeline: Pipeline) -> list[tuple[str, ...]]:
-    spaces = sorted({writer.table.identifier[:-1] for writer in pipeline.replica.writers})
-    return [name for space in spaces for name in pipeline.replica.catalog.list(space)]
+    spaces = sorted({writer.table.identifier[:-1] for writer in pipeline.targets.writers})
+    return [name for space in spaces for name in pipeline.targets.catalog.list(space)]
 
 
 def _age(pipeline: Pipeline, days: int) -> None:
     """Make every file in the folders of the tables older by some days."""
     for name in _tables(pipeline):
-        table = pipeline.replica.catalog.load(name)
+        table = pipeline.targets.catalog.load(name)
         assert table is not None
         for file in Path(local_path(table.location)).rglob("*"):
             at = file.stat().st_mtime - days * _DAY

@@ -27,7 +27,7 @@ class Reach(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Coverage:
+class AppliedOffsets:
     """Rows that a table has.
 
     Attributes:
@@ -45,7 +45,9 @@ class Coverage:
         """Whether a row is in the table."""
         return any(offset < end and commit_ts <= upto for end, upto in self.reaches.get(place, ()))
 
-    def after(self, window: Mapping[TopicPartition, OffsetRange], upto: int, topic_ids: Mapping[str, str]) -> Coverage:
+    def after(
+        self, window: Mapping[TopicPartition, OffsetRange], upto: int, topic_ids: Mapping[str, str]
+    ) -> AppliedOffsets:
         """What the table has once the rows of a window at or below a commit ts are in it.
 
         Args:
@@ -58,13 +60,13 @@ class Coverage:
             known = [Reach(end, ALL if end <= span.start else ts) for end, ts in reaches.get(place, ())]
             reaches[place] = _needed([*known, Reach(span.end, upto)])
         named = {place.topic for place in window} & topic_ids.keys()
-        return Coverage(reaches, {**self.topic_ids, **{topic: topic_ids[topic] for topic in named}})
+        return AppliedOffsets(reaches, {**self.topic_ids, **{topic: topic_ids[topic] for topic in named}})
 
-    def beyond(self, next_offsets: Mapping[TopicPartition, int]) -> Coverage:
+    def beyond(self, next_offsets: Mapping[TopicPartition, int]) -> AppliedOffsets:
         """The partitions that it covers further than they are applied to all tables."""
         ends = self.ends()
         further = {place: self.reaches[place] for place, end in ends.items() if end > next_offsets.get(place, 0)}
-        return Coverage(further, self.topic_ids)
+        return AppliedOffsets(further, self.topic_ids)
 
     def ends(self) -> dict[TopicPartition, int]:
         """The furthest end in each partition."""
@@ -82,7 +84,7 @@ class Coverage:
         return json.dumps(said, separators=(",", ":"), ensure_ascii=False)
 
     @staticmethod
-    def from_text(text: str) -> Coverage:
+    def from_text(text: str) -> AppliedOffsets:
         """Read what `to_text` wrote.
 
         Raises:
@@ -99,10 +101,10 @@ class Coverage:
                     reaches[place] = (*reaches.get(place, ()), Reach(int(end), int(upto or ALL)))
         except (AttributeError, KeyError, TypeError) as error:
             raise ValueError(text) from error
-        return Coverage(reaches, {topic: said["id"] for topic, said in topics.items() if "id" in said})
+        return AppliedOffsets(reaches, {topic: said["id"] for topic, said in topics.items() if "id" in said})
 
 
-def furthest(coverages: Iterable[Coverage]) -> dict[TopicPartition, int]:
+def furthest(coverages: Iterable[AppliedOffsets]) -> dict[TopicPartition, int]:
     """The furthest end in each partition over several tables."""
     found: dict[TopicPartition, int] = {}
     for coverage in coverages:

@@ -25,7 +25,7 @@ class ChangeBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class BagBatch:
+class KeylessBatch:
     """Row changes of one table without a key: the table is a bag of rows.
 
     Attributes:

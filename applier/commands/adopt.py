@@ -40,14 +40,14 @@ def adopt(
     if not why.strip():
         raise ConfigError(["--why is empty: say how the rows of the table came to be complete."])
     with assembled(config, take_over=take_over, spark=spark) as pipeline:
-        state, replica = pipeline.state, pipeline.replica
+        state, targets = pipeline.state, pipeline.targets
         names = selected(rules, state.tables)
         lacking = [name for name in names if not state.completeness[name].is_live]
         for name in lacking:
-            completeness.adopt(state, replica, name, why)
+            completeness.adopt(state, targets, name, why)
             logger().info("table adopted", table=str(name), state="live", because=why)
         if lacking:
             counts = {"tables": len(lacking)}
-            snapshots = completeness.cut(state, replica)
+            snapshots = completeness.cut(state, targets)
             state.advance(state.resolved_ts, {}, snapshots, counts, state.applied_ddl)
     return lacking

@@ -15,7 +15,7 @@ from applier.pipeline.build import assembled
 from applier.pipeline.scan.task_result import Waiting
 from applier.pipeline.step import Pipeline, Step
 from applier.runtime.logs import StatusLine, logger
-from applier.runtime.retry import patiently
+from applier.runtime.retry import with_retry
 from applier.runtime.stop_requests import stop_signals
 
 __all__ = [
@@ -23,11 +23,11 @@ __all__ = [
     "behind",
     "follow",
     "held_back",
-    "patiently",
     "refuse_stall",
     "run",
     "run_once",
     "stall",
+    "with_retry",
 ]
 
 _PARTITIONS_HINT = (
@@ -73,9 +73,9 @@ def run(config: Config, *, once: bool, take_over: bool, reports: Reports, accept
     """
     with stop_signals(config.run.stop_seconds) as stop, assembled(config, take_over=take_over) as pipeline:
         reports.start(pipeline.state.resolved_ts or None)
-        pipeline.replica.hold_to_checkpoint()
+        pipeline.targets.hold_to_checkpoint()
         if accept_remade:
-            pipeline.state.accept(patiently(pipeline.source.topic_ids))
+            pipeline.state.accept(with_retry(pipeline.source.topic_ids))
         if once:
             run_once(pipeline, stop, reports.step)
         else:
@@ -88,9 +88,9 @@ def run_once(pipeline: Pipeline, stop: threading.Event, report: Report) -> None:
     Raises:
         WatermarkStalled: The ends are reached, but rows wait for their schema or partitions never sent a resolved ts.
     """
-    ends = patiently(pipeline.ends)
+    ends = with_retry(pipeline.ends)
     while not stop.is_set():
-        step = patiently(lambda: pipeline.step(ends))
+        step = with_retry(lambda: pipeline.step(ends))
         if step.moved or step.waiting:
             report(step.status)
         if step.error is not None and not step.moved:
@@ -118,7 +118,7 @@ def follow(
     progress = clock()
     warned = False
     while not stop.is_set():
-        step = patiently(pipeline.step)
+        step = with_retry(pipeline.step)
         now = clock()
         if step.error is not None and not step.moved:
             raise refusal(step.error, step)

@@ -28,7 +28,7 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class KafkaSource(BaseModel):
+class KafkaSection(BaseModel):
     """Kafka, read by its own consumer or by Spark's tasks; every `kafka.*` key goes to the clients as it is."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
@@ -39,7 +39,7 @@ class KafkaSource(BaseModel):
     ] = None
 
     @model_validator(mode="after")
-    def _check(self) -> KafkaSource:
+    def _check(self) -> KafkaSection:
         problems = [f"unknown key {key!r}" for key in self.options if not key.startswith("kafka.")]
         problems += [
             f'Kafka has no option "{key}", did you mean "{meant}"'
@@ -64,7 +64,7 @@ class SourceSection(Section):
     """Where the messages are; exactly one of `archive` and `kafka`."""
 
     archive: Annotated[str | None, Field(description="Folder of *.jsonl, *.jsonl.gz or *.parquet.")] = None
-    kafka: Annotated[KafkaSource | None, Field(description="A Kafka cluster.")] = None
+    kafka: Annotated[KafkaSection | None, Field(description="A Kafka cluster.")] = None
     messages_per_step: Annotated[int, Field(ge=1, description="Messages that one step reads at the most.")] = 500_000
     engine: Annotated[
         SourceEngine,

@@ -22,7 +22,7 @@ from applier.consume.kafka.client import KafkaClient, KafkaSilentError
 from applier.consume.kafka.listener import is_met
 from applier.consume.kafka.prefetch import ahead
 from applier.consume.source import Job
-from applier.consume.workers.pool import Crew
+from applier.consume.workers.pool import WorkerPool
 from applier.consume.workers.task_error import defect, is_outage
 from applier.errors import OutsideRefused, SourceLost, TerminalError, TransientError
 from applier.runtime.permanent_errors import KAFKA, SPARK, Cause, chain_of, refusal, told, without_secrets
@@ -126,11 +126,11 @@ class KafkaSource:
         self._client = KafkaClient(spark._jvm, own)  # noqa: SLF001 - the one way to Kafka's clients in Spark's JVM
         self._ends: Mapping[TopicPartition, int] = {}
         self._is_met = False
-        self._crew = Crew(min(spark.sparkContext.defaultParallelism, os.cpu_count() or 1, _MOST_PROCESSES))
+        self._pool = WorkerPool(min(spark.sparkContext.defaultParallelism, os.cpu_count() or 1, _MOST_PROCESSES))
 
     def bounds(self) -> Mapping[TopicPartition, OffsetRange]:
         """See `Source`."""
-        self._crew.tend()
+        self._pool.tend()
         with self._asking():
             found = self._client.bounds(self._client.partitions(self._names()))
         self._ends = {place: span.end for place, span in found.items()}
@@ -157,7 +157,7 @@ class KafkaSource:
             if self._stays_here(window):
                 chunks = ahead(self._client.chunks(window, _CHUNK_BYTES))
                 behind = sum(max(0, self._ends.get(place, 0) - span.end) for place, span in window.ranges.items())
-                return self._crew.run(window, job, chunks, behind)
+                return self._pool.run(window, job, chunks, behind)
             return mapped(self._frame(window), job, schema)
 
     def _stays_here(self, window: Window) -> bool:
@@ -183,7 +183,7 @@ class KafkaSource:
 
     def close(self) -> None:
         """End the connections to the brokers, and the processes that decode."""
-        self._crew.close()
+        self._pool.close()
         # Where the JVM is gone, they are.
         with suppress(Py4JError):
             self._client.close()

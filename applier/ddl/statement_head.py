@@ -12,7 +12,7 @@ _CARRIES = ("RENAME", "EXCHANGE")
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class StatementHead:
     """What a statement says before the part that is not understood.
 
     Attributes:
@@ -24,18 +24,18 @@ class Head:
     tables: tuple[TableName, ...] = ()
 
 
-def head(sql: str, database: str) -> Head:
+def head(sql: str, database: str) -> StatementHead:
     """Read the head of one statement; nothing of it is certain where there are several."""
     for printed in (True, False):
         try:
             found = list(statements(sql, printed=printed))
-            return _head(found[0], database) if len(found) == 1 else Head()
+            return _head(found[0], database) if len(found) == 1 else StatementHead()
         except Unreadable:
             continue
-    return Head()
+    return StatementHead()
 
 
-def _head(statement: list[Token], database: str) -> Head:
+def _head(statement: list[Token], database: str) -> StatementHead:
     tokens = Tokens(statement, database)
     kind, is_whole = "", not any(token.is_any(*_CARRIES) for token in statement)
     if tokens.skip("CREATE", "TABLE"):
@@ -46,13 +46,13 @@ def _head(statement: list[Token], database: str) -> Head:
     elif tokens.skip("DROP", "TABLE"):
         kind = "drop-table"
     elif tokens.skip("RECOVER", "TABLE") or tokens.skip("FLASHBACK", "TABLE"):
-        return Head("recover-table")
+        return StatementHead("recover-table")
     elif tokens.skip("RENAME", "TABLE"):
-        return Head("rename-table")
+        return StatementHead("rename-table")
     elif not (tokens.skip("ALTER", "TABLE") or tokens.skip("ALTER", "IGNORE", "TABLE")):
-        return Head()
+        return StatementHead()
     tokens.if_exists()
     tables = [tokens.table()]
     while kind == "drop-table" and tokens.skip(","):
         tables.append(tokens.table())
-    return Head(kind, tuple(tables) if is_whole else ())
+    return StatementHead(kind, tuple(tables) if is_whole else ())

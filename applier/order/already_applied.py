@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from applier.changefeed.applied_offsets import Coverage
+from applier.changefeed.applied_offsets import AppliedOffsets
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.row_block import Ints
 from applier.changefeed.table import TableName
@@ -28,7 +28,7 @@ class AppliedRows:
 
     applied: int
     applied_of: Mapping[TableName, int]
-    covered: Mapping[TableName, Coverage]
+    covered: Mapping[TableName, AppliedOffsets]
     passages: Passages
 
     def holds(self, name: TableName, place: TopicPartition, offset: int, ts: int) -> bool:

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from applier.changefeed.change_batch import BagBatch, ChangeBatch
+from applier.changefeed.change_batch import ChangeBatch, KeylessBatch
 from applier.changefeed.ts import LOGICAL
-from applier.order.reduce import BagEvent, count_runs
+from applier.order.reduce import KeylessEvent, count_runs
 
 DATA = "c."
 """Prefix of the columns of the table itself in a part, so that no column name can clash with the others."""
@@ -30,7 +30,7 @@ KEYED_SCHEMA = pa.schema(
 )
 """Columns of a part of a table with a key, beside `c.<column>`; they are the fields of `Survivor`."""
 
-BAG_SCHEMA = pa.schema(
+KEYLESS_SCHEMA = pa.schema(
     [
         ("m.ts", pa.int64()),
         ("m.present", pa.bool_()),
@@ -41,7 +41,7 @@ BAG_SCHEMA = pa.schema(
         ("m.run", pa.int64()),
     ]  # type: ignore[arg-type]  # as above
 )
-"""Columns of a part of a table without a key; they are the fields of `BagEvent`."""
+"""Columns of a part of a table without a key; they are the fields of `KeylessEvent`."""
 
 
 def merge_keyed(
@@ -72,7 +72,7 @@ def merge_keyed(
     )
 
 
-def merge_bag(parts: Sequence[pa.Table]) -> BagBatch:
+def merge_bag(parts: Sequence[pa.Table]) -> KeylessBatch:
     """What remains of the rows added and removed, once rows sent twice and rows that came and went are left out."""
     rows = pa.concat_tables(parts, promote_options="permissive").combine_chunks()
     data = _data(rows)
@@ -85,7 +85,9 @@ def merge_bag(parts: Sequence[pa.Table]) -> BagBatch:
         place.setdefault(images[row], row)
     added = [place[image] for image, count in net.items() for _ in range(count)]
     removed = [place[image] for image, count in net.items() for _ in range(-count)]
-    return BagBatch(inserts=data.take(pa.array(added, pa.int64())), deletes=data.take(pa.array(removed, pa.int64())))
+    return KeylessBatch(
+        inserts=data.take(pa.array(added, pa.int64())), deletes=data.take(pa.array(removed, pa.int64()))
+    )
 
 
 def _data(rows: pa.Table) -> pa.Table:
@@ -165,10 +167,10 @@ def _numbers(rows: pa.Table, name: str) -> np.ndarray:
     return numbers
 
 
-def _events(rows: pa.Table) -> list[BagEvent]:
-    meta = rows.select(BAG_SCHEMA.names).to_pylist()
+def _events(rows: pa.Table) -> list[KeylessEvent]:
+    meta = rows.select(KEYLESS_SCHEMA.names).to_pylist()
     return [
-        BagEvent(
+        KeylessEvent(
             ts=row["m.ts"],
             present=row["m.present"],
             position=(row["m.partition"], row["m.offset"], row["m.index"]),

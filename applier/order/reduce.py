@@ -35,7 +35,7 @@ class Survivor:
 
 
 @dataclass(frozen=True, slots=True)
-class BagEvent:
+class KeylessEvent:
     """One row added to or taken from a table without a key.
 
     Attributes:
@@ -117,36 +117,36 @@ class KeyedGroup:
 
 
 @dataclass(slots=True)
-class BagGroup:
+class KeylessGroup:
     """Changes of one table version without a key: every event counts, none is reduced."""
 
     is_bag: ClassVar[bool] = True
     version: TableVersion
-    events: list[BagEvent] = field(default_factory=list)
+    events: list[KeylessEvent] = field(default_factory=list)
 
     def add(self, change: RowChange, position: tuple[int, int, int], *, replay: bool = False, run: int = 0) -> None:
         """Take one row change; an update takes the old image away and adds the new one."""
         if change.op is not Op.INSERT:
             if change.before is None:
                 raise IncompleteRow(_no_image(change), _OLD_VALUE_HINT)
-            self.events.append(BagEvent(change.commit_ts, False, position, replay, run, change.before))
+            self.events.append(KeylessEvent(change.commit_ts, False, position, replay, run, change.before))
         if change.after is not None:
-            self.events.append(BagEvent(change.commit_ts, True, position, replay, run, change.after))
+            self.events.append(KeylessEvent(change.commit_ts, True, position, replay, run, change.after))
 
 
-def group(version: TableVersion, *, by_place: bool = False) -> KeyedGroup | BagGroup:
+def group(version: TableVersion, *, by_place: bool = False) -> KeyedGroup | KeylessGroup:
     """An empty group for a table version; see `KeyedGroup` for `by_place`."""
-    return KeyedGroup(version, by_place) if version.key else BagGroup(version)
+    return KeyedGroup(version, by_place) if version.key else KeylessGroup(version)
 
 
-def count_runs(events: list[BagEvent]) -> Iterator[BagEvent]:
+def count_runs(events: list[KeylessEvent]) -> Iterator[KeylessEvent]:
     """The events of a bag without those that TiCDC sent again.
 
     Two equal rows of one transaction cannot be told from one row sent twice by their content. They can by their
     place: TiCDC sends the rows of a table in runs of one commit ts, and a restart sends a whole run again. So of the
     runs of one commit ts in all partitions only the fullest counts; what its partition had resolved is left out.
     """
-    runs: dict[int, list[list[BagEvent]]] = {}
+    runs: dict[int, list[list[KeylessEvent]]] = {}
     last: tuple[int, int, int] | None = None
     for event in sorted(events, key=lambda item: item.position):
         if event.replay:
@@ -161,9 +161,9 @@ def count_runs(events: list[BagEvent]) -> Iterator[BagEvent]:
         yield from _fullest(runs[ts])
 
 
-def _fullest(runs: list[list[BagEvent]]) -> list[BagEvent]:
+def _fullest(runs: list[list[KeylessEvent]]) -> list[KeylessEvent]:
     """Rows of one transaction may lie in several partitions: the fullest run of each partition counts."""
-    best: dict[int, list[BagEvent]] = {}
+    best: dict[int, list[KeylessEvent]] = {}
     for run in runs:
         partition = run[0].position[0]
         if len(run) > len(best.get(partition, [])):

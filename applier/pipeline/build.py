@@ -25,14 +25,14 @@ from applier.pipeline import completeness
 from applier.pipeline.first_look import look_first
 from applier.pipeline.heartbeat import beating
 from applier.pipeline.maintenance import Maintenance
-from applier.pipeline.scan.decode_task import RowPass
-from applier.pipeline.scan.window_scan import Surveyor
-from applier.pipeline.schema_changes.apply import Migration
+from applier.pipeline.scan.decode_task import DecodeTask
+from applier.pipeline.scan.window_scan import WindowScanner
+from applier.pipeline.schema_changes.apply import DdlApplier
 from applier.pipeline.state import State
 from applier.pipeline.step import Pipeline
-from applier.pipeline.target_tables import Replica
+from applier.pipeline.target_tables import TargetTables
 from applier.runtime.logs import logger
-from applier.runtime.retry import patiently
+from applier.runtime.retry import with_retry
 from applier.runtime.spark_session import build_session
 from applier.runtime.stop_requests import STOPPING, leaving
 from applier.sink.commit.stamp import read
@@ -65,16 +65,16 @@ def assembled(config: Config, *, take_over: bool = False, spark: SparkSession | 
     )
     try:
         with leaving():
-            catalog = patiently(lambda: Catalog(session, catalog_section.name))
+            catalog = with_retry(lambda: Catalog(session, catalog_section.name))
         with open_source(config, session) as source:
             me = this_process(unix_ms())
             with leaving():
-                control, checkpoint = patiently(lambda: _taken(config, catalog, source, me, take_over=take_over))
-                state = patiently(lambda: State.load(control, checkpoint))
+                control, checkpoint = with_retry(lambda: _taken(config, catalog, source, me, take_over=take_over))
+                state = with_retry(lambda: State.load(control, checkpoint))
             try:
                 with beating(state, config.run.heartbeat_seconds), leaving(state.release):
-                    pipeline = patiently(lambda: assemble(config, source, catalog, state))
-                    patiently(state.keep_completeness)
+                    pipeline = with_retry(lambda: assemble(config, source, catalog, state))
+                    with_retry(state.keep_completeness)
                     yield pipeline
             except BaseException:
                 # What went wrong counts, not that the changefeed could then not be released either.
@@ -123,7 +123,7 @@ def assemble(config: Config, source: Source, catalog: Catalog, state: State) -> 
     rules = type_rules(config)
     ordered = config.changefeed.order == "resolved"
     options = decoder_options(config)
-    replica = Replica(
+    targets = TargetTables(
         catalog,
         config.changefeed.name,
         state.checkpoint.epoch,
@@ -136,10 +136,10 @@ def assemble(config: Config, source: Source, catalog: Catalog, state: State) -> 
         fenced=max(state.checkpoint.fenced, state.checkpoint.unfenced),
         filtered=config.changefeed.filtered,
     )
-    _fence(state, replica)
-    surveyor = Surveyor(
+    _fence(state, targets)
+    scanner = WindowScanner(
         source,
-        RowPass(
+        DecodeTask(
             protocol=config.changefeed.protocol,
             options=options,
             rules=rules,
@@ -154,20 +154,20 @@ def assemble(config: Config, source: Source, catalog: Catalog, state: State) -> 
         rows_describe=build(config.changefeed.protocol, options).capabilities.schema != "messages",
         keep_bad=config.changefeed.on_bad_message == "dead_letter",
     )
-    migration = Migration(replica, state, config.ddl, config.tables, rules)
-    maintenance = Maintenance(config.maintenance, replica, state.control.confirm)
-    pipeline = Pipeline(config, source, surveyor, replica, migration, state, maintenance)
+    ddl_applier = DdlApplier(targets, state, config.ddl, config.tables, rules)
+    maintenance = Maintenance(config.maintenance, targets, state.control.confirm)
+    pipeline = Pipeline(config, source, scanner, targets, ddl_applier, state, maintenance)
     pipeline.restore()
     completeness.warn(state)
     return pipeline
 
 
-def _fence(state: State, replica: Replica) -> None:
+def _fence(state: State, targets: TargetTables) -> None:
     """Let no table take a commit of a process that lost the changefeed but may be alive."""
     upto = state.checkpoint.unfenced
     if upto:
         state.control.fence(upto)
-        tables = replica.fence(state.names, upto)
+        tables = targets.fence(state.names, upto)
         state.fenced(tables)
         logger().info("tables fenced", tables=len(tables), upto=upto)
 
@@ -182,7 +182,7 @@ def open_source(config: Config, session: SparkSession) -> Iterator[Source]:
         if section.archive is not None:
             yield ArchiveSource(session, Archive(Path(section.archive), staging))
             return
-        kafka = cast("settings.KafkaSource", section.kafka)
+        kafka = cast("settings.KafkaSection", section.kafka)
         group = f"applier-{config.changefeed.name}"
         source = KafkaSource(session, kafka.options, kafka.topics, kafka.topic_pattern, group, section.engine)
         with closing(source):

@@ -15,14 +15,14 @@ from applier.errors import SchemaChangeRefused, TableIncomplete, TableMismatch
 from applier.pipeline.schema_changes.stamp import DROPPED_STATE
 from applier.pipeline.schema_changes.statements import Ddl
 from applier.pipeline.state import State
-from applier.pipeline.target_tables import ADOPTED, Replica
+from applier.pipeline.target_tables import ADOPTED, TargetTables
 from applier.runtime.logs import logger
 
 _CAME_BACK = "it came back from a drop, and nothing shows what it lacked before"
 _SHOWN = 5
 
 
-def judge(state: State, replica: Replica, config: Config) -> None:
+def judge(state: State, targets: TargetTables, config: Config) -> None:
     """Know the completeness of each table at a start.
 
     A table that `tables.include` does not admit any more is parked from here on. One that it admits again stays
@@ -32,42 +32,42 @@ def judge(state: State, replica: Replica, config: Config) -> None:
     unknown = [name for name in state.tables if name not in state.completeness]
     made = _made_by_the_feed(state) if unknown else set()
     for name in unknown:
-        is_whole = name in made or _is_loaded(replica, name, config)
+        is_whole = name in made or _is_loaded(targets, name, config)
         state.completeness[name] = LIVE if is_whole else Completeness("incomplete", reason=UNRECORDED)
-    now = parked(state, replica, LEFT_OUT)
+    now = parked(state, targets, LEFT_OUT)
     for name in state.tables:
         known = state.completeness[name]
         if not admits(name) and known.state != "parked":
             state.completeness[name] = now
         elif admits(name) and known == now:
             # Nothing was applied meanwhile, so no row is missing.
-            _show(state, replica, name, LIVE)
+            _show(state, targets, name, LIVE)
 
 
-def adopt(state: State, replica: Replica, name: TableName, why: str) -> None:
+def adopt(state: State, targets: TargetTables, name: TableName, why: str) -> None:
     """Take a table for whole because the user says so.
 
     Raises:
         TableMismatch: The catalog has no such table, or it holds no rows.
     """
-    writer = replica.writer(name)
+    writer = targets.writer(name)
     if writer is None or writer.head is None:
-        what = f"Table {'.'.join(replica.identifier(name))} is not in the catalog, or holds no rows."
+        what = f"Table {'.'.join(targets.identifier(name))} is not in the catalog, or holds no rows."
         raise TableMismatch(what, "load the rows of the upstream table first, then give the command again.")
-    _show(state, replica, name, Completeness("live", reason=f"adopted: {why}"))
+    _show(state, targets, name, Completeness("live", reason=f"adopted: {why}"))
 
 
-def _show(state: State, replica: Replica, name: TableName, known: Completeness) -> None:
+def _show(state: State, targets: TargetTables, name: TableName, known: Completeness) -> None:
     """Let a table be part of the cut again."""
     state.completeness[name] = known
-    writer = replica.writer(name)
+    writer = targets.writer(name)
     if writer is not None:
-        replica.committed(writer, writer.head)
+        targets.committed(writer, writer.head)
 
 
-def parked(state: State, replica: Replica, reason: str) -> Completeness:
+def parked(state: State, targets: TargetTables, reason: str) -> Completeness:
     """The completeness of a table of which no row beyond the checkpoint is applied."""
-    if replica.ordered:
+    if targets.ordered:
         return Completeness("parked", since=state.resolved_ts, reason=reason)
     return Completeness("parked", offsets=state.next_offsets, reason=reason)
 
@@ -79,14 +79,14 @@ def warn(state: State) -> None:
             _warn(name, found)
 
 
-def meet(names: Iterable[TableName], ddl: Sequence[Ddl], state: State, replica: Replica, config: Config) -> None:
+def meet(names: Iterable[TableName], ddl: Sequence[Ddl], state: State, targets: TargetTables, config: Config) -> None:
     """Take note of tables of which rows arrive, before any of them is written.
 
     Args:
         names: The tables of a window's rows.
         ddl: The DDL of the window.
         state: What is known; it is changed.
-        replica: The tables.
+        targets: The tables.
         config: Says what becomes of tables that may lack rows.
 
     Raises:
@@ -96,7 +96,7 @@ def meet(names: Iterable[TableName], ddl: Sequence[Ddl], state: State, replica: 
     new = sorted({name for name in names if name not in state.tables and name not in coming})
     found = {
         name: Completeness("live", reason="it was loaded before")
-        if _is_loaded(replica, name, config)
+        if _is_loaded(targets, name, config)
         else Completeness("incomplete", reason=NO_CREATE)
         for name in new
     }
@@ -108,13 +108,13 @@ def meet(names: Iterable[TableName], ddl: Sequence[Ddl], state: State, replica: 
         _warn(name, found[name])
 
 
-def follow(action: say.Action, state: State, replica: Replica) -> None:
+def follow(action: say.Action, state: State, targets: TargetTables) -> None:
     """Move the completeness of tables past a DDL that the feed carries.
 
     Args:
         action: The action, which the tables have taken.
         state: What is known; it is changed.
-        replica: The tables.
+        targets: The tables.
     """
     known = state.completeness
     match action:
@@ -132,7 +132,7 @@ def follow(action: say.Action, state: State, replica: Replica) -> None:
             if table in known:
                 known[to] = known.pop(table)
         case say.RecoverTable(table, to):
-            known[to or table] = _recovered(replica, to or table, known.get(table))
+            known[to or table] = _recovered(targets, to or table, known.get(table))
 
 
 def pass_over(group: Sequence[say.Action], state: State) -> None:
@@ -141,10 +141,10 @@ def pass_over(group: Sequence[say.Action], state: State) -> None:
         state.completeness[name] = replace(state.completeness[name], missed_ddl=True)
 
 
-def cut(state: State, replica: Replica) -> Mapping[tuple[str, ...], int]:
+def cut(state: State, targets: TargetTables) -> Mapping[tuple[str, ...], int]:
     """Heads of the tables that show every row at the resolved ts: the consistent cut."""
-    live = {replica.identifier(name) for name, found in state.completeness.items() if found.is_live}
-    return {identifier: head for identifier, head in replica.snapshots.items() if identifier in live}
+    live = {targets.identifier(name) for name, found in state.completeness.items() if found.is_live}
+    return {identifier: head for identifier, head in targets.snapshots.items() if identifier in live}
 
 
 def _brought(action: say.Action) -> tuple[TableName, ...]:
@@ -160,18 +160,18 @@ def _brought(action: say.Action) -> tuple[TableName, ...]:
             return ()
 
 
-def _recovered(replica: Replica, name: TableName, live: Completeness | None) -> Completeness:
+def _recovered(targets: TargetTables, name: TableName, live: Completeness | None) -> Completeness:
     """The completeness of a table that comes back: that of the drop, or of the truncated table beside it."""
-    writer = replica.writer(name)
+    writer = targets.writer(name)
     before = writer.table.setting(DROPPED_STATE) if writer is not None else None
     if before is None and live is not None:
         return live
     return LIVE if before == "live" else Completeness("incomplete", reason=_CAME_BACK)
 
 
-def _is_loaded(replica: Replica, name: TableName, config: Config) -> bool:
+def _is_loaded(targets: TargetTables, name: TableName, config: Config) -> bool:
     """True if a table had rows before any applier wrote it, and the configuration says that such tables were loaded."""
-    writer = replica.writer(name) if config.changefeed.start == "midstream" else None
+    writer = targets.writer(name) if config.changefeed.start == "midstream" else None
     if writer is None:
         return False
     return writer.table.setting(ADOPTED) is not None or (writer.known is None and writer.head is not None)

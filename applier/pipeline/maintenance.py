@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from applier.changefeed.checkpoint import Checkpoint
 from applier.config.settings import MaintenanceSection
 from applier.errors import CheckpointConflict, TableMismatch, TransientError
-from applier.pipeline.target_tables import Replica
+from applier.pipeline.target_tables import TargetTables
 from applier.runtime.logs import logger
 from applier.sink.iceberg.orphans import Neighbours
 from applier.sink.upkeep import Counts, Task, Thresholds, Upkeep
@@ -91,13 +91,13 @@ class Maintenance:
 
     Args:
         settings: What is done, and from where on it pays.
-        replica: The tables.
+        targets: The tables.
         confirm: Raises CheckpointConflict once another process has taken the changefeed.
         clock: Tells the time.
     """
 
     settings: MaintenanceSection
-    replica: Replica
+    targets: TargetTables
     confirm: Callable[[], None]
     clock: Clock = time.monotonic
     _budget: Budget = field(init=False)
@@ -106,7 +106,7 @@ class Maintenance:
     _neighbours: Neighbours = field(init=False)
 
     def __post_init__(self) -> None:
-        self._neighbours = Neighbours(self.replica.catalog, self.clock)
+        self._neighbours = Neighbours(self.targets.catalog, self.clock)
         self._budget = Budget(self.settings.share, self.clock)
 
     def tend(self, checkpoint: Checkpoint) -> Mapping[str, int]:
@@ -142,7 +142,7 @@ class Maintenance:
         """Tables for which something is due, those first that waited longest."""
         now = self.clock()
         found = []
-        for writer in self.replica.writers:
+        for writer in self.targets.writers:
             if writer.head is None or writer.known is None:
                 continue
             upkeep = Upkeep(writer, self._limits, self._neighbours)
@@ -211,8 +211,8 @@ class Maintenance:
             memory.due.discard(task)
         if any(counts.values()):
             logger().info("table maintained", table=name, task=task, seconds=round(self.clock() - start, 3), **counts)
-        if writer.table.identifier in self.replica.snapshots:
-            self.replica.committed(writer, writer.head)
+        if writer.table.identifier in self.targets.snapshots:
+            self.targets.committed(writer, writer.head)
         return counts
 
 

@@ -12,15 +12,15 @@ from applier.config.settings import Config
 from applier.ddl import actions as say
 from applier.ddl.schema_tracker import Tables
 from applier.errors import TableMismatch
-from applier.pipeline.scan.window_scan import Survey
+from applier.pipeline.scan.window_scan import WindowScan
 
 
-def refuse_shared(config: Config, survey: Survey, known: Tables, described: Iterable[TableVersion] = ()) -> None:
+def refuse_shared(config: Config, scan: WindowScan, known: Tables, described: Iterable[TableVersion] = ()) -> None:
     """Walk through what a step would apply, and refuse the first moment at which two tables would be one.
 
     Args:
         config: Where tables go, and which are meant.
-        survey: What the step would apply.
+        scan: What the step would apply.
         known: The tables as of before it.
         described: Tables that it would make without a CREATE TABLE.
 
@@ -29,11 +29,11 @@ def refuse_shared(config: Config, survey: Survey, known: Tables, described: Iter
     """
     route, control = Route(config.tables.route), f"applier_{config.changefeed.name}"
     targets = _Targets(route, TableFilter(config.tables.include), control)
-    made = {name for ddl in survey.ddl for action in ddl.actions for name in _made_by(action)}
-    met = {name for name, _ in survey.findings.parts} | {version.name for version in described}
+    made = {name for ddl in scan.ddl for action in ddl.actions for name in _made_by(action)}
+    met = {name for name, _ in scan.results.parts} | {version.name for version in described}
     for name in sorted({*known, *(met - made)}):
         targets.claim(name)
-    for ddl in survey.ddl:
+    for ddl in scan.ddl:
         for action in ddl.actions:
             targets.follow(action)
 

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 
-from applier.changefeed.applied_offsets import Coverage
+from applier.changefeed.applied_offsets import AppliedOffsets
 from applier.changefeed.checkpoint import AppliedDdl, Checkpoint, Reading, Tracked
 from applier.changefeed.completeness import Completeness
 from applier.changefeed.message import TopicPartition
@@ -56,7 +56,7 @@ class State:
     tables: Tables = field(default_factory=Tables)
     topics: dict[TableName, str] = field(default_factory=dict)
     ahead: dict[TableName, int] = field(default_factory=dict)
-    covered: dict[TableName, Coverage] = field(default_factory=dict)
+    covered: dict[TableName, AppliedOffsets] = field(default_factory=dict)
     done: dict[tuple[int, str], set[tuple[TableName, str]]] = field(default_factory=dict)
     applied_ddl: set[DdlId] = field(default_factory=set)
     to_skip: set[tuple[int, str]] = field(default_factory=set)

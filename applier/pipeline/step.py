@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
-from applier.changefeed.applied_offsets import Coverage, furthest
+from applier.changefeed.applied_offsets import AppliedOffsets, furthest
 from applier.changefeed.checkpoint import Reading
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName, TableVersion
@@ -26,13 +26,13 @@ from applier.pipeline.scan.described_tables import described
 from applier.pipeline.scan.known import Known
 from applier.pipeline.scan.task_result import Waiting
 from applier.pipeline.scan.unreadable import refuse_unreadable
-from applier.pipeline.scan.window_scan import Survey, Surveyor
-from applier.pipeline.schema_changes.apply import Migration
+from applier.pipeline.scan.window_scan import WindowScan, WindowScanner
+from applier.pipeline.schema_changes.apply import DdlApplier
 from applier.pipeline.schema_changes.statements import Ddl
 from applier.pipeline.shared_targets import refuse_shared
 from applier.pipeline.state import State
-from applier.pipeline.table_batch import Batch, Extent
-from applier.pipeline.target_tables import Replica
+from applier.pipeline.table_batch import Batch, ReadExtent
+from applier.pipeline.target_tables import TargetTables
 from applier.runtime import failpoints
 from applier.runtime.logs import StatusLine, Stopwatch, logger
 
@@ -72,17 +72,17 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class NextStep:
     """What the next step would apply; nothing is touched yet.
 
     Attributes:
-        survey: What its window holds.
+        scan: What its window holds.
         known: What was known before it.
         bounds: What the source has, up to the ends that were asked for.
         empty: How many offsets of the window hold no message, by partition.
     """
 
-    survey: Survey
+    scan: WindowScan
     known: Known
     bounds: Mapping[TopicPartition, OffsetRange]
     empty: Mapping[TopicPartition, int]
@@ -95,18 +95,18 @@ class Pipeline:
     Args:
         config: The configuration.
         source: Where the messages are.
-        surveyor: Finds out what a window holds.
-        replica: The Iceberg tables.
-        migration: Applies DDL to them.
+        scanner: Finds out what a window holds.
+        targets: The Iceberg tables.
+        ddl_applier: Applies DDL to them.
         state: Progress, in memory and in the control tables.
         maintenance: Mends the tables between steps.
     """
 
     config: Config
     source: Source
-    surveyor: Surveyor
-    replica: Replica
-    migration: Migration
+    scanner: WindowScanner
+    targets: TargetTables
+    ddl_applier: DdlApplier
     state: State
     maintenance: Maintenance
     _message_bytes: float = field(default=_UNKNOWN_BYTES, init=False)
@@ -122,9 +122,9 @@ class Pipeline:
     def restore(self) -> None:
         """Begin at the checkpoint, with the tables as they are: some may be ahead of it, after a step that failed."""
         self.state.restore()
-        self.state.ahead = self.replica.restore(self.state.names, self.state.checkpoint)
-        self.state.covered = {} if self.surveyor.ordered else self._covered(self.state.ahead)
-        completeness.judge(self.state, self.replica, self.config)
+        self.state.ahead = self.targets.restore(self.state.names, self.state.checkpoint)
+        self.state.covered = {} if self.scanner.ordered else self._covered(self.state.ahead)
+        completeness.judge(self.state, self.targets, self.config)
         self._is_torn = False
 
     def step(self, ends: Mapping[TopicPartition, int] | None = None) -> Step:
@@ -138,7 +138,7 @@ class Pipeline:
                 again.
             TerminalError: The feed cannot be applied any further; what came before it is.
         """
-        with self.replica.as_holder():
+        with self.targets.as_holder():
             return self._step(ends)
 
     def _step(self, ends: Mapping[TopicPartition, int] | None) -> Step:
@@ -147,25 +147,25 @@ class Pipeline:
         watch = Stopwatch()
         self._maintain(watch)
         found = self.look(ends, watch)
-        survey = found.survey
+        scan = found.scan
         failpoints.reach("decoded")
-        moved = self._has_news(survey)
+        moved = self._has_news(scan)
         if moved:
             self._is_torn = True
-            tables = self._apply(survey, watch)
+            tables = self._apply(scan, watch)
             with watch.stage("checkpoint"):
-                self._checkpoint(survey, found.bounds, tables)
+                self._checkpoint(scan, found.bounds, tables)
             self._is_torn = False
         # A watermark that stands still in a full window wants a longer one, not the same one again.
-        self._stretch = 1 if moved or survey.error else min(self._stretch * 2, self._longest)
-        if survey.error is not None and not moved and self.surveyor.may_come(survey.error):
-            raise TransientError(survey.error.what, survey.error.hint)
+        self._stretch = 1 if moved or scan.error else min(self._stretch * 2, self._longest)
+        if scan.error is not None and not moved and self.scanner.may_come(scan.error):
+            raise TransientError(scan.error.what, scan.error.hint)
         outcome = self._outcome(found, watch, moved=moved)
         if moved:
             self._mended = Counter()
         return outcome
 
-    def look(self, ends: Mapping[TopicPartition, int] | None, watch: Stopwatch) -> Look:
+    def look(self, ends: Mapping[TopicPartition, int] | None, watch: Stopwatch) -> NextStep:
         """Read the next window without applying anything; see `step` for the arguments and the errors."""
         with watch.stage("plan"):
             bounds = capped(self.source.bounds(), ends)
@@ -173,21 +173,21 @@ class Pipeline:
             window = next_window(self.state.next_offsets, bounds, limit, self._least())
             several = len({place.topic for place in bounds}) > 1
             known = self._known(capped(self.source.bounds(), ends) if several else bounds)
-        survey = self.surveyor.survey(window, known, watch, local=self._is_small(window))
-        if self._find_ahead(survey):
+        scan = self.scanner.scan(window, known, watch, local=self._is_small(window))
+        if self._find_ahead(scan):
             known = replace(known, applied_of=self.state.ahead, covered=self.state.covered)
-            survey = self.surveyor.survey(window, known, watch, local=self._is_small(window))
+            scan = self.scanner.scan(window, known, watch, local=self._is_small(window))
         if window.ranges:
             # After the messages: a topic that took the place of the one that they are to be of may do so at any time.
             self.state.meet(self.source.topic_ids())
-        refuse_shared(self.config, survey, self.state.tables, self._described(survey))
-        empty = missing(survey.window, survey.findings.read)
-        self._tell_empty(survey.window, empty)
-        refuse_unreadable(survey, self.state, self.config.changefeed.protocol)
-        counts = survey.findings.counts
+        refuse_shared(self.config, scan, self.state.tables, self._described(scan))
+        empty = missing(scan.window, scan.results.read)
+        self._tell_empty(scan.window, empty)
+        refuse_unreadable(scan, self.state, self.config.changefeed.protocol)
+        counts = scan.results.counts
         if counts.get("messages"):
             self._message_bytes = counts["bytes"] / counts["messages"]
-        return Look(survey, known, bounds, empty)
+        return NextStep(scan, known, bounds, empty)
 
     def _tell_empty(self, window: Window, empty: Mapping[TopicPartition, int]) -> None:
         """Refuse offsets without a message, or tell of them once for each partition."""
@@ -201,26 +201,26 @@ class Pipeline:
 
     def _maintain(self, watch: Stopwatch) -> None:
         """Mend tables, unless a step that failed left some beyond the checkpoint: its repetition may need them so."""
-        if self.surveyor.ordered and self.state.reached > self.state.resolved_ts:
+        if self.scanner.ordered and self.state.reached > self.state.resolved_ts:
             return
         with watch.stage("maintain"):
             self._mended.update(self.maintenance.tend(self.state.checkpoint))
 
-    def _find_ahead(self, survey: Survey) -> bool:
+    def _find_ahead(self, scan: WindowScan) -> bool:
         """Take note of tables that a crash left in the catalog, with rows, before any checkpoint knew of them."""
-        names = {name for name, _ in survey.findings.parts if name not in self.state.tables} - self.state.ahead.keys()
-        if not self.surveyor.ordered:
+        names = {name for name, _ in scan.results.parts if name not in self.state.tables} - self.state.ahead.keys()
+        if not self.scanner.ordered:
             found = self._covered(names - self.state.covered.keys())
             self.state.covered |= found
             return bool(found)
-        applied = {name: self.replica.applied_ts(name) or 0 for name in names}
+        applied = {name: self.targets.applied_ts(name) or 0 for name in names}
         ahead = {name: ts for name, ts in applied.items() if ts > self.state.resolved_ts}
         self.state.ahead |= ahead
         return bool(ahead)
 
-    def _covered(self, names: Iterable[TableName]) -> dict[TableName, Coverage]:
+    def _covered(self, names: Iterable[TableName]) -> dict[TableName, AppliedOffsets]:
         """In offset order what tables have beyond the checkpoint."""
-        found = {name: self.replica.covered(name).beyond(self.state.next_offsets) for name in names}
+        found = {name: self.targets.covered(name).beyond(self.state.next_offsets) for name in names}
         return {name: covered for name, covered in found.items() if covered}
 
     def _least(self) -> dict[TopicPartition, int]:
@@ -253,18 +253,18 @@ class Pipeline:
         engine = self.config.source.engine
         return engine != "spark" and window.messages * self._message_bytes <= _LOCAL_BYTES
 
-    def _has_news(self, survey: Survey) -> bool:
+    def _has_news(self, scan: WindowScan) -> bool:
         """True if the checkpoint can advance: by a higher watermark, or in a feed without one by any message."""
-        if survey.upto is None or not survey.window.ranges:
+        if scan.upto is None or not scan.window.ranges:
             return False
-        if not self.surveyor.ordered:
+        if not self.scanner.ordered:
             # Rows that wait for their schema are read again: where nothing else came, they wait.
-            held = survey.findings.held
-            return any(held.get(place, span.end) > span.start for place, span in survey.window.ranges.items())
+            held = scan.results.held
+            return any(held.get(place, span.end) > span.start for place, span in scan.window.ranges.items())
         # A step that failed may have left tables ahead; a checkpoint below them would not be one cut through all.
-        is_late = survey.error is not None or self._stretch >= self._longest
-        is_whole = survey.upto >= self.state.reached or (is_late and not self.state.is_without_checkpoint)
-        return survey.upto > self.state.resolved_ts and is_whole
+        is_late = scan.error is not None or self._stretch >= self._longest
+        is_whole = scan.upto >= self.state.reached or (is_late and not self.state.is_without_checkpoint)
+        return scan.upto > self.state.resolved_ts and is_whole
 
     @property
     def _longest(self) -> int:
@@ -274,38 +274,36 @@ class Pipeline:
         were renamed or dropped since. Little is held of it, as the rows that a table has are dropped where they are
         read.
         """
-        return _NO_LIMIT if self.surveyor.ordered and self.state.is_without_checkpoint else _MAX_STRETCH
+        return _NO_LIMIT if self.scanner.ordered and self.state.is_without_checkpoint else _MAX_STRETCH
 
-    def _apply(self, survey: Survey, watch: Stopwatch) -> int:
+    def _apply(self, scan: WindowScan, watch: Stopwatch) -> int:
         """Apply DDL in order, each after the rows below it and before the rows above it; then all other rows."""
-        upto = cast("int", survey.upto)
-        completeness.meet(
-            (name for name, _ in survey.findings.parts), survey.ddl, self.state, self.replica, self.config
-        )
-        self.state.learn(survey.versions, survey.topics)
-        self.state.set_aside(survey.bad, self.source)
-        doubted = self.replica.doubted = owners(survey.bad)
-        self.replica.doubt(self.state.names if doubted is None else doubted)
-        for version in self._described(survey):
-            completeness.meet([version.name], survey.ddl, self.state, self.replica, self.config)
+        upto = cast("int", scan.upto)
+        completeness.meet((name for name, _ in scan.results.parts), scan.ddl, self.state, self.targets, self.config)
+        self.state.learn(scan.versions, scan.topics)
+        self.state.set_aside(scan.bad, self.source)
+        doubted = self.targets.doubted = owners(scan.bad)
+        self.targets.doubt(self.state.names if doubted is None else doubted)
+        for version in self._described(scan):
+            completeness.meet([version.name], scan.ddl, self.state, self.targets, self.config)
             self.state.track(version)
-            self.replica.ensure(version, self.replica.stamp(self.state.resolved_ts))
-        due = dict(survey.findings.parts)
-        extent = None if self.surveyor.ordered else Extent(survey.window.ranges, self.state.topic_ids)
+            self.targets.ensure(version, self.targets.stamp(self.state.resolved_ts))
+        due = dict(scan.results.parts)
+        extent = None if self.scanner.ordered else ReadExtent(scan.window.ranges, self.state.topic_ids)
         commits = 0
         with watch.stage("apply"):
-            parted = self._parted(survey.ddl)
-            for place, ddl in enumerate(survey.ddl):
+            parted = self._parted(scan.ddl)
+            for place, ddl in enumerate(scan.ddl):
                 batches = [
                     Batch(name, due.pop((name, number)), ddl.commit_ts, before_ddl=True, extent=extent)
                     for name in ddl.names
-                    for number in _segments(due, name, survey.cuts[name].index(ddl.commit_ts))
+                    for number in _segments(due, name, scan.cuts[name].index(ddl.commit_ts))
                 ]
-                is_begun = self.migration.is_begun(ddl)
+                is_begun = self.ddl_applier.is_begun(ddl)
                 if not is_begun:
                     commits += self._commit(batches)
-                self.migration.apply(ddl)
-                if is_begun and self.migration.leaves_rows(ddl):
+                self.ddl_applier.apply(ddl)
+                if is_begun and self.ddl_applier.leaves_rows(ddl):
                     commits += self._commit([batch for batch in batches if parted.get(batch.name, -1) < place])
             rest = sorted(due.items(), key=lambda item: item[0][0])
             commits += self._commit([Batch(name, parts, upto, extent=extent) for (name, _), parts in rest])
@@ -316,79 +314,79 @@ class Pipeline:
 
         Those of before an ALTER TABLE that is done, too, must not follow it then: another table may have the name now.
         """
-        if self.surveyor.ordered:
+        if self.scanner.ordered:
             return {}
-        done = [place for place, item in enumerate(ddl) if self.migration.is_begun(item)]
+        done = [place for place, item in enumerate(ddl) if self.ddl_applier.is_begun(item)]
         return {
-            name: place for place in done if not self.migration.leaves_rows(ddl[place]) for name in ddl[place].names
+            name: place for place in done if not self.ddl_applier.leaves_rows(ddl[place]) for name in ddl[place].names
         }
 
     def _commit(self, batches: Sequence[Batch]) -> int:
         for batch in batches:
             if batch.name not in self.state.tables:
                 self.state.track(batch.newest)
-            elif not self.surveyor.ordered and not 0 < batch.newest_ts <= self.state.changed_at(batch.name):
+            elif not self.scanner.ordered and not 0 < batch.newest_ts <= self.state.changed_at(batch.name):
                 # Rows of before a DDL say what the table was: following them would undo it.
-                self.migration.follow(batch.newest)
-        return len(self.replica.apply(batches, self.state.tables))
+                self.ddl_applier.follow(batch.newest)
+        return len(self.targets.apply(batches, self.state.tables))
 
-    def _described(self, survey: Survey) -> list[TableVersion]:
-        return described(survey, self.state.tables) if self.config.changefeed.start == "midstream" else []
+    def _described(self, scan: WindowScan) -> list[TableVersion]:
+        return described(scan, self.state.tables) if self.config.changefeed.start == "midstream" else []
 
-    def _checkpoint(self, survey: Survey, bounds: Mapping[TopicPartition, OffsetRange], tables: int) -> None:
+    def _checkpoint(self, scan: WindowScan, bounds: Mapping[TopicPartition, OffsetRange], tables: int) -> None:
         failpoints.reach("applied")
-        upto = survey.upto if self.surveyor.ordered and survey.upto is not None else 0
+        upto = scan.upto if self.scanner.ordered and scan.upto is not None else 0
         readings = {}
         for place in bounds:
-            next_offset, resolved = self.state.next_offsets.get(place, bounds[place].start), survey.resolved.get(place)
-            if place in survey.window.ranges:
-                next_offset = survey.findings.held.get(place, survey.window.ranges[place].end)
-            if place in survey.findings.held:
+            next_offset, resolved = self.state.next_offsets.get(place, bounds[place].start), scan.resolved.get(place)
+            if place in scan.window.ranges:
+                next_offset = scan.results.held.get(place, scan.window.ranges[place].end)
+            if place in scan.results.held:
                 # A shorter window may read only a part of what is held: the rest must not count as read until it is.
                 resolved = min(resolved or 0, upto) or None
             readings[place] = Reading(next_offset, resolved)
         next_offsets = {place: reading.next_offset for place, reading in readings.items()}
-        counts = {**survey.findings.counts, "tables": tables}
-        done = [ddl.barrier.id for ddl in survey.ddl]
-        had = {} if self.surveyor.ordered else passed(survey.passages, next_offsets)
-        self.state.advance(upto, readings, completeness.cut(self.state, self.replica), counts, done, had)
-        if not self.surveyor.ordered:
+        counts = {**scan.results.counts, "tables": tables}
+        done = [ddl.barrier.id for ddl in scan.ddl]
+        had = {} if self.scanner.ordered else passed(scan.passages, next_offsets)
+        self.state.advance(upto, readings, completeness.cut(self.state, self.targets), counts, done, had)
+        if not self.scanner.ordered:
             # What was held is read again, with rows that were applied beside it.
-            is_beyond = survey.findings.held or self.state.covered
+            is_beyond = scan.results.held or self.state.covered
             self.state.covered = self._covered(self.state.tables) if is_beyond else {}
 
-    def _outcome(self, found: Look, watch: Stopwatch, *, moved: bool) -> Step:
-        survey, known, bounds = found.survey, found.known, found.bounds
-        read = self.state.next_offsets | {place: span.end for place, span in survey.window.ranges.items()}
+    def _outcome(self, found: NextStep, watch: Stopwatch, *, moved: bool) -> Step:
+        scan, known, bounds = found.scan, found.known, found.bounds
+        read = self.state.next_offsets | {place: span.end for place, span in scan.window.ranges.items()}
         complete = all(read.get(p, span.start) >= span.end for p, span in bounds.items())
-        ordered = self.surveyor.ordered
+        ordered = self.scanner.ordered
         return Step(
             moved=moved,
             complete=complete,
             status=self._status(found, watch, moved=moved),
-            waiting=survey.waiting,
-            silent=silent(survey.resolved, known.ends) if ordered and survey.upto is None else (),
-            error=survey.error,
-            resolved=survey.resolved if ordered else {},
-            mark=survey.upto if ordered else None,
+            waiting=scan.waiting,
+            silent=silent(scan.resolved, known.ends) if ordered and scan.upto is None else (),
+            error=scan.error,
+            resolved=scan.resolved if ordered else {},
+            mark=scan.upto if ordered else None,
         )
 
-    def _status(self, found: Look, watch: Stopwatch, *, moved: bool) -> StatusLine:
-        survey, counts = found.survey, found.survey.findings.counts
+    def _status(self, found: NextStep, watch: Stopwatch, *, moved: bool) -> StatusLine:
+        scan, counts = found.scan, found.scan.results.counts
         due = self.state.next_offsets
         backlog = sum(max(0, span.end - due.get(place, span.start)) for place, span in found.bounds.items())
         return StatusLine(
             step=self.state.step,
-            resolved_ts=self.state.resolved_ts if self.surveyor.ordered else None,
+            resolved_ts=self.state.resolved_ts if self.scanner.ordered else None,
             now_ms=time.time_ns() // 1_000_000,
             messages=counts.get("messages", 0),
             rows=counts.get("rows", 0) if moved else 0,
-            waiting=counts.get("left", 0) + sum(row.rows for row in survey.waiting),
+            waiting=counts.get("left", 0) + sum(row.rows for row in scan.waiting),
             tables=self.state.counts.get("tables", 0) if moved else 0,
             backlog=backlog,
             seconds=watch.seconds,
             notes={key: counts.get(key, 0) for key in ("replayed", "excluded", "zero_dates")}
-            | {"missing": sum(found.empty.values()), "dead_letters": len(survey.bad)}
+            | {"missing": sum(found.empty.values()), "dead_letters": len(scan.bad)}
             | (self._mended if moved else {}),
         )
 

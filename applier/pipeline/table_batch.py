@@ -14,7 +14,7 @@ from applier.changefeed.window import OffsetRange
 from applier.pipeline.scan.task_result import Part
 
 
-class Extent(NamedTuple):
+class ReadExtent(NamedTuple):
     """What a step in offset order reads, for the stamps of its commits.
 
     Attributes:
@@ -42,7 +42,7 @@ class Batch:
     parts: Sequence[Part]
     upto: int
     before_ddl: bool = False
-    extent: Extent | None = None
+    extent: ReadExtent | None = None
 
     @property
     def newest(self) -> TableVersion:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from applier.changefeed.applied_offsets import Coverage
-from applier.changefeed.change_batch import BagBatch, ChangeBatch
+from applier.changefeed.applied_offsets import AppliedOffsets
+from applier.changefeed.change_batch import ChangeBatch, KeylessBatch
 from applier.changefeed.checkpoint import Checkpoint
 from applier.changefeed.route import Route
 from applier.changefeed.table import Column, TableName, TableVersion
@@ -42,7 +42,7 @@ ADOPTED = "applier.adopted"
 
 
 @dataclass(slots=True)
-class Replica:
+class TargetTables:
     """The tables of one changefeed, as they are in the catalog.
 
     Args:
@@ -179,11 +179,11 @@ class Replica:
         known = writer.known if writer else None
         return None if known is None else known.resolved_ts
 
-    def covered(self, name: TableName) -> Coverage:
+    def covered(self, name: TableName) -> AppliedOffsets:
         """Rows that a table has, as its stamp tells in a feed in offset order."""
         writer = self.writer(name)
         # What an earlier changefeed left there counts other messages.
-        return Coverage() if writer is None or writer.known is None else covered(writer.table)
+        return AppliedOffsets() if writer is None or writer.known is None else covered(writer.table)
 
     def writer(self, name: TableName) -> TableWriter | None:
         """The writer of a table; None if the catalog has no such table."""
@@ -279,7 +279,7 @@ class Replica:
         upto = upto if self.ordered else 0
         adopted = {ADOPTED: "true"} if is_foreign else {}
         if is_foreign and not self.ordered:
-            adopted[OFFSETS] = Coverage().to_text()
+            adopted[OFFSETS] = AppliedOffsets().to_text()
         filtered = {FILTERED: "true"} if self.filtered else {}
         return Stamp(self.changefeed, self.epoch, upto, {**adopted, **filtered, **(extra or {})})
 
@@ -362,7 +362,7 @@ class Replica:
         )
 
 
-def _merged(parts: Sequence[Part], key: tuple[str, ...], *, by_place: bool, exact: bool) -> ChangeBatch | BagBatch:
+def _merged(parts: Sequence[Part], key: tuple[str, ...], *, by_place: bool, exact: bool) -> ChangeBatch | KeylessBatch:
     rows = [part.rows for part in parts]
     return merge_keyed(rows, key, by_place=by_place, exact=exact) if key else merge_bag(rows)
 
@@ -392,7 +392,7 @@ def _is_above(parts: Sequence[Part], known: Stamp | None) -> bool:
     return known is None or all(pc.min(column).as_py() > known.resolved_ts for column in columns)
 
 
-def _is_empty(batch: ChangeBatch | BagBatch) -> bool:
+def _is_empty(batch: ChangeBatch | KeylessBatch) -> bool:
     if isinstance(batch, ChangeBatch):
         return batch.upserts.num_rows == 0 and batch.deletes.num_rows == 0
     return batch.inserts.num_rows == 0 and batch.deletes.num_rows == 0

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class Deadline:
     """Bounded patience for things that may only be late, each on its own.
 
     Args:
@@ -40,7 +40,7 @@ class Patience:
         return now - self._since.setdefault(thing, now) >= LATE_SECONDS
 
 
-def patiently(call: Callable[[], T]) -> T:
+def with_retry(call: Callable[[], T]) -> T:
     """Call, and call again after transient errors, with growing pauses; one log line for each.
 
     Raises:

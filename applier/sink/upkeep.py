@@ -13,7 +13,7 @@ from applier.sink.commit.stamp import Stamp
 from applier.sink.iceberg import maintenance as iceberg
 from applier.sink.iceberg import orphans
 from applier.sink.iceberg.orphans import Neighbours
-from applier.sink.write.file_index import Plan, plan
+from applier.sink.write.file_index import FileIndex, plan
 from applier.sink.write.rows import TARGET_BYTES
 from applier.sink.write.table_writer import TableWriter
 
@@ -86,7 +86,7 @@ class Wear:
         return max(self.small_files, self.delete_files) >= limits.small_files or self.has_dead_rows(limits)
 
 
-def wear(files: Plan, target_bytes: int) -> Wear:
+def wear(files: FileIndex, target_bytes: int) -> Wear:
     """How worn the snapshot of a plan is.
 
     Args:
@@ -229,7 +229,7 @@ class Upkeep:
         logger().warning("orphans left alone", table=str(table), folder=table.location, files=files, because=reason)
         return []
 
-    def _wear(self, files: Plan) -> Wear:
+    def _wear(self, files: FileIndex) -> Wear:
         target = self.writer.table.setting("write.target-file-size-bytes")
         return wear(files, int(target or TARGET_BYTES))
 

@@ -29,8 +29,8 @@ from applier.decode.decoder import Decoder
 from applier.decode.options import DecoderOptions
 from applier.decode.values.convert import to_array
 from applier.errors import DecodeError, SchemaChangeRefused, ValueRefused
-from applier.pipeline.scan.decode_task import RowPass, _Task
-from applier.pipeline.scan.task_result import Findings, collect
+from applier.pipeline.scan.decode_task import DecodeTask, _TaskState
+from applier.pipeline.scan.task_result import TaskResult, collect
 from tests.fuzz.corpus import Feed, Message
 
 SLOWEST = 2.0
@@ -234,17 +234,17 @@ class Judge:
             for offset, (key, value) in placed
         ]
         job = replace(row_pass(self.feed), versions=(*self.feed.versions, *self._versions.values()))
-        task = _Task(job, decoder)
+        task = _TaskState(job, decoder)
         task.read(pa.RecordBatch.from_pylist(rows, MESSAGE_SCHEMA))
         at_once = sum(group.taken for group in task._block_groups.values())
-        found = pa.Table.from_batches(task.findings())
-        findings = collect(found)
-        for bad in findings.bad:
+        found = pa.Table.from_batches(task.results())
+        results = collect(found)
+        for bad in results.bad:
             place = f"Cannot decode {self.feed.protocol} message at fuzz/0 offset {bad.offset}: "
             assert str(bad.error).startswith(place)
         # Rows wait for a version that the decoder announced and this judge has forgotten.
-        told = None if findings.waiting or self._is_redefined(found.to_pylist()) else _told(findings)
-        return _Pass({bad.offset: bad.error for bad in findings.bad}, at_once, told)
+        told = None if results.waiting or self._is_redefined(found.to_pylist()) else _told(results)
+        return _Pass({bad.offset: bad.error for bad in results.bad}, at_once, told)
 
     def _is_redefined(self, found: Sequence[dict[str, Any]]) -> bool:
         """A version that comes with two contents counts from its place on, which is another one for rows at once."""
@@ -277,9 +277,9 @@ def _is_value(error: DecodeError) -> bool:
     return " cannot be read as " in error.what
 
 
-def _told(findings: Findings) -> set[str]:
-    told = {f"{name} {count}" for name, count in findings.counts.items() if name != "zero_dates"}
-    for (name, segment), parts in findings.parts.items():
+def _told(results: TaskResult) -> set[str]:
+    told = {f"{name} {count}" for name, count in results.counts.items() if name != "zero_dates"}
+    for (name, segment), parts in results.parts.items():
         bags = [part.rows["m.run"].to_pylist() for part in parts if not part.version.key]
         runs: list[Any] = sorted({run for numbers in bags for run in numbers})
         rows = [(part.version.key, row) for part in parts for row in _plain(part.rows).to_pylist()]
@@ -316,9 +316,9 @@ def _differing(slow: set[str], quick: set[str]) -> str:
     return f"{sorted(slow - quick)!r:.1500} but {sorted(quick - slow)!r:.1500}"
 
 
-def row_pass(feed: Feed) -> RowPass:
+def row_pass(feed: Feed) -> DecodeTask:
     """The row pass of a feed: everything is to be applied, and all its tables are known."""
-    return RowPass(
+    return DecodeTask(
         protocol=feed.protocol,
         options=DecoderOptions(),
         rules=TypeRules(),

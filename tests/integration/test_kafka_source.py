@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from applier.changefeed.message import TopicPartition
 from applier.commands.run import refuse_stall
 from applier.consume.kafka import client as kafka_client
-from applier.consume.workers import pool as crew
+from applier.consume.workers import pool
 from applier.errors import SourceLost, TransientError, WatermarkStalled
 from applier.pipeline import step as pipelines
 from tests import recordings
@@ -141,7 +141,7 @@ def test_tasks_of_spark_give_the_same_tables_as_the_driver(
     many: int,
 ) -> None:
     """Large windows are decoded while they are read, by one process or by several, or in Spark's tasks."""
-    monkeypatch.setattr(crew, "_MANY_MESSAGES", many)
+    monkeypatch.setattr(pool, "_MANY_MESSAGES", many)
     name = f"{engine}-{many}"
     topics = produce(kafka.bootstrap, recordings.records("txns", "simple-json"), topic_prefix=f"{name}-")
     found = from_kafka(
@@ -159,7 +159,7 @@ def test_a_decoding_process_that_is_killed_costs_a_step(
     spark: SparkSession, kafka: Broker, lake: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The step is tried again, by new processes, and every cell is right in the end."""
-    monkeypatch.setattr(crew, "_MANY_MESSAGES", 0)
+    monkeypatch.setattr(pool, "_MANY_MESSAGES", 0)
     records = list(recordings.records("txns", "simple-json"))
     topics = produce(kafka.bootstrap, records, topic_prefix="killed-")
     found = from_kafka(

@@ -14,7 +14,7 @@ import requests
 from applier.commands.run import run_once
 from applier.decode.registry.http import RegistryHttp
 from applier.errors import RegistryDenied, SchemaUnknown, TransientError
-from applier.runtime.retry import LATE_SECONDS, Patience
+from applier.runtime.retry import LATE_SECONDS, Deadline
 from tests import recordings
 from tests.fake_registry import Answer, FakeRegistry, Request, fake_registry
 from tests.integration.test_kafka_source import from_kafka, produce
@@ -113,7 +113,7 @@ def test_rows_are_equal_once_the_registry_answers(
     found = _fed(kafka, registry, url, replay(SCENARIO, VARIANT, lake, tmp_path, "avro", name="outage"))
 
     with found.running(spark) as pipeline:
-        pipeline.surveyor = replace(pipeline.surveyor, patience=Patience(lambda: now))
+        pipeline.scanner = replace(pipeline.scanner, patience=Deadline(lambda: now))
         standing.shut = Answer(503, {"message": "starting"}, {"Retry-After": "0"})
         with pytest.raises(TransientError, match=r"could not be reached in 5 attempts: .* answers 503"):
             pipeline.step()
@@ -195,7 +195,7 @@ def test_messages_of_a_schema_that_never_comes_are_set_aside_in_the_end(
     standing.shut = Answer(404, {"error_code": 40403, "message": "Schema not found"})
 
     with found.running(spark) as pipeline:
-        pipeline.surveyor = replace(pipeline.surveyor, patience=Patience(lambda: now))
+        pipeline.scanner = replace(pipeline.scanner, patience=Deadline(lambda: now))
         ends = pipeline.ends()
         with pytest.raises(TransientError, match="Schema not found"):
             _step_on(pipeline, ends)

@@ -16,8 +16,8 @@ from applier.changefeed.table import TableName
 from applier.changefeed.types import TypeRules
 from applier.decode.options import DecoderOptions
 from applier.order.merge import merge_keyed
-from applier.pipeline.scan.decode_task import RowPass
-from applier.pipeline.scan.task_result import FINDING_SCHEMA, collect
+from applier.pipeline.scan.decode_task import DecodeTask
+from applier.pipeline.scan.task_result import RESULT_SCHEMA, collect
 
 NAME = TableName("shop", "account")
 COLUMNS = [
@@ -87,10 +87,10 @@ def test_table_is_the_model_at_the_watermark(
     history, partitions = feed
     upto = max(applied, ahead)
     frame = messages([[BOOTSTRAP, *map(message, partition)] for partition in partitions])
-    job = RowPass("simple", DecoderOptions(), TypeRules(), ("*.*",), (), applied, {}, upto)
+    job = DecodeTask("simple", DecoderOptions(), TypeRules(), ("*.*",), (), applied, {}, upto)
     # Each partition in a task of its own, as Spark reads them.
     batches = [frame.filter(pc.field("partition") == n) for n in range(len(partitions))]
-    found = collect(pa.Table.from_batches([row for part in batches for row in job(part.to_batches())], FINDING_SCHEMA))
+    found = collect(pa.Table.from_batches([row for part in batches for row in job(part.to_batches())], RESULT_SCHEMA))
 
     table = model(history, applied)
     parts = found.parts.get((NAME, 0), [])

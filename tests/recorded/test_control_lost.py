@@ -102,7 +102,7 @@ def test_tables_dropped_or_replaced_between_two_runs_are_refused(
 
     catalog.drop(name)
     with found.running(spark) as pipeline:
-        pipeline.replica.hold_to_checkpoint()
+        pipeline.targets.hold_to_checkpoint()
         with pytest.raises(
             TableMismatch, match=r"bank\.accounts is not in the catalog any more, though the checkpoint"
         ):
@@ -111,7 +111,7 @@ def test_tables_dropped_or_replaced_between_two_runs_are_refused(
 
     catalog.create(name, columns, key=("id",))
     with found.running(spark) as pipeline:
-        pipeline.replica.hold_to_checkpoint()
+        pipeline.targets.hold_to_checkpoint()
         with pytest.raises(TableMismatch, match=r"bank\.accounts is not the one that this changefeed wrote"):
             advance(pipeline)
 
@@ -129,7 +129,7 @@ def test_maintenance_and_a_rollback_between_two_runs(spark: SparkSession, lake: 
         spark.sql(f"CALL lake.system.expire_snapshots('{identifier}', TIMESTAMP '2100-01-01 00:00:00', 1)")
 
     with found.running(spark) as pipeline:
-        pipeline.replica.hold_to_checkpoint()
+        pipeline.targets.hold_to_checkpoint()
         advance(pipeline)
 
     assert differences(found, recordings.expected("txns")[-1]) == []
@@ -142,4 +142,4 @@ def test_maintenance_and_a_rollback_between_two_runs(spark: SparkSession, lake: 
         found.running(spark) as pipeline,
         pytest.raises(TableMismatch, match=r"bank\.accounts was rolled back by hand: .*applier backfill --repair"),
     ):
-        pipeline.replica.hold_to_checkpoint()
+        pipeline.targets.hold_to_checkpoint()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from applier.changefeed.applied_offsets import Coverage
+from applier.changefeed.applied_offsets import AppliedOffsets
 from applier.changefeed.message import TopicPartition
 from applier.errors import SourceLost, TableMismatch
 from applier.pipeline.step import Pipeline
@@ -197,14 +197,14 @@ def test_maintenance_keeps_what_the_stamp_says(spark: SparkSession, disasters: D
     disasters.mend()
 
     second = lab.start()
-    (writer,) = second.replica.writers
+    (writer,) = second.targets.writers
     said = writer.table.setting(OFFSETS)
     assert said is not None
-    assert Coverage.from_text(said).ends() == {P0: len(feed.records)}
+    assert AppliedOffsets.from_text(said).ends() == {P0: len(feed.records)}
     assert Upkeep(writer, Thresholds(small_files=2)).compact()["compacted"] > 1
     second.state.release()
     third = lab.start()
-    (writer,) = third.replica.writers
+    (writer,) = third.targets.writers
     assert writer.table.setting(OFFSETS) == said
     _finish(third, lab)
 
@@ -246,7 +246,7 @@ def test_a_table_that_was_rolled_back_in_the_same_epoch_is_refused(spark: SparkS
     for end in (5, len(feed.records)):
         assert pipeline.step({P0: end}).moved
     lab.check(pipeline)
-    (writer,) = pipeline.replica.writers
+    (writer,) = pipeline.targets.writers
     newest, before, *_ = writer.table.history()
     if released:
         pipeline.state.release()
@@ -255,8 +255,8 @@ def test_a_table_that_was_rolled_back_in_the_same_epoch_is_refused(spark: SparkS
     # Whoever takes over first fences the table, which goes on to show what it showed.
     shown = rf'it is stamped with epoch \d and .*"0:{len(feed.records)}".*, but shows epoch \d and .*"0:5"'
     with pytest.raises(TableMismatch, match=rf"was rolled back by hand: {shown}.*applier backfill --repair"):
-        lab.start().replica.hold_to_checkpoint()
+        lab.start().targets.hold_to_checkpoint()
     writer.table.handle.manageSnapshots().setCurrentSnapshot(newest.id).commit()
     pipeline = lab.start()
-    pipeline.replica.hold_to_checkpoint()
+    pipeline.targets.hold_to_checkpoint()
     _finish(pipeline, lab)

@@ -98,7 +98,7 @@ def test_rows_of_only_a_millisecond_leave_the_columns_alone(spark: SparkSession)
     lab.check(pipeline)
     assert pipeline.step().moved
 
-    (writer,) = pipeline.replica.writers
+    (writer,) = pipeline.targets.writers
     assert [column.name for column in writer.table.schema.fields] == ["id", "v", "c", "e"]
 
 

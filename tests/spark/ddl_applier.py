@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from applier.changefeed.change_batch import BagBatch, ChangeBatch
+from applier.changefeed.change_batch import ChangeBatch, KeylessBatch
 from applier.changefeed.event import SchemaChange
 from applier.changefeed.message import Position
 from applier.changefeed.table import TableName, TableVersion
@@ -17,10 +17,10 @@ from applier.changefeed.types import TypeRules, column_arrow_type
 from applier.config.settings import SinkSection, TablesSection
 from applier.ddl.spelling import Spelling
 from applier.order.barrier import Barrier
-from applier.pipeline.schema_changes.apply import Migration
+from applier.pipeline.schema_changes.apply import DdlApplier
 from applier.pipeline.schema_changes.statements import read_all
 from applier.pipeline.state import State
-from applier.pipeline.target_tables import Replica
+from applier.pipeline.target_tables import TargetTables
 from applier.sink.control.control import Control, unix_ms
 from applier.sink.control.lease import this_process
 from applier.sink.iceberg.catalog import Catalog
@@ -53,10 +53,10 @@ class Applier:
         checkpoint, _ = control.take(this_process(unix_ms()), take_over=True)
         self.state = State.load(control, checkpoint)
         rules = TypeRules(virtual_columns=self.settings.virtual_columns)
-        self.replica = Replica(
+        self.targets = TargetTables(
             self.lake, self.database, checkpoint.epoch, self.settings, SinkSection(), rules, ordered=True
         )
-        self.migration = Migration(self.replica, self.state, {}, self.settings, rules)
+        self.ddl_applier = DdlApplier(self.targets, self.state, {}, self.settings, rules)
 
     def ddl(self, sql: str, *, again: bool = False, after: TableVersion | None = None) -> None:
         """Apply a DDL, which may tell of the table after it; `again` at the same commit ts, as a restart does."""
@@ -64,7 +64,7 @@ class Applier:
         change = SchemaChange(self.clock, sql, self.database, after=after)
         barrier = Barrier(change, "topic", Position(0, self.clock, 0))
         for ddl in read_all([barrier], Spelling(self.state.tables)):
-            self.migration.apply(ddl)
+            self.ddl_applier.apply(ddl)
 
     @property
     def versions(self) -> dict[TableName, TableVersion]:
@@ -75,7 +75,7 @@ class Applier:
         """Add rows."""
         self.clock += 1
         name = TableName(self.database, table)
-        writer = self.replica.writer(name)
+        writer = self.targets.writer(name)
         assert writer is not None
         version = self.versions[name]
         held = tuple(column for column in version.columns if column.name in writer.table.schema.names)
@@ -85,12 +85,12 @@ class Applier:
         upserts = pa.table(dict(zip([column.name for column in version.columns], columns, strict=True)))
         fresh = pa.array([False] * len(rows), pa.bool_())
         batch = ChangeBatch(upserts, fresh, upserts.slice(0, 0).select(list(version.key)))
-        bag = BagBatch(upserts, upserts.slice(0, 0))
-        writer.apply(batch if version.key else bag, self.replica.stamp(self.clock), exact=False)
+        bag = KeylessBatch(upserts, upserts.slice(0, 0))
+        writer.apply(batch if version.key else bag, self.targets.stamp(self.clock), exact=False)
 
     def checkpoint(self) -> None:
         """End a step."""
-        self.state.advance(self.clock, {}, self.replica.snapshots, {}, [])
+        self.state.advance(self.clock, {}, self.targets.snapshots, {}, [])
 
     def rows(self, table: str) -> list[Row]:
         """Rows of a table, as Spark reads them."""

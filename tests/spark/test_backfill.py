@@ -148,7 +148,7 @@ def test_a_ddl_of_a_single_table_waits_for_all(spark: SparkSession, properties: 
     recorded = states("ddl")
     run(found, spark, "beginning", text(recorded[8][1]))
     with found.running(spark) as pipeline:
-        due = pipeline.look(None, Stopwatch()).survey.ddl
+        due = pipeline.look(None, Stopwatch()).scan.ddl
         ddl = [item for item in due if any(name in pipeline.state.tables for name in item.names)]
         name = next(table for table in ddl[0].names if table in pipeline.state.tables)
 

@@ -123,7 +123,7 @@ def test_a_branch_is_built_compared_and_shown(spark: SparkSession, properties: d
     with found.running(spark) as pipeline:
         assert not pipeline.step().moved
         assert dict(pipeline.state.checkpoint.snapshots) == heads(found)
-        catalog: Catalog = pipeline.replica.catalog
+        catalog: Catalog = pipeline.targets.catalog
         table = catalog.load(found.identifier(name))
         assert table is not None
         assert table.head_of("again") is None
@@ -224,15 +224,15 @@ def test_a_table_that_is_gone_is_made_anew(
         if point in ("data-files-staged", "branch-built"):
             assert found.contents(name) == []
             with found.running(spark) as pipeline:
-                assert pipeline.replica.applied_ts(name) is None
+                assert pipeline.targets.applied_ts(name) is None
     run(found, spark, "beginning", repair=True, tables=str(name))
 
     assert differences(found, states("ddl")[-1][0]) == []
     with found.running(spark) as pipeline:
-        pipeline.replica.hold_to_checkpoint()
+        pipeline.targets.hold_to_checkpoint()
         assert not pipeline.step().moved
         assert dict(pipeline.state.checkpoint.snapshots) == heads(found)
-        assert pipeline.replica.applied_ts(name) == pipeline.state.resolved_ts
+        assert pipeline.targets.applied_ts(name) == pipeline.state.resolved_ts
     again = catalog.load(found.identifier(name))
     assert again is not None
     assert REBUILT not in again.properties
@@ -347,7 +347,7 @@ def test_what_a_branch_refuses(
     assert differences(found, states("pk")[-1][0]) == []
 
     with found.running(spark) as pipeline:
-        table = pipeline.replica.catalog.load(found.identifier(name))
+        table = pipeline.targets.catalog.load(found.identifier(name))
         assert table is not None
         table.create_branch("theirs")
     table_name = name_of(found, name)

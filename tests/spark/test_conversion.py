@@ -12,7 +12,7 @@ from applier.ddl import actions as ddl
 from applier.errors import SchemaChangeRefused, TableMismatch
 from applier.sink.commit.stamp import Stamp
 from applier.sink.evolve import rewrite
-from applier.sink.evolve.attempt import Draft
+from applier.sink.evolve.attempt import EvolutionAttempt
 from applier.sink.iceberg.catalog import PartitionField
 from applier.sink.iceberg.commit import Change
 from tests.spark.feeds import sql_name
@@ -150,15 +150,15 @@ def test_rows_that_others_commit_meanwhile_are_cast_too(upstream: Upstream, monk
     v = Column("v", T("int"))
     upstream.create(v)
     upstream.write({"id": 1, "v": 1})
-    original = Draft.change
+    original = EvolutionAttempt.change
     rivals = [upstream.spark.createDataFrame([(2, 2)], "id bigint, v int")]
 
-    def change(draft: Draft, stamp: Stamp) -> Change:
-        staged = original(draft, stamp)
+    def change(attempt: EvolutionAttempt, stamp: Stamp) -> Change:
+        staged = original(attempt, stamp)
         if rivals:
             rivals.pop().writeTo(sql_name(upstream.identifier)).append()
         return staged
 
-    monkeypatch.setattr(Draft, "change", change)
+    monkeypatch.setattr(EvolutionAttempt, "change", change)
     assert upstream.modify(v, Column("v", T("text"))).rewritten == 2
     assert upstream.rows() == [{"id": 1, "v": "1"}, {"id": 2, "v": "2"}]

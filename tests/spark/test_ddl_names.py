@@ -342,7 +342,7 @@ def test_two_upstream_tables_in_one_are_refused(
     with running(spark, lake_properties, feed, name, tables={"route": name + ".{table}"}) as pipeline:
         with pytest.raises(TableMismatch) as refused:
             pipeline.step()
-        listed = pipeline.replica.catalog.list((name,))
+        listed = pipeline.targets.catalog.list((name,))
 
     assert f"Upstream tables {names[0]} and {names[1]} both go to the Iceberg table {name}." in refused.value.what
     assert "{database} in tables.route" in refused.value.hint

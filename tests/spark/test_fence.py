@@ -13,7 +13,7 @@ from applier.changefeed.table import Column, ColumnType, TableName, TableVersion
 from applier.changefeed.types import TypeRules
 from applier.config.settings import SinkSection, TablesSection
 from applier.errors import CheckpointConflict, TableMismatch
-from applier.pipeline.target_tables import Replica
+from applier.pipeline.target_tables import TargetTables
 from applier.runtime import failpoints
 from applier.sink.commit.fence import fence
 from applier.sink.commit.stamp import Stamp
@@ -120,9 +120,9 @@ def test_a_fence_hides_no_rollback(last: Last) -> None:
     assert "stamped with resolved ts 2, but shows resolved ts 1" in str(refusal)
 
 
-def holder(lake: Catalog, epoch: int, fenced: int = 0) -> Replica:
+def holder(lake: Catalog, epoch: int, fenced: int = 0) -> TargetTables:
     """The tables as an applier of an epoch sees them."""
-    return Replica(lake, "shop", epoch, TablesSection(), SinkSection(), TypeRules(), ordered=True, fenced=fenced)
+    return TargetTables(lake, "shop", epoch, TablesSection(), SinkSection(), TypeRules(), ordered=True, fenced=fenced)
 
 
 def test_a_table_that_is_made_while_the_fences_go_up_gets_its_own(lake: Catalog, fresh_name: Name) -> None:

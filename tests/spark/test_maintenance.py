@@ -271,7 +271,7 @@ def test_tables_under_maintenance_equal_the_recording(spark: SparkSession, wareh
                 step = pipeline.step(ends)
             assert differences(found, state) == [], f"at resolved ts {state['resolved_ts']}"
             for identifier, snapshot_id in pipeline.state.checkpoint.snapshots.items():
-                table = pipeline.replica.catalog.load(identifier)
+                table = pipeline.targets.catalog.load(identifier)
                 assert table is not None
                 assert table.has_snapshot(snapshot_id)
 

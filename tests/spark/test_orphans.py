@@ -48,7 +48,7 @@ def orphans_removed(applier: Applier) -> int:
     return sum(
         Upkeep(writer, AT_ONCE, Neighbours(applier.lake)).remove_orphans()["orphans"]
         for name in applier.versions
-        if (writer := applier.replica.writer(name)) is not None
+        if (writer := applier.targets.writer(name)) is not None
     )
 
 

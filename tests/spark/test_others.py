@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from applier.errors import TableMismatch
 from applier.runtime import retry
-from applier.runtime.retry import patiently
+from applier.runtime.retry import with_retry
 from applier.sink.commit.foreign_commits import BACKFILL, FOREIGN
 from applier.sink.commit.stamp import RESOLVED_TS, Stamp
 from applier.sink.iceberg.catalog import Catalog
@@ -192,7 +192,7 @@ def test_a_locked_catalog_is_waited_for(case: Case, warehouse: Path, monkeypatch
     monkeypatch.setattr("applier.sink.commit.committer.ATTEMPTS", 1)
     try:
         batch = case.feed.taken({(12345,): (2, "ours", None)}, set())
-        patiently(lambda: case.writer.apply(batch, Stamp("shop", 2, 3), exact=True))
+        with_retry(lambda: case.writer.apply(batch, Stamp("shop", 2, 3), exact=True))
     finally:
         lock.close()
 

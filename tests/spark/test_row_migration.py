@@ -59,7 +59,7 @@ def test_a_partition_is_not_emptied_again_after_a_crash(start: Start, monkeypatc
         patch.setattr(State, "record", lambda *_: (_ for _ in ()).throw(Crash()))
         with pytest.raises(Crash):
             applier.ddl("ALTER TABLE p TRUNCATE PARTITION p1")
-    snapshots = applier.replica.snapshots
+    snapshots = applier.targets.snapshots
 
     applier.restart()
     applier.ddl("ALTER TABLE p TRUNCATE PARTITION p1", again=True)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from applier.changefeed.change_batch import BagBatch
+from applier.changefeed.change_batch import KeylessBatch
 from applier.errors import TableMismatch
 from applier.sink.commit.stamp import Stamp
 from applier.sink.iceberg.catalog import Catalog, PartitionField
@@ -55,7 +55,7 @@ def test_each_delete_removes_exactly_one_equal_row(
         bag.update(map(_text, inserts))
         deletes = choices.sample(list(bag.elements()), min(choices.randint(0, 25), bag.total()))
         bag.subtract(deletes)
-        batch = BagBatch(_table(inserts), _table([rows[key] for key in deletes]))
+        batch = KeylessBatch(_table(inserts), _table([rows[key] for key in deletes]))
         writer.apply(batch, Stamp("shop", 1, step), exact=True)
 
     assert Counter(map(_text, read(spark, name).to_pylist())) == +bag
@@ -71,7 +71,7 @@ def test_missing_row_is_a_mismatch_only_where_the_table_is_exact(
     assert table is not None
     writer = TableWriter(table, "shop", 1)
     row = _row(random.Random(1))
-    batch = BagBatch(_table([]), _table([row, row]))
+    batch = KeylessBatch(_table([]), _table([row, row]))
 
     with pytest.raises(TableMismatch, match="2 rows that were deleted upstream are not in table"):
         writer.apply(batch, Stamp("shop", 1, 1), exact=True)

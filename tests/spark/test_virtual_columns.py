@@ -31,7 +31,7 @@ class Upstream:
 
     def columns(self) -> list[str]:
         """Columns of the Iceberg table."""
-        writer = self.applier.replica.writer(TableName(self.applier.database, "t"))
+        writer = self.applier.targets.writer(TableName(self.applier.database, "t"))
         assert writer is not None
         return [field.name for field in writer.table.schema.fields]
 
@@ -89,7 +89,7 @@ def test_a_table_like_one_with_a_virtual_column_lacks_it_too(start: Start) -> No
     applier = start()
     applier.ddl(CREATE)
     applier.ddl("CREATE TABLE u LIKE t")
-    writer = applier.replica.writer(TableName(applier.database, "u"))
+    writer = applier.targets.writer(TableName(applier.database, "u"))
 
     assert writer is not None
     assert [field.name for field in writer.table.schema.fields] == ["id", "a", "s"]

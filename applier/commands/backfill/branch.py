@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 
-from applier.changefeed.applied_offsets import Coverage
+from applier.changefeed.applied_offsets import AppliedOffsets
 from applier.changefeed.checkpoint import Checkpoint
 from applier.changefeed.event import SchemaChange
 from applier.changefeed.table import TableName, TableVersion
-from applier.commands.backfill.replay_ddl import EMPTIES, MOVES, Lineage, concerns, refuse_moved
+from applier.commands.backfill.replay_ddl import EMPTIES, MOVES, DdlReplay, concerns, refuse_moved
 from applier.ddl import actions as say
 from applier.ddl.actions import kind
 from applier.ddl.schema_tracker import Tables
 from applier.errors import RangeRefused
-from applier.pipeline.schema_changes.apply import Migration
+from applier.pipeline.schema_changes.apply import DdlApplier
 from applier.pipeline.schema_changes.stamp import DDL, is_in, mark
 from applier.pipeline.schema_changes.statements import Ddl
 from applier.pipeline.table_batch import Batch
-from applier.pipeline.target_tables import Replica
+from applier.pipeline.target_tables import TargetTables
 from applier.sink.commit.committer import Committer
 from applier.sink.commit.foreign_commits import BACKFILL
 from applier.sink.commit.stamp import Stamp
@@ -36,7 +36,7 @@ EMPTIED = "applier.emptied"
 
 
 @dataclass(slots=True, kw_only=True)
-class Branches(Replica):
+class Branches(TargetTables):
     """The branches of some tables, in which a range is applied on top of what readers see.
 
     Args:
@@ -49,12 +49,12 @@ class Branches(Replica):
     names: Sequence[TableName]
     branch: str
     job: str
-    lineage: Lineage
+    lineage: DdlReplay
 
     @staticmethod
-    def of(replica: Replica, names: Sequence[TableName], branch: str, job: str, lineage: Lineage) -> Branches:
+    def of(targets: TargetTables, names: Sequence[TableName], branch: str, job: str, lineage: DdlReplay) -> Branches:
         """Branches of the tables of a replica."""
-        given = {item.name: getattr(replica, item.name) for item in fields(Replica)}
+        given = {item.name: getattr(targets, item.name) for item in fields(TargetTables)}
         return Branches(
             **(given | {"snapshots": {}, "_writers": {}}), names=names, branch=branch, job=job, lineage=lineage
         )
@@ -149,7 +149,7 @@ class Branches(Replica):
         return self.writer(version.name)
 
     def restore(self, names: Iterable[TableName], checkpoint: Checkpoint) -> dict[TableName, int]:
-        """Look at the branches anew; see `Replica.restore`. Commits of main say nothing about a branch."""
+        """Look at the branches anew; see `TargetTables.restore`. Commits of main say nothing about a branch."""
         del names
         self._writers.clear()
         self.snapshots.clear()
@@ -162,10 +162,10 @@ class Branches(Replica):
         known = writer.known if writer else None
         return known.resolved_ts if known is not None and self._is_own(known) else None
 
-    def covered(self, name: TableName) -> Coverage:
+    def covered(self, name: TableName) -> AppliedOffsets:
         """Nothing: what a range holds is applied again."""
         del name
-        return Coverage()
+        return AppliedOffsets()
 
     def stamp(self, upto: int, extra: Mapping[str, str] | None = None, writer: TableWriter | None = None) -> Stamp:
         """What a commit to a branch says about itself."""
@@ -173,14 +173,14 @@ class Branches(Replica):
         return Stamp(self.changefeed, self.epoch, upto if self.ordered else 0, {**(extra or {}), BACKFILL: self.job})
 
     def apply(self, batches: Sequence[Batch], tables: Tables) -> list[Applied]:
-        """Commit batches, in the columns that the tables have now; see `Replica.apply`.
+        """Commit batches, in the columns that the tables have now; see `TargetTables.apply`.
 
         Raises:
             RangeRefused: What became of such rows cannot be told, or they would be there twice.
         """
         found = (self._forward(batch, tables.get(batch.name)) for batch in batches)
         due = [batch for batch in found if batch is not None]
-        return Replica.apply(self, due, tables) if due else []
+        return TargetTables.apply(self, due, tables) if due else []
 
     def empty(self, name: TableName, change: SchemaChange) -> None:
         """Remove all rows from a branch, as a DDL of the range did; nothing if that was done before."""
@@ -233,7 +233,7 @@ class Branches(Replica):
 
 
 @dataclass(slots=True, kw_only=True)
-class Past(Migration):
+class Past(DdlApplier):
     """DDL that the tables have passed already: they change what old rows mean, and no columns.
 
     Args:

@@ -32,7 +32,7 @@ def refuse_short(main: Pipeline, request: Request, span: Range, names: Sequence[
     if ahead:
         what = f"Table {ahead[0]} is ahead of the checkpoint, as a step failed half way."
         raise RangeRefused(what, "finish it first, with `applier run --once`.")
-    if main.surveyor.ordered and span.above >= state.resolved_ts:
+    if main.scanner.ordered and span.above >= state.resolved_ts:
         reached = state.resolved_ts
         what = (
             f"The range begins at {span.above}, beyond resolved ts {reached} of the tables: nothing is applied twice."
@@ -94,7 +94,7 @@ def _compared(job: Job, name: TableName) -> Difference:
 
 def _refuse_short_build(main: Pipeline, job: Job, differences: Sequence[Difference]) -> None:
     reached = job.pipeline.state.resolved_ts
-    if main.surveyor.ordered and reached < main.state.resolved_ts and not all(item.is_equal for item in differences):
+    if main.scanner.ordered and reached < main.state.resolved_ts and not all(item.is_equal for item in differences):
         raise _short(f"at resolved ts {reached}", f"resolved ts {main.state.resolved_ts}")
 
 
@@ -104,7 +104,7 @@ def publish(main: Pipeline, job: Job, names: Sequence[TableName]) -> None:
     Raises:
         RangeRefused: Somebody has written a table since its branch was begun.
     """
-    state, replica = main.state, main.replica
+    state, targets = main.state, main.targets
     healed = [name for name in names if job.heals(name, state)]
     for name in names:
         try:
@@ -117,11 +117,11 @@ def publish(main: Pipeline, job: Job, names: Sequence[TableName]) -> None:
             raise RangeRefused(what, "give the same command again: the branch is built anew.") from None
         failpoints.reach("branch-shown")
         if shown.snapshot_id is not None:
-            replica.snapshots[shown.identifier] = shown.snapshot_id
+            targets.snapshots[shown.identifier] = shown.snapshot_id
     for name in healed:
         state.completeness[name] = Completeness("live", reason=f"a repair read the range {job.span.text}")
         logger().info("table is whole again", table=str(name), state="live")
-    state.advance(state.resolved_ts, {}, cut(state, replica), {"tables": len(names)}, state.applied_ddl)
+    state.advance(state.resolved_ts, {}, cut(state, targets), {"tables": len(names)}, state.applied_ddl)
     failpoints.reach("branches-shown")
     for name in names:
         job.branches.main(name).drop_branch(job.branches.branch)

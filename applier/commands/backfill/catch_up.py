@@ -14,7 +14,7 @@ from applier.commands.backfill.drive import Driver
 from applier.commands.backfill.report import STOPPED, Outcome
 from applier.commands.backfill.table_selection import rules_for
 from applier.errors import RangeRefused
-from applier.pipeline.schema_changes.apply import Migration
+from applier.pipeline.schema_changes.apply import DdlApplier
 from applier.pipeline.schema_changes.statements import Ddl
 from applier.pipeline.state import State
 from applier.pipeline.step import Pipeline
@@ -75,8 +75,8 @@ def catch_up(pipeline: Pipeline, span: Range, names: Sequence[TableName], driver
     begin_at(state, span)
     refuse_gap(span, state.next_offsets, state.resolved_ts)
     before, start = state.resolved_ts, dict(state.next_offsets)
-    surveyor = replace(pipeline.surveyor, ceiling=span.upto)
-    moving = replace(pipeline, surveyor=surveyor)
+    scanner = replace(pipeline.scanner, ceiling=span.upto)
+    moving = replace(pipeline, scanner=scanner)
     if names:
         moving = _alone(moving, names)
     ends = {place: max(end, start.get(place, end)) for place, end in span.ends.items()}
@@ -88,7 +88,7 @@ def catch_up(pipeline: Pipeline, span: Range, names: Sequence[TableName], driver
 def _said(span: Range, skipped: int, before: int, pipeline: Pipeline, *, is_done: bool) -> str:
     after = pipeline.state.resolved_ts
     read = f"Of {span.messages:,} messages in the range {span.text}, {skipped:,} were applied before."
-    if pipeline.surveyor.ordered:
+    if pipeline.scanner.ordered:
         moved = f"The tables went from resolved ts {before} to {after}."
         read += f" {moved}" if after > before else f" The tables stay at resolved ts {before}."
     elif is_done:
@@ -104,7 +104,7 @@ class _Muted(Control):
 
 
 @dataclass(slots=True)
-class _Rows(Migration):
+class _RowsBeforeDdl(DdlApplier):
     """Lets rows through up to the first DDL of the tables that are meant: a DDL is for all tables at once."""
 
     names: frozenset[TableName] = frozenset()
@@ -134,13 +134,15 @@ class _Rows(Migration):
 
 def _alone(pipeline: Pipeline, names: Iterable[TableName]) -> Pipeline:
     """The same pipeline for some tables, with progress that is kept by their stamps alone."""
-    state, migration = pipeline.state, pipeline.migration
+    state, ddl_applier = pipeline.state, pipeline.ddl_applier
     control = _Muted(**{item.name: getattr(state.control, item.name) for item in fields(state.control)})
     muted = State(control, state.checkpoint, dict(state.versions))
     rules = rules_for(names)
     config = pipeline.config.model_copy(update={"tables": pipeline.config.tables.model_copy(update={"include": rules})})
-    surveyor = replace(pipeline.surveyor, template=replace(pipeline.surveyor.template, include=rules))
-    rows = _Rows(migration.replica, muted, migration.policies, config.tables, migration.rules, frozenset(names))
-    alone = replace(pipeline, config=config, surveyor=surveyor, state=muted, migration=rows)
+    scanner = replace(pipeline.scanner, template=replace(pipeline.scanner.template, include=rules))
+    rows = _RowsBeforeDdl(
+        ddl_applier.targets, muted, ddl_applier.policies, config.tables, ddl_applier.rules, frozenset(names)
+    )
+    alone = replace(pipeline, config=config, scanner=scanner, state=muted, ddl_applier=rows)
     alone.restore()
     return alone

@@ -15,7 +15,7 @@ from applier.commands.backfill.report import Outcome, TableAim
 from applier.commands.backfill.request import Request
 from applier.commands.backfill.table_selection import selected
 from applier.commands.plan.read_only_pipeline import looking
-from applier.commands.run import Report, patiently
+from applier.commands.run import Report, with_retry
 from applier.config.settings import Config
 from applier.errors import ConfigError
 from applier.pipeline.build import assembled
@@ -112,14 +112,14 @@ def from_archive(config: Config, archive: str | None) -> Config:
 
 
 def _range(pipeline: Pipeline, request: Request) -> Range:
-    ordered = pipeline.surveyor.ordered
+    ordered = pipeline.scanner.ordered
     by_time = request.begin.resolved_ts is not None or request.end.resolved_ts is not None
     if by_time and not ordered:
         what = "The feed is in offset order and carries no watermark: give --from and --to as offsets."
         raise ConfigError([what])
-    pipeline.state.meet(patiently(pipeline.source.topic_ids))
-    bounds = patiently(pipeline.source.bounds)
-    return resolve(request.begin, request.end, bounds, lambda at: patiently(lambda: pipeline.source.offsets_at(at)))
+    pipeline.state.meet(with_retry(pipeline.source.topic_ids))
+    bounds = with_retry(pipeline.source.bounds)
+    return resolve(request.begin, request.end, bounds, lambda at: with_retry(lambda: pipeline.source.offsets_at(at)))
 
 
 def _names(pipeline: Pipeline, request: Request) -> list[TableName]:
@@ -132,8 +132,8 @@ def _all(pipeline: Pipeline) -> list[TableName]:
 
 
 def _aim(pipeline: Pipeline, name: TableName, target: str) -> TableAim:
-    identifier = ".".join(pipeline.replica.identifier(name))
-    covers = pipeline.replica.applied_ts(name) if pipeline.surveyor.ordered else None
+    identifier = ".".join(pipeline.targets.identifier(name))
+    covers = pipeline.targets.applied_ts(name) if pipeline.scanner.ordered else None
     if covers is not None:
         covers = max(covers, pipeline.state.resolved_ts)
     return TableAim(str(name), identifier, covers, target)

@@ -19,7 +19,7 @@ from applier.sink.format.types import Field
 from applier.sink.iceberg.table import Table
 from applier.sink.write.deletes import load_deleted
 from applier.sink.write.engine import ArrowEngine
-from applier.sink.write.file_index import Plan, plan
+from applier.sink.write.file_index import FileIndex, plan
 from applier.sink.write.parquet import Positions
 
 MOST_ROWS = 1_000_000
@@ -104,17 +104,17 @@ def _differing(gone: pa.Table, new: pa.Table, key: Sequence[str]) -> _Counted:
     return _Counted(len(only_gone), len(only_new), int(pc.sum(changed).as_py() or 0), shown[:_KEYS_SHOWN])
 
 
-def _planned(table: Table) -> Plan:
+def _planned(table: Table) -> FileIndex:
     found = plan(str(table), table.snapshot_id, (), table.scan)
     load_deleted(list(found.files.values()), ArrowEngine(table).storage)
     return found
 
 
-def _count(found: Plan) -> int:
+def _count(found: FileIndex) -> int:
     return sum(planned.file.records - len(planned.deleted or ()) for planned in found.files.values())
 
 
-def _without(these: Plan, those: Plan) -> dict[str, Positions]:
+def _without(these: FileIndex, those: FileIndex) -> dict[str, Positions]:
     """Positions of living rows that the other does not have; files that both have in the same state are passed over."""
     found = {}
     for path, planned in these.files.items():
@@ -129,7 +129,7 @@ def _without(these: Plan, those: Plan) -> dict[str, Positions]:
     return found
 
 
-def _rows(table: Table, found: Plan, positions: dict[str, Positions], lot: _Lot) -> pa.Table:
+def _rows(table: Table, found: FileIndex, positions: dict[str, Positions], lot: _Lot) -> pa.Table:
     fields: list[Field] = list(table.schema.fields)
     if not positions:
         return table.schema.arrow.empty_table()

@@ -14,9 +14,9 @@ from applier.changefeed.ts import from_unix_ms
 from applier.changefeed.window import OffsetRange
 from applier.commands.backfill.bounds import CLOCK_SKEW_MS, LOST_HINT, OPEN, Bound, Range, resolve
 from applier.commands.backfill.request import Request
-from applier.commands.run import patiently
+from applier.commands.run import with_retry
 from applier.errors import SourceLost
-from applier.pipeline.scan.task_result import FINDING_SCHEMA, Findings, collect
+from applier.pipeline.scan.task_result import RESULT_SCHEMA, TaskResult, collect
 from applier.pipeline.step import Pipeline
 from applier.sink.control.control import Control, DeadLetter
 
@@ -65,7 +65,7 @@ def opened(main: Pipeline, request: Request, tables: Collection[TableName]) -> L
         if letter.offset >= main.state.next_offsets.get(_place(letter), 0):
             said.append(f"{where} is still to be read by `run`.")
             continue
-        found = patiently(lambda letter=letter: _read(main, letter))  # type: ignore[misc]  # bound in this very turn
+        found = with_retry(lambda letter=letter: _read(main, letter))  # type: ignore[misc]  # bound in this very turn
         mine = {name for name, _ in found.parts if name in tables and admits(name)}
         if found.bad:
             said.append(f"{where} cannot be read yet: {found.bad[0].error.what}")
@@ -85,16 +85,16 @@ def answer(control: Control, letters: Sequence[DeadLetter], step: int) -> None:
     control.bury([replace(letter, key=None, value=None, error="", step=step) for letter in letters])
 
 
-def _read(main: Pipeline, letter: DeadLetter) -> Findings:
+def _read(main: Pipeline, letter: DeadLetter) -> TaskResult:
     row = {name: getattr(letter, name) for name in MESSAGE_SCHEMA.names}
     job = replace(
-        main.surveyor.template,
+        main.scanner.template,
         versions=tuple(main.state.versions.values()),
         upto=OPEN,
-        typed={name: [version] for name, version in main.state.tables.items()} if main.surveyor.rows_describe else {},
+        typed={name: [version] for name, version in main.state.tables.items()} if main.scanner.rows_describe else {},
     )
     found = job(pa.Table.from_pylist([row], schema=MESSAGE_SCHEMA).to_batches())
-    return collect(pa.Table.from_batches(list(found), schema=FINDING_SCHEMA))
+    return collect(pa.Table.from_batches(list(found), schema=RESULT_SCHEMA))
 
 
 def _span(main: Pipeline, letters: Sequence[DeadLetter]) -> Range:
@@ -102,8 +102,8 @@ def _span(main: Pipeline, letters: Sequence[DeadLetter]) -> Range:
     times = [letter.timestamp for letter in letters]
     since = min((int(time.timestamp() * 1000) for time in times if time is not None), default=0)
     begin = Bound("the first dead letter", resolved_ts=from_unix_ms(since) if since and all(times) else None)
-    bounds = patiently(main.source.bounds)
-    found = resolve(begin, Bound("end"), bounds, lambda at: patiently(lambda: main.source.offsets_at(at)))
+    bounds = with_retry(main.source.bounds)
+    found = resolve(begin, Bound("end"), bounds, lambda at: with_retry(lambda: main.source.offsets_at(at)))
     starts = {place: span.start for place, span in found.spans.items()}
     for letter in letters:
         place = _place(letter)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from applier.changefeed.message import TopicPartition
-from applier.commands.run import Report, patiently, refuse_stall
+from applier.commands.run import Report, refuse_stall, with_retry
 from applier.pipeline.step import Pipeline
 
 
@@ -40,9 +40,9 @@ class Driver:
             TerminalError: The range cannot be applied any further.
         """
         while not self.stop.is_set():
-            if pipeline.surveyor.ordered and pipeline.state.resolved_ts >= upto:
+            if pipeline.scanner.ordered and pipeline.state.resolved_ts >= upto:
                 return True
-            step = patiently(lambda: pipeline.step(ends))
+            step = with_retry(lambda: pipeline.step(ends))
             if step.moved or step.waiting:
                 self.report(step.status)
             if step.error is not None and not step.moved:

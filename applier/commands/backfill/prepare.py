@@ -14,10 +14,10 @@ from applier.changefeed.ts import from_unix_ms
 from applier.changefeed.window import OffsetRange, Window
 from applier.commands.backfill.bounds import OPEN, Range
 from applier.commands.backfill.branch import Branches, Past
-from applier.commands.backfill.replay_ddl import Lineage, Passed
+from applier.commands.backfill.replay_ddl import DdlReplay, Passed
 from applier.commands.backfill.request import Request
 from applier.commands.backfill.table_selection import rules_for
-from applier.commands.run import patiently
+from applier.commands.run import with_retry
 from applier.config.settings import Config
 from applier.consume.source import Source
 from applier.ddl.parser import parse
@@ -91,18 +91,18 @@ def prepare(main: Pipeline, request: Request, span: Range, names: Sequence[Table
         RangeRefused: A table is gone, or has a branch of that name which no backfill made.
         TransientError: Catalog or source do not answer.
     """
-    state, ordered = main.state, main.surveyor.ordered
+    state, ordered = main.state, main.scanner.ordered
     namespace = (f"applier_{main.config.changefeed.name}__{request.branch}",)
     if _is_stale(main, request.branch, names):
         logger().info("branch is built anew", branch=request.branch)
-        _drop(main.replica.catalog, namespace)
-    control = _open(main.replica.catalog, namespace, _identity(main, request, names))
+        _drop(main.targets.catalog, namespace)
+    control = _open(main.targets.catalog, namespace, _identity(main, request, names))
     checkpoint, _ = control.take(this_process(unix_ms()), take_over=True)
     own = {(version.name, version.version): version for version in control.load_versions()}
     job_state = State(control, checkpoint, {**state.versions, **own})
     ddl = _passed(state.control.decisions(), state.resolved_ts, Spelling(state.names)) if ordered else []
-    lineage = Lineage(ddl, state.tables, main.replica.rules)
-    branches = Branches.of(main.replica, names, request.branch, control.changefeed, lineage)
+    lineage = DdlReplay(ddl, state.tables, main.targets.rules)
+    branches = Branches.of(main.targets, names, request.branch, control.changefeed, lineage)
     is_resumed = bool(checkpoint.partitions)
     assumed = 0
     if is_resumed:
@@ -114,22 +114,22 @@ def prepare(main: Pipeline, request: Request, span: Range, names: Sequence[Table
     job_state.restore()
     upto = min(span.upto, state.resolved_ts) if ordered else OPEN
     config = _config(main.config, names)
-    surveyor = replace(
-        main.surveyor,
-        template=replace(main.surveyor.template, include=config.tables.include),
+    scanner = replace(
+        main.scanner,
+        template=replace(main.scanner.template, include=config.tables.include),
         ceiling=upto,
     )
-    exact = span.above or not main.surveyor.rows_describe
+    exact = span.above or not main.scanner.rows_describe
     past = Past(
         branches,
         job_state,
         config.ddl,
         config.tables,
-        main.migration.rules,
+        main.ddl_applier.rules,
         branches=branches,
         assumed=0 if exact else assumed,
     )
-    pipeline = replace(main, config=config, surveyor=surveyor, replica=branches, migration=past, state=job_state)
+    pipeline = replace(main, config=config, scanner=scanner, targets=branches, ddl_applier=past, state=job_state)
     pipeline.restore()
     return Job(pipeline, branches, _ends(span, state, ordered=ordered), upto, namespace, is_resumed, span)
 
@@ -137,8 +137,8 @@ def prepare(main: Pipeline, request: Request, span: Range, names: Sequence[Table
 def _is_stale(main: Pipeline, branch: str, names: Sequence[TableName]) -> bool:
     """Whether a table has moved on since its branch was made, so that it could never show that branch."""
     for name in names:
-        identifier = main.replica.identifier(name)
-        seen, built = main.replica.catalog.load(identifier), main.replica.catalog.load(identifier, branch)
+        identifier = main.targets.identifier(name)
+        seen, built = main.targets.catalog.load(identifier), main.targets.catalog.load(identifier, branch)
         if seen is None or built is None or None in (seen.snapshot_id, built.snapshot_id):
             continue
         if seen.snapshot_id not in {snapshot.id for snapshot in built.history()}:
@@ -197,7 +197,7 @@ def _passed(decisions: Iterable[SchemaDecision], upto: int, names: Spelling) -> 
     return list(found.values())
 
 
-def _as_of(state: State, lineage: Lineage, names: Sequence[TableName], at: int) -> Tables:
+def _as_of(state: State, lineage: DdlReplay, names: Sequence[TableName], at: int) -> Tables:
     """Each table as it was at the beginning of the range, as far as the control tables tell."""
     tables = state.tables.copy()
     for name in names:
@@ -215,7 +215,7 @@ def _as_of(state: State, lineage: Lineage, names: Sequence[TableName], at: int) 
 def _time_of(source: Source, spans: Mapping[TopicPartition, OffsetRange]) -> int:
     """Commit ts of about the time at which the first messages of a range were sent; 0 where none tells."""
     first = Window({place: OffsetRange(start, start + 1) for place, (start, end) in spans.items() if end > start})
-    times = [time for time in patiently(lambda: source.collect(first))["timestamp"].to_pylist() if time is not None]
+    times = [time for time in with_retry(lambda: source.collect(first))["timestamp"].to_pylist() if time is not None]
     return from_unix_ms(int(min(times).timestamp() * 1000)) if times else 0
 
 

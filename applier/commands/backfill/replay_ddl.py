@@ -62,7 +62,7 @@ def concerns(action: say.Action, name: TableName) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Lineage:
+class DdlReplay:
     """What becomes of the rows of a covered range.
 
     Args:

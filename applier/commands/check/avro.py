@@ -9,7 +9,7 @@ from typing import Any
 
 from applier.changefeed.table import Column, Index, TableName, TableVersion
 from applier.commands.check.ddl import refuse_unknown
-from applier.commands.check.registry_side import VALUE, Registered, Subject, Subjects, partner, with_key
+from applier.commands.check.registry_side import VALUE, Registered, RegistrySubjects, Subject, partner, with_key
 from applier.commands.check.report import RegistryAnswer
 from applier.commands.check.ticdc_avro import AvroForm, has_extension, key_schema, value_schema
 from applier.ddl import actions as say
@@ -37,7 +37,7 @@ class Registrations:
         subjects: What is registered, by name.
     """
 
-    client: Subjects
+    client: RegistrySubjects
     subjects: Mapping[str, Subject]
 
     @property

@@ -11,7 +11,7 @@ from fastavro.schema import parse_schema
 
 from applier.changefeed.table import TableName, TableVersion
 from applier.commands.check.avro import Registrations
-from applier.commands.check.ddl import Statement, answers
+from applier.commands.check.ddl import ComingDdl, answers
 from applier.commands.check.iceberg_side import Replicas
 from applier.commands.check.inputs import Sides
 from applier.commands.check.registry_side import VALUE, keyed, role
@@ -178,14 +178,14 @@ def _missing(sides: Sides, actions: Sequence[Action], capabilities: Capabilities
 
 def _statement(
     replicas: Replicas, registered: dict[str, TableVersion], actions: tuple[Action, ...], *, carries: bool
-) -> Statement:
+) -> ComingDdl:
     tables, known_from = replicas.known.copy(), dict[TableName, str]()
     for name in _concerned(replicas.known, registered, actions):
         version, source = replicas.before(name, registered.get(str(name).lower()))
         if version is not None:
             tables.put(version)
             known_from[name] = source
-    return Statement(actions, tables, known_from, carries)
+    return ComingDdl(actions, tables, known_from, carries)
 
 
 def _concerned(known: Tables, registered: dict[str, TableVersion], actions: Iterable[Action]) -> dict[TableName, None]:

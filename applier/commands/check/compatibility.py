@@ -46,7 +46,7 @@ _TRANSITIVE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class SchemaDifference:
     """One difference between two schemas that a level may forbid.
 
     Attributes:
@@ -83,19 +83,19 @@ def stops(level: str, role: str) -> tuple[str, ...]:
     return (*found, _TRANSITIVE) if is_transitive(level) else tuple(found)
 
 
-def broken(old: AvroSchema, new: AvroSchema, level: str) -> list[Difference]:
+def broken(old: AvroSchema, new: AvroSchema, level: str) -> list[SchemaDifference]:
     """Differences between two schemas of TiCDC that a level forbids."""
     wanted = directions(level)
     return [difference for difference in differences(old, new) if difference.breaks & wanted]
 
 
-def differences(old: AvroSchema, new: AvroSchema) -> Iterator[Difference]:
+def differences(old: AvroSchema, new: AvroSchema) -> Iterator[SchemaDifference]:
     """Differences between two record schemas of TiCDC that some level forbids."""
     if (old["name"], old.get("namespace")) != (new["name"], new.get("namespace")):
         names = f"{old.get('namespace')}.{old['name']}", f"{new.get('namespace')}.{new['name']}"
         what = f"The record is called {names[1]}, and {names[0]} in the subject: records of two names never match."
         hint = "Give each table a topic of its own, by a topic rule with {schema} and {table}."
-        yield Difference(what, frozenset({BACKWARD, FORWARD}), (hint,))
+        yield SchemaDifference(what, frozenset({BACKWARD, FORWARD}), (hint,))
     fields = [{field["name"]: field for field in schema["fields"]} for schema in (old, new)]
     for name, field in fields[1].items():
         if name not in fields[0] and "default" not in field:
@@ -105,19 +105,21 @@ def differences(old: AvroSchema, new: AvroSchema) -> Iterator[Difference]:
     for name, field in fields[0].items():
         if name not in fields[1] and "default" not in field:
             what = f"Field {name} goes and had no default, so readers of the old schema find nothing for it."
-            yield Difference(what, frozenset({FORWARD}), ("Let the column be NULL, or give it a DEFAULT, before.",))
+            yield SchemaDifference(
+                what, frozenset({FORWARD}), ("Let the column be NULL, or give it a DEFAULT, before.",)
+            )
 
 
-def _added(name: str, field: dict[str, Any]) -> Difference:
+def _added(name: str, field: dict[str, Any]) -> SchemaDifference:
     what = f"Field {name} is new and has no default, so readers of the new schema find nothing for it in older rows."
     kind = column_kind(field)
     if kind is not None and "logicalType" in kind:
         hint = f"TiCDC writes no default for a DECIMAL: let {name} be NULL, or use avro-decimal-handling-mode=string."
-        return Difference(what, frozenset({BACKWARD}), (hint,))
-    return Difference(what, frozenset({BACKWARD}), (f"Give {name} a DEFAULT, or let it be NULL.",))
+        return SchemaDifference(what, frozenset({BACKWARD}), (hint,))
+    return SchemaDifference(what, frozenset({BACKWARD}), (f"Give {name} a DEFAULT, or let it be NULL.",))
 
 
-def _retyped(name: str, old: dict[str, Any], new: dict[str, Any]) -> Iterator[Difference]:
+def _retyped(name: str, old: dict[str, Any], new: dict[str, Any]) -> Iterator[SchemaDifference]:
     before, after = _branches(old), _branches(new)
     ways = set()
     if not all(any(_reads(written, reading) for reading in after) for written in before):
@@ -128,7 +130,7 @@ def _retyped(name: str, old: dict[str, Any], new: dict[str, Any]) -> Iterator[Di
         what = f"Field {name} changes from {_named(before)} to {_named(after)}, {_in_words(ways)}."
         is_null_alone = set(before) ^ set(after) == {"null"}
         hint = f"Leave {name} as it is, NULL or NOT NULL." if is_null_alone else _RETYPE
-        yield Difference(what, frozenset(ways), (hint,))
+        yield SchemaDifference(what, frozenset(ways), (hint,))
 
 
 def _in_words(ways: set[str]) -> str:

@@ -22,7 +22,7 @@ _DDL_HINT = "turn on enable-tidb-extension and avro-enable-watermark of the chan
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class ComingDdl:
     """A coming DDL, and the tables that it meets.
 
     Attributes:
@@ -38,7 +38,7 @@ class Statement:
     carries_ddl: bool
 
 
-def answers(statement: Statement, replicas: Replicas) -> Iterator[TableAnswer]:
+def answers(statement: ComingDdl, replicas: Replicas) -> Iterator[TableAnswer]:
     """What becomes of each Iceberg table, in the order of the statement.
 
     Raises:
@@ -90,7 +90,7 @@ class _Group:
         after: The same after them.
     """
 
-    statement: Statement
+    statement: ComingDdl
     replicas: Replicas
     actions: list[Action]
     before: Tables
@@ -243,7 +243,7 @@ class _Group:
 
 
 def _together(actions: Sequence[Action]) -> list[list[Action]]:
-    """Runs of actions that are applied together, as `Migration` does."""
+    """Runs of actions that are applied together, as `DdlApplier` does."""
     evolves = say.ColumnAction | say.IndexAction | say.SetComment | say.NoRows
     runs = groupby(actions, key=lambda action: touches(action) if isinstance(action, evolves) else id(action))
     return [list(run) for _, run in runs]

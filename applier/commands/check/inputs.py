@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.table import TableVersion
 from applier.commands.check.iceberg_side import Replicas
-from applier.commands.check.registry_side import VALUE, Subject, Subjects, keyed, partner, topic_subjects
+from applier.commands.check.registry_side import VALUE, RegistrySubjects, Subject, keyed, partner, topic_subjects
 from applier.commands.check.report import TableReport
 from applier.config.settings import Config
 from applier.decode.registry.client import SchemaRegistry
@@ -32,7 +32,7 @@ class Sides:
     config: Config
     asked: str | None
     replicas: Replicas | None = None
-    client: Subjects | None = None
+    client: RegistrySubjects | None = None
     subjects: dict[str, Subject] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
 
@@ -59,7 +59,7 @@ class Sides:
         """
         protocol, kafka = self.config.changefeed.protocol, self.config.source.kafka
         described = [version for _, version in self.replicas.known.items()] if self.replicas else []
-        client = Subjects(registry, protocol, described)
+        client = RegistrySubjects(registry, protocol, described)
         named = topic_subjects(kafka.topics, protocol) if kafka else frozenset()
         pair = {self.asked, partner(self.asked)} if self.asked else set()
 

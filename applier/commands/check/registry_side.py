@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from applier.changefeed.table import TableName, TableVersion
-from applier.commands.check.compatibility import Difference, broken, is_transitive, stops
+from applier.commands.check.compatibility import SchemaDifference, broken, is_transitive, stops
 from applier.commands.check.report import RegistryAnswer, SubjectReport, VersionReport
 from applier.decode.avro.names import OriginalNames
 from applier.decode.avro.schema import record_schema
@@ -80,7 +80,7 @@ class Subject:
 
 
 @dataclass(slots=True)
-class Subjects:
+class RegistrySubjects:
     """The subjects of one registry. Reads only.
 
     Args:
@@ -241,13 +241,13 @@ def reported(subject: Subject) -> SubjectReport:
     )
 
 
-def _explained(version: Registered, schema: AvroSchema, level: str) -> list[Difference]:
+def _explained(version: Registered, schema: AvroSchema, level: str) -> list[SchemaDifference]:
     if version.schema is None or version.table is None:
         return []
     return broken(version.schema, schema, level)
 
 
-def _by_version(found: Iterable[tuple[int, Difference]], compared: int) -> Iterator[str]:
+def _by_version(found: Iterable[tuple[int, SchemaDifference]], compared: int) -> Iterator[str]:
     """Each rule once, with the versions that break it where several were compared."""
     versions: dict[str, list[int]] = {}
     for version, item in found:

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.table import TableName
 from applier.commands.plan.read_only_pipeline import looking
-from applier.commands.plan.report import DdlDue, Plan, SpanDue, TableDue
-from applier.commands.run import held_back, patiently
+from applier.commands.plan.report import DdlDue, SpanDue, StepPlan, TableDue
+from applier.commands.run import held_back, with_retry
 from applier.config.settings import Config
 from applier.ddl import actions as say
 from applier.ddl.actions import kind, touches
 from applier.ddl.schema_tracker import Tables
 from applier.errors import ApplierError, SchemaChangeRefused
 from applier.pipeline.schema_changes.statements import Ddl
-from applier.pipeline.step import Look, Pipeline
+from applier.pipeline.step import NextStep, Pipeline
 from applier.runtime.logs import Stopwatch
 from applier.sink.evolve import plan as evolution
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def plan(config: Config, *, spark: SparkSession | None = None) -> Plan:
+def plan(config: Config, *, spark: SparkSession | None = None) -> StepPlan:
     """What the next step of `run` would do.
 
     Args:
@@ -36,53 +36,53 @@ def plan(config: Config, *, spark: SparkSession | None = None) -> Plan:
         TerminalError: The step could not even be planned, for the reason for which `run` would stop.
     """
     with looking(config, spark=spark) as pipeline:
-        return described(pipeline, patiently(lambda: pipeline.look(None, Stopwatch())))
+        return described(pipeline, with_retry(lambda: pipeline.look(None, Stopwatch())))
 
 
-def described(pipeline: Pipeline, found: Look) -> Plan:
+def described(pipeline: Pipeline, found: NextStep) -> StepPlan:
     """A look at the next window as a plan."""
-    survey, state = found.survey, pipeline.state
-    ordered = pipeline.surveyor.ordered
-    moves = survey.upto is not None and (not ordered or survey.upto > state.resolved_ts)
-    counts = {name: survey.findings.counts.get(name, 0) for name in ("rows", "replayed", "left", "excluded")}
-    return Plan(
+    scan, state = found.scan, pipeline.state
+    ordered = pipeline.scanner.ordered
+    moves = scan.upto is not None and (not ordered or scan.upto > state.resolved_ts)
+    counts = {name: scan.results.counts.get(name, 0) for name in ("rows", "replayed", "left", "excluded")}
+    return StepPlan(
         changefeed=pipeline.config.changefeed.name,
         step=state.step,
         resolved_ts=state.resolved_ts if ordered else None,
-        watermark=survey.upto if ordered and moves else None,
-        messages=survey.findings.counts.get("messages", 0),
+        watermark=scan.upto if ordered and moves else None,
+        messages=scan.results.counts.get("messages", 0),
         counts=counts,
         spans=_spans(found),
         tables=_tables(pipeline, found) if moves else (),
-        ddl=_ddl(pipeline, survey.ddl, found.known.tables) if moves else (),
+        ddl=_ddl(pipeline, scan.ddl, found.known.tables) if moves else (),
         waits=_waits(found),
     )
 
 
-def _spans(found: Look) -> list[SpanDue]:
+def _spans(found: NextStep) -> list[SpanDue]:
     return [
         SpanDue(*place, span.start, span.end, found.bounds[place].end - span.end)
-        for place, span in sorted(found.survey.window.ranges.items())
+        for place, span in sorted(found.scan.window.ranges.items())
     ]
 
 
-def _tables(pipeline: Pipeline, found: Look) -> list[TableDue]:
+def _tables(pipeline: Pipeline, found: NextStep) -> list[TableDue]:
     rows: dict[TableName, list[int]] = {}
-    for (name, _), parts in found.survey.findings.parts.items():
+    for (name, _), parts in found.scan.results.parts.items():
         rows.setdefault(name, []).append(sum(part.rows.num_rows for part in parts))
-    replica = pipeline.replica
+    targets = pipeline.targets
     return [
-        TableDue(str(name), ".".join(replica.identifier(name)), sum(parts), len(parts), replica.writer(name) is None)
+        TableDue(str(name), ".".join(targets.identifier(name)), sum(parts), len(parts), targets.writer(name) is None)
         for name, parts in sorted(rows.items())
     ]
 
 
-def _waits(found: Look) -> str:
-    survey = found.survey
-    if survey.error is not None:
-        return f"It ends before a message that cannot be used: {survey.error}"
-    silent = sorted(place for place in found.known.ends if place not in survey.resolved)
-    return held_back(survey.waiting, silent if survey.upto is None else ())
+def _waits(found: NextStep) -> str:
+    scan = found.scan
+    if scan.error is not None:
+        return f"It ends before a message that cannot be used: {scan.error}"
+    silent = sorted(place for place in found.known.ends if place not in scan.resolved)
+    return held_back(scan.waiting, silent if scan.upto is None else ())
 
 
 def _ddl(pipeline: Pipeline, ddl: Sequence[Ddl], tables: Tables) -> list[DdlDue]:
@@ -129,7 +129,7 @@ def _refusal(pipeline: Pipeline, change: Ddl, tables: Tables) -> str:
     after = change.barrier.change.after or later.get(name)
     if after is None:
         raise SchemaChangeRefused(f"What table {name} is after the statement is not known.")
-    steps = evolution.plan(before, after, actions, pipeline.replica.rules)
+    steps = evolution.plan(before, after, actions, pipeline.targets.rules)
     if steps.refused is not None:
         return steps.refused.reason
     return f"unless the table is empty: {steps.only_empty[0].reason}" if steps.only_empty else ""

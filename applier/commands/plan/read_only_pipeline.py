@@ -17,7 +17,7 @@ from applier.pipeline.state import State
 from applier.pipeline.step import Pipeline
 from applier.runtime.spark_session import build_session
 from applier.sink.commit.stamp import Stamp
-from applier.sink.control.append_table import Ledger
+from applier.sink.control.append_table import AppendOnlyTable
 from applier.sink.control.control import Control
 from applier.sink.control.rows import CHECKPOINTS, DEAD_LETTERS, SCHEMA_CHANGES, TABLE_VERSIONS
 from applier.sink.iceberg.catalog import Catalog
@@ -60,20 +60,20 @@ def looking(config: Config, *, spark: SparkSession | None = None) -> Iterator[Pi
 def unheld(catalog: Catalog, changefeed: str) -> Control:
     """The control tables of a changefeed, for reading: one that is missing is read as empty, not made."""
 
-    def ledger(name: str, columns: pa.Schema, order: str = "") -> Ledger:
+    def append_table(name: str, columns: pa.Schema, order: str = "") -> AppendOnlyTable:
         table = catalog.load((f"applier_{changefeed}", name))
-        return Absent(columns) if table is None else Ledger(table, order)
+        return Absent(columns) if table is None else AppendOnlyTable(table, order)
 
     return Control(
         changefeed,
-        ledger("checkpoints", CHECKPOINTS, order="step"),
-        ledger("table_versions", TABLE_VERSIONS),
-        ledger("schema_changes", SCHEMA_CHANGES),
-        ledger("dead_letters", DEAD_LETTERS),
+        append_table("checkpoints", CHECKPOINTS, order="step"),
+        append_table("table_versions", TABLE_VERSIONS),
+        append_table("schema_changes", SCHEMA_CHANGES),
+        append_table("dead_letters", DEAD_LETTERS),
     )
 
 
-class Absent(Ledger):
+class Absent(AppendOnlyTable):
     """A control table that is not there.
 
     Args:

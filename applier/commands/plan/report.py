@@ -73,7 +73,7 @@ class DdlDue:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class StepPlan:
     """What the next step would do.
 
     Attributes:
@@ -105,7 +105,7 @@ class Plan:
         return json.dumps(asdict(self), ensure_ascii=False)
 
 
-def render(plan: Plan, console: Console) -> None:
+def render(plan: StepPlan, console: Console) -> None:
     """Print a plan."""
     console.print(f"The next step of changefeed {plan.changefeed} after step {plan.step}, which nothing has begun.")
     console.print(_progress(plan))
@@ -138,7 +138,7 @@ _COUNTS = {
 }
 
 
-def _progress(plan: Plan) -> str:
+def _progress(plan: StepPlan) -> str:
     if plan.resolved_ts is None:
         return "The feed carries no watermark: all that is read is applied."
     if plan.watermark is None:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from applier.changefeed.message import MESSAGE_SCHEMA, TopicPartition
 from applier.changefeed.window import OffsetRange, Window
-from applier.consume.kafka.overfetch import Surplus
+from applier.consume.kafka.overfetch import Overfetch
 from applier.consume.kafka.records import ColumnWriters, KafkaRecords
 from applier.consume.source import Chunk
 
@@ -55,7 +55,7 @@ class KafkaClient:
     _admin: Any = field(default=None, init=False)
     _consumer: Any = field(default=None, init=False)
     _writers: ColumnWriters | None = field(default=None, init=False)
-    _surplus: dict[TopicPartition, Surplus] = field(default_factory=dict, init=False)
+    _overfetch: dict[TopicPartition, Overfetch] = field(default_factory=dict, init=False)
 
     def matching(self, pattern: str) -> list[str]:
         """Topics whose whole name matches a Java regular expression."""
@@ -136,10 +136,10 @@ class KafkaClient:
         kept: dict[TopicPartition, pa.Table] = {}
         reached: dict[TopicPartition, int] = {}
         for place, java_place in left.items():
-            span, surplus = window.ranges[place], self._surplus.pop(place, None)
+            span, overfetch = window.ranges[place], self._overfetch.pop(place, None)
             reached[place] = span.start
-            if surplus is not None and surplus.span.start == span.start:
-                kept[place], reached[place] = surplus.messages, surplus.span.end
+            if overfetch is not None and overfetch.span.start == span.start:
+                kept[place], reached[place] = overfetch.messages, overfetch.span.end
             consumer.seek(java_place, reached[place])
         ended = {place: at for place, at in reached.items() if at >= window.ranges[place].end}
         if ended:
@@ -180,10 +180,10 @@ class KafkaClient:
         chunk = {}
         for place, messages in tables.items():
             span = window.ranges[place]
-            read = Surplus(OffsetRange(span.start, reached.get(place, span.end)), messages)
+            read = Overfetch(OffsetRange(span.start, reached.get(place, span.end)), messages)
             chunk[place] = read.within(span.end)
             if rest := read.beyond(span.end):
-                self._surplus[place] = rest
+                self._overfetch[place] = rest
         return chunk
 
     def close(self) -> None:
@@ -194,7 +194,7 @@ class KafkaClient:
         if self._writers is not None:
             self._writers.close()
         self._admin = self._consumer = self._writers = None
-        self._surplus.clear()
+        self._overfetch.clear()
 
     def _asked(self) -> Any:
         if self._admin is None:

@@ -11,7 +11,7 @@ from applier.changefeed.window import OffsetRange
 
 
 @dataclass(frozen=True, slots=True)
-class Surplus:
+class Overfetch:
     """Messages of one partition: at most what the answer to one fetch holds.
 
     Attributes:
@@ -26,13 +26,13 @@ class Surplus:
         """The messages before an offset."""
         return self.messages.slice(0, self._count(end))
 
-    def beyond(self, end: int) -> Surplus | None:
+    def beyond(self, end: int) -> Overfetch | None:
         """What is left of it from an offset on, in memory of its own; None if that is nothing."""
         if end >= self.span.end:
             return None
         # A slice would keep all that was read with it in memory, up to the next window of the partition.
         rest = self.messages.take(np.arange(self._count(end), self.messages.num_rows))
-        return Surplus(OffsetRange(max(end, self.span.start), self.span.end), rest)
+        return Overfetch(OffsetRange(max(end, self.span.start), self.span.end), rest)
 
     def _count(self, end: int) -> int:
         return int(np.searchsorted(self.messages["offset"].to_numpy(), end))

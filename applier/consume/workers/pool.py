@@ -19,7 +19,7 @@ _IDLE_SECONDS = 60.0
 """After so long without a window the other processes end."""
 
 
-class Crew:
+class WorkerPool:
     """This process, and the others that it starts when many messages wait.
 
     Args:

@@ -51,12 +51,12 @@ def rows_reader(
     plan = RowPlan(version.name, version.version, version.key, version.version, columns)
     if not plan.is_reducible:
         return None
-    made: Reader = Deletes(plan, writer.read_many)
-    return made if version.keys_only else Rows(plan, writer.read_many, record.op_has_default)
+    made: Reader = AvroDeletes(plan, writer.read_many)
+    return made if version.keys_only else AvroColumns(plan, writer.read_many, record.op_has_default)
 
 
 @dataclass(frozen=True, slots=True)
-class Deletes:
+class AvroDeletes:
     """Reads deletes, of which the key is a datum.
 
     Attributes:
@@ -79,7 +79,7 @@ class Deletes:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class AvroColumns:
     """Reads rows: inserts, updates, and deletes with their old image.
 
     Attributes:

@@ -37,7 +37,7 @@ class _Extension(msgspec.Struct, gc=False, rename="camel"):
     claim_check_location: None = None
 
 
-class _Plain(msgspec.Struct, gc=False, kw_only=True):
+class _WithExtension(msgspec.Struct, gc=False, kw_only=True):
     extension: _Extension = msgspec.field(name="_tidb")
 
 
@@ -89,7 +89,7 @@ def _row_message(
 
 
 def _decoder(fields: Sequence[Any]) -> _Decode:
-    message = msgspec.defstruct("Message", fields, bases=(_Plain,), gc=False, kw_only=True)
+    message = msgspec.defstruct("Message", fields, bases=(_WithExtension,), gc=False, kw_only=True)
     return msgspec.json.Decoder(message).decode
 
 

@@ -68,7 +68,9 @@ class Extension(msgspec.Struct, gc=False, rename="camel"):
     claim_check_location: str | None = None
 
 
-class Envelope(msgspec.Struct, gc=False, rename={"pk_names": "pkNames", "is_ddl": "isDdl", "mysql_type": "mysqlType"}):
+class CanalEnvelope(
+    msgspec.Struct, gc=False, rename={"pk_names": "pkNames", "is_ddl": "isDdl", "mysql_type": "mysqlType"}
+):
     """The members of a message that say something; `ts` does not: it is the time of sending, also of sending again.
 
     `es` is the commit time in milliseconds: too coarse to order rows by, but it tells which came before a DDL.
@@ -90,7 +92,7 @@ class Envelope(msgspec.Struct, gc=False, rename={"pk_names": "pkNames", "is_ddl"
 _Seen: TypeAlias = tuple[list[str], dict[str, str] | None, list[str] | msgspec.UnsetType | None, Description]
 """Names, types and key columns as they came, to be recognised by, and what they stand for."""
 
-_ENVELOPES = msgspec.json.Decoder(Envelope)
+_ENVELOPES = msgspec.json.Decoder(CanalEnvelope)
 
 
 def build(options: DecoderOptions) -> CanalJsonDecoder:
@@ -145,7 +147,7 @@ class CanalJsonDecoder:
             envelope = self._whole(envelope, extension, op)
         return self._rows(envelope, op, self._commit_ts(envelope))
 
-    def _read(self, value: bytes | None) -> Envelope:
+    def _read(self, value: bytes | None) -> CanalEnvelope:
         if not value:
             raise DecodeError("The message has no value.", _PROTOCOL_HINT)
         if value[:2] != _JSON_START:
@@ -157,7 +159,7 @@ class CanalJsonDecoder:
         except (msgspec.MsgspecError, RecursionError) as error:
             raise DecodeError(f"The message is no Canal-JSON: {error}.", _PROTOCOL_HINT) from error
 
-    def _rows(self, envelope: Envelope, op: Op, commit_ts: int) -> list[Event]:
+    def _rows(self, envelope: CanalEnvelope, op: Op, commit_ts: int) -> list[Event]:
         rows = envelope.data
         if not rows:
             what = f"The {envelope.type} of rows of {_title(envelope)} holds no row."
@@ -189,7 +191,7 @@ class CanalJsonDecoder:
         events.append(RowChange(description.name, description.number or 0, commit_ts, op, before, after))
         return events
 
-    def _whole(self, envelope: Envelope, extension: Extension, op: Op) -> Envelope:
+    def _whole(self, envelope: CanalEnvelope, extension: Extension, op: Op) -> CanalEnvelope:
         """The message that holds the rows: itself, or the large one that lies in the claim-check storage."""
         if extension.claim_check_location is not None:
             return self._claimed(envelope, extension.claim_check_location)
@@ -204,7 +206,7 @@ class CanalJsonDecoder:
             envelope.pk_names = list(envelope.data[0])
         return envelope
 
-    def _claimed(self, envelope: Envelope, location: str) -> Envelope:
+    def _claimed(self, envelope: CanalEnvelope, location: str) -> CanalEnvelope:
         if self._claim_check is None:
             what = f"A row of {_title(envelope)} lies in the claim-check storage, which is not configured."
             hint = "Set changefeed.claim_check to the changefeed's claim-check-storage-uri."
@@ -217,7 +219,7 @@ class CanalJsonDecoder:
             raise DecodeError(what, "Check that changefeed.claim_check is the storage of this very changefeed.")
         return large
 
-    def _recognise(self, envelope: Envelope, names: list[str]) -> Description:
+    def _recognise(self, envelope: CanalEnvelope, names: list[str]) -> Description:
         """The rows' description, worked out when it is first met."""
         types, key = envelope.mysql_type, envelope.pk_names
         place = (envelope.database, envelope.table)
@@ -244,7 +246,7 @@ class CanalJsonDecoder:
             return None
         return row_reader(value, op, description, envelope.mysql_type or {}, list(rows[0]))
 
-    def _commit_ts(self, envelope: Envelope) -> int:
+    def _commit_ts(self, envelope: CanalEnvelope) -> int:
         """The commit ts; in a feed by offset, without the extension, its time; else 0 without the extension."""
         extension = envelope.extension
         if extension is not None and extension.commit_ts is not None:
@@ -257,7 +259,7 @@ class CanalJsonDecoder:
             raise DecodeError(f"The {envelope.type} message has neither a commit ts nor a time.", _PROTOCOL_HINT)
         return from_unix_ms(envelope.es)
 
-    def _other(self, envelope: Envelope) -> Sequence[Event]:
+    def _other(self, envelope: CanalEnvelope) -> Sequence[Event]:
         extension = envelope.extension
         if envelope.is_ddl:
             if not envelope.sql:
@@ -272,7 +274,7 @@ class CanalJsonDecoder:
         raise DecodeError("The message is of a type that Canal-JSON does not have.", _PROTOCOL_HINT)
 
 
-def _describe(envelope: Envelope, names: list[str]) -> Description:
+def _describe(envelope: CanalEnvelope, names: list[str]) -> Description:
     if envelope.pk_names is msgspec.UNSET:
         raise DecodeError(f"The {envelope.type} of rows of {_title(envelope)} has no member pkNames.", _PROTOCOL_HINT)
     types, key = envelope.mysql_type or {}, tuple(envelope.pk_names or ())
@@ -294,18 +296,18 @@ def _is_plain(value: bytes) -> bool:
     return value[:2] == _JSON_START
 
 
-def _name(envelope: Envelope) -> tuple[str, str]:
+def _name(envelope: CanalEnvelope) -> tuple[str, str]:
     return envelope.database or "", envelope.table or ""
 
 
-def _title(envelope: Envelope) -> str:
+def _title(envelope: CanalEnvelope) -> str:
     return f"{envelope.database}.{envelope.table}"
 
 
-def _row_hint(envelope: Envelope) -> str:
+def _row_hint(envelope: CanalEnvelope) -> str:
     return "Set binlog_format to ROW upstream: this is a statement, not its rows." if envelope.sql else _PROTOCOL_HINT
 
 
-def _identity(envelope: Envelope) -> tuple[str | None, str | None, str, int | None]:
+def _identity(envelope: CanalEnvelope) -> tuple[str | None, str | None, str, int | None]:
     commit_ts = None if envelope.extension is None else envelope.extension.commit_ts
     return envelope.database, envelope.table, envelope.type, commit_ts

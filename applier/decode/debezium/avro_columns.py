@@ -49,11 +49,11 @@ def rows_reader(
         except KeyError:
             return None
     plan = RowPlan(version.name, version.version, version.key, form, tuple(columns))
-    return Rows(plan, read) if plan.is_reducible and not layout.text_decimals else None
+    return DebeziumAvroColumns(plan, read) if plan.is_reducible and not layout.text_decimals else None
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class DebeziumAvroColumns:
     """Reads rows of one table.
 
     Attributes:

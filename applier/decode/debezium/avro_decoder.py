@@ -18,7 +18,7 @@ from applier.decode.columnar.avro_columns import Head, schema_id
 from applier.decode.columnar.groups import GroupedReader, Reader
 from applier.decode.debezium.avro_columns import head, rows_reader
 from applier.decode.debezium.ddl import TableChange, schema_change
-from applier.decode.debezium.fields import Field
+from applier.decode.debezium.fields import ConnectField
 from applier.decode.debezium.rows import Announcer, Layout, declared_layout, held_image, operation, row_change
 from applier.decode.decoder import Capabilities
 from applier.decode.options import DecoderOptions
@@ -48,7 +48,7 @@ _CONNECT = {"int": "int32", "long": "int64"}
 
 
 @dataclass(frozen=True, slots=True)
-class _Rows:
+class _RowLayout:
     """Layout of the rows of one pair of key and value schema.
 
     Attributes:
@@ -66,14 +66,14 @@ class _Rows:
         return {self.renamed[name]: value for name, value in datum.items()}
 
 
-class _Source(msgspec.Struct, gc=False):
+class _AvroSource(msgspec.Struct, gc=False):
     db: str
     table: str
     commit_ts: int
 
 
 class _SchemaChange(msgspec.Struct, rename={"database": "databaseName", "changes": "tableChanges"}, gc=False):
-    source: _Source
+    source: _AvroSource
     ddl: str
     database: str | None
     changes: list[TableChange]
@@ -124,8 +124,8 @@ class DebeziumAvroDecoder:
     def __init__(self, registry: SchemaSource) -> None:
         self._reader = ConfluentReader(registry)
         self._announcer = Announcer()
-        self._rows: Bounded[tuple[TableName, int, int], _Rows] = Bounded()
-        self._last: Bounded[tuple[int, int], _Rows] = Bounded()
+        self._rows: Bounded[tuple[TableName, int, int], _RowLayout] = Bounded()
+        self._last: Bounded[tuple[int, int], _RowLayout] = Bounded()
         self.bulk = GroupedReader(head, self._row_reader)
 
     def learn(self, version: TableVersion) -> None:
@@ -176,7 +176,7 @@ class DebeziumAvroDecoder:
             return None
         return rows_reader(rows.layout, rows.renamed, _row_record(writer.schema), value_id, writer.read_many)
 
-    def _learn_rows(self, name: TableName, key_id: int, value_id: int) -> _Rows:
+    def _learn_rows(self, name: TableName, key_id: int, value_id: int) -> _RowLayout:
         try:
             record = _row_record(self._reader.writer(value_id).schema)
             # Without the type, an unsigned column would be read with a sign.
@@ -189,7 +189,7 @@ class DebeziumAvroDecoder:
         fields = [field for _, field in columns]
         layout = declared_layout(name, fields, key, [field.name for field in fields])
         same = all(written == field.name for written, field in columns)
-        rows = _Rows(layout, None if same else {written: field.name for written, field in columns})
+        rows = _RowLayout(layout, None if same else {written: field.name for written, field in columns})
         self._rows[name, key_id, value_id] = rows
         return rows
 
@@ -215,7 +215,7 @@ def _row_record(envelope: AvroSchema) -> AvroSchema:
     return next(branch for union in unions for branch in union if isinstance(branch, dict))
 
 
-def _columns(record: AvroSchema) -> Iterator[tuple[str, Field]]:
+def _columns(record: AvroSchema) -> Iterator[tuple[str, ConnectField]]:
     """Name in the datum and declared field of each column."""
     for declared in record["fields"]:
         kinds = declared["type"] if isinstance(declared["type"], list) else [declared["type"]]
@@ -223,12 +223,12 @@ def _columns(record: AvroSchema) -> Iterator[tuple[str, Field]]:
         yield declared["name"], _field(declared, kind if isinstance(kind, dict) else {"type": kind})
 
 
-def _field(declared: dict[str, Any], kind: dict[str, Any]) -> Field:
+def _field(declared: dict[str, Any], kind: dict[str, Any]) -> ConnectField:
     parameters = dict(kind.get("connect.parameters", {}))
     if kind.get("logicalType") == "decimal":
         parameters |= {"precision": kind["precision"], "scale": kind.get("scale", 0)}
     written = str(kind["type"])
-    return Field(
+    return ConnectField(
         name=str(declared.get("connect.field", declared["name"])),
         connect=str(kind.get("connect.type", _CONNECT.get(written, written))),
         semantic=str(kind.get("connect.name", "")),

@@ -53,7 +53,7 @@ _EXACT = Context(prec=100)
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class ConnectField:
     """A declared field.
 
     Attributes:

@@ -17,7 +17,7 @@ from applier.changefeed.row_block import ColumnBlock, FixedRow
 from applier.changefeed.table import TableVersion
 from applier.decode.columnar.groups import Reader
 from applier.decode.columnar.json_columns import JsonColumn, JsonRows, row_struct
-from applier.decode.debezium.fields import BITS, Field
+from applier.decode.debezium.fields import BITS, ConnectField
 from applier.decode.debezium.rows import Layout
 
 SCHEMA = b',"schema":{'
@@ -43,7 +43,7 @@ Head: TypeAlias = tuple[bytes, bytes, bytes]
 """Schema of the key, schema of the value, letter of the kind."""
 
 
-class Heads:
+class MessageHeads:
     """Tells the heads of messages with a schema. Most have the schema of the one before."""
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ def _ends(data: bytes, at: int, tail: bytes) -> bool:
     return len(data) - at == len(tail) and data.endswith(tail)
 
 
-def rows_reader(head: Head, layout: Layout, fields: Sequence[Field], key: Sequence[str]) -> Reader | None:
+def rows_reader(head: Head, layout: Layout, fields: Sequence[ConnectField], key: Sequence[str]) -> Reader | None:
     """A reader of rows with one head; None if they must be read one by one.
 
     Args:
@@ -88,10 +88,10 @@ def rows_reader(head: Head, layout: Layout, fields: Sequence[Field], key: Sequen
         decode, decode_key = _message(version, head[2].decode(), columns), _key(key)
     except ValueError:  # a column with a name that msgspec does not take
         return None
-    return Rows(version, op, columns, decode, decode_key, len(head[1]), len(head[0]))
+    return DebeziumJsonColumns(version, op, columns, decode, decode_key, len(head[1]), len(head[0]))
 
 
-def _column(field: Field, layout: Layout) -> JsonColumn:
+def _column(field: ConnectField, layout: Layout) -> JsonColumn:
     types, kind = _KINDS[field.connect]
     return JsonColumn(field.name, types, pa.int64() if field.semantic == BITS else kind, layout.readers.get(field.name))
 
@@ -118,7 +118,7 @@ def _key(names: Sequence[str]) -> Callable[[bytes], Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows(JsonRows):
+class DebeziumJsonColumns(JsonRows):
     """Reads rows of one table and kind.
 
     Attributes:

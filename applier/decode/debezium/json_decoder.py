@@ -20,8 +20,8 @@ from applier.decode.columnar.groups import GroupedReader
 from applier.decode.columnar.groups import Reader as RowReader
 from applier.decode.compression import Compression, decompress
 from applier.decode.debezium.ddl import Described, TableChange, schema_change
-from applier.decode.debezium.fields import Field, Reader, little_endian, microseconds
-from applier.decode.debezium.json_columns import SCHEMA, Head, Heads, rows_reader
+from applier.decode.debezium.fields import ConnectField, Reader, little_endian, microseconds
+from applier.decode.debezium.json_columns import SCHEMA, Head, MessageHeads, rows_reader
 from applier.decode.debezium.keys import KeyColumns, key_names
 from applier.decode.debezium.rows import (
     UNKNOWN_VERSION,
@@ -121,10 +121,10 @@ class DebeziumDecoder:
         self._announcer = Announcer()
         self._described = Described()
         self._keys = KeyColumns(keys or {}, self._described)
-        self._declared: Bounded[bytes, tuple[Field, ...]] = Bounded()
+        self._declared: Bounded[bytes, tuple[ConnectField, ...]] = Bounded()
         self._layouts: Bounded[tuple[TableName, tuple[str, ...]], tuple[bytes, Layout]] = Bounded()
         self._untyped: Bounded[tuple[TableName, int, tuple[str, ...]], Layout] = Bounded()
-        self.bulk = GroupedReader(Heads(), self._row_reader)
+        self.bulk = GroupedReader(MessageHeads(), self._row_reader)
 
     def learn(self, version: TableVersion) -> None:
         """Know a version that this decoder emitted, in a `Bootstrap` or as what a DDL left."""
@@ -247,7 +247,7 @@ def _split(value: bytes) -> tuple[_Payload, bytes]:
         raise DecodeError(msg, "are protocol and compression right?") from error
 
 
-def _fields(schema: bytes) -> tuple[Field, ...]:
+def _fields(schema: bytes) -> tuple[ConnectField, ...]:
     """Declared fields of a row, from the schema of its message."""
     try:
         envelope = _DECLARED.decode(schema)
@@ -259,7 +259,7 @@ def _fields(schema: bytes) -> tuple[Field, ...]:
         msg = "Its schema declares neither before nor after."
         raise DecodeError(msg)
     return tuple(
-        Field(node.field, node.type, node.name, node.tidb_type, node.optional, node.default, node.parameters)
+        ConnectField(node.field, node.type, node.name, node.tidb_type, node.optional, node.default, node.parameters)
         for node in row.fields
     )
 

@@ -13,12 +13,12 @@ from applier.decode.debezium.ddl import Described
 from applier.errors import DecodeError, IncompleteRow
 
 
-class _Declared(msgspec.Struct, gc=False):
+class _DeclaredField(msgspec.Struct, gc=False):
     field: str
 
 
 class _Schema(msgspec.Struct, gc=False):
-    fields: list[_Declared] | None = None
+    fields: list[_DeclaredField] | None = None
 
 
 class _Key(msgspec.Struct, gc=False):

@@ -9,7 +9,7 @@ from typing import Any
 from applier.changefeed.event import Bootstrap, Event, Op, RowChange
 from applier.changefeed.table import TableName, TableVersion, fingerprint
 from applier.decode.bounded_cache import Bounded
-from applier.decode.debezium.fields import Field, Reader, read_values
+from applier.decode.debezium.fields import ConnectField, Reader, read_values
 from applier.decode.values.decimal_scales import TextScales
 from applier.errors import DecodeError, IncompleteRow
 
@@ -39,7 +39,9 @@ class Layout:
     text_decimals: tuple[str, ...] = ()
 
 
-def declared_layout(name: TableName, fields: Sequence[Field], key: tuple[str, ...], names: Collection[str]) -> Layout:
+def declared_layout(
+    name: TableName, fields: Sequence[ConnectField], key: tuple[str, ...], names: Collection[str]
+) -> Layout:
     """Layout from declared fields.
 
     Args:

@@ -48,7 +48,7 @@ _ESCAPED = frozenset({15, 253, 254})
 _DOUBLE = 5
 
 
-class Heads:
+class EventHeads:
     """Tells the heads of events. Most have that of the one before."""
 
     def __init__(self) -> None:
@@ -89,7 +89,7 @@ def rows_reader(
     except ValueError:  # a column with a name that msgspec does not take
         return None
     handle = tuple(number for number, cell in enumerate(cells.values()) if cell.h)
-    return Rows(version, op, columns, decode, dict(scales), handle)
+    return OpenColumns(version, op, columns, decode, dict(scales), handle)
 
 
 def _column(name: str, cell: Cell) -> JsonColumn:
@@ -118,7 +118,7 @@ def _cell(cell: Cell) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows(JsonRows):
+class OpenColumns(JsonRows):
     """Reads rows of one table and kind.
 
     Attributes:
@@ -211,7 +211,7 @@ class OpenBulk:
         reader: Callable[[Head, bytes | None, bytes | None], Reader | None],
     ) -> None:
         self._split = split
-        self._events = GroupedReader(Heads(), reader)
+        self._events = GroupedReader(EventHeads(), reader)
 
     def read(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> tuple[list[Block], list[int]]:
         """See `Bulk`."""

@@ -83,7 +83,7 @@ class Row(msgspec.Struct, gc=False):
     d: dict[str, Cell] | None = None
 
 
-class Statement(msgspec.Struct, gc=False):
+class DdlValue(msgspec.Struct, gc=False):
     """The value of a DDL event."""
 
     q: str
@@ -101,7 +101,7 @@ class _Seen(NamedTuple):
 
 _KEYS = msgspec.json.Decoder(EventKey)
 _ROWS = msgspec.json.Decoder(Row, float_hook=str)
-_STATEMENTS = msgspec.json.Decoder(Statement)
+_STATEMENTS = msgspec.json.Decoder(DdlValue)
 
 
 def build(options: DecoderOptions) -> OpenDecoder:

@@ -51,7 +51,7 @@ def head(_key: bytes | None, value: bytes | None) -> bytes | None:
     return value[start:at]
 
 
-def rows_reader(names: Sequence[str], version: TableVersion, schema_version: int) -> Rows | None:
+def rows_reader(names: Sequence[str], version: TableVersion, schema_version: int) -> SimpleAvroColumns | None:
     """A reader of rows with these columns; None if they must be read one by one."""
     types = {column.name: column.type for column in version.columns}
     if not version.key or any(name not in types for name in names):
@@ -63,7 +63,7 @@ def rows_reader(names: Sequence[str], version: TableVersion, schema_version: int
         return None
     branches = np.array([branch for branch, _ in kinds])
     wraps = np.array([_wraps(types[name]) for name in names])
-    return Rows(plan, _Names.of(names), branches, wraps)
+    return SimpleAvroColumns(plan, _Names.of(names), branches, wraps)
 
 
 def _wraps(column: ColumnType) -> bool:
@@ -115,7 +115,7 @@ def _sums(words: np.ndarray, sizes: Ints) -> np.ndarray:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class SimpleAvroColumns:
     """Reads rows of one table version.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""Avro bytes of one Simple message in, an `Envelope` out.
+"""Avro bytes of one Simple message in, an `SimpleEnvelope` out.
 
 TiCDC writes the messages without any header, as the last of a union of twelve records, so each begins with 0x16. The
 kind of the message and the branch of its payload follow, one byte each. Rows are by far the most, and are read by
@@ -18,8 +18,8 @@ import fastavro
 import msgspec
 
 from applier.changefeed.zoned_text import ZonedText
-from applier.decode.simple.json_form import Checksum, Envelope
-from applier.decode.simple.table_schema import TableSchema
+from applier.decode.simple.json_form import Checksum, SimpleEnvelope
+from applier.decode.simple.table_schema import SimpleTableSchema
 from applier.errors import DecodeError
 
 WATERMARK, BOOTSTRAP, DDL, ROW = b"\x16\x00\x00", b"\x16\x02\x02", b"\x16\x04\x04", b"\x16\x06\x06"
@@ -38,7 +38,7 @@ _LONG_OR_ODD = 0x81
 _HINT = "Check that changefeed.protocol names the protocol of the sink."
 
 
-def read(value: bytes) -> Envelope:
+def read(value: bytes) -> SimpleEnvelope:
     """Read a message that begins with one of `KINDS`.
 
     Raises:
@@ -71,12 +71,12 @@ def _general(value: bytes) -> dict[str, Any]:
     return payload
 
 
-def _envelope(kind: bytes, payload: dict[str, Any]) -> Envelope:
+def _envelope(kind: bytes, payload: dict[str, Any]) -> SimpleEnvelope:
     if kind == WATERMARK:
-        return Envelope(payload["version"], "WATERMARK", commit_ts=payload["commitTs"])
+        return SimpleEnvelope(payload["version"], "WATERMARK", commit_ts=payload["commitTs"])
     if kind == BOOTSTRAP:
-        return Envelope(payload["version"], "BOOTSTRAP", table_schema=_table(payload["tableSchema"]))
-    return Envelope(
+        return SimpleEnvelope(payload["version"], "BOOTSTRAP", table_schema=_table(payload["tableSchema"]))
+    return SimpleEnvelope(
         payload["version"],
         payload["type"],
         commit_ts=payload["commitTs"],
@@ -86,7 +86,7 @@ def _envelope(kind: bytes, payload: dict[str, Any]) -> Envelope:
     )
 
 
-def _table(schema: dict[str, Any] | None) -> TableSchema | None:
+def _table(schema: dict[str, Any] | None) -> SimpleTableSchema | None:
     if schema is None:
         return None
     for column in schema["columns"]:
@@ -97,7 +97,7 @@ def _table(schema: dict[str, Any] | None) -> TableSchema | None:
         elements = column["dataType"]["elements"]
         if elements:
             column["dataType"]["elements"] = [_clean(element) for element in elements]
-    table = msgspec.convert(schema, TableSchema)
+    table = msgspec.convert(schema, SimpleTableSchema)
     # What is left of broken bytes is in names, which must not be changed; Python would fail on them much later.
     json.dumps(schema, ensure_ascii=False).encode()
     return table
@@ -112,7 +112,7 @@ def _clean(text: str) -> str:
     return _raw(text).decode("utf-8", "replace")
 
 
-def _row(data: bytes) -> Envelope:
+def _row(data: bytes) -> SimpleEnvelope:
     """Read a row; fields in the order of the schema. Any exception means broken bytes.
 
     Slices may reach beyond the end of the bytes: the next byte read, or the check at the end, tells.
@@ -132,7 +132,7 @@ def _row(data: bytes) -> Envelope:
     old, at = _optional(_image, data, at)
     if at != len(data):
         raise ValueError
-    return Envelope(
+    return SimpleEnvelope(
         version, kind, database, table, commit_ts, schema_version, new, old, handle_key_only is True, location, checksum
     )
 

@@ -24,8 +24,8 @@ from applier.decode.compression import Compression, decompress
 from applier.decode.decoder import Capabilities
 from applier.decode.options import DecoderOptions
 from applier.decode.simple import avro_columns, avro_form, json_form
-from applier.decode.simple.json_form import Envelope
-from applier.decode.simple.table_schema import TableSchema
+from applier.decode.simple.json_form import SimpleEnvelope
+from applier.decode.simple.table_schema import SimpleTableSchema
 from applier.decode.values.checksum import RowChecksums
 from applier.decode.values.wire_format import WireForm
 from applier.errors import DecodeError, IncompleteRow
@@ -94,7 +94,7 @@ class SimpleDecoder:
             raise DecodeError(f"The {envelope.type} message has no commit ts.", _PROTOCOL_HINT)
         return (self._row(envelope, op),) if op is not None else self._other(envelope)
 
-    def _read(self, value: bytes) -> Envelope:
+    def _read(self, value: bytes) -> SimpleEnvelope:
         if value[:2] != _JSON_START:
             value = decompress(value, self._compression, _is_plain)
         envelope = json_form.read(value) if value[:2] == _JSON_START else avro_form.read(value)
@@ -103,7 +103,7 @@ class SimpleDecoder:
             raise DecodeError(f"The message is of version {envelope.version} of the Simple protocol.", hint)
         return envelope
 
-    def _row(self, envelope: Envelope, op: Op) -> RowChange:
+    def _row(self, envelope: SimpleEnvelope, op: Op) -> RowChange:
         if envelope.claim_check_location is not None:
             # Before handle_key_only: such a message holds the key columns, too, and is marked as if there was no more.
             envelope = self._claimed(envelope, envelope.claim_check_location)
@@ -147,7 +147,7 @@ class SimpleDecoder:
                 return avro_columns.rows_reader(names, version, envelope.schema_version)
         return None
 
-    def _name(self, envelope: Envelope) -> TableName:
+    def _name(self, envelope: SimpleEnvelope) -> TableName:
         pair = (envelope.database, envelope.table)
         name = self._names.get(pair)
         if name is None:
@@ -156,7 +156,7 @@ class SimpleDecoder:
             name = self._names[pair] = TableName(*pair)
         return name
 
-    def _claimed(self, envelope: Envelope, location: str) -> Envelope:
+    def _claimed(self, envelope: SimpleEnvelope, location: str) -> SimpleEnvelope:
         """The large message in place of the one that stands for it."""
         if self._claim_check is None:
             what = f"A row of {_table(envelope)} lies in the claim-check storage, which is not configured."
@@ -169,7 +169,7 @@ class SimpleDecoder:
             raise DecodeError(what, "Check that changefeed.claim_check is the storage of this very changefeed.")
         return large
 
-    def _other(self, envelope: Envelope) -> Sequence[Event]:
+    def _other(self, envelope: SimpleEnvelope) -> Sequence[Event]:
         if envelope.type == "WATERMARK":
             return (Resolved(envelope.commit_ts),)
         if envelope.type == "BOOTSTRAP":
@@ -182,7 +182,7 @@ class SimpleDecoder:
         hint = "Check that changefeed.protocol names the protocol of the sink, or upgrade the applier."
         raise DecodeError("The message is of a type that the Simple protocol does not have.", hint)
 
-    def _schema_change(self, envelope: Envelope) -> SchemaChange:
+    def _schema_change(self, envelope: SimpleEnvelope) -> SchemaChange:
         if not envelope.sql:
             raise DecodeError("The DDL message holds no statement.", _PROTOCOL_HINT)
         schema, previous = envelope.table_schema, envelope.pre_table_schema
@@ -194,7 +194,7 @@ class SimpleDecoder:
             before=None if previous is None else self._version(previous),
         )
 
-    def _version(self, schema: TableSchema) -> TableVersion | None:
+    def _version(self, schema: SimpleTableSchema) -> TableVersion | None:
         if not schema.name.database or not schema.name.table:
             raise DecodeError("The message describes a table without its name.", _PROTOCOL_HINT)
         version = schema.to_version(avro=bool(schema.database))
@@ -226,19 +226,19 @@ def _is_plain(value: bytes) -> bool:
     return value[:2] == _JSON_START or value[:3] in avro_form.KINDS
 
 
-def _identity(envelope: Envelope) -> tuple[str, str, str, int]:
+def _identity(envelope: SimpleEnvelope) -> tuple[str, str, str, int]:
     return envelope.database, envelope.table, envelope.type, envelope.commit_ts
 
 
-def _name(envelope: Envelope) -> tuple[str, str]:
+def _name(envelope: SimpleEnvelope) -> tuple[str, str]:
     return envelope.database, envelope.table
 
 
-def _table(envelope: Envelope) -> str:
+def _table(envelope: SimpleEnvelope) -> str:
     return f"{envelope.database}.{envelope.table}"
 
 
-def _handle_key_only(envelope: Envelope) -> IncompleteRow:
+def _handle_key_only(envelope: SimpleEnvelope) -> IncompleteRow:
     return IncompleteRow(
         f"The {envelope.type} of a row of {_table(envelope)} holds key columns only, "
         "because large-message-handle-option is handle-key-only.",

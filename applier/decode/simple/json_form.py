@@ -1,4 +1,4 @@
-"""JSON text of one Simple message in, an `Envelope` out."""
+"""JSON text of one Simple message in, an `SimpleEnvelope` out."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from applier.changefeed.row_block import RowShape, row_shape
 from applier.changefeed.table import TableVersion
 from applier.changefeed.zoned_text import ZonedText
 from applier.decode.columnar.structs import RowReader, key_columns
-from applier.decode.simple.table_schema import TableSchema, Version
+from applier.decode.simple.table_schema import SimpleTableSchema, Version
 from applier.errors import DecodeError
 
 Value = str | int | float | bytes | ZonedText | None
@@ -37,7 +37,7 @@ class Checksum(msgspec.Struct):
     previous: Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)] = 0
 
 
-class Envelope(msgspec.Struct, gc=False, rename="camel"):
+class SimpleEnvelope(msgspec.Struct, gc=False, rename="camel"):
     """The members of a message of any type; those that a type does not have keep their defaults."""
 
     version: int
@@ -52,11 +52,11 @@ class Envelope(msgspec.Struct, gc=False, rename="camel"):
     claim_check_location: str | None = None
     checksum: Checksum | None = None
     sql: str = ""
-    table_schema: TableSchema | None = None
-    pre_table_schema: TableSchema | None = None
+    table_schema: SimpleTableSchema | None = None
+    pre_table_schema: SimpleTableSchema | None = None
 
 
-class _Plain(msgspec.Struct, gc=False, rename="camel", kw_only=True):
+class _PlainMessage(msgspec.Struct, gc=False, rename="camel", kw_only=True):
     """What a row's message has if there is nothing special about it: what is None here must not be there."""
 
     version: Literal[1]
@@ -69,10 +69,10 @@ class _Plain(msgspec.Struct, gc=False, rename="camel", kw_only=True):
 TYPE_MARK = b',"type":"'
 """What stands before the type of a message."""
 
-_ENVELOPES = msgspec.json.Decoder(Envelope)
+_ENVELOPES = msgspec.json.Decoder(SimpleEnvelope)
 
 
-def read(value: bytes) -> Envelope:
+def read(value: bytes) -> SimpleEnvelope:
     """Read a message.
 
     Raises:
@@ -87,7 +87,7 @@ def read(value: bytes) -> Envelope:
         raise DecodeError(f"The message is not of the Simple protocol: {error}.", hint) from error
 
 
-def row_reader(sample: Envelope, op: Op, version: TableVersion) -> RowReader | None:
+def row_reader(sample: SimpleEnvelope, op: Op, version: TableVersion) -> RowReader | None:
     """A reader of messages like a sample; None for one that has no such like.
 
     Args:
@@ -120,7 +120,7 @@ def _row_message(
         fields.append(("data", shape.row))
     if kind == "UPDATE":
         fields.append(("old", key_columns(key) | None, None))
-    message = msgspec.defstruct(kind.title(), fields, bases=(_Plain,), gc=False, rename="camel", kw_only=True)
+    message = msgspec.defstruct(kind.title(), fields, bases=(_PlainMessage,), gc=False, rename="camel", kw_only=True)
     return shape, msgspec.json.Decoder(message).decode
 
 

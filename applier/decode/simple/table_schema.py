@@ -72,7 +72,7 @@ class IndexSchema(msgspec.Struct):
         return Index(self.name, tuple(self.columns), self.unique, self.primary)
 
 
-class TableSchema(msgspec.Struct, rename={"table_id": "tableID"}):
+class SimpleTableSchema(msgspec.Struct, rename={"table_id": "tableID"}):
     """A table as TiCDC writes it; the name of its database is called `schema` in JSON and `database` in Avro."""
 
     table: str

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 import pyarrow as pa
 
-from applier.changefeed.applied_offsets import Coverage
+from applier.changefeed.applied_offsets import AppliedOffsets
 from applier.changefeed.event import Bootstrap, Event, Resolved, RowChange, SchemaChange
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.message import TopicPartition
@@ -28,7 +28,7 @@ from applier.decode.protocols import build
 from applier.errors import DecodeError, IncompleteRow, TransientError, ValueRefused
 from applier.order.already_applied import AppliedRows
 from applier.order.barrier import segment
-from applier.order.reduce import BagGroup, KeyedGroup, group
+from applier.order.reduce import KeyedGroup, KeylessGroup, group
 from applier.order.reduce_columns import BlockGroup, by_place, segments
 from applier.order.resent import Passages
 from applier.order.undated import undated, undated_ddl
@@ -37,7 +37,7 @@ from applier.pipeline.scan.type_rows import Typing, columns_of
 
 
 @dataclass(frozen=True, slots=True)
-class RowPass:
+class DecodeTask:
     """What the tasks need to know; picklable, and callable on an iterator of message batches.
 
     Attributes:
@@ -69,7 +69,7 @@ class RowPass:
     applied_of: Mapping[TableName, int]
     upto: int
     ordered: bool = True
-    covered: Mapping[TableName, Coverage] = field(default_factory=dict)
+    covered: Mapping[TableName, AppliedOffsets] = field(default_factory=dict)
     passages: Passages = field(default_factory=dict)
     cuts: Mapping[TableName, Sequence[int]] = field(default_factory=dict)
     typed: Mapping[TableName, Sequence[TableVersion | None]] = field(default_factory=dict)
@@ -77,13 +77,13 @@ class RowPass:
     try_all: bool = False
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Read all batches of one task, then yield its findings as batches of `FINDING_SCHEMA`."""
+        """Read all batches of one task, then yield its findings as batches of `RESULT_SCHEMA`."""
         try:
-            task = _Task(self, build(self.protocol, self.options))
+            task = _TaskState(self, build(self.protocol, self.options))
             with _without_collector():
                 for batch in batches:
                     task.read(batch)
-                yield from task.findings()
+                yield from task.results()
         except TransientError as error:
             # Spark would wrap it in a traceback; as a finding it reaches the driver as the sentence that it is.
             yield finding_batch(finding("transient", payload=error_payload(error)))
@@ -107,19 +107,19 @@ FIRST_ROWS = 1_000
 SLICE_ROWS = 10_000
 """Messages that are read together: enough of each table to pay, few enough to hold as Python objects."""
 
-_Group: TypeAlias = KeyedGroup | BagGroup | BlockGroup
+_Group: TypeAlias = KeyedGroup | KeylessGroup | BlockGroup
 
 
-class _Task:
+class _TaskState:
     """State of one task."""
 
-    def __init__(self, job: RowPass, decoder: Decoder) -> None:
+    def __init__(self, job: DecodeTask, decoder: Decoder) -> None:
         self._job = job
         self._decoder = decoder
         self._admits = TableFilter(job.include).admits
         self._applied = AppliedRows(job.applied, job.applied_of, job.covered, job.passages)
         self._versions: dict[tuple[TableName, int], TableVersion] = {}
-        self._groups: dict[tuple[TableName, int, int, str], KeyedGroup | BagGroup] = {}
+        self._groups: dict[tuple[TableName, int, int, str], KeyedGroup | KeylessGroup] = {}
         self._block_groups: dict[tuple[TableName, int, int, str, Hashable], BlockGroup] = {}
         self._read: dict[TopicPartition, int] = {}
         self._resolved: dict[TopicPartition, int] = {}
@@ -197,7 +197,7 @@ class _Task:
             except DecodeError as error:
                 self._reject(place, offset, error, owners(self._decoder, place.topic, values[number], error))
 
-    def findings(self) -> Iterator[pa.RecordBatch]:
+    def results(self) -> Iterator[pa.RecordBatch]:
         """What this task found: of each table a batch of its rows, which are forgotten then, and one of all else."""
         for groups in cast("list[dict[Any, _Group]]", [self._groups, self._block_groups]):
             while groups:
@@ -207,7 +207,7 @@ class _Task:
         yield finding_batch(*self._others())
 
     def _others(self) -> Iterator[dict[str, Any]]:
-        """What else it found, also while it made the rows: one dictionary per row of `FINDING_SCHEMA`."""
+        """What else it found, also while it made the rows: one dictionary per row of `RESULT_SCHEMA`."""
         yield from self._control
         for place, count in self._read.items():
             yield finding("count", name=TableName("", "messages"), place=place, count=count)

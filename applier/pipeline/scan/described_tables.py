@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from applier.changefeed.table import TableVersion
 from applier.ddl.schema_tracker import Tables
-from applier.pipeline.scan.window_scan import Survey
+from applier.pipeline.scan.window_scan import WindowScan
 
 
-def described(survey: Survey, tables: Tables) -> list[TableVersion]:
+def described(scan: WindowScan, tables: Tables) -> list[TableVersion]:
     """Tables that were made before the start of the feed.
 
     A version is the TSO of the DDL that made it: a DDL of this window or a later one brings its table.
     """
-    upto, made = survey.upto, [ddl.barrier.change.after for ddl in survey.ddl]
+    upto, made = scan.upto, [ddl.barrier.change.after for ddl in scan.ddl]
     if upto is None:
         return []
-    versions = [version for version in survey.versions.values() if version not in made and version.version <= upto]
+    versions = [version for version in scan.versions.values() if version not in made and version.version <= upto]
     return [version for version in versions if version.name not in tables]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from applier.changefeed.applied_offsets import Coverage
+from applier.changefeed.applied_offsets import AppliedOffsets
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName, TableVersion
 from applier.ddl.schema_tracker import Tables
@@ -39,6 +39,6 @@ class Known:
     applied_ddl: frozenset[DdlId]
     versions: Mapping[tuple[TableName, int], TableVersion]
     tables: Tables
-    covered: Mapping[TableName, Coverage] = field(default_factory=dict)
+    covered: Mapping[TableName, AppliedOffsets] = field(default_factory=dict)
     passed: Passed = field(default_factory=dict)
     parked: frozenset[TableName] = frozenset()

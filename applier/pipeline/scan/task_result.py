@@ -21,9 +21,9 @@ FINDING_DDL = (
     "kind string, database string, `table` string, version bigint, segment int, "
     "topic string, `partition` int, offset bigint, ts bigint, count bigint, payload binary"
 )
-"""`FINDING_SCHEMA` as Spark reads it."""
+"""`RESULT_SCHEMA` as Spark reads it."""
 
-FINDING_SCHEMA = pa.schema(
+RESULT_SCHEMA = pa.schema(
     [
         ("kind", pa.string()),
         ("database", pa.string()),
@@ -47,7 +47,7 @@ class Part:
 
     Attributes:
         version: The version they are written in, with the types that count.
-        rows: Columns of `KEYED_SCHEMA` or `BAG_SCHEMA`, and `c.<column>` for the table's own.
+        rows: Columns of `KEYED_SCHEMA` or `KEYLESS_SCHEMA`, and `c.<column>` for the table's own.
         topic: Topic that they were read from.
     """
 
@@ -77,7 +77,7 @@ class BadMessage:
 
 
 @dataclass(slots=True)
-class Findings:
+class TaskResult:
     """What one row pass found, over all its tasks.
 
     Attributes:
@@ -116,7 +116,7 @@ class Findings:
         return found
 
     def add(self, row: Mapping[str, Any]) -> None:
-        """Take one row of `FINDING_SCHEMA`.
+        """Take one row of `RESULT_SCHEMA`.
 
         Raises:
             TransientError: The task that found it could not go on; the pass must be run again.
@@ -161,9 +161,9 @@ class Findings:
             self.topics[name] = row["topic"]
 
 
-def collect(rows: pa.Table) -> Findings:
-    """Findings of all tasks of one pass, from rows of `FINDING_SCHEMA`."""
-    found = Findings()
+def collect(rows: pa.Table) -> TaskResult:
+    """Findings of all tasks of one pass, from rows of `RESULT_SCHEMA`."""
+    found = TaskResult()
     others = rows.drop_columns("payload").to_pylist()
     for row, payload in zip(others, _payloads(rows["payload"]), strict=True):
         found.add({**row, "payload": payload})
@@ -173,7 +173,7 @@ def collect(rows: pa.Table) -> Findings:
 def finding(
     kind: str, *, name: TableName | None = None, place: TopicPartition | None = None, **more: Any
 ) -> dict[str, Any]:
-    """One row of `FINDING_SCHEMA`."""
+    """One row of `RESULT_SCHEMA`."""
     row: dict[str, Any] = {"kind": kind, **more}
     if name is not None:
         row |= {"database": name.database, "table": name.table}
@@ -183,8 +183,8 @@ def finding(
 
 
 def finding_batch(*rows: Mapping[str, Any]) -> pa.RecordBatch:
-    """Rows of `FINDING_SCHEMA`."""
-    return pa.RecordBatch.from_pylist(list(rows), schema=FINDING_SCHEMA)
+    """Rows of `RESULT_SCHEMA`."""
+    return pa.RecordBatch.from_pylist(list(rows), schema=RESULT_SCHEMA)
 
 
 def rows_batch(name: TableName, version: TableVersion, rows: pa.Table, segment: int, topic: str) -> pa.RecordBatch:
@@ -199,7 +199,7 @@ def rows_batch(name: TableName, version: TableVersion, rows: pa.Table, segment: 
     stream = sink.getvalue()
     ends = pa.array([0, stream.size], pa.int32()).buffers()[1]
     payload = pa.Array.from_buffers(pa.binary(), 1, [None, ends, stream])
-    return batch.set_column(FINDING_SCHEMA.get_field_index("payload"), "payload", payload)
+    return batch.set_column(RESULT_SCHEMA.get_field_index("payload"), "payload", payload)
 
 
 def ddl_payload(change: SchemaChange, index: int) -> bytes:

@@ -14,8 +14,8 @@ from applier.changefeed.types import TypeRules
 from applier.decode.values.convert import to_array
 from applier.decode.values.wire_format import WireForm
 from applier.errors import ValueRefused
-from applier.order.merge import BAG_SCHEMA, DATA, KEYED_SCHEMA
-from applier.order.reduce import BagGroup, KeyedGroup
+from applier.order.merge import DATA, KEYED_SCHEMA, KEYLESS_SCHEMA
+from applier.order.reduce import KeyedGroup, KeylessGroup
 
 _Column: TypeAlias = "Sequence[Any] | pa.Array[Any]"
 
@@ -41,7 +41,7 @@ class Typing:
         """Append the table's own columns; also how many zero dates were met.
 
         Args:
-            meta: Rows of `KEYED_SCHEMA` or `BAG_SCHEMA`.
+            meta: Rows of `KEYED_SCHEMA` or `KEYLESS_SCHEMA`.
             values: Their values.
 
         Raises:
@@ -81,7 +81,7 @@ class Typing:
         return to_array(values, column, self.wire, self.rules, f"{self.version.name}.{column.name}")
 
 
-def columns_of(rows: KeyedGroup | BagGroup) -> tuple[pa.Table, Values]:
+def columns_of(rows: KeyedGroup | KeylessGroup) -> tuple[pa.Table, Values]:
     """The columns beside the data, and per column wire values; one that no image holds is left out: it is not NULL."""
     meta, images = _meta(rows)
     names = [column.name for column in rows.version.columns]
@@ -89,12 +89,12 @@ def columns_of(rows: KeyedGroup | BagGroup) -> tuple[pa.Table, Values]:
     return meta, {name: [image.get(name) for image in images] for name in held}
 
 
-def _meta(rows: KeyedGroup | BagGroup) -> tuple[pa.Table, list[Image]]:
+def _meta(rows: KeyedGroup | KeylessGroup) -> tuple[pa.Table, list[Image]]:
     """The columns beside the data, and the images to take the data from."""
-    if isinstance(rows, BagGroup):
+    if isinstance(rows, KeylessGroup):
         events = rows.events
-        bag = ((event.ts, event.present, *event.position, event.replay, event.run) for event in events)
-        return _columns(bag, BAG_SCHEMA), [event.image for event in events]
+        keyless = ((event.ts, event.present, *event.position, event.replay, event.run) for event in events)
+        return _columns(keyless, KEYLESS_SCHEMA), [event.image for event in events]
     survivors = rows.survivors.values()
     meta = ((s.first_ts, s.fresh, s.ts, s.present, *s.position) for s in survivors)
     key = rows.version.key

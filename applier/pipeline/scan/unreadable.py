@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from applier.errors import TerminalError
-from applier.pipeline.scan.window_scan import Survey
+from applier.pipeline.scan.window_scan import WindowScan
 from applier.pipeline.state import State
 
 
-def refuse_unreadable(survey: Survey, state: State, protocol: str) -> None:
+def refuse_unreadable(scan: WindowScan, state: State, protocol: str) -> None:
     """Refuse a first window of nothing but bad messages: set aside, they would hide that the protocol is wrong.
 
     Later windows may hold a bad message alone, so they pass.
@@ -15,11 +15,11 @@ def refuse_unreadable(survey: Survey, state: State, protocol: str) -> None:
     Raises:
         TerminalError: With the first of them.
     """
-    messages = survey.findings.counts.get("messages", 0)
+    messages = scan.results.counts.get("messages", 0)
     is_first = not state.versions and not state.resolved and not state.checkpoint.tables
-    if not is_first or not survey.bad or len(survey.bad) < messages:
+    if not is_first or not scan.bad or len(scan.bad) < messages:
         return
-    first = min(survey.bad, key=lambda item: (item.partition, item.offset))
+    first = min(scan.bad, key=lambda item: (item.partition, item.offset))
     what = (
         f"None of the {messages} messages that were read is one of protocol {protocol}. The first: {first.error.what}"
     )

@@ -27,13 +27,13 @@ from applier.errors import DecodeError, SchemaUnknown
 from applier.order.barrier import cut, in_order
 from applier.order.resent import Passages, passages
 from applier.order.watermark import advance, watermark
-from applier.pipeline.scan.decode_task import RowPass
+from applier.pipeline.scan.decode_task import DecodeTask
 from applier.pipeline.scan.known import Known
-from applier.pipeline.scan.task_result import FINDING_DDL, FINDING_SCHEMA, BadMessage, Findings, Waiting, collect
+from applier.pipeline.scan.task_result import FINDING_DDL, RESULT_SCHEMA, BadMessage, TaskResult, Waiting, collect
 from applier.pipeline.schema_changes.statements import Ddl, read_all
 from applier.runtime import failpoints
 from applier.runtime.logs import Stopwatch
-from applier.runtime.retry import Patience
+from applier.runtime.retry import Deadline
 
 NO_WATERMARK = ALL
 """Upper bound of commit ts for a feed in offset order: all that was read may be applied."""
@@ -46,19 +46,19 @@ HEAD_MESSAGES = 1_000
 
 _MAX_PASSES = 100
 
-Run = Callable[[RowPass], pa.Table]
+Run = Callable[[DecodeTask], pa.Table]
 """Runs a row pass over the messages of a window."""
 
 
 @dataclass(slots=True)
-class Survey:
+class WindowScan:
     """What a window holds.
 
     Attributes:
         window: What was read; shorter than asked for if a bad message ends it.
         upto: The watermark that its rows may be applied to; None while some partition has no resolved ts.
         resolved: Resolved ts per partition after the window.
-        findings: What the last row pass found.
+        results: What the last row pass found.
         ddl: DDL to apply, in order.
         versions: Table versions that the window brought.
         topics: The topics that brought them.
@@ -70,7 +70,7 @@ class Survey:
     window: Window
     resolved: dict[TopicPartition, int]
     upto: int | None = None
-    findings: Findings = field(default_factory=Findings)
+    results: TaskResult = field(default_factory=TaskResult)
     ddl: Sequence[Ddl] = ()
     versions: dict[tuple[TableName, int], TableVersion] = field(default_factory=dict)
     topics: dict[TableName, str] = field(default_factory=dict)
@@ -85,7 +85,7 @@ class Survey:
 
 
 @dataclass(frozen=True, slots=True)
-class Surveyor:
+class WindowScanner:
     """Surveys windows of one changefeed.
 
     Args:
@@ -99,18 +99,18 @@ class Surveyor:
     """
 
     source: Source
-    template: RowPass
+    template: DecodeTask
     ordered: bool
     rows_describe: bool
     keep_bad: bool
     ceiling: int = NO_WATERMARK
-    patience: Patience = field(default_factory=Patience)
+    patience: Deadline = field(default_factory=Deadline)
 
     def may_come(self, error: DecodeError | None) -> bool:
         """Whether a message may be read yet that cannot be now: its schema may be late in the registry."""
         return isinstance(error, SchemaUnknown) and not self.patience.is_over(error.schema_id)
 
-    def survey(self, window: Window, known: Known, watch: Stopwatch, *, local: bool) -> Survey:
+    def scan(self, window: Window, known: Known, watch: Stopwatch, *, local: bool) -> WindowScan:
         """Find out what a window holds; reads only.
 
         Args:
@@ -124,7 +124,7 @@ class Surveyor:
             SchemaChangeRefused: A DDL statement that cannot be understood.
         """
         typed = _typed((), known.tables) if self.rows_describe else {}
-        found = Survey(window, dict(known.resolved), typed=typed, ceiling=self.ceiling)
+        found = WindowScan(window, dict(known.resolved), typed=typed, ceiling=self.ceiling)
         found.passages = passages(known.passed, ())
         with watch.stage("read"):
             run = self._reader(found, local=local)
@@ -135,7 +135,7 @@ class Surveyor:
         for _ in range(_MAX_PASSES):
             found.upto = self._upto(found, known)
             with watch.stage("decode"):
-                found.findings = collect(run(self._row_pass(found, known)))
+                found.results = collect(run(self._row_pass(found, known)))
             revised = self._revise(found, known)
             if revised is None:
                 return found
@@ -147,17 +147,17 @@ class Surveyor:
         msg = f"a window of {window.messages} messages did not settle in {_MAX_PASSES} passes"
         raise AssertionError(msg)
 
-    def _reader(self, found: Survey, *, local: bool) -> Run:
+    def _reader(self, found: WindowScan, *, local: bool) -> Run:
         """Search the tails for resolved ts, and bind the messages of the window to a function that runs row passes."""
         window = found.window
         if local:
             messages = self.source.collect(window)
             found.resolved = advance(found.resolved, self._resolved(window, lambda tails: tails.among(messages)))
-            return lambda job: pa.Table.from_batches(job(messages.to_batches()), schema=FINDING_SCHEMA)
+            return lambda job: pa.Table.from_batches(job(messages.to_batches()), schema=RESULT_SCHEMA)
         found.resolved = advance(found.resolved, self._resolved(window, self.source.collect))
         return lambda job: self.source.map(window, job, FINDING_DDL)
 
-    def _peek(self, found: Survey, known: Known) -> None:
+    def _peek(self, found: WindowScan, known: Known) -> None:
         """Learn from its first messages what tables a first window makes.
 
         It is the largest of all, and rows that were reduced without their CREATE TABLE would all be read again.
@@ -166,7 +166,7 @@ class Surveyor:
         messages = self.source.collect(found.window.head(HEAD_MESSAGES))
         # Rows are not due: before a DDL has told the types of its columns, values need not fit what a row alone says.
         first = replace(self._row_pass(found, known), upto=-1)(messages.to_batches())
-        found.findings = collect(pa.Table.from_batches(first, schema=FINDING_SCHEMA))
+        found.results = collect(pa.Table.from_batches(first, schema=RESULT_SCHEMA))
         _learn(found)
         self._cut(found, known)
 
@@ -200,14 +200,14 @@ class Surveyor:
                     resolved[place] = max(found)
         return resolved
 
-    def _upto(self, found: Survey, known: Known) -> int | None:
+    def _upto(self, found: WindowScan, known: Known) -> int | None:
         """The watermark, or None while a partition in use has no resolved ts: then a pass only looks for schemas."""
         if not self.ordered:
             return found.ceiling
         mark = _mark(found, known)
         return None if mark is None else min(mark, found.ceiling)
 
-    def _row_pass(self, found: Survey, known: Known) -> RowPass:
+    def _row_pass(self, found: WindowScan, known: Known) -> DecodeTask:
         skip: dict[TopicPartition, frozenset[int]] = {}
         for item in found.bad:
             skip[item.partition] = skip.get(item.partition, frozenset()) | {item.offset}
@@ -227,7 +227,7 @@ class Surveyor:
             try_all=found.try_all,
         )
 
-    def _revise(self, found: Survey, known: Known) -> bool | None:
+    def _revise(self, found: WindowScan, known: Known) -> bool | None:
         """What the last pass teaches about how the window must be read.
 
         Returns:
@@ -237,21 +237,21 @@ class Surveyor:
         # Before the bad messages: a value may fit its column once a DDL of this very window has told its type.
         if self._cut(found, known):
             return False
-        if found.findings.bad:
+        if found.results.bad:
             return self._set_aside(found)
-        if learnt and found.findings.waiting:
+        if learnt and found.results.waiting:
             return False
         return False if self._hold_back(found) or self._go_further(found, known) else None
 
-    def _set_aside(self, found: Survey) -> bool:
+    def _set_aside(self, found: WindowScan) -> bool:
         """Bad messages become dead letters, or the first of them ends the window: what came before it is applied.
 
         One whose schema may yet come always ends it.
         """
-        ending = [bad for bad in found.findings.bad if not self.keep_bad or self.may_come(bad.error)]
+        ending = [bad for bad in found.results.bad if not self.keep_bad or self.may_come(bad.error)]
         if not ending:
             found.try_all = bool(found.bad)
-            found.bad += found.findings.bad
+            found.bad += found.results.bad
             return False
         for bad in ending:
             if bad.partition in found.window.ranges and bad.offset < found.window.ranges[bad.partition].end:
@@ -261,30 +261,30 @@ class Surveyor:
         found.bad = [bad for bad in found.bad if bad.offset < ends.get(bad.partition, 0)]
         return True
 
-    def _hold_back(self, found: Survey) -> bool:
+    def _hold_back(self, found: WindowScan) -> bool:
         """Rows without a schema wait, and the watermark stays below the first of them."""
-        if not found.findings.waiting:
+        if not found.results.waiting:
             return False
-        found.waiting = found.findings.waiting
+        found.waiting = found.results.waiting
         found.ceiling = min(row.commit_ts for row in found.waiting) - 1
         return True
 
-    def _go_further(self, found: Survey, known: Known) -> bool:
+    def _go_further(self, found: WindowScan, known: Known) -> bool:
         """The tails may have missed a resolved ts that the pass met."""
-        found.resolved = advance(found.resolved, found.findings.resolved)
+        found.resolved = advance(found.resolved, found.results.resolved)
         after = self._upto(found, known)
         return after is not None and after > (found.upto or 0)
 
-    def _passages(self, found: Survey, known: Known) -> Passages:
+    def _passages(self, found: WindowScan, known: Known) -> Passages:
         """DDL messages behind which rows were sent again: those to apply, copies, and those that were applied."""
         names, spelling = {ddl.barrier.id: ddl.names for ddl in found.ddl}, _spelling(found, known)
-        messages = found.findings.barriers
+        messages = found.results.barriers
         return passages(known.passed, [(item, names.get(item.id) or Ddl.of(item, spelling).names) for item in messages])
 
-    def _cut(self, found: Survey, known: Known) -> bool:
+    def _cut(self, found: WindowScan, known: Known) -> bool:
         """DDL among the rows cut them into segments; rows that were reduced across one must be read again."""
         upto = found.upto or 0
-        due = [barrier for barrier in found.findings.barriers if barrier.change.commit_ts <= upto]
+        due = [barrier for barrier in found.results.barriers if barrier.change.commit_ts <= upto]
         barriers = in_order(due, known.applied, known.applied_ddl)
         found.ddl = read_all(barriers, _spelling(found, known), _met(found, known) if barriers else {})
         cuts = cut((ddl.commit_ts, ddl.names) for ddl in found.ddl)
@@ -294,9 +294,9 @@ class Surveyor:
         revised = cuts != found.cuts or (typed != found.typed and self.rows_describe) or found.passages != before
         found.cuts, found.typed = cuts, typed
         stopped = self._stop_at_return(found, known) or self._stop_at_part(found, known)
-        return stopped or (revised and bool(found.findings.parts or found.findings.bad))
+        return stopped or (revised and bool(found.results.parts or found.results.bad))
 
-    def _stop_at_return(self, found: Survey, known: Known) -> bool:
+    def _stop_at_return(self, found: WindowScan, known: Known) -> bool:
         """Let the window end with a DDL after which the rows of a parked table's name count again.
 
         They are left out of this window as a whole, and those behind the DDL would be lost.
@@ -307,7 +307,7 @@ class Surveyor:
         found.ceiling = min(returns)
         return True
 
-    def _stop_at_part(self, found: Survey, known: Known) -> bool:
+    def _stop_at_part(self, found: WindowScan, known: Known) -> bool:
         """Let renames wait that lack a part of their statement, which may follow the watermark of its commit ts."""
         mark = _mark(found, known) if self.ordered else None
         loose = [ddl for ddl in found.ddl if ddl.is_loose and ddl.commit_ts == mark]
@@ -316,12 +316,12 @@ class Surveyor:
         return bool(loose)
 
 
-def _mark(found: Survey, known: Known) -> int | None:
+def _mark(found: WindowScan, known: Known) -> int | None:
     retired = _retired(found, known)
     return watermark(found.resolved, [place for place in known.ends if place.topic not in retired])
 
 
-def _retired(found: Survey, known: Known) -> set[str]:
+def _retired(found: WindowScan, known: Known) -> set[str]:
     """Topics that get no more watermarks, as no table of theirs is left; also those of views, which never get any.
 
     Rows of such a topic cannot follow, and a table that is made there later begins with a message of its own. A topic
@@ -332,7 +332,7 @@ def _retired(found: Survey, known: Known) -> set[str]:
     topics = {**known.topics, **found.topics}
     live = set(_live(topics, found, known).values())
     emptied: dict[str, int] = {}
-    for barrier in found.findings.barriers:
+    for barrier in found.results.barriers:
         emptied[barrier.topic] = max(barrier.change.commit_ts, emptied.get(barrier.topic, 0))
     counting = {
         place.topic
@@ -344,10 +344,10 @@ def _retired(found: Survey, known: Known) -> set[str]:
     return {place.topic for place in known.ends} - counting if counting else set()
 
 
-def _live(topics: Mapping[TableName, str], found: Survey, known: Known) -> dict[TableName, str]:
+def _live(topics: Mapping[TableName, str], found: WindowScan, known: Known) -> dict[TableName, str]:
     """Topic of each table that is there after all DDL read so far, those above the watermark included."""
     live = {name: topic for name, topic in topics.items() if name in known.tables or name in found.topics}
-    barriers = in_order(found.findings.barriers, known.applied, known.applied_ddl)
+    barriers = in_order(found.results.barriers, known.applied, known.applied_ddl)
     for ddl in read_all(barriers, _spelling(found, known)):
         for action in ddl.actions:
             match action:
@@ -364,21 +364,21 @@ def _live(topics: Mapping[TableName, str], found: Survey, known: Known) -> dict[
     return live
 
 
-def _spelling(found: Survey, known: Known) -> Spelling:
-    return Spelling(known.tables, (name for name, _ in [*known.versions, *found.versions, *found.findings.parts]))
+def _spelling(found: WindowScan, known: Known) -> Spelling:
+    return Spelling(known.tables, (name for name, _ in [*known.versions, *found.versions, *found.results.parts]))
 
 
-def _met(found: Survey, known: Known) -> dict[TableName, int]:
+def _met(found: WindowScan, known: Known) -> dict[TableName, int]:
     """Tables that no DDL has made so far, with the lowest commit ts that the window has of them."""
-    made = [barrier.change.after for barrier in found.findings.barriers]
+    made = [barrier.change.after for barrier in found.results.barriers]
     described = {name: at for (name, at), version in found.versions.items() if version not in made}
-    return {name: at for name, at in {**described, **found.findings.lowest()}.items() if name not in known.tables}
+    return {name: at for name, at in {**described, **found.results.lowest()}.items() if name not in known.tables}
 
 
-def _learn(found: Survey) -> bool:
-    new = {key: version for key, version in found.findings.versions.items() if found.versions.get(key) != version}
+def _learn(found: WindowScan) -> bool:
+    new = {key: version for key, version in found.results.versions.items() if found.versions.get(key) != version}
     found.versions |= new
-    found.topics |= found.findings.topics
+    found.topics |= found.results.topics
     return bool(new)
 
 

@@ -19,12 +19,12 @@ from applier.ddl.actions import kind, touches
 from applier.errors import SchemaChangeRefused
 from applier.pipeline import completeness
 from applier.pipeline.filtered import left_behind
-from applier.pipeline.schema_changes.apply_to_rows import RowMigration, dropped, make_way
+from applier.pipeline.schema_changes.apply_to_rows import RowDdlApplier, dropped, make_way
 from applier.pipeline.schema_changes.decision import at_its_place, decided
 from applier.pipeline.schema_changes.stamp import DDL, DROPPED_AT, RESYNC, TRUNCATED_AT, is_in, mark, shown
 from applier.pipeline.schema_changes.statements import Ddl
 from applier.pipeline.state import State
-from applier.pipeline.target_tables import Replica
+from applier.pipeline.target_tables import TargetTables
 from applier.runtime import failpoints
 from applier.runtime.logs import logger
 from applier.sink.commit.stamp import Stamp
@@ -50,21 +50,21 @@ _UNREAD = "unread"
 
 
 @dataclass(slots=True)
-class Migration:
+class DdlApplier:
     """Applies DDL to the tables of a changefeed.
 
     All rows at or below the DDL's commit ts must be in the tables before. A crash at any point leaves in each table
     either the whole effect of a DDL or none of it, and `apply` may be called again.
 
     Args:
-        replica: The tables.
+        targets: The tables.
         state: What is known of them, and where decisions are kept.
         policies: Policy per kind of DDL, where it is not `apply`.
         settings: Which tables are meant, and what becomes of dropped ones.
         rules: How types map.
     """
 
-    replica: Replica
+    targets: TargetTables
     state: State
     policies: Mapping[str, Policy]
     settings: TablesSection
@@ -131,7 +131,7 @@ class Migration:
         names = [name for action in group for name in touches(action)]
         is_rename = isinstance(group[0], say.RenameTable)
         is_gone = not names or isinstance(group[0], say.DropTable)
-        writer = None if is_gone else self.replica.writer(names[1] if is_rename else names[0])
+        writer = None if is_gone else self.targets.writer(names[1] if is_rename else names[0])
         if writer is None or decision.decision not in ("applied", "rewritten"):
             return decision
         schema_id = int(json.loads(writer.table.schema_json)["schema-id"])
@@ -146,7 +146,7 @@ class Migration:
         change = ddl.barrier.change
         if self.state.is_begun(ddl.barrier.id) or any(self._is_renamed(change, action) for action in renames):
             return True
-        writers = [self.replica.writer(name) for name in ddl.names] if self.leaves_rows(ddl) else []
+        writers = [self.targets.writer(name) for name in ddl.names] if self.leaves_rows(ddl) else []
         return any(writer is not None and is_in(writer.known, change) for writer in writers)
 
     def leaves_rows(self, ddl: Ddl) -> bool:
@@ -154,7 +154,7 @@ class Migration:
 
         A repeated step may read further than the one that failed, in partitions that had not come to the DDL yet.
         """
-        return not self.replica.ordered and all(isinstance(action, _Evolves) for action in ddl.actions)
+        return not self.targets.ordered and all(isinstance(action, _Evolves) for action in ddl.actions)
 
     def _decide(self, change: SchemaChange, group: Sequence[say.Action], *, done: bool) -> SchemaDecision:
         if not self._is_ours(group):
@@ -174,7 +174,7 @@ class Migration:
         if decision == "applied" and not done:
             decision = "without a table" if self._is_without_table(change, group[0]) else self._do(change, group)
         if decision in ("ignored", "skipped") and not done and (kept := left_behind(group, self.state.tables)):
-            self.replica.doubt(kept)
+            self.targets.doubt(kept)
         self._follow(change, group)
         if decision == "skipped":
             # Afterwards: a CREATE TABLE or a TRUNCATE that was skipped made no table whole.
@@ -186,7 +186,7 @@ class Migration:
         if not isinstance(action, _NEEDS_TABLE):
             return False
         name = action.table
-        if name in self.state.tables or self.replica.writer(name) is not None:
+        if name in self.state.tables or self.targets.writer(name) is not None:
             return False
         if isinstance(action, say.RenameTable) and (
             self._is_renamed(change, action) or not TableFilter(self.settings.include).admits(name)
@@ -228,7 +228,7 @@ class Migration:
             case say.RenameTable() as rename:
                 self._rename(change, rename)
             case say.RecoverTable() | say.DropPartitions() | say.TruncatePartitions() | say.ExchangePartition():
-                return RowMigration(self.replica, self.state, self.settings).apply(change, group[0])
+                return RowDdlApplier(self.targets, self.state, self.settings).apply(change, group[0])
         if any(isinstance(action, say.ColumnAction | say.IndexAction | say.SetComment) for action in group):
             return self._evolve(change, group)
         return "applied"
@@ -244,32 +244,32 @@ class Migration:
         if version is None:
             what = f"The columns of table {create.table} are not known: {shown(change.sql)}."
             raise SchemaChangeRefused(what, RESYNC)
-        stale = self.replica.writer(create.table) if create.table in self.state.parked else None
+        stale = self.targets.writer(create.table) if create.table in self.state.parked else None
         if stale is not None and not is_in(stale.known, change):
             # The DROP of the table before was passed over: its rows would stay in the new one.
             self._drop(create.table, change.commit_ts)
-        make_way(self.replica, create.table)
-        self.replica.ensure(version, self._stamp(change))
+        make_way(self.targets, create.table)
+        self.targets.ensure(version, self._stamp(change))
 
     def _drop(self, name: TableName, commit_ts: int) -> None:
-        writer = self.replica.writer(name)
+        writer = self.targets.writer(name)
         if writer is None:
             return
         if self.settings.on_drop == "drop":
-            self.replica.confirm()
-            self.replica.catalog.drop(writer.table.identifier, purge=True)
+            self.targets.confirm()
+            self.targets.catalog.drop(writer.table.identifier, purge=True)
         else:
             entries = dropped(commit_ts, self.state.tables.get(name), self.state.completeness.get(name))
-            writer.stamp(self.replica.stamp(commit_ts, entries))
-        self.replica.forget(name)
+            writer.stamp(self.targets.stamp(commit_ts, entries))
+        self.targets.forget(name)
 
     def _truncate(self, change: SchemaChange, name: TableName) -> None:
-        writer = self.replica.writer(name)
+        writer = self.targets.writer(name)
         if writer is None or is_in(writer.known, change):
             return
         marks = {DDL: mark(change), TRUNCATED_AT: str(change.commit_ts)}
-        stamp = self.replica.stamp(change.commit_ts, marks, writer)
-        self.replica.committed(writer, writer.truncate(stamp).snapshot_id)
+        stamp = self.targets.stamp(change.commit_ts, marks, writer)
+        self.targets.committed(writer, writer.truncate(stamp).snapshot_id)
 
     def _rename(self, change: SchemaChange, rename: say.RenameTable) -> None:
         admits = TableFilter(self.settings.include).admits
@@ -279,30 +279,30 @@ class Migration:
         if not admits(rename.to):
             self._drop(rename.table, change.commit_ts)
             return
-        writer = self.replica.writer(rename.table)
+        writer = self.targets.writer(rename.table)
         if self._is_renamed(change, rename) or writer is None:
             return
         self._refuse_taken(change, rename)
         if not is_in(writer.known, change):
             # The mark is there before the name: found under the new one it says that the rename was made.
             writer.stamp(self._stamp(change, writer))
-        make_way(self.replica, rename.to)
-        self.replica.confirm()
-        self.replica.catalog.rename(writer.table.identifier, self.replica.identifier(rename.to))
-        self.replica.forget(rename.table, rename.to)
-        renamed = self.replica.writer(rename.to)
+        make_way(self.targets, rename.to)
+        self.targets.confirm()
+        self.targets.catalog.rename(writer.table.identifier, self.targets.identifier(rename.to))
+        self.targets.forget(rename.table, rename.to)
+        renamed = self.targets.writer(rename.to)
         if renamed is not None:
-            self.replica.committed(renamed, renamed.table.snapshot_id)
+            self.targets.committed(renamed, renamed.table.snapshot_id)
 
     def _refuse_taken(self, change: SchemaChange, rename: say.RenameTable) -> None:
         """In offset order the rename out of a name may lie in a part of its topic that is not read yet."""
-        target = self.replica.writer(rename.to)
+        target = self.targets.writer(rename.to)
         if target is not None and target.table.setting(DROPPED_AT) is None:
             what = f"Table {rename.table} becomes {rename.to}, but another table has that name: {shown(change.sql)}."
             raise SchemaChangeRefused(what, RESYNC)
 
     def _is_renamed(self, change: SchemaChange, rename: say.RenameTable) -> bool:
-        target = self.replica.writer(rename.to)
+        target = self.targets.writer(rename.to)
         return target is not None and is_in(target.known, change)
 
     def follow(self, version: TableVersion) -> None:
@@ -311,7 +311,7 @@ class Migration:
         Raises:
             SchemaChangeRefused: The difference is one that could also be a rename, or cannot be applied exactly.
         """
-        before, writer = self.state.tables.get(version.name), self.replica.writer(version.name)
+        before, writer = self.state.tables.get(version.name), self.targets.writer(version.name)
         if before is None or writer is None or version.keys_only or is_older(version, before):
             return
         version = with_virtual(version.completed(before), before)
@@ -320,7 +320,7 @@ class Migration:
         evolution = plan(before, version, (), of_schemas(self.rules), writer.table.schema.names)
         if evolution.steps or evolution.refused:
             upto = writer.known.resolved_ts if writer.known else 0
-            apply_evolution(writer.table, evolution, self.replica.stamp(upto))
+            apply_evolution(writer.table, evolution, self.targets.stamp(upto))
             writer.reload()
         self.state.track(version)
 
@@ -329,7 +329,7 @@ class Migration:
     def _evolve(self, change: SchemaChange, group: Sequence[say.Action]) -> Decision:
         name = touches(group[0])[0]
         after = self._after(change, name)
-        writer = self.replica.writer(name)
+        writer = self.targets.writer(name)
         if writer is not None and is_in(writer.known, change):
             return "applied"
         before = self.state.tables.get(name)
@@ -337,8 +337,8 @@ class Migration:
             before = self._described(name, after)
         if before is None and after is not None and (writer is None or writer.table.setting(DROPPED_AT)):
             # The table became eligible only now, for instance by its first key: there is nothing to change yet.
-            make_way(self.replica, name)
-            self.replica.ensure(after, self._stamp(change))
+            make_way(self.targets, name)
+            self.targets.ensure(after, self._stamp(change))
             return "applied"
         if before is None and writer is None:
             # TiCDC sent no row of it so far: the rows that follow make a table that is incomplete.
@@ -347,14 +347,14 @@ class Migration:
         if before is None or writer is None:
             what = f"What table {name} was before is not known: {shown(change.sql)}."
             raise SchemaChangeRefused(what, RESYNC)
-        self.replica.adopt(writer, before)
+        self.targets.adopt(writer, before)
         derived = self._derived(change, name, group)
         wanted = derived if after is None else after.declared(derived)
         schema = writer.table.schema
         evolution = plan(supplied(before, schema), wanted, group, self.rules, schema.names)
         done = apply_evolution(writer.table, evolution, self._stamp(change, writer))
         writer.reload()
-        self.replica.committed(writer, done.snapshot_id)
+        self.targets.committed(writer, done.snapshot_id)
         return "rewritten" if done.rewritten else "applied"
 
     def _described(self, name: TableName, after: TableVersion | None) -> TableVersion | None:
@@ -376,7 +376,7 @@ class Migration:
         """Take note of what the tables are from here on."""
         for action in group:
             self.state.tables.apply(action, change.commit_ts)
-            completeness.follow(action, self.state, self.replica)
+            completeness.follow(action, self.state, self.targets)
         for name in dict.fromkeys(name for action in group for name in touches(action)):
             after = self._after(change, name)
             # A table may be met first by what changes it, and rows behind that are read by what it left.
@@ -389,7 +389,7 @@ class Migration:
         self.state.keep_versions()
 
     def _stamp(self, change: SchemaChange, writer: TableWriter | None = None) -> Stamp:
-        return self.replica.stamp(change.commit_ts, {DDL: mark(change)}, writer)
+        return self.targets.stamp(change.commit_ts, {DDL: mark(change)}, writer)
 
 
 def _by_table(actions: Sequence[say.Action]) -> list[list[say.Action]]:

@@ -29,7 +29,7 @@ from applier.pipeline.schema_changes.stamp import (
     shown,
 )
 from applier.pipeline.state import State
-from applier.pipeline.target_tables import Replica
+from applier.pipeline.target_tables import TargetTables
 from applier.runtime import failpoints
 from applier.sink.commit.stamp import Stamp
 from applier.sink.control.rows import Decision
@@ -43,16 +43,16 @@ Rows: TypeAlias = say.DropPartitions | say.TruncatePartitions | say.ExchangePart
 
 
 @dataclass(frozen=True, slots=True)
-class RowMigration:
+class RowDdlApplier:
     """Applies these DDL to the Iceberg tables; each may be called again after a crash at any point.
 
     Args:
-        replica: The tables.
+        targets: The tables.
         state: What is known of them, as of before the DDL.
         settings: Which tables are meant, and what becomes of dropped ones.
     """
 
-    replica: Replica
+    targets: TargetTables
     state: State
     settings: TablesSection
 
@@ -76,7 +76,7 @@ class RowMigration:
 
     def _empty(self, change: SchemaChange, table: TableName, names: Sequence[str]) -> None:
         """Remove the rows of some partitions; of all if none is named."""
-        writer = self.replica.writer(table)
+        writer = self.targets.writer(table)
         if writer is None or is_in(writer.known, change):
             return
         stamp = self._stamp(change, writer)
@@ -86,7 +86,7 @@ class RowMigration:
             done = writer.delete_where(chosen.columns, chosen.predicate, stamp)
         else:
             done = writer.truncate(stamp)
-        self.replica.committed(writer, done.snapshot_id)
+        self.targets.committed(writer, done.snapshot_id)
 
     def _exchange(self, change: SchemaChange, action: say.ExchangePartition) -> None:
         """Let the rows of a partition and those of a table change places, in one commit a table.
@@ -101,20 +101,20 @@ class RowMigration:
             self._refuse_absent(chosen, action.other, other)
             coming = partial(stage_rows, table.table, other.table, other.table.snapshot_id, _checked(chosen, action))
             done = table.exchange_where(chosen.columns, chosen.predicate, coming, self._stamp(change, table))
-            self.replica.committed(table, done.snapshot_id)
+            self.targets.committed(table, done.snapshot_id)
         failpoints.reach("half-exchanged")
         if not is_in(other.known, change):
             before = snapshot_before(table.table, DDL, mark(change))
             leaving = partial(stage_rows, other.table, table.table, before, chosen.predicate)
             snapshot_id = replace_rows(other.table, leaving, self._stamp(change, other))
             other.reload()
-            self.replica.committed(other, snapshot_id)
+            self.targets.committed(other, snapshot_id)
 
     def _both(self, change: SchemaChange, action: say.ExchangePartition) -> tuple[TableWriter, TableWriter]:
         admits = TableFilter(self.settings.include).admits
         writers = []
         for name in (action.table, action.other):
-            writer = self.replica.writer(name) if admits(name) else None
+            writer = self.targets.writer(name) if admits(name) else None
             if writer is None:
                 what = f"The rows of table {name}, which are exchanged, are not here: {shown(change.sql)}."
                 raise SchemaChangeRefused(what, RESYNC)
@@ -140,14 +140,14 @@ class RowMigration:
 
     def _recover(self, change: SchemaChange, action: say.RecoverTable) -> None:
         name = action.to or action.table
-        here = self.replica.writer(name)
+        here = self.targets.writer(name)
         if here is not None and is_in(here.known, change):
             return
         kept = self._kept(change, action.table)
-        live = self.replica.writer(action.table)
+        live = self.targets.writer(action.table)
         truncated_at = int((live.table.setting(TRUNCATED_AT) if live else None) or 0)
         if kept is not None and _dropped_at(kept, change) > truncated_at:
-            self._undrop(change, self.replica.opened(kept), name)
+            self._undrop(change, self.targets.opened(kept), name)
         elif live is not None and truncated_at and name != action.table:
             self._untruncate(change, live, str(truncated_at), name)
         else:
@@ -157,10 +157,10 @@ class RowMigration:
 
     def _kept(self, change: SchemaChange, name: TableName) -> Table | None:
         """The copy that is kept of the newest table that was dropped under a name."""
-        identifier = self.replica.identifier(name)
+        identifier = self.targets.identifier(name)
         prefix = f"{identifier[-1]}_dropped_"
-        aside = [found for found in self.replica.catalog.list(identifier[:-1]) if found[-1].startswith(prefix)]
-        tables = [table for found in (identifier, *aside) if (table := self.replica.catalog.load(found)) is not None]
+        aside = [found for found in self.targets.catalog.list(identifier[:-1]) if found[-1].startswith(prefix)]
+        tables = [table for found in (identifier, *aside) if (table := self.targets.catalog.load(found)) is not None]
         kept = [table for table in tables if _dropped_at(table, change)]
         return max(kept, key=lambda table: _dropped_at(table, change), default=None)
 
@@ -171,15 +171,15 @@ class RowMigration:
         number = kept.table.setting(DROPPED_VERSION)
         if not is_in(kept.known, change):
             kept.stamp(self._stamp(change, kept), unset=(DROPPED_AT,))
-        if kept.table.identifier != self.replica.identifier(name):
-            make_way(self.replica, name)
-            self.replica.confirm()
-            self.replica.catalog.rename(kept.table.identifier, self.replica.identifier(name))
-        self.replica.forget(name)
+        if kept.table.identifier != self.targets.identifier(name):
+            make_way(self.targets, name)
+            self.targets.confirm()
+            self.targets.catalog.rename(kept.table.identifier, self.targets.identifier(name))
+        self.targets.forget(name)
         self._track(change, name, number)
-        here = self.replica.writer(name)
+        here = self.targets.writer(name)
         if here is not None:
-            self.replica.committed(here, here.table.snapshot_id)
+            self.targets.committed(here, here.table.snapshot_id)
 
     def _track(self, change: SchemaChange, name: TableName, number: str | None) -> None:
         """Know the table again, where nothing but its own mark tells what it was."""
@@ -193,29 +193,29 @@ class RowMigration:
         version = change.after
         if version is None or version.name != name:
             raise SchemaChangeRefused(f"The columns of table {name} are not known: {shown(change.sql)}.", RESYNC)
-        make_way(self.replica, name)
-        back = self.replica.ensure(version, self.replica.stamp(change.commit_ts))
+        make_way(self.targets, name)
+        back = self.targets.ensure(version, self.targets.stamp(change.commit_ts))
         rows = partial(stage_rows, back.table, live.table, before)
         snapshot_id = replace_rows(back.table, rows, self._stamp(change, back))
         back.reload()
-        self.replica.committed(back, snapshot_id)
+        self.targets.committed(back, snapshot_id)
 
     # ---- commits
 
     def _stamp(self, change: SchemaChange, writer: TableWriter) -> Stamp:
-        return self.replica.stamp(change.commit_ts, {DDL: mark(change)}, writer)
+        return self.targets.stamp(change.commit_ts, {DDL: mark(change)}, writer)
 
 
-def make_way(replica: Replica, name: TableName) -> None:
+def make_way(targets: TargetTables, name: TableName) -> None:
     """A dropped table that is kept gives its name to the new one."""
-    writer = replica.writer(name)
+    writer = targets.writer(name)
     dropped_at = writer.table.setting(DROPPED_AT) if writer else None
     if writer is None or dropped_at is None:
         return
     identifier = writer.table.identifier
-    replica.confirm()
-    replica.catalog.rename(identifier, (*identifier[:-1], f"{identifier[-1]}_dropped_{dropped_at}"))
-    replica.forget(name)
+    targets.confirm()
+    targets.catalog.rename(identifier, (*identifier[:-1], f"{identifier[-1]}_dropped_{dropped_at}"))
+    targets.forget(name)
 
 
 def dropped(commit_ts: int, version: TableVersion | None, known: Completeness | None) -> dict[str, str]:

@@ -130,7 +130,7 @@ class Committer:
         """What became of a commit that did not end well: the snapshot's id, or None to prepare again."""
         if failure.snapshot_id is not None:
             self._sent.append(failure.snapshot_id)
-        _patiently(self.table.refresh)
+        _with_retry(self.table.refresh)
         for snapshot_id in self._sent:
             if self.table.has_snapshot(snapshot_id):
                 return snapshot_id
@@ -140,7 +140,7 @@ class Committer:
     def _reload(self) -> bool:
         """Read the table again; True if its head or its columns are not those that were planned on."""
         before = self.head, self._columns
-        _patiently(self.table.refresh)
+        _with_retry(self.table.refresh)
         self.look()
         return before != (self.head, self.table.schema.id)
 
@@ -178,7 +178,7 @@ def _attempts() -> Retrying:
     )
 
 
-def _patiently(call: Callable[[], _T]) -> _T:
+def _with_retry(call: Callable[[], _T]) -> _T:
     """Ask again while the catalog does not answer: without its answer nobody knows whether a commit was made."""
     patient = Retrying(
         retry=retry_if_exception_type(TransientError),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from applier.changefeed.applied_offsets import Coverage
+from applier.changefeed.applied_offsets import AppliedOffsets
 from applier.errors import CheckpointConflict, TableMismatch
 from applier.sink.iceberg.snapshot import MAIN
 
@@ -19,7 +19,7 @@ RESOLVED_TS = "applier.resolved-ts"
 """Keys of the stamp, in the snapshot's summary and in the table's properties alike."""
 
 OFFSETS = "applier.offsets"
-"""Entry of the stamp of a commit of rows in a feed in offset order: the messages that the table has, see `Coverage`.
+"""Entry of the stamp of a commit of rows in offset order: the messages that the table has, see `AppliedOffsets`.
 Commits of other kinds leave the property as it is."""
 
 SUMMARY_LENGTH = 4096
@@ -99,14 +99,14 @@ def progress(table: Table, changefeed: str) -> Stamp | None:
     return stamp
 
 
-def covered(table: Table) -> Coverage:
+def covered(table: Table) -> AppliedOffsets:
     """The messages that a stamped table has, as far as a feed in offset order has written it.
 
     Raises:
         TableMismatch: Somebody edited the stamp.
     """
     try:
-        return Coverage.from_text(table.setting(OFFSETS) or "{}")
+        return AppliedOffsets.from_text(table.setting(OFFSETS) or "{}")
     except ValueError as error:
         raise _damaged(table) from error
 

@@ -36,7 +36,7 @@ NEWEST = "applier.newest-file"
 """Property: the data file of the newest append."""
 
 
-class Ledger:
+class AppendOnlyTable:
     """An Iceberg table that is only ever appended to; one thread at a time.
 
     Args:
@@ -49,7 +49,7 @@ class Ledger:
         self._order = order
 
     @staticmethod
-    def open(catalog: Catalog, identifier: Identifier, columns: pa.Schema, order: str = "") -> Ledger:
+    def open(catalog: Catalog, identifier: Identifier, columns: pa.Schema, order: str = "") -> AppendOnlyTable:
         """The ledger of that name, which is created if it is missing.
 
         Raises:
@@ -58,7 +58,7 @@ class Ledger:
         """
         found = catalog.load(identifier) or _create(catalog, identifier, columns)
         _check(found, columns)
-        return Ledger(found, order)
+        return AppendOnlyTable(found, order)
 
     def append(self, rows: pa.Table, stamp: Stamp, check: Callable[[Table], None] = lambda table: None) -> int:
         """Append rows in one commit.

@@ -18,7 +18,7 @@ from applier.errors import CheckpointConflict
 from applier.sink.commit.committer import ATTEMPTS
 from applier.sink.commit.fence import fence
 from applier.sink.commit.stamp import EPOCH, Stamp
-from applier.sink.control.append_table import Ledger
+from applier.sink.control.append_table import AppendOnlyTable
 from applier.sink.control.lease import StartOf, may_take, process_start
 from applier.sink.control.rows import (
     CHECKPOINTS,
@@ -53,10 +53,10 @@ class Control:
     """
 
     changefeed: str
-    checkpoints: Ledger
-    table_versions: Ledger
-    schema_changes: Ledger
-    dead_letters: Ledger
+    checkpoints: AppendOnlyTable
+    table_versions: AppendOnlyTable
+    schema_changes: AppendOnlyTable
+    dead_letters: AppendOnlyTable
     _last: Checkpoint | None = None
     _known: set[str] = field(default_factory=set)
     _one_thread: threading.RLock = field(default_factory=threading.RLock)
@@ -76,10 +76,10 @@ class Control:
         where = namespace or (f"applier_{changefeed}",)
         return Control(
             changefeed,
-            Ledger.open(catalog, (*where, "checkpoints"), CHECKPOINTS, order="step"),
-            Ledger.open(catalog, (*where, "table_versions"), TABLE_VERSIONS),
-            Ledger.open(catalog, (*where, "schema_changes"), SCHEMA_CHANGES),
-            Ledger.open(catalog, (*where, "dead_letters"), DEAD_LETTERS),
+            AppendOnlyTable.open(catalog, (*where, "checkpoints"), CHECKPOINTS, order="step"),
+            AppendOnlyTable.open(catalog, (*where, "table_versions"), TABLE_VERSIONS),
+            AppendOnlyTable.open(catalog, (*where, "schema_changes"), SCHEMA_CHANGES),
+            AppendOnlyTable.open(catalog, (*where, "dead_letters"), DEAD_LETTERS),
         )
 
     @staticmethod
@@ -157,9 +157,9 @@ class Control:
         Raises:
             CheckpointConflict: Another process has taken the changefeed.
         """
-        for ledger in (self.table_versions, self.schema_changes, self.dead_letters):
-            ledger.refresh()
-            fence(ledger.table, self.changefeed, self._epoch, upto, unwritten=True)
+        for append_table in (self.table_versions, self.schema_changes, self.dead_letters):
+            append_table.refresh()
+            fence(append_table.table, self.changefeed, self._epoch, upto, unwritten=True)
 
     def confirm(self) -> None:
         """Make sure that this process still holds the changefeed; reads the catalog and writes nothing. Any thread may.
@@ -268,11 +268,11 @@ class Control:
         )
         return CheckpointConflict(what, "Keep one applier per changefeed; this one stops.")
 
-    def _write(self, ledger: Ledger, rows: pa.Table) -> None:
+    def _write(self, append_table: AppendOnlyTable, rows: pa.Table) -> None:
         if rows.num_rows == 0:
             return
         self.confirm()
-        ledger.append(rows, Stamp(self.changefeed, self._epoch, 0))
+        append_table.append(rows, Stamp(self.changefeed, self._epoch, 0))
 
 
 def _taken(last: Checkpoint | None, holder: Holder, lost_epoch: int, *, is_over: bool) -> Checkpoint:

@@ -8,7 +8,7 @@ from applier.errors import SchemaChangeRefused
 from applier.runtime import failpoints
 from applier.sink.commit.committer import Committer
 from applier.sink.commit.stamp import Stamp
-from applier.sink.evolve.attempt import KEY, Draft
+from applier.sink.evolve.attempt import KEY, EvolutionAttempt
 from applier.sink.evolve.plan import Evolution, Refusal
 from applier.sink.evolve.rewrite import CastRefused
 from applier.sink.iceberg.commit import Change
@@ -59,28 +59,28 @@ def apply_evolution(table: Table, evolution: Evolution, stamp: Stamp) -> Evolved
     committer = Committer(revisable, stamp.changefeed, stamp.epoch)
     committer.open()
     committer.trace()
-    drafts: list[Draft] = []
+    attempts: list[EvolutionAttempt] = []
 
     def prepare(_: int | None) -> Change:
-        drafts.append(Draft(revisable, evolution.steps))
-        change = _prepare(drafts[-1], evolution, stamp)
+        attempts.append(EvolutionAttempt(revisable, evolution.steps))
+        change = _prepare(attempts[-1], evolution, stamp)
         failpoints.reach("data-files-staged")
         return change
 
     snapshot_id = committer.commit(stamp, prepare)
     table.refresh()
-    return Evolved(snapshot_id, table.schema.id, drafts[-1].rewritten)
+    return Evolved(snapshot_id, table.schema.id, attempts[-1].rewritten)
 
 
-def _prepare(draft: Draft, evolution: Evolution, stamp: Stamp) -> Change:
-    if evolution.only_empty and draft.has_rows:
-        raise _refused(draft.table, evolution.only_empty[0])
+def _prepare(attempt: EvolutionAttempt, evolution: Evolution, stamp: Stamp) -> Change:
+    if evolution.only_empty and attempt.has_rows:
+        raise _refused(attempt.table, evolution.only_empty[0])
     try:
-        return draft.change(stamp)
+        return attempt.change(stamp)
     except CastRefused as error:
-        raise _refused(draft.table, Refusal(f"{error}.", _STRICT)) from None
+        raise _refused(attempt.table, Refusal(f"{error}.", _STRICT)) from None
     except JavaError as error:
-        raise (refused(draft.table, error) if is_refusal(error) else error) from None
+        raise (refused(attempt.table, error) if is_refusal(error) else error) from None
 
 
 def _refused(table: Table, refusal: Refusal) -> SchemaChangeRefused:

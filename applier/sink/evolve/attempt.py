@@ -13,7 +13,7 @@ from applier.errors import TableMismatch
 from applier.runtime.logs import logger
 from applier.sink.commit.stamp import Stamp
 from applier.sink.evolve.casts.widening import is_promotion
-from applier.sink.evolve.rewrite import LiveRows, Source, changes, rewrite
+from applier.sink.evolve.rewrite import LiveRows, ValueSource, changes, rewrite
 from applier.sink.evolve.steps import (
     AddField,
     ConvertField,
@@ -40,7 +40,7 @@ they may be neither float nor double, and hold no NULL."""
 _S = TypeVar("_S", AddField, ConvertField, DescribeTable, DropField, MoveField, RenameField, SetKey, Truncate)
 
 
-class Draft:
+class EvolutionAttempt:
     """One attempt at an evolution.
 
     The schema is changed in up to three updates: drops and renames, so that later names are those of after; then all
@@ -233,18 +233,20 @@ class Draft:
         sources = self._sources(pending.schema, remade, filled)
         return rewrite(self.live, sources, pending, pending.schema.identifier)
 
-    def _sources(self, after: TableSchema, remade: Sequence[ConvertField], filled: Sequence[AddField]) -> list[Source]:
+    def _sources(
+        self, after: TableSchema, remade: Sequence[ConvertField], filled: Sequence[AddField]
+    ) -> list[ValueSource]:
         old = {field.id: field for field in self._schema.fields}
         casts = {step.name: step for step in remade}
         constants = {step.name: step.default for step in self._of(AddField)}
         result = []
         for field in after.fields:
             if field.id in old:
-                result.append(Source(field, old[field.id]))
+                result.append(ValueSource(field, old[field.id]))
             elif field.name in casts:
-                result.append(Source(field, self._before(field.name), casts[field.name]))
+                result.append(ValueSource(field, self._before(field.name), casts[field.name]))
             else:
-                result.append(Source(field, constant=constants[field.name]))
+                result.append(ValueSource(field, constant=constants[field.name]))
         return result
 
     def _doc(self, name: str) -> str:

@@ -11,7 +11,7 @@ from applier.ddl.actions import Action
 
 
 @dataclass(frozen=True, slots=True)
-class Lineage:
+class ColumnMapping:
     """Which column became which. TiDB compares names without regard to case.
 
     Attributes:
@@ -38,7 +38,7 @@ class Lineage:
         return None
 
 
-def lineage(before: TableVersion, after: TableVersion, actions: Sequence[Action]) -> Lineage:
+def lineage(before: TableVersion, after: TableVersion, actions: Sequence[Action]) -> ColumnMapping:
     """Tell which column became which.
 
     Args:
@@ -63,7 +63,7 @@ def lineage(before: TableVersion, after: TableVersion, actions: Sequence[Action]
     pairs = tuple((source(column), column) for column in after.columns)
     kept = {old.name for old, _ in pairs if old is not None}
     gone = tuple(column for column in before.columns if column.name not in kept)
-    return Lineage(
+    return ColumnMapping(
         before=before,
         pairs=pairs,
         dropped=gone,

@@ -19,7 +19,7 @@ from applier.ddl.actions import Action
 from applier.sink.evolve.casts import cast as casts
 from applier.sink.evolve.casts.cast import family
 from applier.sink.evolve.casts.widening import is_lossless, is_promotion
-from applier.sink.evolve.column_mapping import Lineage, lineage, moves
+from applier.sink.evolve.column_mapping import ColumnMapping, lineage, moves
 from applier.sink.evolve.defaults import DefaultUnknown, existing_value
 from applier.sink.evolve.steps import (
     AddField,
@@ -209,7 +209,7 @@ class _Change:
         return f"{version.name}.{self.new.name}"
 
 
-def _moves(found: Lineage, after: TableVersion) -> list[Step]:
+def _moves(found: ColumnMapping, after: TableVersion) -> list[Step]:
     """Moves into the order of `after`; new fields are behind the others until then."""
     order = {id(column): new.name for column, new in found.pairs if column}
     kept = [order[id(column)] for column in found.before.columns if id(column) in order]
@@ -217,7 +217,7 @@ def _moves(found: Lineage, after: TableVersion) -> list[Step]:
     return [MoveField(name, behind) for name, behind in moves([*kept, *added], [c.name for c in after.columns])]
 
 
-def _key(found: Lineage, before: TableVersion, after: TableVersion) -> list[Step]:
+def _key(found: ColumnMapping, before: TableVersion, after: TableVersion) -> list[Step]:
     names = {old.name: new.name for old, new in found.pairs if old}
     kept = [names.get(name) for name in before.key]
     return [SetKey(after.key)] if set(kept) != set(after.key) else []
@@ -232,7 +232,7 @@ def _row_doubts(actions: Sequence[Action]) -> Iterator[Refusal]:
                 yield Refusal(f"The rows of truncated partitions ({', '.join(names) or 'all'}) go without row events.")
 
 
-def _identity_doubts(found: Lineage) -> Iterator[Refusal]:
+def _identity_doubts(found: ColumnMapping) -> Iterator[Refusal]:
     if found.unexplained_added and found.unexplained_dropped:
         gone, new = ", ".join(found.unexplained_dropped), ", ".join(found.unexplained_added)
         what = f"Columns {gone} are gone and {new} are new, and no statement tells whether they were renamed."

@@ -27,7 +27,7 @@ CHUNK_BYTES = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ValueSource:
     """Where the values of a new field come from.
 
     Attributes:
@@ -105,7 +105,7 @@ class LiveRows:
                 yield rows
 
 
-def rewrite(live: LiveRows, sources: Sequence[Source], table: Table, key: Sequence[str]) -> list[DataFile]:
+def rewrite(live: LiveRows, sources: Sequence[ValueSource], table: Table, key: Sequence[str]) -> list[DataFile]:
     """Write all rows with other columns.
 
     Args:
@@ -153,4 +153,4 @@ def cast_chunks(column: Column, step: ConvertField) -> Column:
     return result
 
 
-__all__ = ["CastRefused", "LiveRows", "Source", "changes", "rewrite"]
+__all__ = ["CastRefused", "LiveRows", "ValueSource", "changes", "rewrite"]

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from applier.changefeed.table import Column, TableVersion
 from applier.ddl.actions import Action
-from applier.sink.evolve.column_mapping import Lineage, lineage
+from applier.sink.evolve.column_mapping import ColumnMapping, lineage
 
 VIRTUAL = "virtual"
 """`Column.generated` of these columns."""
@@ -62,7 +62,7 @@ def with_virtual(version: TableVersion, known: TableVersion) -> TableVersion:
     return version if len(columns) == len(version.columns) else replace(version, columns=tuple(columns))
 
 
-def _is_virtual(column: Column, found: Lineage) -> bool:
+def _is_virtual(column: Column, found: ColumnMapping) -> bool:
     written = found.written(column)
     return VIRTUAL in (column.generated, written.generated if written else None)
 

@@ -56,7 +56,7 @@ def folder_name(part: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Extent:
+class FileExtent:
     """Where a table keeps files.
 
     Attributes:
@@ -68,11 +68,11 @@ class Extent:
     writes: tuple[str, ...]
 
     @staticmethod
-    def of(location: str, properties: Mapping[str, str]) -> Extent:
+    def of(location: str, properties: Mapping[str, str]) -> FileExtent:
         """The extent of a table with this location and these properties."""
         base = normalised(location)
         paths = [normalised(properties[key]) for key in _WRITES if properties.get(key)]
-        return Extent(base, (f"{base}/data", f"{base}/metadata", *paths))
+        return FileExtent(base, (f"{base}/data", f"{base}/metadata", *paths))
 
     def reaches(self, folder: str) -> bool:
         """True if the table may keep a file in a folder of another one."""

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from applier.errors import ApplierError, TransientError
 from applier.sink.iceberg.catalog import Catalog
 from applier.sink.iceberg.java import JavaError, translated
-from applier.sink.iceberg.location import OWN_LOCATION, Extent, normalised
+from applier.sink.iceberg.location import OWN_LOCATION, FileExtent, normalised
 from applier.sink.iceberg.table import Table
 
 Reason: TypeAlias = str
@@ -51,7 +51,7 @@ class Neighbours:
         self._catalog = catalog
         self._clock = clock
         self._stray_seconds = stray_seconds
-        self._extents: dict[tuple[str, ...], Extent] = {}
+        self._extents: dict[tuple[str, ...], FileExtent] = {}
         self._strays: dict[tuple[str, str], tuple[str, ...]] = {}
         self._at: float | None = None
 
@@ -68,15 +68,15 @@ class Neighbours:
         others = (item for item in self._extents.items() if item[0] != table.identifier)
         return next((identifier for identifier, extent in others if extent.reaches(folder)), None)
 
-    def _read(self) -> dict[tuple[str, ...], Extent]:
+    def _read(self) -> dict[tuple[str, ...], FileExtent]:
         names = [name for namespace in self._catalog.namespaces() for name in self._catalog.list(namespace)]
         loaded = [(name, self._catalog.load(name)) for name in names]
         end = self._clock() + self._stray_seconds
         return {name: self._extent(table, end) for name, table in loaded if table is not None}
 
-    def _extent(self, table: Table, end: float) -> Extent:
+    def _extent(self, table: Table, end: float) -> FileExtent:
         """Where a table keeps files. A table whose location was changed still has files at the former one."""
-        found = Extent.of(table.location, table.properties)
+        found = FileExtent.of(table.location, table.properties)
         if table.setting(OWN_LOCATION) == table.location:
             return found
         # Files that come later lie at the location, so a table is asked once for each location.

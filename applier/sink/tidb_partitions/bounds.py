@@ -15,7 +15,7 @@ import pyarrow.compute
 
 from applier.changefeed.partitioning import Partition
 from applier.changefeed.table import Column
-from applier.sink.tidb_partitions.expression import Call, Inexact, Text, parse
+from applier.sink.tidb_partitions.expression import Call, Inexact, StringLiteral, parse
 from applier.sink.tidb_partitions.functions import Values, constant, moment
 
 pc: Any = pyarrow.compute
@@ -69,7 +69,7 @@ def bound_of(partition: Partition) -> Bound:
     node = parse(partition.bound[0])
     if isinstance(node, Call) and node.function == "UNIX_TIMESTAMP" and len(node.arguments) == 1:
         (argument,) = node.arguments
-        if isinstance(argument, Text):
+        if isinstance(argument, StringLiteral):
             return _in_any_zone(moment(argument.value))
     return constant(node)
 
@@ -85,7 +85,7 @@ def column_bound(text: str, column: Column) -> Bound:
     node = parse(text)
     if column.type.name in INTEGERS:
         return constant(node)
-    if isinstance(node, Text):
+    if isinstance(node, StringLiteral):
         if column.type.name in _TEXTS:
             return node.value
         if column.type.name in _BYTES:

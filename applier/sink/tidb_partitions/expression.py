@@ -18,7 +18,7 @@ class Number(NamedTuple):
     value: int
 
 
-class Text(NamedTuple):
+class StringLiteral(NamedTuple):
     """A string."""
 
     value: str
@@ -38,7 +38,7 @@ class Call:
     arguments: tuple[Node, ...]
 
 
-Node: TypeAlias = Number | Text | Name | Call
+Node: TypeAlias = Number | StringLiteral | Name | Call
 
 _TOKEN = re.compile(
     r"\s*(?:(?P<name>`(?:[^`]|``)+`)|(?P<string>'(?:[^'\\]|''|\\.)*')|(?P<number>\d+)(?![\w.])"
@@ -153,7 +153,7 @@ class _Reader:
             return Number(int(text))
         if kind == "string":
             self._place += 1
-            return Text(re.sub(r"''|\\(.)", lambda match: match[1] or "'", text[1:-1], flags=re.DOTALL))
+            return StringLiteral(re.sub(r"''|\\(.)", lambda match: match[1] or "'", text[1:-1], flags=re.DOTALL))
         name = self.name()
         return self._call(name.upper()) if kind == "word" and self.take("(") else Name(name)
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from applier.sink.format.types import repeated
-from applier.sink.tidb_partitions.expression import Call, Inexact, Name, Node, Number, Text
+from applier.sink.tidb_partitions.expression import Call, Inexact, Name, Node, Number, StringLiteral
 
 Values: TypeAlias = Any
 """One value a row, as `pa.ChunkedArray`: pyarrow's types have no name for what its functions take and give."""
@@ -77,7 +77,7 @@ def _value(node: Node, rows: pa.Table) -> Values:
         return _repeated(pa.scalar(node.value, pa.int64()), rows)
     if isinstance(node, Name):
         return rows[node.name]
-    if isinstance(node, Text):
+    if isinstance(node, StringLiteral):
         raise Inexact("the partitioning expression takes a string for a number")
     if node.function in _NUMERIC:
         return _NUMERIC[node.function](*(_whole(argument, rows) for argument in _counted(node, 2)))
@@ -106,7 +106,7 @@ def _whole(node: Node, rows: pa.Table) -> Values:
 
 def _moments(node: Node, rows: pa.Table) -> Values:
     """Dates and times of an argument, without a zone."""
-    if isinstance(node, Text):
+    if isinstance(node, StringLiteral):
         return _repeated(pa.scalar(moment(node.value), pa.timestamp("us")), rows)
     values = _value(node, rows)
     if pa.types.is_date(values.type) or (pa.types.is_timestamp(values.type) and values.type.tz is None):
@@ -165,7 +165,7 @@ def _unix_timestamp(call: Call, rows: pa.Table) -> Values:
 def _epoch_seconds(call: Call, rows: pa.Table) -> tuple[Values, Values]:
     """Seconds since 1970, rounded down, and the microseconds that are left."""
     (argument,) = _counted(call, 1)
-    values = None if isinstance(argument, Text) else _value(argument, rows)
+    values = None if isinstance(argument, StringLiteral) else _value(argument, rows)
     if values is None or not pa.types.is_timestamp(values.type) or values.type.tz is None:
         raise Inexact("UNIX_TIMESTAMP of anything but a TIMESTAMP column depends on the time zone of a session")
     micros = values.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())

@@ -19,7 +19,7 @@ from applier.changefeed.table import Column, TableVersion
 from applier.changefeed.types import DATE_TYPES
 from applier.errors import SchemaChangeRefused
 from applier.sink.tidb_partitions.bounds import Bound, bound_of, column_bound, compare, equal_alike, equal_bytes
-from applier.sink.tidb_partitions.expression import Inexact, Node, Text, columns_of, parse, parse_names
+from applier.sink.tidb_partitions.expression import Inexact, Node, StringLiteral, columns_of, parse, parse_names
 from applier.sink.tidb_partitions.functions import Values, constant, evaluate
 from applier.sink.tidb_partitions.hashing import hash_places, key_places
 
@@ -208,7 +208,7 @@ def _list_row(row: Sequence[str | None], columns: Sequence[Column] | None) -> tu
 
 def _whole(text: str) -> int:
     node = parse(text)
-    if isinstance(node, Text):
+    if isinstance(node, StringLiteral):
         raise Inexact("a value of a list is no whole number")
     return constant(node)
 

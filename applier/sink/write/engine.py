@@ -18,7 +18,7 @@ from applier.sink.iceberg.io import JavaStorage
 from applier.sink.iceberg.table import Table
 from applier.sink.write import rows as rows_of
 from applier.sink.write.deletes import load_deleted
-from applier.sink.write.file_index import Plan, PlannedFile
+from applier.sink.write.file_index import FileIndex, PlannedFile
 from applier.sink.write.locate import locate
 from applier.sink.write.parquet import ParquetSource, Positions, ranges
 
@@ -30,7 +30,7 @@ class Engine(Protocol):
     were written for nothing are orphans, which maintenance removes.
     """
 
-    def locate(self, plan: Plan, keys: pa.Table) -> dict[str, Positions]:
+    def locate(self, plan: FileIndex, keys: pa.Table) -> dict[str, Positions]:
         """Positions of the rows of some keys, by path of the data file; rows that are dead may be among them.
 
         Args:
@@ -78,7 +78,7 @@ class ArrowEngine:
         """False where every byte has to pass through the JVM, which is too slow for columns."""
         return not isinstance(self.storage, JavaStorage)
 
-    def locate(self, plan: Plan, keys: pa.Table) -> dict[str, Positions]:
+    def locate(self, plan: FileIndex, keys: pa.Table) -> dict[str, Positions]:
         """See `Engine.locate`."""
         return locate(plan.candidates(keys), keys, plan.columns, self.storage, self._threads)
 
@@ -105,7 +105,9 @@ class ArrowEngine:
                 tables.append(source.take(positions, fields))
         return pa.concat_tables(tables)
 
-    def where(self, plan: Plan, fields: Sequence[Field], predicate: Callable[[pa.Table], Any]) -> dict[str, Positions]:
+    def where(
+        self, plan: FileIndex, fields: Sequence[Field], predicate: Callable[[pa.Table], Any]
+    ) -> dict[str, Positions]:
         """Positions of the living rows that a predicate names, by path. It is not asked about dead ones."""
         load_deleted(list(plan.files.values()), self.storage)
         result: dict[str, Any] = {}

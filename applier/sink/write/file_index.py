@@ -35,7 +35,7 @@ class PlannedFile:
 
 
 @dataclass(slots=True)
-class Plan:
+class FileIndex:
     """Data files of one snapshot; changed in place by `advance`, so one thread at a time.
 
     Attributes:
@@ -100,7 +100,7 @@ class Plan:
         )
 
 
-def plan(name: str, snapshot_id: int | None, columns: Sequence[Field], scan: Scan) -> Plan:
+def plan(name: str, snapshot_id: int | None, columns: Sequence[Field], scan: Scan) -> FileIndex:
     """Plan a snapshot.
 
     Args:
@@ -112,7 +112,7 @@ def plan(name: str, snapshot_id: int | None, columns: Sequence[Field], scan: Sca
     Raises:
         TableMismatch: The table holds equality deletes, or data files that are not Parquet.
     """
-    result = Plan(snapshot_id, tuple(columns))
+    result = FileIndex(snapshot_id, tuple(columns))
     for file in scan(snapshot_id, [column.name for column in columns]) if snapshot_id is not None else ():
         _refuse(name, file)
         result.add(file)

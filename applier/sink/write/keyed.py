@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from applier.changefeed.change_batch import ChangeBatch
 from applier.sink.format.types import Field, TableSchema
 from applier.sink.write.engine import ArrowEngine
-from applier.sink.write.file_index import Plan
+from applier.sink.write.file_index import FileIndex
 from applier.sink.write.locate import comparable
 from applier.sink.write.parquet import Positions
 from applier.sink.write.rows import conform_keys
@@ -38,7 +38,7 @@ def carry(
     upserts: pa.Table,
     schema: TableSchema,
     key: tuple[Field, ...],
-    plan: Plan,
+    plan: FileIndex,
     living: dict[str, Positions],
     engine: ArrowEngine,
 ) -> pa.Table:

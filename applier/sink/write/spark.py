@@ -18,7 +18,7 @@ from applier.runtime.permanent_errors import SPARK, Cause, chain_of, refusal, to
 from applier.sink.format.files import DataFile
 from applier.sink.iceberg.stage import staged
 from applier.sink.iceberg.table import Table
-from applier.sink.write.file_index import Plan
+from applier.sink.write.file_index import FileIndex
 from applier.sink.write.parquet import Positions
 
 ROWS_PER_TASK = 500_000
@@ -41,7 +41,7 @@ class SparkEngine:
         self._name = ".".join(quoted(part) for part in (catalog, *table.identifier))
         self._table = table
 
-    def locate(self, plan: Plan, keys: pa.Table) -> dict[str, Positions]:
+    def locate(self, plan: FileIndex, keys: pa.Table) -> dict[str, Positions]:
         """See `Engine.locate`."""
         if plan.snapshot_id is None or keys.num_rows == 0:
             return {}

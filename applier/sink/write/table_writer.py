@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from applier.changefeed.change_batch import BagBatch, ChangeBatch
+from applier.changefeed.change_batch import ChangeBatch, KeylessBatch
 from applier.errors import TableMismatch
 from applier.runtime import failpoints
 from applier.sink.commit.committer import Committer
@@ -22,7 +22,7 @@ from applier.sink.iceberg.table import Table
 from applier.sink.write import keyless
 from applier.sink.write.deletes import Deletes, alive, stage_position_deletes, stage_vectors
 from applier.sink.write.engine import ArrowEngine, Engine, EngineName, Limits
-from applier.sink.write.file_index import Plan, plan
+from applier.sink.write.file_index import FileIndex, plan
 from applier.sink.write.keyed import carry, sought_keys
 from applier.sink.write.locate import locate
 from applier.sink.write.parquet import Positions
@@ -123,7 +123,7 @@ class TableWriter:
         self._spark = spark
         self._engine = engine
         self._limits = limits or Limits()
-        self._plan: Plan | None = None
+        self._plan: FileIndex | None = None
 
     @property
     def known(self) -> Stamp | None:
@@ -136,7 +136,7 @@ class TableWriter:
         return self._committer.head
 
     @property
-    def plan(self) -> Plan | None:
+    def plan(self) -> FileIndex | None:
         """Files of that head; None while they are not known."""
         return self._plan if self._plan is not None and self._plan.snapshot_id == self.head else None
 
@@ -169,7 +169,7 @@ class TableWriter:
         self.table.refresh()
         self._committer.open()
 
-    def apply(self, batch: ChangeBatch | BagBatch, stamp: Stamp, *, exact: bool) -> Applied:
+    def apply(self, batch: ChangeBatch | KeylessBatch, stamp: Stamp, *, exact: bool) -> Applied:
         """Apply a batch.
 
         Args:
@@ -187,7 +187,7 @@ class TableWriter:
         match batch:
             case ChangeBatch():
                 return self._commit(stamp, lambda work, head: self._keyed(work, head, batch, exact=exact))
-            case BagBatch():
+            case KeylessBatch():
                 return self._commit(stamp, lambda work, head: self._bag(work, head, batch, exact=exact))
 
     def stamp(self, stamp: Stamp, unset: Sequence[str] = ()) -> Applied:
@@ -250,7 +250,7 @@ class TableWriter:
         else:
             self._plan = None
 
-    def _planned(self, work: _Work, head: int | None, columns: Sequence[Field]) -> Plan:
+    def _planned(self, work: _Work, head: int | None, columns: Sequence[Field]) -> FileIndex:
         """The plan of the head. The one in memory is good for it exactly if it is of that snapshot: the fence lets
         nobody slip in between our commits without being noticed.
         """
@@ -275,7 +275,7 @@ class TableWriter:
             self._stage(work, engine, conform(name, upserts, schema), batch.deletes.column_names)
         self._delete(work, planned, living)
 
-    def _bag(self, work: _Work, head: int | None, batch: BagBatch, *, exact: bool) -> None:
+    def _bag(self, work: _Work, head: int | None, batch: KeylessBatch, *, exact: bool) -> None:
         name, schema = str(self.table), self.table.schema
         inserts, deletes = keyless.net(conform(name, batch.inserts, schema), conform(name, batch.deletes, schema))
         planned = self._planned(work, head, [field for field in schema.fields if not pa.types.is_nested(field.arrow)])
@@ -288,7 +288,7 @@ class TableWriter:
             raise TableMismatch(what, "Somebody else changed the table: drop it and backfill it.")
         self._delete(work, planned, chosen)
 
-    def _located_in_bag(self, planned: Plan, deletes: pa.Table) -> tuple[dict[str, Positions], int]:
+    def _located_in_bag(self, planned: FileIndex, deletes: pa.Table) -> tuple[dict[str, Positions], int]:
         fields = self.table.schema.fields
         storage = self._arrow.storage
         candidates = planned.candidates(deletes)
@@ -310,7 +310,7 @@ class TableWriter:
             work.rows, work.upserted = engine.stage(rows, key), rows.num_rows
         work.schema_id = self.table.schema.id
 
-    def _delete(self, work: _Work, planned: Plan, living: dict[str, Positions]) -> None:
+    def _delete(self, work: _Work, planned: FileIndex, living: dict[str, Positions]) -> None:
         stage = stage_vectors if self.table.format_version >= 3 else stage_position_deletes
         with work.timed("deletes"):
             work.deletes = stage(living, planned.files, self._arrow.storage, self.table.data_location)
@@ -324,7 +324,7 @@ class TableWriter:
             raise TableMismatch(what, "Drop the table and backfill it.")
         return tuple(fields[name] for name in names)
 
-    def _chosen(self, rows: int, planned: Plan | None = None, keys: pa.Table | None = None) -> Engine:
+    def _chosen(self, rows: int, planned: FileIndex | None = None, keys: pa.Table | None = None) -> Engine:
         if self._spark is None or self._engine == "arrow":
             return self._arrow
         if self._engine == "spark" or not self._arrow.reaches_storage or rows >= self._limits.rows:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from applier.changefeed.applied_offsets import Coverage, Reach, furthest
+from applier.changefeed.applied_offsets import AppliedOffsets, Reach, furthest
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.window import OffsetRange
 
@@ -16,7 +16,7 @@ DDL = 470606913410433024
 
 def test_a_commit_covers_its_window_and_keeps_what_was_covered() -> None:
     """Ends are exclusive; partitions that the window does not hold stay as they were."""
-    found = Coverage({P1: (Reach(4),)}).after({P0: OffsetRange(0, 7)}, Reach(0).upto, {})
+    found = AppliedOffsets({P1: (Reach(4),)}).after({P0: OffsetRange(0, 7)}, Reach(0).upto, {})
 
     assert found.holds(P0, 6, DDL)
     assert not found.holds(P0, 7, DDL)
@@ -27,7 +27,7 @@ def test_a_commit_covers_its_window_and_keeps_what_was_covered() -> None:
 def test_a_commit_before_a_ddl_covers_no_row_after_it() -> None:
     """Rows of the same offsets that lie above its commit ts are of a later commit."""
     window = {P0: OffsetRange(5, 9)}
-    before = Coverage({P0: (Reach(5),)}).after(window, DDL, {})
+    before = AppliedOffsets({P0: (Reach(5),)}).after(window, DDL, {})
     after = before.after(window, Reach(0).upto, {})
 
     assert before.holds(P0, 4, DDL + 1)
@@ -38,7 +38,7 @@ def test_a_commit_before_a_ddl_covers_no_row_after_it() -> None:
 
 def test_a_shorter_window_takes_nothing_back() -> None:
     """A step that failed read up to 90; its repetition reads up to 60 and leaves out what lies behind."""
-    first = Coverage().after({P0: OffsetRange(0, 90)}, DDL, {})
+    first = AppliedOffsets().after({P0: OffsetRange(0, 90)}, DDL, {})
     second = first.after({P0: OffsetRange(0, 60)}, Reach(0).upto, {})
 
     assert set(second.reaches[P0]) == {Reach(60), Reach(90, DDL)}
@@ -50,22 +50,24 @@ def test_a_shorter_window_takes_nothing_back() -> None:
 
 def test_only_what_is_beyond_the_checkpoint_counts_after_a_crash() -> None:
     """A table that is level with it is not ahead; a partition that it does not know is read from its beginning."""
-    found = Coverage({P0: (Reach(7),), P1: (Reach(4),), OTHER: (Reach(1),)}, {"t": "id"})
+    found = AppliedOffsets({P0: (Reach(7),), P1: (Reach(4),), OTHER: (Reach(1),)}, {"t": "id"})
 
     assert found.beyond({P0: 7, P1: 3}).reaches == {P1: (Reach(4),), OTHER: (Reach(1),)}
     assert not found.beyond({P0: 7, P1: 4, OTHER: 2})
-    assert furthest([found, Coverage({P0: (Reach(9, DDL), Reach(8))})]) == {P0: 9, P1: 4, OTHER: 1}
+    assert furthest([found, AppliedOffsets({P0: (Reach(9, DDL), Reach(8))})]) == {P0: 9, P1: 4, OTHER: 1}
 
 
 def test_the_text_is_short_and_tells_everything() -> None:
     """A dozen characters for a partition; ids of topics that it covers alone."""
-    found = Coverage({P1: (Reach(41),), P0: (Reach(100), Reach(130, DDL)), OTHER: (Reach(3),)}, {"t": "x7", "v": "y8"})
+    found = AppliedOffsets(
+        {P1: (Reach(41),), P0: (Reach(100), Reach(130, DDL)), OTHER: (Reach(3),)}, {"t": "x7", "v": "y8"}
+    )
     text = found.to_text()
 
     assert text == '{"t":{"ends":"0:100,0:130@470606913410433024,1:41","id":"x7"},"u":{"ends":"0:3"}}'
-    assert Coverage.from_text(text) == Coverage(found.reaches, {"t": "x7"})
-    assert Coverage.from_text(Coverage().to_text()) == Coverage()
-    many = Coverage({TopicPartition("t", number): (Reach(12_345_678),) for number in range(1000)})
+    assert AppliedOffsets.from_text(text) == AppliedOffsets(found.reaches, {"t": "x7"})
+    assert AppliedOffsets.from_text(AppliedOffsets().to_text()) == AppliedOffsets()
+    many = AppliedOffsets({TopicPartition("t", number): (Reach(12_345_678),) for number in range(1000)})
     assert len(many.to_text()) < 13_000
 
 
@@ -73,12 +75,12 @@ def test_the_text_is_short_and_tells_everything() -> None:
 def test_a_text_that_somebody_edited_is_refused(text: str) -> None:
     """As a ValueError, whatever is wrong with it."""
     with pytest.raises(ValueError, match=r"."):
-        Coverage.from_text(text)
+        AppliedOffsets.from_text(text)
 
 
 def test_ids_are_those_of_the_window_that_was_read_last() -> None:
     """A topic that was taken for another one under its name has the new id from then on."""
-    found = Coverage({P0: (Reach(1),)}, {"t": "old", "u": "kept"}).after(
+    found = AppliedOffsets({P0: (Reach(1),)}, {"t": "old", "u": "kept"}).after(
         {P0: OffsetRange(1, 2)}, DDL, {"t": "new", "w": "of no row"}
     )
 

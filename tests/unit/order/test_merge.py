@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from applier.changefeed.event import Op, RowChange
 from applier.changefeed.message import Position
-from applier.order.merge import BAG_SCHEMA, DATA, KEYED_SCHEMA, merge_bag, merge_keyed
+from applier.order.merge import DATA, KEYED_SCHEMA, KEYLESS_SCHEMA, merge_bag, merge_keyed
 from applier.order.reduce import KeyedGroup
 from tests.builders import ACCOUNT, version
 
@@ -104,7 +104,7 @@ def test_raw_updates_that_exchange_keys_in_offset_order(ts: int, upserts: list[i
 def bag_part(*events: tuple[int, bool, int, int | None]) -> pa.Table:
     """A part of a bag from (ts, present, offset, value)."""
     meta = [(ts, present, 0, offset, 0, False, 0) for ts, present, offset, _ in events]
-    table = columns_of(meta, BAG_SCHEMA)
+    table = columns_of(meta, KEYLESS_SCHEMA)
     return table.append_column(DATA + "a", pa.array([value for *_, value in events], pa.int32()))
 
 

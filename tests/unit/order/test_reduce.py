@@ -7,7 +7,7 @@ import pytest
 from applier.changefeed.event import RowChange
 from applier.changefeed.message import Position
 from applier.errors import DecodeError, IncompleteRow
-from applier.order.reduce import BagEvent, BagGroup, KeyedGroup, count_runs, group
+from applier.order.reduce import KeyedGroup, KeylessEvent, KeylessGroup, count_runs, group
 from tests.builders import delete, insert, update, version
 
 TABLE = version(("id", "bigint"), ("v", "int"))
@@ -94,9 +94,11 @@ def test_delete_without_image_is_refused() -> None:
         KeyedGroup(TABLE).add(RowChange(TABLE.name, 1, 5, delete(5).op, None, None), Position(0, 0, 0))
 
 
-def bag(ts: int, offset: int, *, partition: int = 0, row: str = "1", replay: bool = False, run: int = 0) -> BagEvent:
+def bag(
+    ts: int, offset: int, *, partition: int = 0, row: str = "1", replay: bool = False, run: int = 0
+) -> KeylessEvent:
     """A row added to a bag."""
-    return BagEvent(ts, True, (partition, offset, 0), replay, run, {"a": row})
+    return KeylessEvent(ts, True, (partition, offset, 0), replay, run, {"a": row})
 
 
 def test_bag_keeps_equal_rows_of_one_transaction() -> None:
@@ -125,7 +127,7 @@ def test_bag_drops_what_its_partition_had_resolved() -> None:
 def test_bag_update_is_a_delete_and_an_insert() -> None:
     """Without a key an update names its row by the whole old image."""
     rows = group(BAG)
-    assert isinstance(rows, BagGroup)
+    assert isinstance(rows, KeylessGroup)
     rows.add(update(5, before={"a": "1"}, a="2"), Position(0, 0, 0))
 
     assert [(event.present, event.image) for event in rows.events] == [(False, {"a": "1"}), (True, {"a": "2"})]

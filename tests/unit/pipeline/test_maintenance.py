@@ -91,12 +91,12 @@ class Lake:
         return self.tables[-1]
 
     def committed(self, writer: Any, head: int) -> None:
-        """Take note, as `Replica` does."""
+        """Take note, as `TargetTables` does."""
         self.snapshots[writer.table.identifier] = head
 
     @property
     def writers(self) -> list[Any]:
-        """Writers, as `Replica` has them."""
+        """Writers, as `TargetTables` has them."""
         return [table.writer for table in self.tables]
 
     def maintenance(self, **settings: Any) -> Maintenance:

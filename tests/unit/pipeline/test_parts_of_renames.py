@@ -11,9 +11,9 @@ from applier.changefeed.types import TypeRules
 from applier.changefeed.window import Window
 from applier.ddl.schema_tracker import Tables
 from applier.decode.options import DecoderOptions
-from applier.pipeline.scan.decode_task import RowPass
+from applier.pipeline.scan.decode_task import DecodeTask
 from applier.pipeline.scan.known import Known
-from applier.pipeline.scan.window_scan import Survey, Surveyor
+from applier.pipeline.scan.window_scan import WindowScan, WindowScanner
 from applier.runtime.logs import Stopwatch
 from tests.lab import Memory
 from tests.ticdc import Changefeed, Habits, Record
@@ -33,13 +33,13 @@ def _swap() -> tuple[list[Record], list[Record], int]:
     return ddl[:2], ddl[2:], ts
 
 
-def _survey(records: Sequence[Record]) -> Survey:
+def _survey(records: Sequence[Record]) -> WindowScan:
     source = Memory([record | {"offset": number} for number, record in enumerate(records)])
-    template = RowPass("simple", DecoderOptions(), TypeRules(), ("*.*",), (), applied=0, applied_of={}, upto=0)
-    surveyor = Surveyor(source, template, ordered=True, rows_describe=False, keep_bad=False)
+    template = DecodeTask("simple", DecoderOptions(), TypeRules(), ("*.*",), (), applied=0, applied_of={}, upto=0)
+    scanner = WindowScanner(source, template, ordered=True, rows_describe=False, keep_bad=False)
     ends = {place: span.end for place, span in source.bounds().items()}
     known = Known({}, ends, {}, 0, {}, frozenset(), {}, Tables())
-    return surveyor.survey(Window(source.bounds()), known, Stopwatch(), local=True)
+    return scanner.scan(Window(source.bounds()), known, Stopwatch(), local=True)
 
 
 def _resolved(like: Record, ts: int) -> Record:

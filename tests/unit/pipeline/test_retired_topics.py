@@ -8,9 +8,9 @@ from applier.changefeed.types import TypeRules
 from applier.changefeed.window import Window
 from applier.ddl.schema_tracker import Tables
 from applier.decode.options import DecoderOptions
-from applier.pipeline.scan.decode_task import RowPass
+from applier.pipeline.scan.decode_task import DecodeTask
 from applier.pipeline.scan.known import Known
-from applier.pipeline.scan.window_scan import Surveyor
+from applier.pipeline.scan.window_scan import WindowScanner
 from applier.runtime.logs import Stopwatch
 from tests.lab import Memory
 from tests.ticdc import Changefeed, Habits
@@ -23,11 +23,11 @@ def _mark(database: Database) -> int | None:
     """The watermark once all that TiCDC has sent was read, each table in a topic of its own."""
     feed = Changefeed(database, Habits(partitions=1, resolve=1.0, topics=True))
     source = Memory(feed.send())
-    template = RowPass("simple", DecoderOptions(), TypeRules(), ("*.*",), (), applied=0, applied_of={}, upto=0)
-    surveyor = Surveyor(source, template, ordered=True, rows_describe=False, keep_bad=False)
+    template = DecodeTask("simple", DecoderOptions(), TypeRules(), ("*.*",), (), applied=0, applied_of={}, upto=0)
+    scanner = WindowScanner(source, template, ordered=True, rows_describe=False, keep_bad=False)
     ends = {place: span.end for place, span in source.bounds().items()}
     known = Known({}, ends, {}, 0, {}, frozenset(), {}, Tables())
-    return surveyor.survey(Window(source.bounds()), known, Stopwatch(), local=True).upto
+    return scanner.scan(Window(source.bounds()), known, Stopwatch(), local=True).upto
 
 
 @pytest.mark.parametrize("rows", [0, 1])

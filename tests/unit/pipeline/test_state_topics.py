@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 import pytest
 from structlog.testing import capture_logs
 
-from applier.changefeed.applied_offsets import Coverage, Reach
+from applier.changefeed.applied_offsets import AppliedOffsets, Reach
 from applier.changefeed.checkpoint import Checkpoint, Holder, Reading
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName
@@ -28,7 +28,7 @@ def _state(partitions: dict[TopicPartition, Reading], ids: dict[str, str]) -> St
 def test_tables_tell_of_a_topic_that_no_checkpoint_knows() -> None:
     """Their offsets count messages of the topic that is gone: rows of the new one would be taken for applied."""
     state = _state({}, {})
-    state.covered = {TABLE: Coverage({PLACE: (Reach(7),)}, {"feed": "old"})}
+    state.covered = {TABLE: AppliedOffsets({PLACE: (Reach(7),)}, {"feed": "old"})}
 
     with pytest.raises(SourceLost, match="Topic feed was made anew: its id is new, and old is the one that was read"):
         state.meet({"feed": "new"})
@@ -39,7 +39,7 @@ def test_tables_tell_of_a_topic_that_no_checkpoint_knows() -> None:
 def test_the_checkpoint_counts_more_than_the_tables() -> None:
     """A topic that was accepted in place of another one is not refused for what tables were stamped with before."""
     state = _state({PLACE: Reading(3)}, {"feed": "accepted"})
-    state.covered = {TABLE: Coverage({PLACE: (Reach(7),)}, {"feed": "old"})}
+    state.covered = {TABLE: AppliedOffsets({PLACE: (Reach(7),)}, {"feed": "old"})}
 
     state.meet({"feed": "accepted"})
     assert state.topic_ids == {"feed": "accepted"}

@@ -11,7 +11,7 @@ from pyspark.errors import AnalysisException, PySparkImportError, PythonExceptio
 
 from applier.consume.spark import read_refusal
 from applier.errors import OutsideRefused, TerminalError, TransientError
-from applier.runtime.retry import patiently
+from applier.runtime.retry import with_retry
 from applier.runtime.stop_requests import STOPPING, StopRequested, stop_signals
 
 
@@ -61,9 +61,9 @@ def test_only_outages_are_called_again(monkeypatch: pytest.MonkeyPatch) -> None:
             raise error
         return "done"
 
-    assert patiently(call) == "done"
+    assert with_retry(call) == "done"
     with pytest.raises(OutsideRefused):
-        patiently(call)
+        with_retry(call)
     assert calls == [None]
 
 
@@ -77,7 +77,7 @@ def test_an_outage_ends_the_run_in_the_end(monkeypatch: pytest.MonkeyPatch) -> N
         raise TransientError("The catalog does not answer.")
 
     with pytest.raises(TransientError, match="does not answer"):
-        patiently(call)
+        with_retry(call)
 
 
 def test_each_try_of_an_outage_says_how_long_it_may_last(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,7 +94,7 @@ def test_each_try_of_an_outage_says_how_long_it_may_last(monkeypatch: pytest.Mon
         if (error := calls.pop(0)) is not None:
             raise error
 
-    patiently(call)
+    with_retry(call)
 
     assert [line["error"] for line in said] == ["down", "still down"]
     assert {line["event"] for line in said} == {"waiting for an outside system"}
@@ -122,7 +122,7 @@ def test_a_stop_request_ends_a_wait_and_not_a_step() -> None:
             pytest.fail("the signal did not leave the call")
 
         with pytest.raises(StopRequested):
-            patiently(call)
+            with_retry(call)
     assert calls == 2
 
 

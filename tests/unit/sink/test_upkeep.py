@@ -7,7 +7,7 @@ from pyroaring import BitMap64
 
 from applier.sink.format.files import DataFile, DeleteFile
 from applier.sink.upkeep import Thresholds, Wear, wear
-from applier.sink.write.file_index import Plan
+from applier.sink.write.file_index import FileIndex
 
 TARGET = 1000
 
@@ -23,8 +23,8 @@ def _positions(path: str, rows: int) -> DeleteFile:
     return DeleteFile.parse(value)
 
 
-def _plan(*files: DataFile) -> Plan:
-    plan = Plan(1, ())
+def _plan(*files: DataFile) -> FileIndex:
+    plan = FileIndex(1, ())
     for file in files:
         plan.add(file)
         plan.files[file.path].deleted = BitMap64()

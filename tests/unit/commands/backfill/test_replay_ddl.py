@@ -9,7 +9,7 @@ import pytest
 
 from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.types import TypeRules
-from applier.commands.backfill.replay_ddl import Lineage, Passed, concerns
+from applier.commands.backfill.replay_ddl import DdlReplay, Passed, concerns
 from applier.ddl.parser import parse
 from applier.ddl.schema_tracker import Tables
 from applier.errors import RangeRefused
@@ -25,13 +25,13 @@ def passed(*ddl: tuple[int, str]) -> list[Passed]:
     return [Passed(commit_ts, sql, parse(sql, "shop")) for commit_ts, sql in ddl]
 
 
-def lineage(*ddl: tuple[int, str]) -> Lineage:
+def lineage(*ddl: tuple[int, str]) -> DdlReplay:
     """The lineage of the account table after some DDL."""
     live = Tables([BEFORE])
     for item in passed(*ddl):
         for action in item.actions:
             live.apply(action, item.commit_ts)
-    return Lineage(passed(*ddl), live, TypeRules())
+    return DdlReplay(passed(*ddl), live, TypeRules())
 
 
 def part(ts: int, *, of: TableVersion = BEFORE) -> Part:
@@ -96,7 +96,7 @@ def test_rows_that_a_ddl_removed_are_gone(sql: str) -> None:
 )
 def test_what_cannot_be_made_up_for_is_refused_with_its_commit_ts(sql: str, reason: str) -> None:
     """The range after it is the way out."""
-    live = Lineage(passed((20, sql)), Tables([BEFORE]), TypeRules())
+    live = DdlReplay(passed((20, sql)), Tables([BEFORE]), TypeRules())
 
     with pytest.raises(RangeRefused, match=reason) as refused:
         live.forward(ACCOUNT, part(15), BEFORE)

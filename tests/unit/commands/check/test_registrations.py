@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from applier.commands.check.avro import Registrations
-from applier.commands.check.registry_side import Subjects
+from applier.commands.check.registry_side import RegistrySubjects
 from applier.ddl.parser import parse
 from applier.decode.registry.client import Compatibility, RegistrySchema, SubjectVersion
 from tests import recordings
@@ -98,7 +98,7 @@ def test_the_recorded_ddl_lead_to_the_registered_schemas(scenario: str, variant:
     """From an empty registry, one DDL after the other gives every text that TiCDC registered, under its subject."""
     registry = _seeded(scenario, variant)
     for statement in _statements(scenario):
-        client = Subjects(registry, "avro")  # type: ignore[arg-type]
+        client = RegistrySubjects(registry, "avro")  # type: ignore[arg-type]
         loaded = {subject.name: subject for subject in client.load(lambda _: True)}
         for answer in list(Registrations(client, loaded).answers(parse(statement, ""))):
             if answer.outcome != "refused":

@@ -7,9 +7,9 @@ import json
 
 from rich.console import Console
 
-from applier.commands.plan.report import DdlDue, Plan, SpanDue, TableDue, render
+from applier.commands.plan.report import DdlDue, SpanDue, StepPlan, TableDue, render
 
-PLAN = Plan(
+PLAN = StepPlan(
     changefeed="shop",
     step=7,
     resolved_ts=470606913407549441,
@@ -23,7 +23,7 @@ PLAN = Plan(
 )
 
 
-def shown(plan: Plan) -> str:
+def shown(plan: StepPlan) -> str:
     """The plan as a wide terminal shows it."""
     text = io.StringIO()
     render(plan, Console(file=text, width=220))
@@ -42,8 +42,8 @@ def test_text_has_all_that_a_reader_decides_by() -> None:
 
 def test_nothing_to_apply_is_said_so() -> None:
     """A watermark that does not move, and a feed that has none."""
-    still = Plan("shop", 7, 5, None, 0, {}, (), (), (), "No watermark has ever come from shop/1.")
-    without = Plan("shop", 7, None, None, 0, {}, (), (), (), "")
+    still = StepPlan("shop", 7, 5, None, 0, {}, (), (), (), "No watermark has ever come from shop/1.")
+    without = StepPlan("shop", 7, None, None, 0, {}, (), (), (), "")
 
     assert "and stay there" in shown(still)
     assert "No watermark has ever come from shop/1." in shown(still)

@@ -9,7 +9,7 @@ import pytest
 
 from applier.changefeed.message import MESSAGE_SCHEMA
 from applier.changefeed.window import OffsetRange
-from applier.consume.kafka.overfetch import Surplus
+from applier.consume.kafka.overfetch import Overfetch
 
 _AT = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -22,7 +22,7 @@ def _messages(*offsets: int) -> pa.Table:
     return pa.Table.from_pylist(rows, MESSAGE_SCHEMA)
 
 
-READ = Surplus(OffsetRange(10, 20), _messages(10, 11, 14, 15, 18))
+READ = Overfetch(OffsetRange(10, 20), _messages(10, 11, 14, 15, 18))
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_nothing_is_kept_of_what_is_all_inside(end: int) -> None:
 
 def test_the_rest_does_not_hold_what_was_read_with_it() -> None:
     """A slice would keep all of it in memory."""
-    wide = Surplus(OffsetRange(0, 10_000), _messages(*range(10_000)))
+    wide = Overfetch(OffsetRange(0, 10_000), _messages(*range(10_000)))
     rest = wide.beyond(9_990)
     assert rest is not None
     assert rest.messages.get_total_buffer_size() < wide.messages.get_total_buffer_size() / 10

@@ -17,8 +17,8 @@ import pytest
 from applier.changefeed.message import MESSAGE_SCHEMA, TopicPartition
 from applier.changefeed.window import OffsetRange, Window
 from applier.consume.source import Chunk
-from applier.consume.workers import pool as crews
-from applier.consume.workers.pool import Crew, shared_out
+from applier.consume.workers import pool as pools
+from applier.consume.workers.pool import WorkerPool, shared_out
 from applier.errors import TerminalError, TransientError
 
 SIZES = {("a", 0): 50, ("a", 1): 30, ("a", 2): 0, ("b", 0): 20, ("b", 7): 1}
@@ -66,10 +66,10 @@ def be_killed_elsewhere(here: int, batches: Iterable[pa.RecordBatch]) -> Iterato
 
 
 @pytest.fixture
-def crew(monkeypatch: pytest.MonkeyPatch) -> Iterator[Crew]:
+def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[WorkerPool]:
     """A crew to which its windows are large."""
-    monkeypatch.setattr(crews, "_MANY_MESSAGES", WINDOW.messages)
-    found = Crew(3)
+    monkeypatch.setattr(pools, "_MANY_MESSAGES", WINDOW.messages)
+    found = WorkerPool(3)
     yield found
     found.close()
 
@@ -112,12 +112,12 @@ def test_shares_are_about_equal() -> None:
 
 def test_every_message_is_read_once_and_in_its_order() -> None:
     """Few messages by this process alone; where more wait, and from then on, by all, each its partitions."""
-    crew = Crew(3)
+    pool = WorkerPool(3)
     try:
-        first = processes(crew.run(WINDOW, tell, chunks()))
-        found = [processes(crew.run(WINDOW, tell, chunks(), behind)) for behind in (500_000, 0)]
+        first = processes(pool.run(WINDOW, tell, chunks()))
+        found = [processes(pool.run(WINDOW, tell, chunks(), behind)) for behind in (500_000, 0)]
     finally:
-        crew.close()
+        pool.close()
 
     assert first == {os.getpid(): whole()}
     for told in found:
@@ -130,49 +130,49 @@ def test_every_message_is_read_once_and_in_its_order() -> None:
 
 def test_one_process_starts_no_other() -> None:
     """Where there is one core, however many messages wait."""
-    assert processes(Crew(1).run(WINDOW, tell, chunks(), behind=10**9)) == {os.getpid(): whole()}
+    assert processes(WorkerPool(1).run(WINDOW, tell, chunks(), behind=10**9)) == {os.getpid(): whole()}
 
 
-def test_a_job_may_end_before_its_messages(crew: Crew) -> None:
+def test_a_job_may_end_before_its_messages(pool: WorkerPool) -> None:
     """What it did not read is not taken for what the next one is to read."""
-    assert crew.run(WINDOW, stop_early, chunks()).num_rows == 3
-    assert len(processes(crew.run(WINDOW, tell, chunks()))) == 3
+    assert pool.run(WINDOW, stop_early, chunks()).num_rows == 3
+    assert len(processes(pool.run(WINDOW, tell, chunks()))) == 3
 
 
-def test_a_defect_elsewhere_is_told_without_its_rows(crew: Crew) -> None:
+def test_a_defect_elsewhere_is_told_without_its_rows(pool: WorkerPool) -> None:
     """Its kind and place; the rest may be a row. The next window has new processes."""
     with pytest.raises(
         TerminalError, match=r"^A task that decodes messages failed with ValueError at applier/"
     ) as raised:
-        crew.run(WINDOW, partial(fail_elsewhere, os.getpid()), chunks())
+        pool.run(WINDOW, partial(fail_elsewhere, os.getpid()), chunks())
 
     assert "secret" not in str(raised.value)
-    assert len(processes(crew.run(WINDOW, tell, chunks()))) == 3
+    assert len(processes(pool.run(WINDOW, tell, chunks()))) == 3
 
 
-def test_a_process_that_is_killed_is_told_and_replaced(crew: Crew) -> None:
+def test_a_process_that_is_killed_is_told_and_replaced(pool: WorkerPool) -> None:
     """The step may be tried again: nothing of the window was taken for read."""
     with pytest.raises(TransientError, match=r"ended before its work did, by signal 9\. .*out of memory"):
-        crew.run(WINDOW, partial(be_killed_elsewhere, os.getpid()), chunks(1))
+        pool.run(WINDOW, partial(be_killed_elsewhere, os.getpid()), chunks(1))
 
-    assert len(processes(crew.run(WINDOW, tell, chunks()))) == 3
+    assert len(processes(pool.run(WINDOW, tell, chunks()))) == 3
 
 
-def test_a_process_without_enough_memory_is_no_defect(crew: Crew) -> None:
+def test_a_process_without_enough_memory_is_no_defect(pool: WorkerPool) -> None:
     """The step may be tried again."""
     with pytest.raises(TransientError, match=r"ended before its work did\. .*out of memory"):
-        crew.run(WINDOW, partial(want_memory_elsewhere, os.getpid()), chunks())
+        pool.run(WINDOW, partial(want_memory_elsewhere, os.getpid()), chunks())
 
 
-def test_a_process_that_cannot_be_started_is_told(crew: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_cannot_be_started_is_told(pool: WorkerPool, monkeypatch: pytest.MonkeyPatch) -> None:
     """With what the system says; the step may be tried again."""
     monkeypatch.setattr(sys, "executable", "/no/such/python")
 
     with pytest.raises(TransientError, match=r"cannot be started: No such file or directory\. .*is tried again"):
-        crew.run(WINDOW, tell, chunks())
+        pool.run(WINDOW, tell, chunks())
 
 
-def test_a_reader_that_fails_leaves_no_part_of_a_window(crew: Crew) -> None:
+def test_a_reader_that_fails_leaves_no_part_of_a_window(pool: WorkerPool) -> None:
     """Its error is what is told, and what the others were given of the window is gone with them."""
 
     def cut_short() -> Iterator[Chunk]:
@@ -180,20 +180,20 @@ def test_a_reader_that_fails_leaves_no_part_of_a_window(crew: Crew) -> None:
         raise TransientError("The broker is gone.", "wait.")
 
     with pytest.raises(TransientError, match="The broker is gone"):
-        crew.run(WINDOW, tell, cut_short())
+        pool.run(WINDOW, tell, cut_short())
 
-    found = processes(crew.run(WINDOW, tell, chunks()))
+    found = processes(pool.run(WINDOW, tell, chunks()))
     assert {place: offsets for places in found.values() for place, offsets in places.items()} == whole()
 
 
-def test_processes_that_are_not_needed_end(crew: Crew, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_that_are_not_needed_end(pool: WorkerPool, monkeypatch: pytest.MonkeyPatch) -> None:
     """A feed that has caught up keeps none of them; one that has not does."""
-    others = processes(crew.run(WINDOW, tell, chunks())).keys() - {os.getpid()}
-    crew.tend()
+    others = processes(pool.run(WINDOW, tell, chunks())).keys() - {os.getpid()}
+    pool.tend()
     assert all(map(is_there, others))
 
-    monkeypatch.setattr(crews, "_IDLE_SECONDS", 0.0)
-    crew.tend()
+    monkeypatch.setattr(pools, "_IDLE_SECONDS", 0.0)
+    pool.tend()
 
     assert len(others) == 2
     assert not any(map(is_there, others))

@@ -11,7 +11,7 @@ from applier.changefeed.event import Bootstrap, Op, Resolved, RowChange, SchemaC
 from applier.changefeed.table import Column, ColumnType, Index, TableName, TableVersion
 from applier.changefeed.types import UINT64, TypeRules, column_arrow_type
 from applier.decode.debezium.ddl import Described
-from applier.decode.debezium.fields import Field
+from applier.decode.debezium.fields import ConnectField
 from applier.decode.debezium.json_decoder import DebeziumDecoder, build
 from applier.decode.debezium.rows import OWN, UNKNOWN_VERSION
 from applier.decode.options import DecoderOptions
@@ -324,12 +324,13 @@ def test_the_options_choose_the_compression() -> None:
 def test_a_type_without_a_semantic_name_is_as_wide_as_connect_says() -> None:
     """Every Connect type that TiCDC uses has a column type; another one is an error that names the column."""
     kinds = {
-        connect: Field("c", connect).column.type.name for connect in ("int16", "int32", "int64", "float", "double")
+        connect: ConnectField("c", connect).column.type.name
+        for connect in ("int16", "int32", "int64", "float", "double")
     }
 
     assert kinds == {"int16": "smallint", "int32": "int", "int64": "bigint", "float": "float", "double": "double"}
     with pytest.raises(ValueError, match="column 'c' has the type 'map'"):
-        Field("c", "map").column  # noqa: B018 - the property raises
+        ConnectField("c", "map").column  # noqa: B018 - the property raises
 
 
 def test_a_datetime_of_unknown_precision_is_refused_without_a_schema() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from applier.changefeed.applied_offsets import Coverage, Reach
+from applier.changefeed.applied_offsets import AppliedOffsets, Reach
 from applier.changefeed.event import RowChange, SchemaChange
 from applier.changefeed.message import MESSAGE_SCHEMA, TopicPartition
 from applier.changefeed.types import TypeRules
@@ -27,10 +27,10 @@ from applier.errors import IncompleteRow
 from applier.order import already_applied
 from applier.order.merge import last_per_key
 from applier.pipeline.scan import decode_task
-from applier.pipeline.scan.decode_task import RowPass
+from applier.pipeline.scan.decode_task import DecodeTask
 from applier.pipeline.scan.known import Known
 from applier.pipeline.scan.task_result import Part
-from applier.pipeline.scan.window_scan import Survey, Surveyor
+from applier.pipeline.scan.window_scan import WindowScan, WindowScanner
 from applier.runtime.logs import Stopwatch
 from tests import recordings
 from tests.unit.decode.recorded_registry import RecordedRegistry
@@ -96,17 +96,17 @@ class Messages:
         raise AssertionError(window, job, schema)
 
 
-def survey(source: Messages, variant: str, **known: Any) -> Survey:
+def scan(source: Messages, variant: str, **known: Any) -> WindowScan:
     """What the whole recording holds, bad messages set aside."""
     protocol = next(name for prefix, name in PROTOCOLS.items() if variant.startswith(prefix))
     options = DecoderOptions(timezone="Asia/Shanghai" if "shanghai" in variant else "UTC", by_offset=True)
     has_resolved = variant not in WITHOUT_WATERMARKS
-    template = RowPass(protocol, options, TypeRules(), ("*.*",), (), 0, {}, 0, ordered=has_resolved)
+    template = DecodeTask(protocol, options, TypeRules(), ("*.*",), (), 0, {}, 0, ordered=has_resolved)
     describes = build(protocol, options).capabilities.schema != "messages"
-    surveyor = Surveyor(source, template, has_resolved, describes, keep_bad=True)
+    scanner = WindowScanner(source, template, has_resolved, describes, keep_bad=True)
     bounds = source.bounds()
     before = Known({}, {place: span.end for place, span in bounds.items()}, {}, 0, {}, frozenset(), {}, Tables())
-    return surveyor.survey(Window(dict(bounds)), replace(before, **known), Stopwatch(), local=True)
+    return scanner.scan(Window(dict(bounds)), replace(before, **known), Stopwatch(), local=True)
 
 
 def rows(parts: list[Part]) -> list[dict[str, Any]]:
@@ -118,20 +118,20 @@ def rows(parts: list[Part]) -> list[dict[str, Any]]:
     return sorted(listed, key=lambda row: (row["m.partition"], row["m.offset"], row["m.index"], row["m.present"]))
 
 
-def summary(found: Survey) -> dict[str, Any]:
+def summary(found: WindowScan) -> dict[str, Any]:
     """All that was found."""
     return {
         "upto": found.upto,
         "resolved": found.resolved,
         # A zero date counts once for each group of rows that survives a task, and these are not the same.
-        "counts": {**found.findings.counts, "zero_dates": None},
-        "held": found.findings.held,
+        "counts": {**found.results.counts, "zero_dates": None},
+        "held": found.results.held,
         "topics": found.topics,
         "versions": found.versions,
         "waiting": sorted(map(repr, found.waiting)),
         "bad": sorted((bad.partition, bad.offset, str(bad.error)) for bad in found.bad),
         "ddl": found.ddl,
-        "rows": {key: rows(parts) for key, parts in found.findings.parts.items()},
+        "rows": {key: rows(parts) for key, parts in found.results.parts.items()},
     }
 
 
@@ -151,10 +151,10 @@ def both_ways(monkeypatch: pytest.MonkeyPatch, source: Messages, variant: str, *
     monkeypatch.setattr(decode_task, "SLICE_ROWS", 16)
     monkeypatch.setattr(structs, "ENOUGH", NEVER)
     monkeypatch.setattr(groups, "FEWEST", NEVER)
-    slow = survey(source, variant, **known)
+    slow = scan(source, variant, **known)
     monkeypatch.setattr(structs, "ENOUGH", 1)
     monkeypatch.setattr(groups, "FEWEST", 1)
-    return summary(slow), summary(survey(source, variant, **known))
+    return summary(slow), summary(scan(source, variant, **known))
 
 
 @pytest.mark.parametrize(("scenario", "variant"), FEEDS)
@@ -183,12 +183,12 @@ def test_rows_with_the_key_of_another_table_are_refused(monkeypatch: pytest.Monk
 def test_rows_above_the_watermark_and_sent_again_are_told(variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows above the watermark are held back and rows at or below the applied ts are dropped, as single rows are."""
     source = Messages("workload", variant)
-    first = survey(source, variant)
-    columns = [part.rows["m.ts"] for parts in first.findings.parts.values() for part in parts]
+    first = scan(source, variant)
+    columns = [part.rows["m.ts"] for parts in first.results.parts.values() for part in parts]
     stamps = sorted(int(str(ts)) for column in columns for ts in column)
-    name = next(iter(first.findings.parts))[0]
+    name = next(iter(first.results.parts))[0]
     ahead = {name: stamps[len(stamps) // 2]}
-    monkeypatch.setattr(Surveyor, "_upto", lambda *_: stamps[3 * len(stamps) // 4])
+    monkeypatch.setattr(WindowScanner, "_upto", lambda *_: stamps[3 * len(stamps) // 4])
     known = {"versions": first.versions, "applied": stamps[len(stamps) // 4], "applied_of": ahead}
     slow, quick = both_ways(monkeypatch, source, variant, **known)
     assert slow["counts"]["left"]
@@ -201,17 +201,17 @@ def test_rows_above_the_watermark_and_sent_again_are_told(variant: str, monkeypa
 def test_rows_that_a_table_has_by_its_stamp_are_dropped(variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those below an offset of their partition, or those of them up to a commit ts: in blocks as one by one."""
     source = Messages("workload", variant)
-    first = survey(source, variant)
-    (name, _), parts = next(iter(first.findings.parts.items()))
+    first = scan(source, variant)
+    (name, _), parts = next(iter(first.results.parts.items()))
     stamps = sorted(int(str(ts)) for part in parts for ts in part.rows["m.ts"])
     middle = {place: (span.start + span.end) // 2 for place, span in source.bounds().items()}
     reaches = {
         place: (Reach(end // 2), Reach(end + end // 2, stamps[len(stamps) // 2])) for place, end in middle.items()
     }
-    slow, quick = both_ways(monkeypatch, source, variant, covered={name: Coverage(reaches)})
+    slow, quick = both_ways(monkeypatch, source, variant, covered={name: AppliedOffsets(reaches)})
     assert 0 < slow["counts"]["replayed"] < slow["counts"]["rows"]
     assert not any(
-        Coverage(reaches).holds(TopicPartition(parts[0].topic, row["m.partition"]), row["m.offset"], row["m.ts"])
+        AppliedOffsets(reaches).holds(TopicPartition(parts[0].topic, row["m.partition"]), row["m.offset"], row["m.ts"])
         for (owner, _), rest in slow["rows"].items()
         for row in rest
         if owner == name
@@ -230,8 +230,8 @@ def test_rows_behind_a_ddl_that_came_before_it_are_dropped(
     """
     monkeypatch.setattr(already_applied, "LOGICAL", -1 if is_exact else 0)
     source = Messages("workload", variant)
-    first = survey(source, variant)
-    (name, _), parts = next(iter(first.findings.parts.items()))
+    first = scan(source, variant)
+    (name, _), parts = next(iter(first.results.parts.items()))
     stamps = sorted(int(str(ts)) for part in parts for ts in part.rows["m.ts"])
     half = stamps[len(stamps) // 2]
     slow, quick = both_ways(monkeypatch, source, variant, passed={name: dict.fromkeys(source.bounds(), half)})

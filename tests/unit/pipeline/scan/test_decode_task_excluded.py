@@ -13,8 +13,8 @@ from applier.changefeed.types import TypeRules
 from applier.decode.avro.decoder import AvroDecoder
 from applier.decode.options import DecoderOptions
 from applier.pipeline.scan import decode_task
-from applier.pipeline.scan.decode_task import RowPass
-from applier.pipeline.scan.task_result import Findings, collect
+from applier.pipeline.scan.decode_task import DecodeTask
+from applier.pipeline.scan.task_result import TaskResult, collect
 from tests.unit.decode.avro_messages import EXTENSION, ID, Schemas, record
 
 TS = 470606913410433024
@@ -41,8 +41,8 @@ _DEBEZIUM = (
 )
 
 
-def _found(protocol: str, message: tuple[bytes | None, bytes | None], include: tuple[str, ...]) -> Findings:
-    job = RowPass(protocol, DecoderOptions(), TypeRules(), include, (), applied=0, applied_of={}, upto=(1 << 63) - 1)
+def _found(protocol: str, message: tuple[bytes | None, bytes | None], include: tuple[str, ...]) -> TaskResult:
+    job = DecodeTask(protocol, DecoderOptions(), TypeRules(), include, (), applied=0, applied_of={}, upto=(1 << 63) - 1)
     row = {"topic": "t", "partition": 0, "offset": 7, "key": message[0], "value": message[1]}
     return collect(pa.Table.from_batches(job([pa.RecordBatch.from_pylist([row], MESSAGE_SCHEMA)])))
 

@@ -13,8 +13,8 @@ from applier.changefeed.message import MESSAGE_SCHEMA
 from applier.changefeed.table import TableName
 from applier.changefeed.types import TypeRules
 from applier.decode.options import DecoderOptions
-from applier.pipeline.scan.decode_task import RowPass
-from applier.pipeline.scan.task_result import FINDING_SCHEMA, Findings, collect
+from applier.pipeline.scan.decode_task import DecodeTask
+from applier.pipeline.scan.task_result import RESULT_SCHEMA, TaskResult, collect
 from tests.unit.pipeline.scan.test_window_scan_dead_letters import _SCHEMA, PLACE, TS, _message
 
 MANY = 400
@@ -39,7 +39,7 @@ def _rows(kind: str, value: object, start: int) -> list[dict[str, Any]]:
     return rows
 
 
-def _pass(messages: Sequence[object]) -> Findings:
+def _pass(messages: Sequence[object]) -> TaskResult:
     rows = [
         {
             **PLACE._asdict(),
@@ -51,12 +51,14 @@ def _pass(messages: Sequence[object]) -> Findings:
         for offset, message in enumerate(messages)
     ]
     table = pa.Table.from_pylist(rows, schema=MESSAGE_SCHEMA)
-    job = RowPass("simple", DecoderOptions(), TypeRules(), ("*.*",), (), applied=0, applied_of={}, upto=TS + 10 * MANY)
+    job = DecodeTask(
+        "simple", DecoderOptions(), TypeRules(), ("*.*",), (), applied=0, applied_of={}, upto=TS + 10 * MANY
+    )
     # What one batch describes, the next one is read by.
     edges = [0, 1, 2 + 2 * MANY, len(rows)]
     batches = [batch for start, end in pairwise(edges) for batch in table.slice(start, end - start).to_batches()]
     found = job(batches)
-    return collect(pa.Table.from_batches(found, schema=FINDING_SCHEMA))
+    return collect(pa.Table.from_batches(found, schema=RESULT_SCHEMA))
 
 
 def test_text_with_a_zone_and_text_of_one_column_are_parted() -> None:

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from applier.changefeed.applied_offsets import Coverage, Reach
+from applier.changefeed.applied_offsets import AppliedOffsets, Reach
 from applier.changefeed.message import MESSAGE_SCHEMA, TopicPartition
 from applier.changefeed.table import TableName
 from applier.changefeed.types import TypeRules
@@ -24,8 +24,8 @@ from applier.decode.options import DecoderOptions
 from applier.order.merge import merge_keyed
 from applier.order.resent import Passage
 from applier.pipeline.scan import decode_task
-from applier.pipeline.scan.decode_task import RowPass
-from applier.pipeline.scan.task_result import Findings, collect
+from applier.pipeline.scan.decode_task import DecodeTask
+from applier.pipeline.scan.task_result import TaskResult, collect
 from tests.unit.decode.avro_messages import EXTENSION, ID, TS, Schemas, column, record
 
 SCHEMAS = Schemas(
@@ -61,7 +61,7 @@ def statement(ts: int, sql: str) -> Message:
     return None, b"\x01" + json.dumps(said).encode()
 
 
-def found(messages: Sequence[Message], **settings: Any) -> Findings:
+def found(messages: Sequence[Message], **settings: Any) -> TaskResult:
     """What a row pass finds in messages of one partition."""
     rows = [
         {"topic": PLACE.topic, "partition": 0, "offset": offset, "key": key, "value": value}
@@ -69,13 +69,13 @@ def found(messages: Sequence[Message], **settings: Any) -> Findings:
     ]
     table = pa.Table.from_pylist(rows, schema=MESSAGE_SCHEMA)
     base: dict[str, Any] = {"include": ("*.*",), "applied": 0, "applied_of": {}, "upto": EVER, "ordered": True}
-    job = RowPass("avro", DecoderOptions(), TypeRules(), versions=(), **{**base, **settings})
+    job = DecodeTask("avro", DecoderOptions(), TypeRules(), versions=(), **{**base, **settings})
     return collect(pa.Table.from_batches(job(table.to_batches())))
 
 
-def last(findings: Findings, segment: int = 0) -> tuple[dict[int, int], list[int]]:
+def last(results: TaskResult, segment: int = 0) -> tuple[dict[int, int], list[int]]:
     """Rows that the changes of a segment leave, and keys that they delete, in offset order."""
-    parts = [part.rows for (_, number), found in findings.parts.items() if number == segment for part in found]
+    parts = [part.rows for (_, number), found in results.parts.items() if number == segment for part in found]
     if not parts:
         return {}, []
     batch = merge_keyed(parts, ["id"], by_place=True, exact=False)
@@ -88,11 +88,11 @@ def test_a_delete_without_a_commit_ts_is_refused_in_resolved_order(rows: int) ->
     """Its table and its place are named, and the way out is one that the user can take."""
     keys = range(rows)
 
-    findings = found([*(written("c", TS + key, key) for key in keys), *(deleted(key) for key in keys)])
+    results = found([*(written("c", TS + key, key) for key in keys), *(deleted(key) for key in keys)])
 
-    assert len(findings.bad) == rows
-    assert findings.bad[0].offset == rows
-    assert str(findings.bad[0].error) == (
+    assert len(results.bad) == rows
+    assert results.bad[0].offset == rows
+    assert str(results.bad[0].error) == (
         f"Cannot decode avro message at shop_t/0 offset {rows}: A delete of table shop.t has no commit ts, so nothing "
         'shows which changes of the row it follows. Hint: set changefeed.order = "offset", where the place in the '
         "topic orders changes, or upgrade TiCDC: its Avro deletes carry a commit ts from v8.5.7 and v26.3.4 on."
@@ -104,18 +104,18 @@ def test_such_a_delete_of_a_table_that_is_left_out_stops_nothing(rows: int) -> N
     """It is counted as excluded."""
     messages = [*(written("c", TS + key, key) for key in range(rows)), *(deleted(key) for key in range(rows))]
 
-    findings = found(messages, include=("*.*", "!shop.t"))
+    results = found(messages, include=("*.*", "!shop.t"))
 
-    assert findings.bad == []
-    assert findings.counts["excluded"] == 2 * rows
+    assert results.bad == []
+    assert results.counts["excluded"] == 2 * rows
 
 
 def test_such_a_delete_removes_no_row_that_is_applied() -> None:
     """A copy that TiCDC sends again after the row came back is refused, as nothing shows that the row is newer."""
-    findings = found([deleted(1), written("c", TS + 5, 1)], applied=TS + 6)
+    results = found([deleted(1), written("c", TS + 5, 1)], applied=TS + 6)
 
-    assert [bad.offset for bad in findings.bad] == [0]
-    assert findings.parts == {}
+    assert [bad.offset for bad in results.bad] == [0]
+    assert results.parts == {}
 
 
 @given(st.data())
@@ -163,26 +163,26 @@ def test_in_offset_order_such_a_delete_stays_behind_a_ddl(rows: int) -> None:
         *(deleted(key) for key in keys if key % 2 == 0),
     ]
 
-    findings = found(
+    results = found(
         messages,
         ordered=False,
         cuts={SHOP: [ddl]},
         passages={SHOP: {PLACE: [Passage(rows, ddl)]}},
     )
 
-    assert last(findings, 0) == (dict.fromkeys(keys, 0), [])
-    assert last(findings, 1) == ({key: 1 for key in keys if key % 2}, [key for key in keys if key % 2 == 0])
+    assert last(results, 0) == (dict.fromkeys(keys, 0), [])
+    assert last(results, 1) == ({key: 1 for key in keys if key % 2}, [key for key in keys if key % 2 == 0])
 
 
 def test_such_a_delete_behind_a_ddl_is_not_taken_for_applied() -> None:
     """A crash left the rows below a DDL in the table: the delete that follows the DDL is still to be applied."""
     ddl = TS + 10
     messages = [written("c", TS + 1, 1), statement(ddl, "CREATE INDEX i ON t (v)"), deleted(1)]
-    covered = {SHOP: Coverage({PLACE: (Reach(3, ddl),)}, {})}
+    covered = {SHOP: AppliedOffsets({PLACE: (Reach(3, ddl),)}, {})}
 
-    findings = found(
+    results = found(
         messages, ordered=False, cuts={SHOP: [ddl]}, passages={SHOP: {PLACE: [Passage(1, ddl)]}}, covered=covered
     )
 
-    assert findings.counts["replayed"] == 1
-    assert last(findings, 1) == ({}, [1])
+    assert results.counts["replayed"] == 1
+    assert last(results, 1) == ({}, [1])

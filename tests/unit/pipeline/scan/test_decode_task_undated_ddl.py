@@ -10,21 +10,21 @@ import pytest
 from applier.changefeed.message import MESSAGE_SCHEMA
 from applier.changefeed.types import TypeRules
 from applier.decode.options import DecoderOptions
-from applier.pipeline.scan.decode_task import RowPass
-from applier.pipeline.scan.task_result import FINDING_SCHEMA, Findings, collect
+from applier.pipeline.scan.decode_task import DecodeTask
+from applier.pipeline.scan.task_result import RESULT_SCHEMA, TaskResult, collect
 
 DDL = {"id": 0, "database": "d", "table": "t", "pkNames": None, "isDdl": True, "type": "ERASE", "sql": "DROP TABLE d.t"}
 
 
-def _pass(upto: int, *, ordered: bool) -> Findings:
+def _pass(upto: int, *, ordered: bool) -> TaskResult:
     place = {"topic": "t", "partition": 0, "offset": 0, "timestamp": None, "key": None}
     row = {**place, "value": json.dumps(DDL | {"es": 9}).encode()}
     batch = pa.RecordBatch.from_pylist([row], schema=MESSAGE_SCHEMA)
     options = DecoderOptions(by_offset=not ordered)
-    job = RowPass(
+    job = DecodeTask(
         "canal-json", options, TypeRules(), ("*.*",), (), applied=0, applied_of={}, upto=upto, ordered=ordered
     )
-    return collect(pa.Table.from_batches(job([batch]), schema=FINDING_SCHEMA))
+    return collect(pa.Table.from_batches(job([batch]), schema=RESULT_SCHEMA))
 
 
 def test_a_ddl_without_a_commit_ts_is_refused() -> None:

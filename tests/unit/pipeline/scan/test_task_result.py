@@ -26,12 +26,12 @@ def test_rows_arrive_as_they_were_found() -> None:
     found = collect(pa.Table.from_batches(batches))
     together = collect(pa.Table.from_batches(batches).combine_chunks())
 
-    for findings in (found, together):
-        parts = {where: [(part.version, part.topic) for part in parts] for where, parts in findings.parts.items()}
+    for results in (found, together):
+        parts = {where: [(part.version, part.topic) for part in parts] for where, parts in results.parts.items()}
         assert parts == {(NAME, 0): [(VERSION, "a")], (NAME, 2): [(VERSION, "b")]}
-        assert findings.parts[NAME, 0][0].rows.equals(_rows(3))
-        assert findings.parts[NAME, 2][0].rows.equals(_rows(1000))
-        assert findings.counts == {"rows": 1003}
+        assert results.parts[NAME, 0][0].rows.equals(_rows(3))
+        assert results.parts[NAME, 2][0].rows.equals(_rows(1000))
+        assert results.counts == {"rows": 1003}
 
 
 def test_rows_that_nobody_wants_any_more_take_no_memory() -> None:

@@ -18,7 +18,7 @@ def found(bad: int, messages: int) -> Any:
         SimpleNamespace(partition=TopicPartition("t", 0), offset=at, error=DecodeError(f"Bad {at}."))
         for at in range(bad)
     ]
-    return SimpleNamespace(bad=letters, findings=SimpleNamespace(counts={"messages": messages}))
+    return SimpleNamespace(bad=letters, results=SimpleNamespace(counts={"messages": messages}))
 
 
 def state(**known: Any) -> Any:
@@ -36,7 +36,7 @@ def test_a_first_window_of_bad_messages_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("survey", "known"),
+    ("scan", "known"),
     [
         (found(2, 3), {}),
         (found(0, 0), {}),
@@ -45,6 +45,6 @@ def test_a_first_window_of_bad_messages_is_refused() -> None:
     ],
     ids=["one can be read", "nothing came", "tables are known", "a watermark came"],
 )
-def test_a_bad_message_among_others_or_later_is_set_aside(survey: Any, known: dict[str, Any]) -> None:
+def test_a_bad_message_among_others_or_later_is_set_aside(scan: Any, known: dict[str, Any]) -> None:
     """A changefeed that was read before may have a window that holds a bad message alone."""
-    refuse_unreadable(survey, state(**known), "open")
+    refuse_unreadable(scan, state(**known), "open")

@@ -15,9 +15,9 @@ from applier.changefeed.window import OffsetRange, Window
 from applier.consume.source import Job
 from applier.ddl.schema_tracker import Tables
 from applier.decode.options import DecoderOptions
-from applier.pipeline.scan.decode_task import RowPass
+from applier.pipeline.scan.decode_task import DecodeTask
 from applier.pipeline.scan.known import Known
-from applier.pipeline.scan.window_scan import Survey, Surveyor
+from applier.pipeline.scan.window_scan import WindowScan, WindowScanner
 from applier.runtime.logs import Stopwatch
 
 PLACE = TopicPartition("shop", 0)
@@ -108,13 +108,13 @@ def test_each_bad_value_is_set_aside_in_a_few_passes(key: Callable[[int], int]) 
 
     assert [item.offset for item in sorted(found.bad, key=lambda item: item.offset)] == list(range(2, MANY + 2))
     assert all("shop.stock.left" in str(item.error) for item in found.bad)
-    assert found.findings.counts["rows"] == 1
+    assert found.results.counts["rows"] == 1
     assert source.passes <= 6
 
 
-def _survey(source: Messages) -> Survey:
-    template = RowPass("simple", DecoderOptions(), TypeRules(), ("*.*",), (), applied=0, applied_of={}, upto=0)
-    surveyor = Surveyor(source, template, ordered=True, rows_describe=False, keep_bad=True)
+def _survey(source: Messages) -> WindowScan:
+    template = DecodeTask("simple", DecoderOptions(), TypeRules(), ("*.*",), (), applied=0, applied_of={}, upto=0)
+    scanner = WindowScanner(source, template, ordered=True, rows_describe=False, keep_bad=True)
     ends = {PLACE: source.window.ranges[PLACE].end}
     known = Known({}, ends, {}, 0, {}, frozenset(), {}, Tables())
-    return surveyor.survey(source.window, known, Stopwatch(), local=False)
+    return scanner.scan(source.window, known, Stopwatch(), local=False)

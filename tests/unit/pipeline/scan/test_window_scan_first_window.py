@@ -11,10 +11,10 @@ from applier.changefeed.types import TypeRules
 from applier.ddl.schema_tracker import Tables
 from applier.decode.options import DecoderOptions
 from applier.errors import DecodeError
-from applier.pipeline.scan.decode_task import RowPass
+from applier.pipeline.scan.decode_task import DecodeTask
 from applier.pipeline.scan.known import Known
 from applier.pipeline.scan.type_rows import Typing, Values
-from applier.pipeline.scan.window_scan import HEAD_MESSAGES, Survey, Surveyor
+from applier.pipeline.scan.window_scan import HEAD_MESSAGES, WindowScan, WindowScanner
 from applier.runtime.logs import Stopwatch
 from tests.unit.pipeline.scan.test_window_scan_dead_letters import _SCHEMA, TS, Messages, _message, _row
 
@@ -25,12 +25,12 @@ def _rows(count: int) -> list[dict[str, Any]]:
     return [_row("INSERT", number, str(number), number) for number in range(1, count + 1)]
 
 
-def _survey(source: Messages) -> Survey:
-    template = RowPass("simple", DecoderOptions(), TypeRules(), ("*.*",), (), applied=0, applied_of={}, upto=0)
-    surveyor = Surveyor(source, template, ordered=True, rows_describe=False, keep_bad=False)
+def _survey(source: Messages) -> WindowScan:
+    template = DecodeTask("simple", DecoderOptions(), TypeRules(), ("*.*",), (), applied=0, applied_of={}, upto=0)
+    scanner = WindowScanner(source, template, ordered=True, rows_describe=False, keep_bad=False)
     ends = {place: span.end for place, span in source.window.ranges.items()}
     known = Known({}, ends, {}, 0, {}, frozenset(), {}, Tables())
-    return surveyor.survey(source.window, known, Stopwatch(), local=False)
+    return scanner.scan(source.window, known, Stopwatch(), local=False)
 
 
 def test_rows_behind_a_create_are_read_once() -> None:
@@ -42,8 +42,8 @@ def test_rows_behind_a_create_are_read_once() -> None:
 
     assert source.passes == 1
     assert [len(ddl.names) for ddl in found.ddl] == [1]
-    assert {number for _, number in found.findings.parts} == {1}
-    assert found.findings.counts["rows"] == len(rows)
+    assert {number for _, number in found.results.parts} == {1}
+    assert found.results.counts["rows"] == len(rows)
 
 
 @pytest.mark.parametrize("before", [HEAD_MESSAGES - 1, HEAD_MESSAGES, HEAD_MESSAGES + 1])
@@ -56,8 +56,8 @@ def test_a_create_further_on_cuts_the_same_rows(before: int) -> None:
     found = _survey(source)
 
     assert [ddl.commit_ts for ddl in found.ddl] == [TS]
-    assert {number for _, number in found.findings.parts} == {1}
-    assert found.findings.counts["rows"] == len(rows)
+    assert {number for _, number in found.results.parts} == {1}
+    assert found.results.counts["rows"] == len(rows)
 
 
 def test_a_bad_message_among_the_first_is_told_as_ever() -> None:

@@ -13,11 +13,11 @@ from applier.changefeed.window import OffsetRange, Window
 from applier.ddl.schema_tracker import Tables
 from applier.decode.options import DecoderOptions
 from applier.errors import SchemaUnknown
-from applier.pipeline.scan.decode_task import RowPass
+from applier.pipeline.scan.decode_task import DecodeTask
 from applier.pipeline.scan.known import Known
-from applier.pipeline.scan.window_scan import Survey, Surveyor
+from applier.pipeline.scan.window_scan import WindowScan, WindowScanner
 from applier.runtime.logs import Stopwatch
-from applier.runtime.retry import LATE_SECONDS, Patience
+from applier.runtime.retry import LATE_SECONDS, Deadline
 from tests import recordings
 from tests.fake_registry import Answer, FakeRegistry, fake_registry
 from tests.unit.pipeline.scan.test_window_scan_dead_letters import Messages
@@ -68,9 +68,9 @@ class World:
         self.source = Recorded()
         self.registry = registry
         options = DecoderOptions(registry={"url": registry.url})
-        template = RowPass("avro", options, TypeRules(), ("*.*",), (), applied=0, applied_of={}, upto=0)
-        patience = Patience(lambda: self.now)
-        self.surveyor = Surveyor(
+        template = DecodeTask("avro", options, TypeRules(), ("*.*",), (), applied=0, applied_of={}, upto=0)
+        patience = Deadline(lambda: self.now)
+        self.scanner = WindowScanner(
             self.source, template, ordered=False, rows_describe=True, keep_bad=keep_bad, patience=patience
         )
 
@@ -80,11 +80,11 @@ class World:
             answer = missing if entry["id"] in ids else Answer(200, {"schema": entry["schema"]})
             self.registry.on(f"/schemas/ids/{entry['id']}", answer)
 
-    def survey(self) -> Survey:
+    def scan(self) -> WindowScan:
         """Survey all messages."""
         ends = {self.source.place: self.source.window.ranges[self.source.place].end}
         known = Known({}, ends, {}, 0, {}, frozenset(), {}, Tables())
-        return self.surveyor.survey(self.source.window, known, Stopwatch(), local=False)
+        return self.scanner.scan(self.source.window, known, Stopwatch(), local=False)
 
 
 @pytest.mark.parametrize("keep_bad", [True, False])
@@ -95,7 +95,7 @@ def test_a_message_whose_schema_may_come_ends_the_window(registry: FakeRegistry,
     first = min(offset for offset, schema_id in world.source.framed.items() if schema_id == late)
     world.answers(NOT_YET, late)
 
-    found = world.survey()
+    found = world.scan()
 
     assert found.bad == []
     assert isinstance(found.error, SchemaUnknown)
@@ -103,13 +103,13 @@ def test_a_message_whose_schema_may_come_ends_the_window(registry: FakeRegistry,
     assert f"offset {first}: Schema registry {registry.url} answers 404 (40403)" in found.error.what
     assert "the registry may be behind the messages; else" in found.error.hint
     assert found.window.ranges == ({world.source.place: OffsetRange(0, first)} if first else {})
-    assert world.surveyor.may_come(found.error)
+    assert world.scanner.may_come(found.error)
 
     world.answers(NOT_YET)
-    found = world.survey()
+    found = world.scan()
     assert found.error is None
     assert found.bad == []
-    assert found.findings.counts["messages"] == 60
+    assert found.results.counts["messages"] == 60
 
 
 def test_patience_ends_for_each_schema_once(registry: FakeRegistry) -> None:
@@ -120,17 +120,17 @@ def test_patience_ends_for_each_schema_once(registry: FakeRegistry) -> None:
     messages = [offset for offset, schema_id in world.source.framed.items() if schema_id == late]
     for each in (world, other):
         each.now = 0.0
-        assert each.surveyor.may_come(each.survey().error)
+        assert each.scanner.may_come(each.scan().error)
         each.now = LATE_SECONDS - 1
-        assert each.surveyor.may_come(each.survey().error)
+        assert each.scanner.may_come(each.scan().error)
         each.now = LATE_SECONDS
 
-    found = world.survey()
+    found = world.scan()
     assert found.error is None
     assert sorted(item.offset for item in found.bad) == messages
-    error = other.survey().error
+    error = other.scan().error
     assert isinstance(error, SchemaUnknown)
-    assert not other.surveyor.may_come(error)
+    assert not other.scanner.may_come(error)
 
 
 def test_a_404_that_is_not_of_a_registry_is_not_waited_for(registry: FakeRegistry) -> None:
@@ -138,8 +138,8 @@ def test_a_404_that_is_not_of_a_registry_is_not_waited_for(registry: FakeRegistr
     world = World(registry, keep_bad=False)
     world.answers(NO_REGISTRY, *world.source.framed.values())
 
-    error = world.survey().error
+    error = world.scan().error
 
     assert error is not None
     assert "answers 404: no message." in str(error)
-    assert not world.surveyor.may_come(error)
+    assert not world.scanner.may_come(error)

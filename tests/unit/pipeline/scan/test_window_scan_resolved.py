@@ -10,22 +10,22 @@ from applier.changefeed.types import TypeRules
 from applier.ddl.schema_tracker import Tables
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
-from applier.pipeline.scan.decode_task import RowPass
+from applier.pipeline.scan.decode_task import DecodeTask
 from applier.pipeline.scan.known import Known
-from applier.pipeline.scan.window_scan import TAIL_MESSAGES, Survey, Surveyor
+from applier.pipeline.scan.window_scan import TAIL_MESSAGES, WindowScan, WindowScanner
 from applier.runtime.logs import Stopwatch
 from tests.unit.pipeline.scan.test_window_scan_dead_letters import _SCHEMA, PLACE, TS, Messages, _message, _row
 
 BOOTSTRAP = {**_message("BOOTSTRAP", 0, tableSchema=_SCHEMA), "commitTs": 0}
 
 
-def _survey(messages: list[dict[str, Any]], *, local: bool) -> Survey:
+def _survey(messages: list[dict[str, Any]], *, local: bool) -> WindowScan:
     source = Messages([BOOTSTRAP, *messages])
-    template = RowPass("simple", DecoderOptions(), TypeRules(), ("*.*",), (), applied=0, applied_of={}, upto=0)
-    surveyor = Surveyor(source, template, ordered=True, rows_describe=False, keep_bad=False)
+    template = DecodeTask("simple", DecoderOptions(), TypeRules(), ("*.*",), (), applied=0, applied_of={}, upto=0)
+    scanner = WindowScanner(source, template, ordered=True, rows_describe=False, keep_bad=False)
     ends = {place: span.end for place, span in source.window.ranges.items()}
     known = Known({}, ends, {}, 0, {}, frozenset(), {}, Tables())
-    return surveyor.survey(source.window, known, Stopwatch(), local=local)
+    return scanner.scan(source.window, known, Stopwatch(), local=local)
 
 
 @pytest.mark.parametrize("local", [True, False])
@@ -39,7 +39,7 @@ def test_rows_behind_the_last_watermark_wait(behind: int, *, local: bool) -> Non
 
     assert found.resolved == {PLACE: TS + 20}
     assert found.upto == TS + 20
-    assert found.findings.counts["rows"] == len(before)
+    assert found.results.counts["rows"] == len(before)
 
 
 @pytest.mark.parametrize("local", [True, False])
@@ -51,7 +51,7 @@ def test_the_highest_counts_where_ticdc_went_back(*, local: bool) -> None:
     found = _survey([*rows, _message("WATERMARK", 20), *again], local=local)
 
     assert found.resolved == {PLACE: TS + 20}
-    assert found.findings.counts["rows"] == 3
+    assert found.results.counts["rows"] == 3
 
 
 def test_what_lies_before_the_last_watermark_is_not_decoded_for_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from applier.sink.iceberg.location import Extent, folder_name, has_uuid, own
+from applier.sink.iceberg.location import FileExtent, folder_name, has_uuid, own
 
 
 def test_two_tables_of_one_name_get_two_locations() -> None:
@@ -53,4 +53,4 @@ def test_a_folder_is_reached_by_whoever_may_write_into_it(
     location: str, properties: dict[str, str], expected: bool
 ) -> None:
     """A table reaches a folder if it lies in it, writes into it, or writes into a folder that holds it."""
-    assert Extent.of(location, properties).reaches(OURS) is expected
+    assert FileExtent.of(location, properties).reaches(OURS) is expected

@@ -12,7 +12,7 @@ from applier.errors import TableMismatch, TransientError
 from applier.sink.format.files import DataFile, parse_plan
 from applier.sink.format.storage import LocalStorage
 from applier.sink.format.types import FIELD_ID, Field, TableSchema, schema_json
-from applier.sink.write.file_index import Plan, PlannedFile, plan
+from applier.sink.write.file_index import FileIndex, PlannedFile, plan
 from applier.sink.write.locate import locate
 from applier.sink.write.parquet import ParquetSource
 from applier.sink.write.rows import conform, write
@@ -147,7 +147,7 @@ def test_plan_refuses_what_cannot_be_told_by_position(task: dict[str, Any], said
 
 def test_empty_plan_and_empty_keys_find_nothing(tmp_path: Path) -> None:
     """A table without a snapshot and a batch without keys need no look-up."""
-    assert Plan(None, (LONG,)).candidates(pa.table({"id": [1]})) == []
+    assert FileIndex(None, (LONG,)).candidates(pa.table({"id": [1]})) == []
     assert locate([], pa.table({"id": [1]}), [LONG], STORAGE) == {}
     schema = TableSchema.parse(schema_json(pa.schema({"id": pa.int64()})))
     rows = conform("t", pa.table({"id": pa.array([], pa.int64())}), schema)
