@@ -1,0 +1,72 @@
+"""The list of calls in `docs/path-of-an-event.md`, compared with the source that it names."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tests.path_of_an_event import Call, calls, forms, page
+
+_APPLIER = Path(__file__).parents[2] / "applier"
+
+
+@cache
+def _definitions(file: str) -> dict[str, list[ast.AST]]:
+    """Functions and classes of a file, nested ones included, by name."""
+    found: dict[str, list[ast.AST]] = {}
+    for node in ast.walk(ast.parse((_APPLIER / file).read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.setdefault(node.name, []).append(node)
+    return found
+
+
+def _names_in(definition: ast.AST) -> set[str]:
+    """Every name and attribute that the body of a function mentions."""
+    nodes = list(ast.walk(definition))
+    attributes = {node.attr for node in nodes if isinstance(node, ast.Attribute)}
+    return attributes | {node.id for node in nodes if isinstance(node, ast.Name)}
+
+
+@pytest.mark.parametrize("call", calls(), ids=str)
+def test_every_file_and_function_of_the_list_exists(call: Call) -> None:
+    """A line of the list names a function, or a class, of a file of applier."""
+    assert (_APPLIER / call.file).is_file()
+    assert call.function in _definitions(call.file)
+
+
+@pytest.mark.parametrize("call", [call for call in calls() if call.caller and not call.is_indirect], ids=str)
+def test_every_line_is_called_by_the_one_that_it_is_indented_under(call: Call) -> None:
+    """The function above a line mentions the line's function, unless the page marks a call through a value."""
+    assert call.caller is not None
+    callers = _definitions(call.caller.file)[call.caller.function]
+
+    assert any(call.function in _names_in(caller) for caller in callers)
+
+
+def test_few_calls_are_marked_as_indirect() -> None:
+    """Nearly every line is held against its caller."""
+    assert [call.function for call in calls() if call.is_indirect] == ["__call__", "_keyed"]
+
+
+def test_the_numbers_of_files_and_forms_are_those_of_the_list() -> None:
+    """The page states how many files the list has, and its forms are numbered and explained without a gap."""
+    stated = re.search(r"The list has (\d+) files and (\d+) forms", page())
+    assert stated is not None
+    explained = [int(number) for number in re.findall(r"^\| (\d+) \| ", page(), re.MULTILINE)]
+
+    assert int(stated[1]) == len({call.file for call in calls()})
+    assert int(stated[2]) == len(explained)
+    assert sorted(forms()) == explained == list(range(1, len(explained) + 1))
+
+
+def test_the_list_begins_in_the_step_that_the_command_runs() -> None:
+    """Lines without a caller are methods of the pipeline, and `Pipeline.step` leads to them."""
+    first = [call for call in calls() if call.caller is None]
+    definitions = _definitions("pipeline/step.py")
+
+    assert {call.file for call in first} == {"pipeline/step.py"}
+    assert {call.function for call in first} <= set().union(*map(_names_in, definitions["_step"]))
