@@ -44,12 +44,17 @@ class Applied:
         rows_upserted: Rows added.
         rows_deleted: Living rows that it removed, the replaced versions of updated rows included.
         seconds: Wall seconds of each part: `plan`, `locate`, `rows`, `deletes`, `commit`; repeated parts add up.
+        not_found: Keys that the table should hold, as their first change is no INSERT, and does not hold. 0 where the
+            table is not exact.
+        table: Where the table is in the catalog.
     """
 
     snapshot_id: int
     rows_upserted: int
     rows_deleted: int
     seconds: dict[str, float]
+    not_found: int = 0
+    table: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -64,6 +69,7 @@ class _Work:
         deletes: Delete files of the newest attempt.
         deleted: Living rows that they remove.
         seconds: See `Applied`.
+        not_found: See `Applied`.
     """
 
     base: int | None = None
@@ -73,6 +79,7 @@ class _Work:
     deletes: Deletes = field(default_factory=Deletes)
     deleted: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
+    not_found: int = 0
 
     def needs_rows(self, schema_id: int) -> bool:
         """Whether rows must be staged, now that the table has this schema."""
@@ -242,7 +249,8 @@ class TableWriter:
         snapshot_id = self._committer.commit(stamp, prepare)
         self._advance(work, snapshot_id)
         work.seconds["commit"] = time.perf_counter() - start - sum(work.seconds.values())
-        return Applied(snapshot_id, work.upserted, work.deleted, work.seconds)
+        identifier = self.table.identifier
+        return Applied(snapshot_id, work.upserted, work.deleted, work.seconds, work.not_found, identifier)
 
     def _advance(self, work: _Work, snapshot_id: int) -> None:
         if self._plan is not None and self._plan.snapshot_id == work.base:
@@ -266,7 +274,8 @@ class TableWriter:
         key = self._key(batch.deletes.column_names)
         planned = self._planned(work, head, key)
         # Rows that somebody else added may have a key that is new upstream.
-        keys = sought_keys(name, batch, key, exact=exact and self._committer.trusts_new_keys)
+        exact = exact and self._committer.trusts_new_keys
+        keys = sought_keys(name, batch, key, exact=exact)
         engine = self._chosen(batch.upserts.num_rows, planned, keys)
         with work.timed("locate"):
             living = alive(engine.locate(planned, keys), planned.files, self._arrow.storage)
@@ -274,6 +283,8 @@ class TableWriter:
         if work.needs_rows(schema.id) or upserts is not batch.upserts:
             self._stage(work, engine, conform(name, upserts, schema), batch.deletes.column_names)
         self._delete(work, planned, living)
+        # The batch is exact: every key that is sought had a row at the stamped resolved ts.
+        work.not_found = max(0, keys.num_rows - work.deleted) if exact else 0
 
     def _bag(self, work: _Work, head: int | None, batch: KeylessBatch, *, exact: bool) -> None:
         name, schema = str(self.table), self.table.schema
