@@ -65,3 +65,4 @@ LIVE = Completeness("live")
 NO_CREATE = "the feed does not hold its CREATE TABLE, so earlier rows may be missing"
 UNRECORDED = "an older version wrote it, which kept no record of what the table may lack"
 LEFT_OUT = "tables.include left it out"
+NOT_FOUND = "the feed changes rows that the table does not hold"

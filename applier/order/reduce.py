@@ -88,6 +88,8 @@ class KeyedGroup:
                 # Raw change events keep key-changing updates whole: the row under the old key would stay for ever.
                 old_key = self._key({**after, **before})
                 if old_key != key:
+                    # The new key was free, unless another change of the same commit ts takes a row away from it.
+                    fresh = True
                     self._put(old_key, change.commit_ts, position, {**after, **before}, present=False, fresh=False)
             self._put(key, change.commit_ts, position, after, present=True, fresh=fresh)
         except KeyError as missing:

@@ -22,6 +22,7 @@ from applier.order.watermark import in_use, silent
 from applier.pipeline import completeness
 from applier.pipeline.filtered import owners
 from applier.pipeline.maintenance import Maintenance
+from applier.pipeline.not_found import NotFound
 from applier.pipeline.scan.described_tables import described
 from applier.pipeline.scan.known import Known
 from applier.pipeline.scan.task_result import Waiting
@@ -31,7 +32,7 @@ from applier.pipeline.schema_changes.apply import DdlApplier
 from applier.pipeline.schema_changes.statements import Ddl
 from applier.pipeline.shared_targets import refuse_shared
 from applier.pipeline.state import State
-from applier.pipeline.table_batch import Batch, ReadExtent
+from applier.pipeline.table_batch import Batch, ReadExtent, segments_below
 from applier.pipeline.target_tables import TargetTables
 from applier.runtime import failpoints
 from applier.runtime.logs import StatusLine, Stopwatch, logger
@@ -114,6 +115,7 @@ class Pipeline:
     _is_torn: bool = field(default=False, init=False)
     _mended: Counter[str] = field(default_factory=Counter, init=False)
     _told: set[TopicPartition] = field(default_factory=set, init=False)
+    _not_found: NotFound = field(default_factory=NotFound, init=False)
 
     def ends(self) -> dict[TopicPartition, int]:
         """Ends of the source now."""
@@ -145,6 +147,7 @@ class Pipeline:
         if self._is_torn:
             self.restore()
         watch = Stopwatch()
+        self._not_found.count = 0
         self._maintain(watch)
         found = self.look(ends, watch)
         scan = found.scan
@@ -297,7 +300,7 @@ class Pipeline:
                 batches = [
                     Batch(name, due.pop((name, number)), ddl.commit_ts, before_ddl=True, extent=extent)
                     for name in ddl.names
-                    for number in _segments(due, name, scan.cuts[name].index(ddl.commit_ts))
+                    for number in segments_below(due, name, scan.cuts[name].index(ddl.commit_ts))
                 ]
                 is_begun = self.ddl_applier.is_begun(ddl)
                 if not is_begun:
@@ -328,7 +331,12 @@ class Pipeline:
             elif not self.scanner.ordered and not 0 < batch.newest_ts <= self.state.changed_at(batch.name):
                 # Rows of before a DDL say what the table was: following them would undo it.
                 self.ddl_applier.follow(batch.newest)
-        return len(self.targets.apply(batches, self.state.tables))
+        names = [batch.name for batch in batches]
+        whole = self._not_found.refusing(names, self.state, self.config.tables)
+        done = self.targets.apply(batches, self.state.tables, whole)
+        for name, applied in done.items():
+            self._not_found.note(name, applied.not_found, self.state)
+        return len(done)
 
     def _described(self, scan: WindowScan) -> list[TableVersion]:
         return described(scan, self.state.tables) if self.config.changefeed.start == "midstream" else []
@@ -386,11 +394,6 @@ class Pipeline:
             backlog=backlog,
             seconds=watch.seconds,
             notes={key: counts.get(key, 0) for key in ("replayed", "excluded", "zero_dates")}
-            | {"missing": sum(found.empty.values()), "dead_letters": len(scan.bad)}
+            | {"missing": sum(found.empty.values()), "dead_letters": len(scan.bad), "not_found": self._not_found.count}
             | (self._mended if moved else {}),
         )
-
-
-def _segments(due: Mapping[tuple[TableName, int], object], name: TableName, upto: int) -> list[int]:
-    """Segments of a table that are due before a DDL: one at the most, as earlier DDL took theirs."""
-    return sorted(number for owner, number in due if owner == name and number <= upto)

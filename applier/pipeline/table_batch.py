@@ -53,3 +53,8 @@ class Batch:
     def newest_ts(self) -> int:
         """Commit ts of its newest row."""
         return max((pc.max(part.rows["m.ts"]).as_py() for part in self.parts if part.rows), default=0)
+
+
+def segments_below(due: Mapping[tuple[TableName, int], object], name: TableName, upto: int) -> list[int]:
+    """Segments of a table that are due before a DDL: one at the most, as earlier DDL took theirs."""
+    return sorted(number for owner, number in due if owner == name and number <= upto)

@@ -248,19 +248,22 @@ class TargetTables:
                 what = f"Table {writer.table} cannot be adopted: column {column.name} {has}, upstream it needs {needs}."
                 raise TableMismatch(what, "Load it with the types of docs/types.md, or route the table elsewhere.")
 
-    def apply(self, batches: Sequence[Batch], tables: Tables) -> list[Applied]:
+    def apply(
+        self, batches: Sequence[Batch], tables: Tables, whole: Collection[TableName] = ()
+    ) -> dict[TableName, Applied]:
         """Commit batches of different tables, several at a time.
 
         Args:
             batches: At most one per table.
             tables: Each table as its DDL left it.
+            whole: The tables that must hold every row that a change updates or deletes.
         """
         if len(batches) == 1:
-            done = [self._apply(batches[0], tables)]
+            done = [self._apply(batches[0], tables, whole)]
         else:
             with ThreadPoolExecutor(self.sink.threads) as pool:
-                done = list(pool.map(lambda batch: self._apply(batch, tables), batches))
-        return [applied for applied in done if applied is not None]
+                done = list(pool.map(lambda batch: self._apply(batch, tables, whole), batches))
+        return {batch.name: applied for batch, applied in zip(batches, done, strict=True) if applied is not None}
 
     def doubt(self, names: Iterable[TableName]) -> None:
         """Take no key of these tables for new any more, as changes of theirs were left out; that survives a restart."""
@@ -288,7 +291,7 @@ class TargetTables:
         if snapshot_id is not None:
             self.snapshots[writer.table.identifier] = snapshot_id
 
-    def _apply(self, batch: Batch, tables: Tables) -> Applied | None:
+    def _apply(self, batch: Batch, tables: Tables, whole: Collection[TableName]) -> Applied | None:
         self._refuse_lost(batch)
         # The table that is made here holds nothing yet: a crash before its first commit must not pass for that commit.
         writer = self.ensure(tables.get(batch.name) or batch.newest, self.stamp(0))
@@ -308,7 +311,7 @@ class TargetTables:
         if _is_empty(merged):
             return None
         try:
-            done = writer.apply(merged, stamp, exact=exact)
+            done = writer.apply(merged, stamp, exact=exact, whole=batch.name if batch.name in whole else None)
         except JavaError:
             # What the writer believes of its table may be wrong now; the next attempt reads it again.
             self._writers.pop(self.identifier(batch.name), None)

@@ -64,11 +64,12 @@ class Metrics:
         self._rows = self._counter("rows", "Row changes applied.")
         self._commits = self._counter("commits", "Commits of rows.")
         self._dead_letters = self._counter("dead_letters", "Messages that were set aside.")
+        self._not_found = self._counter("not_found", "Rows to update or delete that the table did not hold.")
         self._seconds = self._counter("stage_seconds", "Time per stage.", "stage")
 
         self._up = self._gauge("up", "1 while the process runs.")
         self._up.labels(changefeed).set(1)
-        for counter in (self._messages, self._rows, self._commits, self._dead_letters):
+        for counter in (self._messages, self._rows, self._commits, self._dead_letters, self._not_found):
             # A sample that appears with the first step hides that step from rates.
             counter.labels(changefeed)
 
@@ -91,6 +92,7 @@ class Metrics:
         self._rows.labels(own).inc(status.rows)
         self._commits.labels(own).inc(status.tables)
         self._dead_letters.labels(own).inc(status.notes.get("dead_letters", 0))
+        self._not_found.labels(own).inc(status.notes.get("not_found", 0))
         for stage, spent in status.seconds.items():
             self._seconds.labels(own, stage).inc(spent)
 

@@ -56,7 +56,7 @@ class World:
 
     def ddl(self, sql: str, table: str = "a") -> int:
         """A DDL."""
-        return self._send({"table": table, "isDdl": True, "type": "QUERY", "sql": sql})
+        return self.send({"table": table, "isDdl": True, "type": "QUERY", "sql": sql})
 
     def create(self, table: str) -> int:
         """A new table."""
@@ -69,7 +69,7 @@ class World:
             kinds = {column: KINDS[column] for column in row}
             types = dict.fromkeys(row, 12)
             message = {"table": table, "type": op, "pkNames": ["id"], "mysqlType": kinds, "sqlType": types}
-            self._send({**message, "data": [row], **({"old": [{"v": "before"}]} if op == "UPDATE" else {})})
+            self.send({**message, "data": [row], **({"old": [{"v": "before"}]} if op == "UPDATE" else {})})
         return self.ts
 
     def resolve(self) -> int:
@@ -78,7 +78,8 @@ class World:
         self._append({"type": "TIDB_WATERMARK", "_tidb": {"watermarkTs": self.ts}})
         return self.ts
 
-    def _send(self, message: dict[str, Any]) -> int:
+    def send(self, message: dict[str, Any]) -> int:
+        """A message with the next commit ts."""
         self.ts += 1
         self._append({"isDdl": False, "sql": "", **message, "_tidb": {"commitTs": self.ts}})
         return self.ts
@@ -509,3 +510,62 @@ def test_a_step_that_failed_leaves_the_state_of_tables_as_it_was(make: Make, mon
 
     assert (world.table("a").state, world.table("b").state) == ("in step", "incomplete")
     assert world.in_cut() == {"a"}
+
+
+@pytest.mark.parametrize("op", ["UPDATE", "DELETE"])
+def test_a_change_of_a_row_that_a_live_table_lacks_is_refused(make: Make, op: str) -> None:
+    """An update and a delete of a row that no INSERT brought show that the feed left rows out: nothing is committed."""
+    world = make()
+    world.create("a")
+    world.put("a", 1, 2)
+    world.resolve()
+    world.run()
+    world.put("a", 2, 9, op=op)
+    world.resolve()
+
+    with pytest.raises(TableIncomplete) as refused:
+        world.run(incomplete="refuse")
+
+    table = f"{world.name}__shop.a"
+    assert refused.value.what == f"Table {table} does not hold 1 rows that the feed updates or deletes."
+    assert "applier backfill --from beginning --repair --tables 'shop.a'" in refused.value.hint
+    assert 'Set tables.incomplete = "allow"' in refused.value.hint
+    assert sorted(world.rows("a")) == [1, 2]
+
+
+def test_a_change_of_a_row_that_a_live_table_lacks_marks_the_table_where_that_is_allowed(make: Make) -> None:
+    """The change is applied, counted, and the table leaves the cut as an incomplete one."""
+    world = make()
+    world.create("a")
+    world.put("a", 1, 2)
+    world.resolve()
+    world.run()
+    world.put("a", 9, op="UPDATE")
+    world.put("a", 2, 8, op="DELETE")
+    world.resolve()
+    world.settings.setdefault("tables", {})["incomplete"] = "allow"
+
+    with world.applier() as pipeline:
+        step = pipeline.step()
+
+    assert step.status.notes["not_found"] == 2
+    assert sorted(world.rows("a")) == [1, 9]
+    assert world.table("a").state == "incomplete"
+
+
+def test_a_row_that_moves_to_a_new_key_is_no_missing_row(make: Make) -> None:
+    """An update that changes the key takes the old row away and adds one that the table did not have."""
+    world = make()
+    world.create("a")
+    world.put("a", 1, 2)
+    world.resolve()
+    world.run()
+    row, kinds = {"id": "7", "v": "moved"}, {"id": KINDS["id"], "v": KINDS["v"]}
+    types = dict.fromkeys(row, 12)
+    message = {"table": "a", "type": "UPDATE", "pkNames": ["id"], "mysqlType": kinds, "sqlType": types}
+    world.send({**message, "data": [row], "old": [{"id": "1"}]})
+    world.resolve()
+    world.run()
+
+    assert world.rows("a") == {2: world.rows("a")[2], 7: "moved"}
+    assert world.table("a").state == "in step"

@@ -12,7 +12,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from applier.changefeed.change_batch import KeylessBatch
-from applier.errors import TableMismatch
+from applier.changefeed.table import TableName
+from applier.errors import TableIncomplete
 from applier.sink.commit.stamp import Stamp
 from applier.sink.iceberg.catalog import Catalog, PartitionField
 from applier.sink.write.table_writer import TableWriter
@@ -73,8 +74,8 @@ def test_missing_row_is_a_mismatch_only_where_the_table_is_exact(
     row = _row(random.Random(1))
     batch = KeylessBatch(_table([]), _table([row, row]))
 
-    with pytest.raises(TableMismatch, match="2 rows that were deleted upstream are not in table"):
-        writer.apply(batch, Stamp("shop", 1, 1), exact=True)
+    with pytest.raises(TableIncomplete, match="does not hold 2 rows that the feed updates or deletes"):
+        writer.apply(batch, Stamp("shop", 1, 1), exact=True, whole=TableName("shop", "t"))
 
     assert writer.apply(batch, Stamp("shop", 1, 1), exact=False).rows_deleted == 0
 

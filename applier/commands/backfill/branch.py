@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 
 from applier.changefeed.applied_offsets import AppliedOffsets
 from applier.changefeed.checkpoint import Checkpoint
@@ -172,15 +172,21 @@ class Branches(TargetTables):
         del writer
         return Stamp(self.changefeed, self.epoch, upto if self.ordered else 0, {**(extra or {}), BACKFILL: self.job})
 
-    def apply(self, batches: Sequence[Batch], tables: Tables) -> list[Applied]:
+    def apply(
+        self, batches: Sequence[Batch], tables: Tables, whole: Collection[TableName] = ()
+    ) -> dict[TableName, Applied]:
         """Commit batches, in the columns that the tables have now; see `TargetTables.apply`.
+
+        A branch holds rows of later changes already, so a row that a change does not find shows nothing.
 
         Raises:
             RangeRefused: What became of such rows cannot be told, or they would be there twice.
         """
+        del whole
         found = (self._forward(batch, tables.get(batch.name)) for batch in batches)
         due = [batch for batch in found if batch is not None]
-        return TargetTables.apply(self, due, tables) if due else []
+        done = TargetTables.apply(self, due, tables) if due else {}
+        return {name: replace(applied, not_found=0) for name, applied in done.items()}
 
     def empty(self, name: TableName, change: SchemaChange) -> None:
         """Remove all rows from a branch, as a DDL of the range did; nothing if that was done before."""

@@ -10,7 +10,9 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from applier.changefeed.change_batch import ChangeBatch, KeylessBatch
-from applier.errors import TableMismatch
+from applier.changefeed.completeness import NOT_FOUND, Completeness
+from applier.changefeed.table import TableName
+from applier.errors import TableIncomplete, TableMismatch
 from applier.runtime import failpoints
 from applier.sink.commit.committer import Committer
 from applier.sink.commit.stamp import Stamp
@@ -44,9 +46,8 @@ class Applied:
         rows_upserted: Rows added.
         rows_deleted: Living rows that it removed, the replaced versions of updated rows included.
         seconds: Wall seconds of each part: `plan`, `locate`, `rows`, `deletes`, `commit`; repeated parts add up.
-        not_found: Keys that the table should hold, as their first change is no INSERT, and does not hold. 0 where the
-            table is not exact.
-        table: Where the table is in the catalog.
+        not_found: Rows that the batch updates or deletes and that the table does not hold. 0 where the table is not
+            exact.
     """
 
     snapshot_id: int
@@ -54,7 +55,6 @@ class Applied:
     rows_deleted: int
     seconds: dict[str, float]
     not_found: int = 0
-    table: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -176,7 +176,9 @@ class TableWriter:
         self.table.refresh()
         self._committer.open()
 
-    def apply(self, batch: ChangeBatch | KeylessBatch, stamp: Stamp, *, exact: bool) -> Applied:
+    def apply(
+        self, batch: ChangeBatch | KeylessBatch, stamp: Stamp, *, exact: bool, whole: TableName | None = None
+    ) -> Applied:
         """Apply a batch.
 
         Args:
@@ -184,8 +186,10 @@ class TableWriter:
             stamp: What the commit says about itself; its resolved ts covers all rows of the batch.
             exact: Whether the table holds exactly the rows of the resolved ts it is stamped with, so that
                 `batch.fresh` may be trusted. False in the first steps after a load or a start in the middle.
+            whole: The upstream table, if an exact table must hold every row that the batch updates or deletes.
 
         Raises:
+            TableIncomplete: The table counts as whole, and lacks a row that the batch updates or deletes.
             TableMismatch: The table does not fit the batch, or belongs to somebody else.
             ValueRefused: A value does not fit its column.
             CheckpointConflict: Another applier wrote the table.
@@ -193,9 +197,9 @@ class TableWriter:
         """
         match batch:
             case ChangeBatch():
-                return self._commit(stamp, lambda work, head: self._keyed(work, head, batch, exact=exact))
+                return self._commit(stamp, lambda work, head: self._keyed(work, head, batch, whole, exact=exact))
             case KeylessBatch():
-                return self._commit(stamp, lambda work, head: self._bag(work, head, batch, exact=exact))
+                return self._commit(stamp, lambda work, head: self._keyless(work, head, batch, whole, exact=exact))
 
     def stamp(self, stamp: Stamp, unset: Sequence[str] = ()) -> Applied:
         """Make a commit that changes no row and only says how far the table is; `unset` are properties to remove."""
@@ -249,8 +253,7 @@ class TableWriter:
         snapshot_id = self._committer.commit(stamp, prepare)
         self._advance(work, snapshot_id)
         work.seconds["commit"] = time.perf_counter() - start - sum(work.seconds.values())
-        identifier = self.table.identifier
-        return Applied(snapshot_id, work.upserted, work.deleted, work.seconds, work.not_found, identifier)
+        return Applied(snapshot_id, work.upserted, work.deleted, work.seconds, work.not_found)
 
     def _advance(self, work: _Work, snapshot_id: int) -> None:
         if self._plan is not None and self._plan.snapshot_id == work.base:
@@ -268,7 +271,9 @@ class TableWriter:
                 kept = self._plan = plan(str(self.table), head, columns, self.table.scan)
         return kept
 
-    def _keyed(self, work: _Work, head: int | None, batch: ChangeBatch, *, exact: bool) -> None:
+    def _keyed(
+        self, work: _Work, head: int | None, batch: ChangeBatch, whole: TableName | None, *, exact: bool
+    ) -> None:
         name, schema = str(self.table), self.table.schema
         check_columns(name, batch.upserts.schema, schema)
         key = self._key(batch.deletes.column_names)
@@ -279,14 +284,17 @@ class TableWriter:
         engine = self._chosen(batch.upserts.num_rows, planned, keys)
         with work.timed("locate"):
             living = alive(engine.locate(planned, keys), planned.files, self._arrow.storage)
+        if exact:
+            # Every key that is sought had a row at the stamped resolved ts.
+            self._note_missing(work, keys.num_rows - sum(len(rows) for rows in living.values()), whole)
         upserts = carry(batch.upserts, schema, key, planned, living, self._arrow)
         if work.needs_rows(schema.id) or upserts is not batch.upserts:
             self._stage(work, engine, conform(name, upserts, schema), batch.deletes.column_names)
         self._delete(work, planned, living)
-        # The batch is exact: every key that is sought had a row at the stamped resolved ts.
-        work.not_found = max(0, keys.num_rows - work.deleted) if exact else 0
 
-    def _bag(self, work: _Work, head: int | None, batch: KeylessBatch, *, exact: bool) -> None:
+    def _keyless(
+        self, work: _Work, head: int | None, batch: KeylessBatch, whole: TableName | None, *, exact: bool
+    ) -> None:
         name, schema = str(self.table), self.table.schema
         inserts, deletes = keyless.net(conform(name, batch.inserts, schema), conform(name, batch.deletes, schema))
         planned = self._planned(work, head, [field for field in schema.fields if not pa.types.is_nested(field.arrow)])
@@ -294,9 +302,8 @@ class TableWriter:
             self._stage(work, self._chosen(inserts.num_rows), inserts, ())
         with work.timed("locate"):
             chosen, missing = self._located_in_bag(planned, deletes)
-        if missing and exact:
-            what = f"{missing} rows that were deleted upstream are not in table {name}"
-            raise TableMismatch(what, "Somebody else changed the table: drop it and backfill it.")
+        if exact:
+            self._note_missing(work, missing, whole)
         self._delete(work, planned, chosen)
 
     def _located_in_bag(self, planned: FileIndex, deletes: pa.Table) -> tuple[dict[str, Positions], int]:
@@ -308,6 +315,16 @@ class TableWriter:
         if not living:
             return {}, deletes.num_rows
         return keyless.choose(deletes, self._arrow.read(planned.files, living, fields), living)
+
+    def _note_missing(self, work: _Work, rows: int, whole: TableName | None) -> None:
+        work.not_found = max(0, rows)
+        if whole is not None and work.not_found:
+            what = f"Table {self.table} does not hold {work.not_found} rows that the feed updates or deletes."
+            hint = (
+                f"{Completeness('incomplete', reason=NOT_FOUND).way_out(whole)} "
+                'Set tables.incomplete = "allow" to go on meanwhile: the table is marked as incomplete.'
+            )
+            raise TableIncomplete(what, hint)
 
     def _where(self, work: _Work, head: int | None, columns: Sequence[str], predicate: Predicate) -> None:
         fields = self._key(columns)

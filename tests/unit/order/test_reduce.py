@@ -43,10 +43,10 @@ def test_delete_before_insert_at_one_commit_ts() -> None:
 
 
 def test_key_changing_update_deletes_the_old_key() -> None:
-    """Raw change events keep the update whole."""
+    """Raw change events keep the update whole; no row had the new key before."""
     changes = update(5, before={"id": "1", "v": "x"}, id="2", v="x")
 
-    assert reduced(changes) == {"1": (False, False, "x"), "2": (True, False, "x")}
+    assert reduced(changes) == {"1": (False, False, "x"), "2": (True, True, "x")}
 
 
 def test_swap_of_two_keys_by_raw_updates() -> None:

@@ -25,7 +25,7 @@ LINE = StatusLine(
     tables=5,
     backlog=71,
     seconds={"decode": 0.25, "apply": 0.75},
-    notes={"dead_letters": 2, "replayed": 9},
+    notes={"dead_letters": 2, "replayed": 9, "not_found": 4},
 )
 LABELS = {"changefeed": "shop"}
 
@@ -44,6 +44,7 @@ def test_counters_add_up_and_gauges_show_the_newest_step() -> None:
     assert _value(metrics, "rows_total") == 602
     assert _value(metrics, "commits_total") == 10
     assert _value(metrics, "dead_letters_total") == 2
+    assert _value(metrics, "not_found_total") == 4
     assert _value(metrics, "stage_seconds_total", stage="decode") == 0.5
     assert _value(metrics, "backlog_messages") == 0
     assert _value(metrics, "waiting_rows") == 1
