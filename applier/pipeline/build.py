@@ -154,9 +154,9 @@ def assemble(config: Config, source: Source, catalog: Catalog, state: State) -> 
         rows_describe=build(config.changefeed.protocol, options).capabilities.schema != "messages",
         keep_bad=config.changefeed.on_bad_message == "dead_letter",
     )
-    ddl_applier = DdlApplier(targets, state, config.ddl, config.tables, rules)
+    ddl_handler = DdlApplier(targets, state, config.ddl, config.tables, rules)
     maintenance = Maintenance(config.maintenance, targets, state.control.confirm)
-    pipeline = Pipeline(config, source, scanner, targets, ddl_applier, state, maintenance)
+    pipeline = Pipeline(config, source, scanner, targets, ddl_handler, state, maintenance)
     pipeline.restore()
     completeness.warn(state)
     return pipeline

@@ -28,7 +28,7 @@ from applier.pipeline.scan.known import Known
 from applier.pipeline.scan.task_result import Waiting
 from applier.pipeline.scan.unreadable import refuse_unreadable
 from applier.pipeline.scan.window_scan import WindowScan, WindowScanner
-from applier.pipeline.schema_changes.apply import DdlApplier
+from applier.pipeline.schema_changes.handler import DdlHandler
 from applier.pipeline.schema_changes.statements import Ddl
 from applier.pipeline.shared_targets import refuse_shared
 from applier.pipeline.state import State
@@ -98,7 +98,7 @@ class Pipeline:
         source: Where the messages are.
         scanner: Finds out what a window holds.
         targets: The Iceberg tables.
-        ddl_applier: Applies DDL to them.
+        ddl_handler: Applies DDL to them, or passes those that they have.
         state: Progress, in memory and in the control tables.
         maintenance: Mends the tables between steps.
     """
@@ -107,7 +107,7 @@ class Pipeline:
     source: Source
     scanner: WindowScanner
     targets: TargetTables
-    ddl_applier: DdlApplier
+    ddl_handler: DdlHandler
     state: State
     maintenance: Maintenance
     _message_bytes: float = field(default=_UNKNOWN_BYTES, init=False)
@@ -302,11 +302,11 @@ class Pipeline:
                     for name in ddl.names
                     for number in segments_below(due, name, scan.cuts[name].index(ddl.commit_ts))
                 ]
-                is_begun = self.ddl_applier.is_begun(ddl)
+                is_begun = self.ddl_handler.is_begun(ddl)
                 if not is_begun:
                     commits += self._commit(batches)
-                self.ddl_applier.apply(ddl)
-                if is_begun and self.ddl_applier.leaves_rows(ddl):
+                self.ddl_handler.apply(ddl)
+                if is_begun and self.ddl_handler.leaves_rows(ddl):
                     commits += self._commit([batch for batch in batches if parted.get(batch.name, -1) < place])
             rest = sorted(due.items(), key=lambda item: item[0][0])
             commits += self._commit([Batch(name, parts, upto, extent=extent) for (name, _), parts in rest])
@@ -319,9 +319,9 @@ class Pipeline:
         """
         if self.scanner.ordered:
             return {}
-        done = [place for place, item in enumerate(ddl) if self.ddl_applier.is_begun(item)]
+        done = [place for place, item in enumerate(ddl) if self.ddl_handler.is_begun(item)]
         return {
-            name: place for place in done if not self.ddl_applier.leaves_rows(ddl[place]) for name in ddl[place].names
+            name: place for place in done if not self.ddl_handler.leaves_rows(ddl[place]) for name in ddl[place].names
         }
 
     def _commit(self, batches: Sequence[Batch]) -> int:
@@ -330,7 +330,7 @@ class Pipeline:
                 self.state.track(batch.newest)
             elif not self.scanner.ordered and not 0 < batch.newest_ts <= self.state.changed_at(batch.name):
                 # Rows of before a DDL say what the table was: following them would undo it.
-                self.ddl_applier.follow(batch.newest)
+                self.ddl_handler.follow(batch.newest)
         names = [batch.name for batch in batches]
         whole = self._not_found.refusing(names, self.state, self.config.tables)
         done = self.targets.apply(batches, self.state.tables, whole)

@@ -60,7 +60,7 @@ def crash(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
             at.remove(point)
             raise Crash(point)
 
-    monkeypatch.setattr(apply_to_rows, "faults", type("Faults", (), {"reach": staticmethod(reach)}))
+    monkeypatch.setattr(apply_to_rows, "failpoints", type("Failpoints", (), {"reach": staticmethod(reach)}))
     monkeypatch.setattr(failpoints, "reach", reach)
     yield at.append
     assert at == [], "the point was never reached"

@@ -10,13 +10,15 @@ from applier.changefeed.checkpoint import Checkpoint
 from applier.changefeed.event import SchemaChange
 from applier.changefeed.table import TableName, TableVersion
 from applier.commands.backfill.replay_ddl import EMPTIES, MOVES, DdlReplay, concerns, refuse_moved
+from applier.config.settings import Policy
 from applier.ddl import actions as say
 from applier.ddl.actions import kind
 from applier.ddl.schema_tracker import Tables
 from applier.errors import RangeRefused
-from applier.pipeline.schema_changes.apply import DdlApplier
 from applier.pipeline.schema_changes.stamp import DDL, is_in, mark
 from applier.pipeline.schema_changes.statements import Ddl
+from applier.pipeline.schema_changes.track import move_past
+from applier.pipeline.state import State
 from applier.pipeline.table_batch import Batch
 from applier.pipeline.target_tables import TargetTables
 from applier.sink.commit.committer import Committer
@@ -238,21 +240,30 @@ class Branches(TargetTables):
         return False
 
 
-@dataclass(slots=True, kw_only=True)
-class Past(DdlApplier):
-    """DDL that the tables have passed already: they change what old rows mean, and no columns.
+@dataclass(frozen=True, slots=True)
+class PassedDdl:
+    """Handles DDL that the tables have passed already: they change what old rows mean, and no columns.
 
     Args:
         branches: The branches.
+        state: What is known of the tables in the range.
+        policies: Policy per kind of DDL, where it is not `apply`.
         assumed: Commit ts up to which the tables were taken to have passed their DDL when the range began.
     """
 
     branches: Branches
+    state: State
+    policies: Mapping[str, Policy]
     assumed: int
-    _created: set[TableName] = field(default_factory=set)
+    _created: set[TableName] = field(default_factory=set, init=False)
 
     def is_begun(self, ddl: Ddl) -> bool:
-        """Never: stamps of the branches tell what is in them."""
+        """Never: the stamps of the branches show what is in them."""
+        del ddl
+        return False
+
+    def leaves_rows(self, ddl: Ddl) -> bool:
+        """Never, as none is begun."""
         del ddl
         return False
 
@@ -272,7 +283,7 @@ class Past(DdlApplier):
         for action in ddl.actions:
             if self.policies.get(kind(action)) != "ignore":
                 self._pass(change, action, [name for name in self.branches.names if concerns(action, name)])
-        self._follow(change, ddl.actions)
+        move_past(change, ddl.actions, self.state, self.branches)
 
     def _refuse_assumed(self, ddl: Ddl) -> None:
         """What tables were before the first DDL of a range of offsets is taken from the time of its first records."""

@@ -103,11 +103,27 @@ class _Muted(Control):
         """Nothing: the tables that are left out have not come that far."""
 
 
-@dataclass(slots=True)
-class _RowsBeforeDdl(DdlApplier):
-    """Lets rows through up to the first DDL of the tables that are meant: a DDL is for all tables at once."""
+@dataclass(frozen=True, slots=True)
+class _RowsBeforeDdl:
+    """Lets rows through up to the first DDL of the tables that are meant: a DDL is for all tables at once.
 
-    names: frozenset[TableName] = frozenset()
+    Args:
+        applier: Knows which DDL the tables have.
+        state: What is known of the tables.
+        names: The tables that are meant.
+    """
+
+    applier: DdlApplier
+    state: State
+    names: frozenset[TableName]
+
+    def is_begun(self, ddl: Ddl) -> bool:
+        """True if a step that did not reach its checkpoint came as far as the DDL."""
+        return self.applier.is_begun(ddl)
+
+    def leaves_rows(self, ddl: Ddl) -> bool:
+        """True if rows that lie before a DDL can follow it."""
+        return self.applier.leaves_rows(ddl)
 
     def apply(self, ddl: Ddl) -> None:
         """Refuse a DDL of these tables; others do not matter.
@@ -134,15 +150,14 @@ class _RowsBeforeDdl(DdlApplier):
 
 def _alone(pipeline: Pipeline, names: Iterable[TableName]) -> Pipeline:
     """The same pipeline for some tables, with progress that is kept by their stamps alone."""
-    state, ddl_applier = pipeline.state, pipeline.ddl_applier
+    state = pipeline.state
     control = _Muted(**{item.name: getattr(state.control, item.name) for item in fields(state.control)})
     muted = State(control, state.checkpoint, dict(state.versions))
     rules = rules_for(names)
     config = pipeline.config.model_copy(update={"tables": pipeline.config.tables.model_copy(update={"include": rules})})
     scanner = replace(pipeline.scanner, template=replace(pipeline.scanner.template, include=rules))
-    rows = _RowsBeforeDdl(
-        ddl_applier.targets, muted, ddl_applier.policies, config.tables, ddl_applier.rules, frozenset(names)
-    )
-    alone = replace(pipeline, config=config, scanner=scanner, state=muted, ddl_applier=rows)
+    applier = DdlApplier(pipeline.targets, muted, config.ddl, config.tables, pipeline.targets.rules)
+    rows = _RowsBeforeDdl(applier, muted, frozenset(names))
+    alone = replace(pipeline, config=config, scanner=scanner, state=muted, ddl_handler=rows)
     alone.restore()
     return alone

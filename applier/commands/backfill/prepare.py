@@ -13,7 +13,7 @@ from applier.changefeed.table import TableName
 from applier.changefeed.ts import from_unix_ms
 from applier.changefeed.window import OffsetRange, Window
 from applier.commands.backfill.bounds import OPEN, Range
-from applier.commands.backfill.branch import Branches, Past
+from applier.commands.backfill.branch import Branches, PassedDdl
 from applier.commands.backfill.replay_ddl import DdlReplay, Passed
 from applier.commands.backfill.request import Request
 from applier.commands.backfill.table_selection import rules_for
@@ -120,16 +120,8 @@ def prepare(main: Pipeline, request: Request, span: Range, names: Sequence[Table
         ceiling=upto,
     )
     exact = span.above or not main.scanner.rows_describe
-    past = Past(
-        branches,
-        job_state,
-        config.ddl,
-        config.tables,
-        main.ddl_applier.rules,
-        branches=branches,
-        assumed=0 if exact else assumed,
-    )
-    pipeline = replace(main, config=config, scanner=scanner, targets=branches, ddl_applier=past, state=job_state)
+    passed = PassedDdl(branches, job_state, config.ddl, assumed=0 if exact else assumed)
+    pipeline = replace(main, config=config, scanner=scanner, targets=branches, ddl_handler=passed, state=job_state)
     pipeline.restore()
     return Job(pipeline, branches, _ends(span, state, ordered=ordered), upto, namespace, is_resumed, span)
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
 from applier.changefeed.completeness import Completeness
 from applier.changefeed.event import SchemaChange
@@ -19,23 +19,19 @@ from applier.ddl.actions import kind, touches
 from applier.errors import SchemaChangeRefused
 from applier.pipeline import completeness
 from applier.pipeline.filtered import left_behind
-from applier.pipeline.schema_changes.apply_to_rows import RowDdlApplier, dropped, make_way
+from applier.pipeline.schema_changes.apply_to_rows import RowDdlApplier
+from applier.pipeline.schema_changes.columns import ColumnDdl
 from applier.pipeline.schema_changes.decision import at_its_place, decided
-from applier.pipeline.schema_changes.stamp import DDL, DROPPED_AT, RESYNC, TRUNCATED_AT, is_in, mark, shown
+from applier.pipeline.schema_changes.stamp import is_in, shown
 from applier.pipeline.schema_changes.statements import Ddl
+from applier.pipeline.schema_changes.track import move_past
+from applier.pipeline.schema_changes.whole_tables import TableDdl
 from applier.pipeline.state import State
 from applier.pipeline.target_tables import TargetTables
 from applier.runtime import failpoints
 from applier.runtime.logs import logger
-from applier.sink.commit.stamp import Stamp
 from applier.sink.control.control import SchemaDecision
 from applier.sink.control.rows import Decision
-from applier.sink.evolve.added_columns import is_older, of_schemas
-from applier.sink.evolve.apply import apply_evolution
-from applier.sink.evolve.plan import plan
-from applier.sink.evolve.virtual_columns import with_virtual
-from applier.sink.format.supplied import supplied
-from applier.sink.write.table_writer import TableWriter
 
 _Evolves: TypeAlias = say.ColumnAction | say.IndexAction | say.SetComment | say.NoRows
 """Actions that leave the rows of a table where they are."""
@@ -69,7 +65,21 @@ class DdlApplier:
     policies: Mapping[str, Policy]
     settings: TablesSection
     rules: TypeRules
+    _tables: TableDdl = field(init=False)
+    _columns: ColumnDdl = field(init=False)
     _absent: set[tuple[TableName, str]] = field(default_factory=set, init=False)
+
+    def __post_init__(self) -> None:
+        self._tables = TableDdl(self.targets, self.state, self.settings)
+        self._columns = ColumnDdl(self.targets, self.state, self.rules)
+
+    def follow(self, version: TableVersion) -> None:
+        """Bring a table to the columns that its rows have, in a feed whose DDL do not come.
+
+        Raises:
+            SchemaChangeRefused: The difference is one that could also be a rename, or cannot be applied exactly.
+        """
+        self._columns.follow(version)
 
     def apply(self, ddl: Ddl) -> None:
         """Apply one DDL, and keep what became of it.
@@ -144,7 +154,7 @@ class DdlApplier:
         """
         renames = [action for action in ddl.actions if isinstance(action, say.RenameTable)]
         change = ddl.barrier.change
-        if self.state.is_begun(ddl.barrier.id) or any(self._is_renamed(change, action) for action in renames):
+        if self.state.is_begun(ddl.barrier.id) or any(self._tables.is_renamed(change, action) for action in renames):
             return True
         writers = [self.targets.writer(name) for name in ddl.names] if self.leaves_rows(ddl) else []
         return any(writer is not None and is_in(writer.known, change) for writer in writers)
@@ -161,7 +171,7 @@ class DdlApplier:
             return decided(change, group, "ignored", _LEFT_OUT)
         if self._is_parked(group):
             completeness.pass_over(group, self.state)
-            self._follow(change, group)
+            move_past(change, group, self.state, self.targets)
             return decided(change, group, "ignored", "the table is parked")
         kinds = list(dict.fromkeys(kind(action) for action in group))
         policies = {self.policies.get(name, "apply") for name in kinds}
@@ -175,7 +185,7 @@ class DdlApplier:
             decision = "without a table" if self._is_without_table(change, group[0]) else self._do(change, group)
         if decision in ("ignored", "skipped") and not done and (kept := left_behind(group, self.state.tables)):
             self.targets.doubt(kept)
-        self._follow(change, group)
+        move_past(change, group, self.state, self.targets)
         if decision == "skipped":
             # Afterwards: a CREATE TABLE or a TRUNCATE that was skipped made no table whole.
             self._doubt(change, [name for action in group for name in touches(action)])
@@ -189,7 +199,7 @@ class DdlApplier:
         if name in self.state.tables or self.targets.writer(name) is not None:
             return False
         if isinstance(action, say.RenameTable) and (
-            self._is_renamed(change, action) or not TableFilter(self.settings.include).admits(name)
+            self._tables.is_renamed(change, action) or not TableFilter(self.settings.include).admits(name)
         ):
             return False
         self._note_absent(change, name, action)
@@ -217,179 +227,24 @@ class DdlApplier:
     def _do(self, change: SchemaChange, group: Sequence[say.Action]) -> Decision:
         match group[0]:
             case say.CreateTable() as create:
-                self._create(change, create)
+                self._tables.create(change, create)
             case say.DropTable(table):
-                self._drop(table, change.commit_ts)
+                self._tables.drop(table, change.commit_ts)
             case say.DropDatabase(database):
                 for name in self.state.tables.of_database(database):
-                    self._drop(name, change.commit_ts)
+                    self._tables.drop(name, change.commit_ts)
             case say.TruncateTable(table):
-                self._truncate(change, table)
+                self._tables.truncate(change, table)
             case say.RenameTable() as rename:
-                self._rename(change, rename)
+                self._tables.rename(change, rename)
             case say.RecoverTable() | say.DropPartitions() | say.TruncatePartitions() | say.ExchangePartition():
                 return RowDdlApplier(self.targets, self.state, self.settings).apply(change, group[0])
         if any(isinstance(action, say.ColumnAction | say.IndexAction | say.SetComment) for action in group):
-            return self._evolve(change, group)
+            decision = self._columns.evolve(change, group)
+            if decision == "without a table":
+                self._note_absent(change, touches(group[0])[0], group[0])
+            return decision
         return "applied"
-
-    # ---- tables as a whole
-
-    def _create(self, change: SchemaChange, create: say.CreateTable) -> None:
-        after = self._after(change, create.table)
-        version = after.declared(create.version) if after is not None else create.version
-        if version is None and create.like is not None:
-            like = self.state.tables.get(create.like)
-            version = like.renamed(create.table) if like else None
-        if version is None:
-            what = f"The columns of table {create.table} are not known: {shown(change.sql)}."
-            raise SchemaChangeRefused(what, RESYNC)
-        stale = self.targets.writer(create.table) if create.table in self.state.parked else None
-        if stale is not None and not is_in(stale.known, change):
-            # The DROP of the table before was passed over: its rows would stay in the new one.
-            self._drop(create.table, change.commit_ts)
-        make_way(self.targets, create.table)
-        self.targets.ensure(version, self._stamp(change))
-
-    def _drop(self, name: TableName, commit_ts: int) -> None:
-        writer = self.targets.writer(name)
-        if writer is None:
-            return
-        if self.settings.on_drop == "drop":
-            self.targets.confirm()
-            self.targets.catalog.drop(writer.table.identifier, purge=True)
-        else:
-            entries = dropped(commit_ts, self.state.tables.get(name), self.state.completeness.get(name))
-            writer.stamp(self.targets.stamp(commit_ts, entries))
-        self.targets.forget(name)
-
-    def _truncate(self, change: SchemaChange, name: TableName) -> None:
-        writer = self.targets.writer(name)
-        if writer is None or is_in(writer.known, change):
-            return
-        marks = {DDL: mark(change), TRUNCATED_AT: str(change.commit_ts)}
-        stamp = self.targets.stamp(change.commit_ts, marks, writer)
-        self.targets.committed(writer, writer.truncate(stamp).snapshot_id)
-
-    def _rename(self, change: SchemaChange, rename: say.RenameTable) -> None:
-        admits = TableFilter(self.settings.include).admits
-        if not admits(rename.table):
-            what = f"Table {rename.table} becomes {rename.to}, which is replicated, but its rows so far are not here."
-            raise SchemaChangeRefused(what, RESYNC)
-        if not admits(rename.to):
-            self._drop(rename.table, change.commit_ts)
-            return
-        writer = self.targets.writer(rename.table)
-        if self._is_renamed(change, rename) or writer is None:
-            return
-        self._refuse_taken(change, rename)
-        if not is_in(writer.known, change):
-            # The mark is there before the name: found under the new one it says that the rename was made.
-            writer.stamp(self._stamp(change, writer))
-        make_way(self.targets, rename.to)
-        self.targets.confirm()
-        self.targets.catalog.rename(writer.table.identifier, self.targets.identifier(rename.to))
-        self.targets.forget(rename.table, rename.to)
-        renamed = self.targets.writer(rename.to)
-        if renamed is not None:
-            self.targets.committed(renamed, renamed.table.snapshot_id)
-
-    def _refuse_taken(self, change: SchemaChange, rename: say.RenameTable) -> None:
-        """In offset order the rename out of a name may lie in a part of its topic that is not read yet."""
-        target = self.targets.writer(rename.to)
-        if target is not None and target.table.setting(DROPPED_AT) is None:
-            what = f"Table {rename.table} becomes {rename.to}, but another table has that name: {shown(change.sql)}."
-            raise SchemaChangeRefused(what, RESYNC)
-
-    def _is_renamed(self, change: SchemaChange, rename: say.RenameTable) -> bool:
-        target = self.targets.writer(rename.to)
-        return target is not None and is_in(target.known, change)
-
-    def follow(self, version: TableVersion) -> None:
-        """Bring a table to the columns that its rows have, in a feed whose DDL do not come.
-
-        Raises:
-            SchemaChangeRefused: The difference is one that could also be a rename, or cannot be applied exactly.
-        """
-        before, writer = self.state.tables.get(version.name), self.targets.writer(version.name)
-        if before is None or writer is None or version.keys_only or is_older(version, before):
-            return
-        version = with_virtual(version.completed(before), before)
-        if before.columns == version.columns:
-            return
-        evolution = plan(before, version, (), of_schemas(self.rules), writer.table.schema.names)
-        if evolution.steps or evolution.refused:
-            upto = writer.known.resolved_ts if writer.known else 0
-            apply_evolution(writer.table, evolution, self.targets.stamp(upto))
-            writer.reload()
-        self.state.track(version)
-
-    # ---- columns and keys
-
-    def _evolve(self, change: SchemaChange, group: Sequence[say.Action]) -> Decision:
-        name = touches(group[0])[0]
-        after = self._after(change, name)
-        writer = self.targets.writer(name)
-        if writer is not None and is_in(writer.known, change):
-            return "applied"
-        before = self.state.tables.get(name)
-        if before is None and writer is not None and writer.known is None:
-            before = self._described(name, after)
-        if before is None and after is not None and (writer is None or writer.table.setting(DROPPED_AT)):
-            # The table became eligible only now, for instance by its first key: there is nothing to change yet.
-            make_way(self.targets, name)
-            self.targets.ensure(after, self._stamp(change))
-            return "applied"
-        if before is None and writer is None:
-            # TiCDC sent no row of it so far: the rows that follow make a table that is incomplete.
-            self._note_absent(change, name, group[0])
-            return "without a table"
-        if before is None or writer is None:
-            what = f"What table {name} was before is not known: {shown(change.sql)}."
-            raise SchemaChangeRefused(what, RESYNC)
-        self.targets.adopt(writer, before)
-        derived = self._derived(change, name, group)
-        wanted = derived if after is None else after.declared(derived)
-        schema = writer.table.schema
-        evolution = plan(supplied(before, schema), wanted, group, self.rules, schema.names)
-        done = apply_evolution(writer.table, evolution, self._stamp(change, writer))
-        writer.reload()
-        self.targets.committed(writer, done.snapshot_id)
-        return "rewritten" if done.rewritten else "applied"
-
-    def _described(self, name: TableName, after: TableVersion | None) -> TableVersion | None:
-        """What a loaded table of which no row has come was before: its newest version that messages described."""
-        versions = [version for version in self.state.versions.values() if version.name == name]
-        older = [version for version in versions if after is not None and version.version < after.version]
-        return max(older, key=lambda version: version.version, default=None)
-
-    def _derived(self, change: SchemaChange, name: TableName, group: Sequence[say.Action]) -> TableVersion:
-        tables = self.state.tables.copy()
-        for action in group:
-            tables.apply(action, change.commit_ts)
-        return cast("TableVersion", tables.get(name))
-
-    def _after(self, change: SchemaChange, name: TableName) -> TableVersion | None:
-        return change.after if change.after is not None and change.after.name == name else None
-
-    def _follow(self, change: SchemaChange, group: Sequence[say.Action]) -> None:
-        """Take note of what the tables are from here on."""
-        for action in group:
-            self.state.tables.apply(action, change.commit_ts)
-            completeness.follow(action, self.state, self.targets)
-        for name in dict.fromkeys(name for action in group for name in touches(action)):
-            after = self._after(change, name)
-            # A table may be met first by what changes it, and rows behind that are read by what it left.
-            is_there = any(
-                isinstance(action, say.CreateTable | say.RecoverTable | say.ColumnAction | say.IndexAction)
-                for action in group
-            )
-            if after is not None and (name in self.state.tables or is_there):
-                self.state.tables.put(after.declared(self.state.tables.get(name)))
-        self.state.keep_versions()
-
-    def _stamp(self, change: SchemaChange, writer: TableWriter | None = None) -> Stamp:
-        return self.targets.stamp(change.commit_ts, {DDL: mark(change)}, writer)
 
 
 def _by_table(actions: Sequence[say.Action]) -> list[list[say.Action]]:

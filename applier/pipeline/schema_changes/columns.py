@@ -1,0 +1,107 @@
+"""DDL of columns and keys: the schema of a target table follows that of its upstream table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from applier.changefeed.event import SchemaChange
+from applier.changefeed.table import TableName, TableVersion
+from applier.changefeed.types import TypeRules
+from applier.ddl import actions as say
+from applier.ddl.actions import touches
+from applier.errors import SchemaChangeRefused
+from applier.pipeline.schema_changes.apply_to_rows import make_way
+from applier.pipeline.schema_changes.stamp import DDL, DROPPED_AT, RESYNC, is_in, mark, shown
+from applier.pipeline.schema_changes.track import after_of
+from applier.pipeline.state import State
+from applier.pipeline.target_tables import TargetTables
+from applier.sink.control.rows import Decision
+from applier.sink.evolve.added_columns import is_older, of_schemas
+from applier.sink.evolve.apply import apply_evolution
+from applier.sink.evolve.plan import plan
+from applier.sink.evolve.virtual_columns import with_virtual
+from applier.sink.format.supplied import supplied
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnDdl:
+    """Changes columns, keys and comments of target tables. Each method may be called again after a crash.
+
+    Args:
+        targets: The tables.
+        state: What is known of them.
+        rules: How types map.
+    """
+
+    targets: TargetTables
+    state: State
+    rules: TypeRules
+
+    def evolve(self, change: SchemaChange, group: Sequence[say.Action]) -> Decision:
+        """Apply the specifications of one ALTER TABLE.
+
+        Raises:
+            SchemaChangeRefused: The table before it is not known, or the change cannot be applied exactly.
+        """
+        name = touches(group[0])[0]
+        after = after_of(change, name)
+        writer = self.targets.writer(name)
+        if writer is not None and is_in(writer.known, change):
+            return "applied"
+        before = self.state.tables.get(name)
+        if before is None and writer is not None and writer.known is None:
+            before = self._described(name, after)
+        if before is None and after is not None and (writer is None or writer.table.setting(DROPPED_AT)):
+            # The table became eligible only now, for instance by its first key: there is nothing to change yet.
+            make_way(self.targets, name)
+            self.targets.ensure(after, self.targets.stamp(change.commit_ts, {DDL: mark(change)}))
+            return "applied"
+        if before is None and writer is None:
+            # TiCDC sent no row of it so far: the rows that follow make a table that is incomplete.
+            return "without a table"
+        if before is None or writer is None:
+            what = f"What table {name} was before is not known: {shown(change.sql)}."
+            raise SchemaChangeRefused(what, RESYNC)
+        self.targets.adopt(writer, before)
+        derived = self._derived(change, name, group)
+        wanted = derived if after is None else after.declared(derived)
+        schema = writer.table.schema
+        evolution = plan(supplied(before, schema), wanted, group, self.rules, schema.names)
+        stamp = self.targets.stamp(change.commit_ts, {DDL: mark(change)}, writer)
+        done = apply_evolution(writer.table, evolution, stamp)
+        writer.reload()
+        self.targets.committed(writer, done.snapshot_id)
+        return "rewritten" if done.rewritten else "applied"
+
+    def _described(self, name: TableName, after: TableVersion | None) -> TableVersion | None:
+        """What a loaded table of which no row has come was before: its newest version that messages described."""
+        versions = [version for version in self.state.versions.values() if version.name == name]
+        older = [version for version in versions if after is not None and version.version < after.version]
+        return max(older, key=lambda version: version.version, default=None)
+
+    def _derived(self, change: SchemaChange, name: TableName, group: Sequence[say.Action]) -> TableVersion:
+        tables = self.state.tables.copy()
+        for action in group:
+            tables.apply(action, change.commit_ts)
+        return cast("TableVersion", tables.get(name))
+
+    def follow(self, version: TableVersion) -> None:
+        """Bring a table to the columns that its rows have, in a feed whose DDL do not come.
+
+        Raises:
+            SchemaChangeRefused: The difference is one that could also be a rename, or cannot be applied exactly.
+        """
+        before, writer = self.state.tables.get(version.name), self.targets.writer(version.name)
+        if before is None or writer is None or version.keys_only or is_older(version, before):
+            return
+        version = with_virtual(version.completed(before), before)
+        if before.columns == version.columns:
+            return
+        evolution = plan(before, version, (), of_schemas(self.rules), writer.table.schema.names)
+        if evolution.steps or evolution.refused:
+            upto = writer.known.resolved_ts if writer.known else 0
+            apply_evolution(writer.table, evolution, self.targets.stamp(upto))
+            writer.reload()
+        self.state.track(version)

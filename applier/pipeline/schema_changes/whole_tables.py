@@ -1,0 +1,115 @@
+"""DDL of whole tables: CREATE, DROP, TRUNCATE and RENAME."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from applier.changefeed.event import SchemaChange
+from applier.changefeed.filter import TableFilter
+from applier.changefeed.table import TableName
+from applier.config.settings import TablesSection
+from applier.ddl import actions as say
+from applier.errors import SchemaChangeRefused
+from applier.pipeline.schema_changes.apply_to_rows import dropped, make_way
+from applier.pipeline.schema_changes.stamp import DDL, DROPPED_AT, RESYNC, TRUNCATED_AT, is_in, mark, shown
+from applier.pipeline.schema_changes.track import after_of
+from applier.pipeline.state import State
+from applier.pipeline.target_tables import TargetTables
+
+
+@dataclass(frozen=True, slots=True)
+class TableDdl:
+    """Creates, drops, empties and renames target tables. Each method may be called again after a crash.
+
+    Args:
+        targets: The tables.
+        state: What is known of them.
+        settings: Which tables are meant, and what becomes of dropped ones.
+    """
+
+    targets: TargetTables
+    state: State
+    settings: TablesSection
+
+    def create(self, change: SchemaChange, create: say.CreateTable) -> None:
+        """Create a table, in the columns that the message describes or the statement declares.
+
+        Raises:
+            SchemaChangeRefused: Its columns are not known.
+        """
+        after = after_of(change, create.table)
+        version = after.declared(create.version) if after is not None else create.version
+        if version is None and create.like is not None:
+            like = self.state.tables.get(create.like)
+            version = like.renamed(create.table) if like else None
+        if version is None:
+            what = f"The columns of table {create.table} are not known: {shown(change.sql)}."
+            raise SchemaChangeRefused(what, RESYNC)
+        stale = self.targets.writer(create.table) if create.table in self.state.parked else None
+        if stale is not None and not is_in(stale.known, change):
+            # The DROP of the table before was passed over: its rows would stay in the new one.
+            self.drop(create.table, change.commit_ts)
+        make_way(self.targets, create.table)
+        self.targets.ensure(version, self.targets.stamp(change.commit_ts, {DDL: mark(change)}))
+
+    def drop(self, name: TableName, commit_ts: int) -> None:
+        """Drop a table, or mark it as dropped and keep it, as `tables.on_drop` says."""
+        writer = self.targets.writer(name)
+        if writer is None:
+            return
+        if self.settings.on_drop == "drop":
+            self.targets.confirm()
+            self.targets.catalog.drop(writer.table.identifier, purge=True)
+        else:
+            entries = dropped(commit_ts, self.state.tables.get(name), self.state.completeness.get(name))
+            writer.stamp(self.targets.stamp(commit_ts, entries))
+        self.targets.forget(name)
+
+    def truncate(self, change: SchemaChange, name: TableName) -> None:
+        """Remove every row of a table."""
+        writer = self.targets.writer(name)
+        if writer is None or is_in(writer.known, change):
+            return
+        marks = {DDL: mark(change), TRUNCATED_AT: str(change.commit_ts)}
+        stamp = self.targets.stamp(change.commit_ts, marks, writer)
+        self.targets.committed(writer, writer.truncate(stamp).snapshot_id)
+
+    def rename(self, change: SchemaChange, rename: say.RenameTable) -> None:
+        """Rename a table; one that leaves `tables.include` is dropped.
+
+        Raises:
+            SchemaChangeRefused: It enters `tables.include`, so its rows so far are missing, or its new name is taken.
+        """
+        admits = TableFilter(self.settings.include).admits
+        if not admits(rename.table):
+            what = f"Table {rename.table} becomes {rename.to}, which is replicated, but its rows so far are not here."
+            raise SchemaChangeRefused(what, RESYNC)
+        if not admits(rename.to):
+            self.drop(rename.table, change.commit_ts)
+            return
+        writer = self.targets.writer(rename.table)
+        if self.is_renamed(change, rename) or writer is None:
+            return
+        self._refuse_taken(change, rename)
+        if not is_in(writer.known, change):
+            # The mark is there before the name: found under the new one it says that the rename was made.
+            writer.stamp(self.targets.stamp(change.commit_ts, {DDL: mark(change)}, writer))
+        make_way(self.targets, rename.to)
+        self.targets.confirm()
+        self.targets.catalog.rename(writer.table.identifier, self.targets.identifier(rename.to))
+        self.targets.forget(rename.table, rename.to)
+        renamed = self.targets.writer(rename.to)
+        if renamed is not None:
+            self.targets.committed(renamed, renamed.table.snapshot_id)
+
+    def _refuse_taken(self, change: SchemaChange, rename: say.RenameTable) -> None:
+        """In offset order the rename out of a name may lie in a part of its topic that is not read yet."""
+        target = self.targets.writer(rename.to)
+        if target is not None and target.table.setting(DROPPED_AT) is None:
+            what = f"Table {rename.table} becomes {rename.to}, but another table has that name: {shown(change.sql)}."
+            raise SchemaChangeRefused(what, RESYNC)
+
+    def is_renamed(self, change: SchemaChange, rename: say.RenameTable) -> bool:
+        """Whether the table has the new name already."""
+        target = self.targets.writer(rename.to)
+        return target is not None and is_in(target.known, change)
