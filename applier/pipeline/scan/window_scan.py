@@ -369,9 +369,13 @@ def _spelling(found: WindowScan, known: Known) -> Spelling:
 
 
 def _met(found: WindowScan, known: Known) -> dict[TableName, int]:
-    """Tables that no DDL has made so far, with the lowest commit ts that the window has of them."""
+    """Tables that no DDL has made so far, with the lowest commit ts that the window has of them.
+
+    A restart of TiCDC describes tables again that have another name by now: a version that is known shows no table.
+    """
     made = [barrier.change.after for barrier in found.results.barriers]
-    described = {name: at for (name, at), version in found.versions.items() if version not in made}
+    new = found.versions.keys() - known.versions.keys()
+    described = {name: at for name, at in new if found.versions[name, at] not in made}
     return {name: at for name, at in {**described, **found.results.lowest()}.items() if name not in known.tables}
 
 

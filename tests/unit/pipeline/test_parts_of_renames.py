@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 
+from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.types import TypeRules
 from applier.changefeed.window import Window
 from applier.ddl.schema_tracker import Tables
@@ -33,12 +34,17 @@ def _swap() -> tuple[list[Record], list[Record], int]:
     return ddl[:2], ddl[2:], ts
 
 
-def _survey(records: Sequence[Record]) -> WindowScan:
+def _survey(
+    records: Sequence[Record],
+    applied: int = 0,
+    versions: Mapping[tuple[TableName, int], TableVersion] | None = None,
+    tables: Tables | None = None,
+) -> WindowScan:
     source = Memory([record | {"offset": number} for number, record in enumerate(records)])
     template = DecodeTask("simple", DecoderOptions(), TypeRules(), ("*.*",), (), applied=0, applied_of={}, upto=0)
     scanner = WindowScanner(source, template, ordered=True, rows_describe=False, keep_bad=False)
     ends = {place: span.end for place, span in source.bounds().items()}
-    known = Known({}, ends, {}, 0, {}, frozenset(), {}, Tables())
+    known = Known({}, ends, {}, applied, {}, frozenset(), versions or {}, tables or Tables())
     return scanner.scan(Window(source.bounds()), known, Stopwatch(), local=True)
 
 
@@ -72,3 +78,23 @@ def test_parts_that_need_no_other_one_do_not_wait(there: list[int]) -> None:
 
     assert found.upto == ts
     assert len(found.ddl) == 2 + len(there)
+
+
+def test_a_table_that_is_described_again_under_the_name_that_it_left_is_not_there() -> None:
+    """A restart sends descriptions of before a rename again: the name that the table left is free for a swap."""
+    database = Database()
+    database.create(BETWEEN, [Column("id")], ["id"])
+    database.rename((BETWEEN, Name("shop", "elsewhere")))
+    database.create(A, [Column("id")], ["id"])
+    applied = database.create(B, [Column("id")], ["id"])
+    database.rename((A, BETWEEN), (B, A), (BETWEEN, B))
+    records = [*Changefeed(database, Habits(partitions=1, resolve=0.0)).send()]
+    ddl = [record for record in records if json.loads(record["value"])["type"] != "WATERMARK"]
+    past = _survey([*ddl[:4], _resolved(ddl[0], applied)])
+    tables = Tables(version for (name, _), version in past.versions.items() if name != TableName(*BETWEEN))
+    schema = json.loads(ddl[0]["value"])["tableSchema"]
+    again = ddl[0] | {"value": json.dumps({"version": 1, "type": "BOOTSTRAP", "tableSchema": schema}).encode()}
+
+    found = _survey([again, *ddl[4:], _resolved(ddl[0], database.ts)], applied, past.versions, tables)
+
+    assert [part.refused for part in found.ddl] == [None] * 3
