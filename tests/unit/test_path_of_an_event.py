@@ -70,3 +70,13 @@ def test_the_list_begins_in_the_step_that_the_command_runs() -> None:
 
     assert {call.file for call in first} == {"pipeline/step.py"}
     assert {call.function for call in first} <= set().union(*map(_names_in, definitions["_step"]))
+
+
+@pytest.mark.parametrize("name", ["path-of-an-event", "architecture", "ddl"])
+def test_every_module_in_backticks_exists(name: str) -> None:
+    """A page names files by the paths that they have, below applier or the repository."""
+    root = _APPLIER.parent
+    named = set(re.findall(r"`([a-z_]+/[\w/]+\.py)`", (root / f"docs/{name}.md").read_text(encoding="utf-8")))
+
+    assert named
+    assert [path for path in sorted(named) if not any((base / path).is_file() for base in (_APPLIER, root))] == []
