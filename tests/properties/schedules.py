@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _TROUBLED_STEPS = 100
-"""From then on nothing goes wrong. A step without a new watermark doubles the window of the next one, and a process that
-starts begins with the usual size: one that dies every few steps never reads a window that is long enough."""
+"""From then on nothing goes wrong. A step without a new watermark doubles the window of the next one, and a process
+that starts begins with the usual size: one that dies every few steps never reads a window that is long enough."""
 
 _MOST_STEPS = 2 * _TROUBLED_STEPS
 """Far more than any schedule needs: one that needs more does not come to its end."""
