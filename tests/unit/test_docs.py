@@ -58,6 +58,30 @@ def test_links_lead_to_what_they_name(document: Path) -> None:
             assert f"def {text[1:-1]}(" in path.read_text(encoding="utf-8"), f"{target} has no {text}"
 
 
+def _prose(document: Path) -> str:
+    """A document without generated parts, blocks, links and code: these have the words of something else."""
+    text = document.read_text(encoding="utf-8")
+    if "This page is generated" in text:
+        return ""
+    for quoted in (r"<!-- [a-z]+ -->.*?<!-- end of", r"```.*?```", r"`[^`\n]+`", r"\[[^\]\n]*\]\([^)\s]+\)"):
+        text = re.sub(quoted, "", text, flags=re.DOTALL)
+    return text
+
+
+@pytest.mark.parametrize(
+    "document",
+    [path for path in _DOCUMENTS if "decisions" not in path.parts and path.name != "CHANGELOG.md"],
+    ids=_name,
+)
+def test_prose_is_plain(document: Path) -> None:
+    """No page lets something tell what it shows, reports or determines, and none hides who does it."""
+    found = re.findall(
+        r".*\b(?:tells?|told|somebody|nobody|whoever|of ours|of before)\b.*", _prose(document), re.IGNORECASE
+    )
+
+    assert found == []
+
+
 def test_every_failure_has_its_test() -> None:
     """Each row of the matrix of failures, and each claim of the README, links to a test."""
     matrix = (_ROOT / "docs/guarantees.md").read_text(encoding="utf-8").partition("## Failures")[2]
