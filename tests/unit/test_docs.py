@@ -201,6 +201,18 @@ def test_every_field_of_the_status_line_is_explained() -> None:
         assert [name for name in line.fields() if f"| `{name}` |" not in page] == []
 
 
+def test_the_layers_are_those_of_the_import_contract() -> None:
+    """The page on architecture has the layers of pyproject.toml, in their order."""
+    contracts = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    layers = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
+    page = (_ROOT / "docs/architecture.md").read_text(encoding="utf-8").partition("| layer |")[2].partition("\n\n")[0]
+    rows = [re.findall(r"\[`(\w+)`\]", line.split("|")[1]) for line in page.splitlines()[2:]]
+
+    assert rows == [layer.split(" | ") for layer in layers]
+
+
 def test_verbs_exist() -> None:
     """Each `make` verb that a document names is one of the Makefile."""
     verbs = set(re.findall(r"^([a-z-]+):", (_ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
