@@ -26,7 +26,7 @@ from applier.pipeline.first_look import look_first
 from applier.pipeline.heartbeat import beating
 from applier.pipeline.maintenance import Maintenance
 from applier.pipeline.scan.decode_task import DecodeTask
-from applier.pipeline.scan.window_scan import WindowScanner
+from applier.pipeline.scan.scanner import WindowScanner
 from applier.pipeline.schema_changes.apply import DdlApplier
 from applier.pipeline.state import State
 from applier.pipeline.step import Pipeline

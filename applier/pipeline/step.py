@@ -25,9 +25,10 @@ from applier.pipeline.maintenance import Maintenance
 from applier.pipeline.not_found import NotFound
 from applier.pipeline.scan.described_tables import described
 from applier.pipeline.scan.known import Known
+from applier.pipeline.scan.scanner import WindowScanner
 from applier.pipeline.scan.task_result import Waiting
 from applier.pipeline.scan.unreadable import refuse_unreadable
-from applier.pipeline.scan.window_scan import WindowScan, WindowScanner
+from applier.pipeline.scan.window_scan import WindowScan
 from applier.pipeline.schema_changes.handler import DdlHandler
 from applier.pipeline.schema_changes.statements import Ddl
 from applier.pipeline.shared_targets import refuse_shared

@@ -10,7 +10,7 @@ from applier.ddl.schema_tracker import Tables
 from applier.decode.options import DecoderOptions
 from applier.pipeline.scan.decode_task import DecodeTask
 from applier.pipeline.scan.known import Known
-from applier.pipeline.scan.window_scan import WindowScanner
+from applier.pipeline.scan.scanner import WindowScanner
 from applier.runtime.logs import Stopwatch
 from tests.lab import Memory
 from tests.ticdc import Changefeed, Habits

@@ -29,8 +29,9 @@ from applier.order.merge import last_per_key
 from applier.pipeline.scan import decode_task
 from applier.pipeline.scan.decode_task import DecodeTask
 from applier.pipeline.scan.known import Known
+from applier.pipeline.scan.scanner import WindowScanner
 from applier.pipeline.scan.task_result import Part
-from applier.pipeline.scan.window_scan import WindowScan, WindowScanner
+from applier.pipeline.scan.window_scan import WindowScan
 from applier.runtime.logs import Stopwatch
 from tests import recordings
 from tests.unit.decode.recorded_registry import RecordedRegistry

@@ -17,7 +17,8 @@ from applier.ddl.schema_tracker import Tables
 from applier.decode.options import DecoderOptions
 from applier.pipeline.scan.decode_task import DecodeTask
 from applier.pipeline.scan.known import Known
-from applier.pipeline.scan.window_scan import WindowScan, WindowScanner
+from applier.pipeline.scan.scanner import WindowScanner
+from applier.pipeline.scan.window_scan import WindowScan
 from applier.runtime.logs import Stopwatch
 
 PLACE = TopicPartition("shop", 0)

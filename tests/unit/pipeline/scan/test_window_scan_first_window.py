@@ -13,8 +13,9 @@ from applier.decode.options import DecoderOptions
 from applier.errors import DecodeError
 from applier.pipeline.scan.decode_task import DecodeTask
 from applier.pipeline.scan.known import Known
+from applier.pipeline.scan.scanner import HEAD_MESSAGES, WindowScanner
 from applier.pipeline.scan.type_rows import Typing, Values
-from applier.pipeline.scan.window_scan import HEAD_MESSAGES, WindowScan, WindowScanner
+from applier.pipeline.scan.window_scan import WindowScan
 from applier.runtime.logs import Stopwatch
 from tests.unit.pipeline.scan.test_window_scan_dead_letters import _SCHEMA, TS, Messages, _message, _row
 

@@ -15,7 +15,8 @@ from applier.decode.options import DecoderOptions
 from applier.errors import SchemaUnknown
 from applier.pipeline.scan.decode_task import DecodeTask
 from applier.pipeline.scan.known import Known
-from applier.pipeline.scan.window_scan import WindowScan, WindowScanner
+from applier.pipeline.scan.scanner import WindowScanner
+from applier.pipeline.scan.window_scan import WindowScan
 from applier.runtime.logs import Stopwatch
 from applier.runtime.retry import LATE_SECONDS, Deadline
 from tests import recordings

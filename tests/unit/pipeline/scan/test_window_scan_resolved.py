@@ -12,7 +12,9 @@ from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
 from applier.pipeline.scan.decode_task import DecodeTask
 from applier.pipeline.scan.known import Known
-from applier.pipeline.scan.window_scan import TAIL_MESSAGES, WindowScan, WindowScanner
+from applier.pipeline.scan.scanner import WindowScanner
+from applier.pipeline.scan.tails import TAIL_MESSAGES
+from applier.pipeline.scan.window_scan import WindowScan
 from applier.runtime.logs import Stopwatch
 from tests.unit.pipeline.scan.test_window_scan_dead_letters import _SCHEMA, PLACE, TS, Messages, _message, _row
 

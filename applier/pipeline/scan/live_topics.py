@@ -1,0 +1,64 @@
+"""The watermark of a window, over the topics that still have tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from applier.changefeed.table import TableName
+from applier.changefeed.window import OffsetRange
+from applier.ddl.actions import CreateTable, DropDatabase, DropTable, RenameTable
+from applier.order.barrier import in_order
+from applier.order.watermark import watermark
+from applier.pipeline.scan.known import Known
+from applier.pipeline.scan.window_scan import WindowScan
+from applier.pipeline.scan.window_tables import spelling
+from applier.pipeline.schema_changes.statements import read_all
+
+
+def mark(found: WindowScan, known: Known) -> int | None:
+    """The watermark of a window; None while a partition in use has no resolved ts."""
+    retired = _retired(found, known)
+    return watermark(found.resolved, [place for place in known.ends if place.topic not in retired])
+
+
+def _retired(found: WindowScan, known: Known) -> set[str]:
+    """Topics that get no more watermarks, as no table of theirs is left; also those of views, which never get any.
+
+    Rows of such a topic cannot follow, and a table that is made there later begins with a message of its own. A topic
+    still counts while there is more of it to read, and while its watermarks run ahead, as those of the default topic
+    do. TiCDC sends a watermark only after all that it covers has arrived: what was not there when the newest of the
+    other topics' watermarks was seen is above it.
+    """
+    topics = {**known.topics, **found.topics}
+    live = set(_live(topics, found, known).values())
+    emptied: dict[str, int] = {}
+    for barrier in found.results.barriers:
+        emptied[barrier.topic] = max(barrier.change.commit_ts, emptied.get(barrier.topic, 0))
+    counting = {
+        place.topic
+        for place, end in known.ends.items()
+        if place.topic in live
+        or found.window.ranges.get(place, OffsetRange(end, end)).end < end
+        or found.resolved.get(place, 0) > max(emptied.get(place.topic, 0), known.applied)
+    }
+    return {place.topic for place in known.ends} - counting if counting else set()
+
+
+def _live(topics: Mapping[TableName, str], found: WindowScan, known: Known) -> dict[TableName, str]:
+    """Topic of each table that is there after all DDL read so far, those above the watermark included."""
+    live = {name: topic for name, topic in topics.items() if name in known.tables or name in found.topics}
+    barriers = in_order(found.results.barriers, known.applied, known.applied_ddl)
+    for ddl in read_all(barriers, spelling(found, known)):
+        for action in ddl.actions:
+            match action:
+                case DropTable(table):
+                    live.pop(table, None)
+                case RenameTable(table, to):
+                    live.pop(table, None)
+                    if live.get(to) == ddl.barrier.topic:
+                        live.pop(to)
+                case DropDatabase(database):
+                    live = {name: topic for name, topic in live.items() if name.database.lower() != database.lower()}
+                case CreateTable(table):
+                    live[table] = ddl.barrier.topic
+    return live

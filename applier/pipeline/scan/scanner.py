@@ -1,0 +1,248 @@
+"""What a window holds: row passes, repeated until schemas, DDL and the watermark that they need are all known.
+
+The common window takes one pass. Another one is needed only if a message brought something that changes how the rows
+of this very window must be read: a schema that rows waited for, a DDL among them, a message that cannot be used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import pyarrow as pa
+
+from applier.changefeed.filter import exactly
+from applier.changefeed.message import TopicPartition
+from applier.changefeed.window import Window
+from applier.consume.source import Source
+from applier.decode.protocols import build
+from applier.errors import DecodeError, SchemaUnknown
+from applier.order.barrier import cut, in_order
+from applier.order.resent import Passages, passages
+from applier.order.watermark import advance
+from applier.pipeline.scan.decode_task import DecodeTask
+from applier.pipeline.scan.known import Known
+from applier.pipeline.scan.live_topics import mark
+from applier.pipeline.scan.tails import resolved_near_ends
+from applier.pipeline.scan.task_result import FINDING_DDL, RESULT_SCHEMA, collect
+from applier.pipeline.scan.window_scan import NO_WATERMARK, WindowScan
+from applier.pipeline.scan.window_tables import met, spelling, typed_by
+from applier.pipeline.schema_changes.statements import Ddl, read_all
+from applier.runtime import failpoints
+from applier.runtime.logs import Stopwatch
+from applier.runtime.retry import Deadline
+
+HEAD_MESSAGES = 1_000
+"""Messages at the start of a first window's partitions that are searched for CREATE TABLE."""
+
+_MAX_PASSES = 100
+
+Run = Callable[[DecodeTask], pa.Table]
+"""Runs a row pass over the messages of a window."""
+
+
+@dataclass(frozen=True, slots=True)
+class WindowScanner:
+    """Scans windows of one changefeed.
+
+    Args:
+        source: Where the messages are.
+        template: A row pass with everything that does not change between windows.
+        ordered: False for a feed in offset order.
+        rows_describe: True if rows or a registry describe the columns, so that the types their DDL gave count more.
+        keep_bad: True to set bad messages aside; False to end the window before the first.
+        ceiling: Commit ts above which nothing is due, however far the watermark is.
+        patience: For schemas that the registry does not know yet.
+    """
+
+    source: Source
+    template: DecodeTask
+    ordered: bool
+    rows_describe: bool
+    keep_bad: bool
+    ceiling: int = NO_WATERMARK
+    patience: Deadline = field(default_factory=Deadline)
+
+    def may_come(self, error: DecodeError | None) -> bool:
+        """Whether a message may be read yet that cannot be now: its schema may be late in the registry."""
+        return isinstance(error, SchemaUnknown) and not self.patience.is_over(error.schema_id)
+
+    def scan(self, window: Window, known: Known, watch: Stopwatch, *, local: bool) -> WindowScan:
+        """Find out what a window holds; reads only.
+
+        Args:
+            window: The window.
+            known: What is known before it.
+            watch: Takes the time of the stages `read` and `decode`.
+            local: True to collect the messages and decode in the driver, False to decode in Spark's tasks.
+
+        Raises:
+            TransientError: The source, the registry or the claim-check storage does not answer.
+            SchemaChangeRefused: A DDL statement that cannot be understood.
+        """
+        typed = typed_by((), known.tables) if self.rows_describe else {}
+        found = WindowScan(window, dict(known.resolved), typed=typed, ceiling=self.ceiling)
+        found.passages = passages(known.passed, ())
+        with watch.stage("read"):
+            run = self._reader(found, local=local)
+        failpoints.reach("read")
+        if not local and not known.tables:
+            with watch.stage("decode"):
+                self._peek(found, known)
+        for _ in range(_MAX_PASSES):
+            found.upto = self._upto(found, known)
+            with watch.stage("decode"):
+                found.results = collect(run(self._row_pass(found, known)))
+            revised = self._revise(found, known)
+            if revised is None:
+                return found
+            if revised:
+                # What lies beyond the new end is not read: its resolved ts would claim rows that are not applied.
+                found.resolved, found.ceiling, found.waiting = dict(known.resolved), self.ceiling, []
+                with watch.stage("read"):
+                    run = self._reader(found, local=local)
+        msg = f"a window of {window.messages} messages did not settle in {_MAX_PASSES} passes"
+        raise AssertionError(msg)
+
+    def _reader(self, found: WindowScan, *, local: bool) -> Run:
+        """Search the tails for resolved ts, and bind the messages of the window to a function that runs row passes."""
+        window = found.window
+        if local:
+            messages = self.source.collect(window)
+            found.resolved = advance(found.resolved, self._resolved(window, lambda tails: tails.among(messages)))
+            return lambda job: pa.Table.from_batches(job(messages.to_batches()), schema=RESULT_SCHEMA)
+        found.resolved = advance(found.resolved, self._resolved(window, self.source.collect))
+        return lambda job: self.source.map(window, job, FINDING_DDL)
+
+    def _peek(self, found: WindowScan, known: Known) -> None:
+        """Learn from its first messages what tables a first window makes.
+
+        It is the largest of all, and rows that were reduced without their CREATE TABLE would all be read again.
+        """
+        found.upto = self._upto(found, known)
+        messages = self.source.collect(found.window.head(HEAD_MESSAGES))
+        # Rows are not due: before a DDL has told the types of its columns, values need not fit what a row alone says.
+        first = replace(self._row_pass(found, known), upto=-1)(messages.to_batches())
+        found.results = collect(pa.Table.from_batches(first, schema=RESULT_SCHEMA))
+        found.learn()
+        self._cut(found, known)
+
+    def _resolved(self, window: Window, read: Callable[[Window], pa.Table]) -> dict[TopicPartition, int]:
+        decoder = partial(build, self.template.protocol, self.template.options)
+        return resolved_near_ends(window, read, decoder) if self.ordered else {}
+
+    def _upto(self, found: WindowScan, known: Known) -> int | None:
+        """The watermark, or None while a partition in use has no resolved ts: then a pass only looks for schemas."""
+        if not self.ordered:
+            return found.ceiling
+        watermark = mark(found, known)
+        return None if watermark is None else min(watermark, found.ceiling)
+
+    def _row_pass(self, found: WindowScan, known: Known) -> DecodeTask:
+        skip: dict[TopicPartition, frozenset[int]] = {}
+        for item in found.bad:
+            skip[item.partition] = skip.get(item.partition, frozenset()) | {item.offset}
+        return replace(
+            self.template,
+            include=(*self.template.include, *(f"!{rule}" for rule in exactly(known.parked))),
+            versions=tuple({**known.versions, **found.versions}.values()),
+            applied=known.applied,
+            applied_of=known.applied_of,
+            covered=known.covered,
+            passages=found.passages,
+            # Without a watermark nothing is due, not even rows that carry no commit ts.
+            upto=-1 if found.upto is None else found.upto,
+            cuts=found.cuts,
+            typed=found.typed,
+            skip=skip,
+            try_all=found.try_all,
+        )
+
+    def _revise(self, found: WindowScan, known: Known) -> bool | None:
+        """What the last pass teaches about how the window must be read.
+
+        Returns:
+            None if it was read right; else whether the window itself changed and its messages must be read again.
+        """
+        learnt = found.learn()
+        # Before the bad messages: a value may fit its column once a DDL of this very window has told its type.
+        if self._cut(found, known):
+            return False
+        if found.results.bad:
+            return self._set_aside(found)
+        if learnt and found.results.waiting:
+            return False
+        return False if self._hold_back(found) or self._go_further(found, known) else None
+
+    def _set_aside(self, found: WindowScan) -> bool:
+        """Bad messages become dead letters, or the first of them ends the window: what came before it is applied.
+
+        One whose schema may yet come always ends it.
+        """
+        ending = [bad for bad in found.results.bad if not self.keep_bad or self.may_come(bad.error)]
+        if not ending:
+            found.try_all = bool(found.bad)
+            found.bad += found.results.bad
+            return False
+        for bad in ending:
+            if bad.partition in found.window.ranges and bad.offset < found.window.ranges[bad.partition].end:
+                found.window = found.window.until(bad.partition, bad.offset)
+                found.error = found.error or bad.error
+        ends = {place: span.end for place, span in found.window.ranges.items()}
+        found.bad = [bad for bad in found.bad if bad.offset < ends.get(bad.partition, 0)]
+        return True
+
+    def _hold_back(self, found: WindowScan) -> bool:
+        """Rows without a schema wait, and the watermark stays below the first of them."""
+        if not found.results.waiting:
+            return False
+        found.waiting = found.results.waiting
+        found.ceiling = min(row.commit_ts for row in found.waiting) - 1
+        return True
+
+    def _go_further(self, found: WindowScan, known: Known) -> bool:
+        """The tails may have missed a resolved ts that the pass met."""
+        found.resolved = advance(found.resolved, found.results.resolved)
+        after = self._upto(found, known)
+        return after is not None and after > (found.upto or 0)
+
+    def _passages(self, found: WindowScan, known: Known) -> Passages:
+        """DDL messages behind which rows were sent again: those to apply, copies, and those that were applied."""
+        names, spelt = {ddl.barrier.id: ddl.names for ddl in found.ddl}, spelling(found, known)
+        messages = found.results.barriers
+        return passages(known.passed, [(item, names.get(item.id) or Ddl.of(item, spelt).names) for item in messages])
+
+    def _cut(self, found: WindowScan, known: Known) -> bool:
+        """DDL among the rows cut them into segments; rows that were reduced across one must be read again."""
+        upto = found.upto or 0
+        due = [barrier for barrier in found.results.barriers if barrier.change.commit_ts <= upto]
+        barriers = in_order(due, known.applied, known.applied_ddl)
+        found.ddl = read_all(barriers, spelling(found, known), met(found, known) if barriers else {})
+        cuts = cut((ddl.commit_ts, ddl.names) for ddl in found.ddl)
+        typed = typed_by(found.ddl, known.tables) if self.rows_describe else {}
+        before = found.passages
+        found.passages = before if self.ordered else self._passages(found, known)
+        revised = cuts != found.cuts or (typed != found.typed and self.rows_describe) or found.passages != before
+        found.cuts, found.typed = cuts, typed
+        stopped = self._stop_at_return(found, known) or self._stop_at_part(found, known)
+        return stopped or (revised and bool(found.results.parts or found.results.bad))
+
+    def _stop_at_return(self, found: WindowScan, known: Known) -> bool:
+        """Let the window end with a DDL after which the rows of a parked table's name count again.
+
+        They are left out of this window as a whole, and those behind the DDL would be lost.
+        """
+        returns = [ddl.commit_ts for ddl in found.ddl if ddl.frees(known.parked)] if self.ordered else []
+        if not returns or found.ceiling <= min(returns):
+            return False
+        found.ceiling = min(returns)
+        return True
+
+    def _stop_at_part(self, found: WindowScan, known: Known) -> bool:
+        """Let renames wait that lack a part of their statement, which may follow the watermark of its commit ts."""
+        watermark = mark(found, known) if self.ordered else None
+        loose = [ddl for ddl in found.ddl if ddl.is_loose and ddl.commit_ts == watermark]
+        if loose:
+            found.ceiling = loose[0].commit_ts - 1
+        return bool(loose)

@@ -1,0 +1,56 @@
+"""Resolved ts near the ends of partitions, found before any row is decoded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+
+import pyarrow as pa
+
+from applier.changefeed.event import Resolved
+from applier.changefeed.message import TopicPartition
+from applier.changefeed.window import Window
+from applier.decode.decoder import Decoder
+from applier.errors import DecodeError
+
+TAIL_MESSAGES = 400
+"""Messages at the end of a partition's range that are searched first for a resolved ts; TiCDC sends one a second."""
+
+
+def resolved_near_ends(
+    window: Window, read: Callable[[Window], pa.Table], decoder: Callable[[], Decoder]
+) -> dict[TopicPartition, int]:
+    """A resolved ts near the end of each partition's range; the search widens until one is found.
+
+    Args:
+        window: The window.
+        read: Reads the messages of a part of it.
+        decoder: Makes a decoder of the changefeed's protocol.
+    """
+    resolved: dict[TopicPartition, int] = {}
+    size = TAIL_MESSAGES
+    silent = dict(window.ranges)
+    while silent:
+        tails = Window(silent).tail(size)
+        resolved |= _resolved_in(read(tails), decoder())
+        silent = {p: span for p, span in silent.items() if p not in resolved and tails.ranges[p] != span}
+        size *= 8
+    return resolved
+
+
+def _resolved_in(messages: pa.Table, decoder: Decoder) -> dict[TopicPartition, int]:
+    """The last resolved ts of each partition among messages by offset, sought from behind: few are decoded.
+
+    What cannot be decoded is the row pass's to report, and so is a higher one before it: TiCDC may have gone back.
+    """
+    resolved: dict[TopicPartition, int] = {}
+    columns = [messages[name].to_pylist()[::-1] for name in ("topic", "partition", "key", "value")]
+    for topic, partition, key, value in zip(*columns, strict=True):
+        place = TopicPartition(topic, partition)
+        if place in resolved:
+            continue
+        with suppress(DecodeError):
+            found = [event.resolved_ts for event in decoder.decode(key, value) if isinstance(event, Resolved)]
+            if found:
+                resolved[place] = max(found)
+    return resolved

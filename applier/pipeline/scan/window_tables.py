@@ -1,0 +1,44 @@
+"""The tables of a window: names, those that it shows first, and their columns after each DDL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from applier.changefeed.table import TableName, TableVersion
+from applier.ddl.schema_tracker import Tables
+from applier.ddl.spelling import Spelling
+from applier.pipeline.scan.known import Known
+from applier.pipeline.scan.window_scan import WindowScan
+from applier.pipeline.schema_changes.statements import Ddl
+
+
+def spelling(found: WindowScan, known: Known) -> Spelling:
+    """How the tables are spelt, those that a window shows included."""
+    return Spelling(known.tables, (name for name, _ in [*known.versions, *found.versions, *found.results.parts]))
+
+
+def met(found: WindowScan, known: Known) -> dict[TableName, int]:
+    """Tables that no DDL has made so far, with the lowest commit ts that the window has of them.
+
+    A restart of TiCDC describes tables again that have another name by now: a version that is known shows no table.
+    """
+    made = [barrier.change.after for barrier in found.results.barriers]
+    new = found.versions.keys() - known.versions.keys()
+    described = {name: at for name, at in new if found.versions[name, at] not in made}
+    return {name: at for name, at in {**described, **found.results.lowest()}.items() if name not in known.tables}
+
+
+def typed_by(ddl: Sequence[Ddl], tables: Tables) -> dict[TableName, list[TableVersion | None]]:
+    """Each table as its DDL left it, one version per segment."""
+    typed: dict[TableName, list[TableVersion | None]] = {name: [version] for name, version in tables.items()}
+    after = tables.copy()
+    for change in ddl:
+        for action in change.actions:
+            after.apply(action, change.commit_ts)
+        described = change.barrier.change.after
+        if described is not None and described.name in change.names and described.name not in after:
+            # Rows alone say less: without it those behind a table's first DDL would have two types.
+            after.put(described)
+        for name in change.names:
+            typed.setdefault(name, [None]).append(after.get(name))
+    return typed
