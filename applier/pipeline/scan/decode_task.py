@@ -6,7 +6,7 @@ The same code runs in Spark's tasks (`frame.mapInArrow(row_pass, FINDING_DDL)`) 
 from __future__ import annotations
 
 import gc
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,14 +25,16 @@ from applier.changefeed.types import TypeRules
 from applier.decode.decoder import Decoder, owners
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
-from applier.errors import DecodeError, IncompleteRow, TransientError, ValueRefused
+from applier.errors import DecodeError, TransientError, ValueRefused
 from applier.order.already_applied import AppliedRows
 from applier.order.barrier import segment
 from applier.order.reduce import KeyedGroup, KeylessGroup, group
 from applier.order.reduce_columns import BlockGroup, by_place, segments
 from applier.order.resent import Passages
 from applier.order.undated import undated, undated_ddl
+from applier.pipeline.scan.observations import Observations
 from applier.pipeline.scan.task_result import ddl_payload, error_payload, finding, finding_batch, rows_batch
+from applier.pipeline.scan.task_versions import TaskVersions
 from applier.pipeline.scan.type_rows import Typing, columns_of
 
 
@@ -111,37 +113,29 @@ _Group: TypeAlias = KeyedGroup | KeylessGroup | BlockGroup
 
 
 class _TaskState:
-    """State of one task."""
+    """State of one decode task.
+
+    Args:
+        job: What it must do.
+        decoder: A decoder of its protocol.
+    """
 
     def __init__(self, job: DecodeTask, decoder: Decoder) -> None:
         self._job = job
         self._decoder = decoder
         self._admits = TableFilter(job.include).admits
         self._applied = AppliedRows(job.applied, job.applied_of, job.covered, job.passages)
-        self._versions: dict[tuple[TableName, int], TableVersion] = {}
+        self._versions = TaskVersions(decoder, job.versions, job.typed, job.cuts)
+        self._seen = Observations(job.protocol, self._admits)
         self._groups: dict[tuple[TableName, int, int, str], KeyedGroup | KeylessGroup] = {}
         self._block_groups: dict[tuple[TableName, int, int, str, Hashable], BlockGroup] = {}
-        self._read: dict[TopicPartition, int] = {}
-        self._resolved: dict[TopicPartition, int] = {}
-        self._held: dict[TopicPartition, int] = {}
-        self._waiting: dict[tuple[TableName, int, TopicPartition], list[int]] = {}
-        self._control: list[dict[str, Any]] = []
         self._topics: dict[TableName, str] = {}
-        self._bags: set[TableName] = set()
         self._runs: dict[tuple[TableName, TopicPartition], tuple[int, int]] = {}
         self._is_taught = False
-        self._counts = dict.fromkeys(("bytes", "rows", "replayed", "left", "excluded", "zero_dates"), 0)
-        for version in job.versions:
-            self._learn(version)
-        for versions in job.typed.values():
-            for known in versions:
-                if known is not None:
-                    decoder.learn(known)
-                    self._note_bag(known)
 
     def read(self, batch: pa.RecordBatch) -> None:
         """Decode and reduce one batch of messages."""
-        self._counts["bytes"] += batch.nbytes
+        self._seen.counts["bytes"] += batch.nbytes
         start = 0
         while start < batch.num_rows:
             # The first messages teach the decoder what the others are read at once by.
@@ -153,7 +147,7 @@ class _TaskState:
 
     def _read_partition(self, place: TopicPartition, messages: pa.RecordBatch) -> None:
         """Read messages of one partition: what the decoder can read at once, and the rest one by one."""
-        self._read[place] = self._read.get(place, 0) + messages.num_rows
+        self._seen.read[place] = self._seen.read.get(place, 0) + messages.num_rows
         offsets = np.asarray(messages.column("offset"))
         columns: list[list[Any]] = [messages.column(name).to_pylist() for name in ("key", "value")]
         keys, values = columns
@@ -162,7 +156,9 @@ class _TaskState:
         skip = self._job.skip.get(place, frozenset())
         if self._decoder.bulk is not None and not skip and not self._job.try_all:
             blocks, rest = self._decoder.bulk.read(keys, values)
-            alone = {number for block in blocks if not self._is_reducible(block) for number in block.places.tolist()}
+            alone = {
+                number for block in blocks if not self._versions.is_reducible(block) for number in block.places.tolist()
+            }
             if alone:
                 # In order of the offsets: rows without a key, read after a watermark, would be taken for sent again.
                 rest = sorted([*rest, *alone])
@@ -195,7 +191,7 @@ class _TaskState:
             except TransientError:
                 raise  # Also where it is a DecodeError: no message is bad because the registry lets nobody in.
             except DecodeError as error:
-                self._reject(place, offset, error, owners(self._decoder, place.topic, values[number], error))
+                self._seen.reject(place, offset, error, owners(self._decoder, place.topic, values[number], error))
 
     def results(self) -> Iterator[pa.RecordBatch]:
         """What this task found: of each table a batch of its rows, which are forgotten then, and one of all else."""
@@ -204,55 +200,32 @@ class _TaskState:
                 where = next(iter(groups))
                 if (found := self._rows(where, groups.pop(where))) is not None:
                     yield found
-        yield finding_batch(*self._others())
-
-    def _others(self) -> Iterator[dict[str, Any]]:
-        """What else it found, also while it made the rows: one dictionary per row of `RESULT_SCHEMA`."""
-        yield from self._control
-        for place, count in self._read.items():
-            yield finding("count", name=TableName("", "messages"), place=place, count=count)
-        for place, ts in self._resolved.items():
-            yield finding("resolved", place=place, ts=ts)
-        for place, offset in self._held.items():
-            yield finding("held", place=place, offset=offset)
-        for (name, version, place), (ts, count) in self._waiting.items():
-            yield finding("waiting", name=name, version=version, place=place, ts=ts, count=count)
-        for what, count in self._counts.items():
-            yield finding("count", name=TableName("", what), count=count)
-
-    def _learn(self, version: TableVersion) -> None:
-        self._versions[version.name, version.version] = version
-        self._decoder.learn(version)
-        self._note_bag(version)
-
-    def _note_bag(self, version: TableVersion) -> None:
-        if not version.key:
-            self._bags.add(version.name)
+        yield finding_batch(*self._seen.findings())
 
     def _take_row(self, row: RowChange, place: TopicPartition, offset: int, index: int) -> None:
         job, name, ts = self._job, row.name, row.commit_ts
         # Rows that are not due count, too: they part a run from the same one sent again.
-        run = self._run(name, place, ts) if name in self._bags else 0
+        run = self._run(name, place, ts) if name in self._versions.keyless else 0
         if ts > job.upto:
-            self._counts["left"] += 1
-            self._hold(place, offset)
+            self._seen.counts["left"] += 1
+            self._seen.hold(place, offset)
             return
         if not self._admits(name):
-            self._counts["excluded"] += 1
+            self._seen.counts["excluded"] += 1
             return
         if job.ordered and ts == 0:
             raise undated(name, row.op)
         if self._applied.holds(name, place, offset, ts):
-            self._counts["replayed"] += 1
+            self._seen.counts["replayed"] += 1
             return
         number = segment(job.cuts, name, ts or self._applied.after_ddl(name, place, offset)) if job.cuts else 0
         rows = self._groups.get((name, row.version, number, place.topic))
         if rows is None:
-            version = self._versions.get((name, row.version))
+            version = self._versions.get(name, row.version)
             if version is None:
-                self._wait(name, row.version, ts, place)
+                self._seen.wait(name, row.version, ts, place)
                 return
-            rows = group(self._typed(version, number), by_place=not job.ordered)
+            rows = group(self._versions.typed(version, number), by_place=not job.ordered)
             self._groups[name, row.version, number, place.topic] = rows
         if job.try_all:
             one = group(rows.version)
@@ -260,9 +233,9 @@ class _TaskState:
             self._typing(rows.version).table(*columns_of(one))
         # Only what this very pass read counts: rows above the watermark are read again, before the resolved ts that
         # their partition had sent by then.
-        replay = rows.is_bag and ts <= self._resolved.get(place, 0)
+        replay = rows.is_bag and ts <= self._seen.resolved.get(place, 0)
         rows.add(row, (place.partition, offset, index), replay=replay, run=run)
-        self._counts["rows"] += 1
+        self._seen.counts["rows"] += 1
 
     def _run(self, name: TableName, place: TopicPartition, ts: int) -> int:
         """Number of the run of rows of one commit ts that a row of a table without a key belongs to."""
@@ -278,17 +251,17 @@ class _TaskState:
         stamps, where = block.commit_ts, offsets[block.places]
         above = stamps > job.upto
         if above.any():
-            self._counts["left"] += int(above.sum())
-            self._hold(place, int(where[above].min()))
+            self._seen.counts["left"] += int(above.sum())
+            self._seen.hold(place, int(where[above].min()))
         if not self._admits(name):
-            self._counts["excluded"] += int((~above).sum())
+            self._seen.counts["excluded"] += int((~above).sum())
             return
         if job.ordered and not stamps.all():
             for offset in where[(stamps == 0) & ~above].tolist():
-                self._reject(place, offset, undated(name, block.op))
+                self._seen.reject(place, offset, undated(name, block.op))
             above |= stamps == 0
         again, placed = self._applied.of_block(name, place, where, stamps)
-        self._counts["replayed"] += int(again.sum())
+        self._seen.counts["replayed"] += int(again.sum())
         due = np.flatnonzero(~above & ~again)
         if not len(due):
             return
@@ -301,41 +274,22 @@ class _TaskState:
         where = (block.name, block.version, number, place.topic, block.form)
         reduced = self._block_groups.get(where)
         if reduced is None:
-            version = self._versions.get((block.name, block.version))
+            version = self._versions.get(block.name, block.version)
             if version is None:
-                self._wait(block.name, block.version, int(block.commit_ts.min()), place, len(block.places))
+                self._seen.wait(block.name, block.version, int(block.commit_ts.min()), place, len(block.places))
                 return
-            reduced = self._block_groups[where] = BlockGroup(self._typed(version, number), not self._job.ordered)
+            reduced = self._block_groups[where] = BlockGroup(
+                self._versions.typed(version, number), not self._job.ordered
+            )
         reduced.add(block, place.partition, offsets)
-        self._counts["rows"] += len(block.places)
-
-    def _is_reducible(self, block: Block) -> bool:
-        """False if DDL told of another key than the rows do, in any segment: they may not hold it whole."""
-        version = self._versions.get((block.name, block.version))
-        cuts = self._job.cuts.get(block.name, ())
-        return version is not None and all(
-            self._typed(version, number).key == block.key for number in range(len(cuts) + 1)
-        )
+        self._seen.counts["rows"] += len(block.places)
 
     def _typing(self, version: TableVersion) -> Typing:
         return Typing(version, self._decoder.wire, self._job.rules)
 
-    def _typed(self, version: TableVersion, number: int) -> TableVersion:
-        tracked = self._job.typed.get(version.name, ())
-        known = tracked[min(number, len(tracked) - 1)] if tracked else None
-        return version if known is None else version.refined(known)
-
-    def _wait(self, name: TableName, version: int, ts: int, place: TopicPartition, count: int = 1) -> None:
-        entry = self._waiting.setdefault((name, version, place), [ts, 0])
-        entry[0] = min(entry[0], ts)
-        entry[1] += count
-
-    def _hold(self, place: TopicPartition, offset: int) -> None:
-        self._held[place] = min(offset, self._held.get(place, offset))
-
     def _take_control(self, event: Event, place: TopicPartition, offset: int, index: int) -> None:
         if isinstance(event, Resolved):
-            self._resolved[place] = max(event.resolved_ts, self._resolved.get(place, 0))
+            self._seen.resolved[place] = max(event.resolved_ts, self._seen.resolved.get(place, 0))
         elif isinstance(event, Bootstrap):
             self._take_version(event.version, place, announced=True)
         elif isinstance(event, SchemaChange):
@@ -343,17 +297,17 @@ class _TaskState:
 
     def _take_version(self, version: TableVersion, place: TopicPartition, *, announced: bool) -> None:
         """Take note of a version; `announced` if its message came to the topic of the table, as a BOOTSTRAP does."""
-        name, known = version.name, self._versions.get((version.name, version.version))
+        name, known = version.name, self._versions.get(version.name, version.version)
         refuse_rekeyed(known, version)
         is_new = known != version
         if not self._admits(name) or not (is_new or (announced and self._topics.get(name) != place.topic)):
             return
         if is_new:
-            self._learn(version)
+            self._versions.learn(version)
         if announced:
             self._topics[name] = place.topic
         payload = version.to_json().encode()
-        self._control.append(
+        self._seen.control.append(
             finding("version", name=name, version=version.version, place=place, count=int(announced), payload=payload)
         )
 
@@ -364,20 +318,9 @@ class _TaskState:
             self._take_version(change.after, place, announced=False)
         if change.commit_ts > self._job.upto:
             # It is reported all the same: a DDL may be the last that its topic ever says.
-            self._hold(place, offset)
+            self._seen.hold(place, offset)
         payload = ddl_payload(change, index)
-        self._control.append(finding("ddl", place=place, offset=offset, ts=change.commit_ts, payload=payload))
-
-    def _reject(
-        self, place: TopicPartition, offset: int, error: DecodeError, found: Collection[TableName] = ()
-    ) -> None:
-        table = error.table if isinstance(error, IncompleteRow) else None
-        names = found if table is None else [TableName(*table)]
-        if names and not any(map(self._admits, names)):
-            self._counts["excluded"] += 1
-            return
-        payload = error_payload(error.at(*place, offset, self._job.protocol))
-        self._control.append(finding("bad", place=place, offset=offset, payload=payload))
+        self._seen.control.append(finding("ddl", place=place, offset=offset, ts=change.commit_ts, payload=payload))
 
     def _rows(self, where: tuple[Any, ...], rows: _Group) -> pa.RecordBatch | None:
         """The rows of a group as a finding; None if there are none, or some that do not fit their table."""
@@ -391,8 +334,8 @@ class _TaskState:
         except ValueRefused:
             # All of them at once: a pass that names one would have to be repeated for each.
             for partition, offset, error in typing.refused(meta, values):
-                self._reject(TopicPartition(topic, partition), offset, error)
+                self._seen.reject(TopicPartition(topic, partition), offset, error)
             return None
-        self._counts["zero_dates"] += zero_dates
+        self._seen.counts["zero_dates"] += zero_dates
         del meta, values, rows  # There may be many.
         return rows_batch(name, typing.version, table, number, topic)

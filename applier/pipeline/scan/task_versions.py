@@ -1,0 +1,71 @@
+"""The table versions that a decode task knows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from applier.changefeed.row_block import Block
+from applier.changefeed.table import TableName, TableVersion
+from applier.decode.decoder import Decoder
+
+
+class TaskVersions:
+    """Table versions by name and number, and what DDL say of them.
+
+    Attributes:
+        keyless: Tables of which some version has no key.
+
+    Args:
+        decoder: It learns every version, too.
+        known: The versions that are known before the task.
+        typed: Per table and segment the version whose column types and key count.
+        cuts: DDL that cut the rows of a table into segments.
+    """
+
+    def __init__(
+        self,
+        decoder: Decoder,
+        known: Sequence[TableVersion],
+        typed: Mapping[TableName, Sequence[TableVersion | None]],
+        cuts: Mapping[TableName, Sequence[int]],
+    ) -> None:
+        self.keyless: set[TableName] = set()
+        self._decoder = decoder
+        self._typed = typed
+        self._cuts = cuts
+        self._versions: dict[tuple[TableName, int], TableVersion] = {}
+        for version in known:
+            self.learn(version)
+        for versions in typed.values():
+            for one in versions:
+                if one is not None:
+                    decoder.learn(one)
+                    self._note(one)
+
+    def get(self, name: TableName, number: int) -> TableVersion | None:
+        """A version; None if it has not come."""
+        return self._versions.get((name, number))
+
+    def learn(self, version: TableVersion) -> None:
+        """Take a version."""
+        self._versions[version.name, version.version] = version
+        self._decoder.learn(version)
+        self._note(version)
+
+    def _note(self, version: TableVersion) -> None:
+        if not version.key:
+            self.keyless.add(version.name)
+
+    def is_reducible(self, block: Block) -> bool:
+        """False if DDL told of another key than the rows do, in any segment: they may not hold it whole."""
+        version = self._versions.get((block.name, block.version))
+        cuts = self._cuts.get(block.name, ())
+        return version is not None and all(
+            self.typed(version, number).key == block.key for number in range(len(cuts) + 1)
+        )
+
+    def typed(self, version: TableVersion, number: int) -> TableVersion:
+        """A version with the types and the key that DDL give it in a segment."""
+        tracked = self._typed.get(version.name, ())
+        known = tracked[min(number, len(tracked) - 1)] if tracked else None
+        return version if known is None else version.refined(known)
