@@ -10,10 +10,12 @@ from applier.pipeline.scan.window_scan import WindowScan
 def described(scan: WindowScan, tables: Tables) -> list[TableVersion]:
     """Tables that were made before the start of the feed.
 
-    A version is the TSO of the DDL that made it: a DDL of this window or a later one brings its table.
+    A version is the TSO of the DDL that made it: a DDL of this window or a later one brings its table. One that an
+    earlier window brought is that of a table which has left its name since.
     """
     upto, made = scan.upto, [ddl.barrier.change.after for ddl in scan.ddl]
     if upto is None:
         return []
-    versions = [version for version in scan.versions.values() if version not in made and version.version <= upto]
+    fresh = [scan.versions[key] for key in sorted(scan.fresh)]
+    versions = [version for version in fresh if version not in made and version.version <= upto]
     return [version for version in versions if version.name not in tables]

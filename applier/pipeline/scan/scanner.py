@@ -125,7 +125,7 @@ class WindowScanner:
         # Rows are not due: before a DDL has told the types of its columns, values need not fit what a row alone says.
         first = replace(self._row_pass(found, known), upto=-1)(messages.to_batches())
         found.results = collect(pa.Table.from_batches(first, schema=RESULT_SCHEMA))
-        found.learn()
+        found.learn(known)
         self._cut(found, known)
 
     def _resolved(self, window: Window, read: Callable[[Window], pa.Table]) -> dict[TopicPartition, int]:
@@ -165,7 +165,7 @@ class WindowScanner:
         Returns:
             None if it was read right; else whether the window itself changed and its messages must be read again.
         """
-        learnt = found.learn()
+        learnt = found.learn(known)
         # Before the bad messages: a value may fit its column once a DDL of this very window has told its type.
         if self._cut(found, known):
             return False

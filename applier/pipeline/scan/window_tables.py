@@ -18,13 +18,9 @@ def spelling(found: WindowScan, known: Known) -> Spelling:
 
 
 def met(found: WindowScan, known: Known) -> dict[TableName, int]:
-    """Tables that no DDL has made so far, with the lowest commit ts that the window has of them.
-
-    A restart of TiCDC describes tables again that have another name by now: a version that is known shows no table.
-    """
+    """Tables that no DDL has made so far, with the lowest commit ts that the window has of them."""
     made = [barrier.change.after for barrier in found.results.barriers]
-    new = found.versions.keys() - known.versions.keys()
-    described = {name: at for name, at in new if found.versions[name, at] not in made}
+    described = {name: at for name, at in found.fresh if found.versions[name, at] not in made}
     return {name: at for name, at in {**described, **found.results.lowest()}.items() if name not in known.tables}
 
 

@@ -99,3 +99,21 @@ def test_a_table_that_is_described_again_under_the_name_that_it_left_is_not_ther
     found = _survey([again, *ddl[4:], _resolved(ddl[0], database.ts)], applied, past.versions, tables)
 
     assert [part.refused for part in found.ddl] == [None] * 3
+
+
+def test_the_order_of_a_swap_is_the_same_when_a_first_step_that_failed_is_repeated() -> None:
+    """The versions that it kept leave no table unknown: no checkpoint has the tables that they describe."""
+    creates, parts, ts = _swap()
+    described = []
+    for record in creates:
+        schema = json.loads(record["value"])["tableSchema"]
+        message = {"version": 1, "type": "BOOTSTRAP", "tableSchema": schema}
+        described.append(record | {"value": json.dumps(message).encode()})
+    records = [*described, parts[2], parts[0], parts[1], _resolved(creates[0], ts + 1)]
+
+    found = _survey(records)
+    again = _survey(records, versions=found.versions)
+
+    renames = [json.loads(part["value"])["sql"] for part in parts]
+    assert [ddl.barrier.change.sql for ddl in found.ddl] == renames
+    assert [ddl.barrier.change.sql for ddl in again.ddl] == renames
