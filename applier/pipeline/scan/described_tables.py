@@ -16,6 +16,7 @@ def described(scan: WindowScan, tables: Tables) -> list[TableVersion]:
     upto, made = scan.upto, [ddl.barrier.change.after for ddl in scan.ddl]
     if upto is None:
         return []
-    fresh = [scan.versions[key] for key in sorted(scan.fresh)]
+    # In the order of the messages: where versions are no TSO but hashes, their numbers have none.
+    fresh = [version for key, version in scan.versions.items() if key in scan.fresh]
     versions = [version for version in fresh if version not in made and version.version <= upto]
     return [version for version in versions if version.name not in tables]
