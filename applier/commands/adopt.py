@@ -49,5 +49,5 @@ def adopt(
         if lacking:
             counts = {"tables": len(lacking)}
             snapshots = completeness.cut(state, targets)
-            state.advance(state.resolved_ts, {}, snapshots, counts, state.applied_ddl)
+            state.advance(state.resolved_ts, {}, snapshots, counts, state.ddl.applied)
     return lacking

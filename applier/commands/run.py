@@ -11,6 +11,7 @@ from applier.changefeed.message import TopicPartition
 from applier.changefeed.ts import wall_clock
 from applier.config.settings import Config
 from applier.errors import DecodeError, WatermarkStalled
+from applier.pipeline import topics
 from applier.pipeline.build import assembled
 from applier.pipeline.scan.task_result import Waiting
 from applier.pipeline.step import Pipeline, Step
@@ -75,7 +76,7 @@ def run(config: Config, *, once: bool, take_over: bool, reports: Reports, accept
         reports.start(pipeline.state.resolved_ts or None)
         pipeline.targets.hold_to_checkpoint()
         if accept_remade:
-            pipeline.state.accept(with_retry(pipeline.source.topic_ids))
+            topics.accept(pipeline.state, with_retry(pipeline.source.topic_ids))
         if once:
             run_once(pipeline, stop, reports.step)
         else:

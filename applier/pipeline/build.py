@@ -21,7 +21,7 @@ from applier.consume.spark import ArchiveSource, KafkaSource
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
 from applier.errors import ApplierError
-from applier.pipeline import completeness
+from applier.pipeline import completeness, topics
 from applier.pipeline.first_look import look_first
 from applier.pipeline.heartbeat import beating
 from applier.pipeline.maintenance import Maintenance
@@ -119,7 +119,7 @@ def _epoch_of_tables(control: Control, config: Config, catalog: Catalog) -> int:
 
 def assemble(config: Config, source: Source, catalog: Catalog, state: State) -> Pipeline:
     """Put the stages together."""
-    state.speak(config.changefeed.protocol)
+    topics.use_protocol(state, config.changefeed.protocol)
     rules = type_rules(config)
     ordered = config.changefeed.order == "resolved"
     options = decoder_options(config)

@@ -19,7 +19,8 @@ from applier.consume.source import Source
 from applier.errors import DecodeError, TransientError
 from applier.order.resent import passed
 from applier.order.watermark import in_use, silent
-from applier.pipeline import completeness
+from applier.pipeline import completeness, topics
+from applier.pipeline.dead_letters import set_aside
 from applier.pipeline.filtered import owners
 from applier.pipeline.maintenance import Maintenance
 from applier.pipeline.not_found import NotFound
@@ -183,7 +184,7 @@ class Pipeline:
             scan = self.scanner.scan(window, known, watch, local=self._is_small(window))
         if window.ranges:
             # After the messages: a topic that took the place of the one that they are to be of may do so at any time.
-            self.state.meet(self.source.topic_ids())
+            topics.meet(self.state, self.source.topic_ids())
         refuse_shared(self.config, scan, self.state.tables, self._described(scan))
         empty = missing(scan.window, scan.results.read)
         self._tell_empty(scan.window, empty)
@@ -247,7 +248,7 @@ class Pipeline:
             applied_of=state.ahead,
             covered=state.covered,
             passed=state.passed,
-            applied_ddl=frozenset(state.applied_ddl),
+            applied_ddl=frozenset(state.ddl.applied),
             versions=state.versions,
             tables=state.tables,
             parked=state.parked,
@@ -285,7 +286,7 @@ class Pipeline:
         upto = cast("int", scan.upto)
         completeness.meet((name for name, _ in scan.results.parts), scan.ddl, self.state, self.targets, self.config)
         self.state.learn(scan.versions, scan.topics)
-        self.state.set_aside(scan.bad, self.source)
+        set_aside(scan.bad, self.source, self.state.control, self.state.step + 1)
         doubted = self.targets.doubted = owners(scan.bad)
         self.targets.doubt(self.state.names if doubted is None else doubted)
         for version in self._described(scan):

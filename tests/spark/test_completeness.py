@@ -474,7 +474,7 @@ def test_a_checkpoint_of_an_older_version_is_judged_by_its_audit(make: Make) -> 
     with world.applier() as pipeline:
         state = pipeline.state
         state.completeness.clear()
-        state.advance(state.resolved_ts, {}, dict(pipeline.targets.snapshots), {}, state.applied_ddl)
+        state.advance(state.resolved_ts, {}, dict(pipeline.targets.snapshots), {}, state.ddl.applied)
         written = json.loads(state.checkpoint.to_json())
     assert all("completeness" not in table for table in written["tables"])
     assert {table.state for table in world.status().tables} == {"incomplete"}, "nothing is known before a run"

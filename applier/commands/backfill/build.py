@@ -121,7 +121,7 @@ def publish(main: Pipeline, job: Job, names: Sequence[TableName]) -> None:
     for name in healed:
         state.completeness[name] = Completeness("live", reason=f"a repair read the range {job.span.text}")
         logger().info("table is whole again", table=str(name), state="live")
-    state.advance(state.resolved_ts, {}, cut(state, targets), {"tables": len(names)}, state.applied_ddl)
+    state.advance(state.resolved_ts, {}, cut(state, targets), {"tables": len(names)}, state.ddl.applied)
     failpoints.reach("branches-shown")
     for name in names:
         job.branches.main(name).drop_branch(job.branches.branch)

@@ -18,6 +18,7 @@ from applier.commands.plan.read_only_pipeline import looking
 from applier.commands.run import Report, with_retry
 from applier.config.settings import Config
 from applier.errors import ConfigError
+from applier.pipeline import topics
 from applier.pipeline.build import assembled
 from applier.pipeline.step import Pipeline
 from applier.runtime.stop_requests import stop_signals
@@ -117,7 +118,7 @@ def _range(pipeline: Pipeline, request: Request) -> Range:
     if by_time and not ordered:
         what = "The feed is in offset order and carries no watermark: give --from and --to as offsets."
         raise ConfigError([what])
-    pipeline.state.meet(with_retry(pipeline.source.topic_ids))
+    topics.meet(pipeline.state, with_retry(pipeline.source.topic_ids))
     bounds = with_retry(pipeline.source.bounds)
     return resolve(request.begin, request.end, bounds, lambda at: with_retry(lambda: pipeline.source.offsets_at(at)))
 

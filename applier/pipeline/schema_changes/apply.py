@@ -91,7 +91,7 @@ class DdlApplier:
         if ddl.refused is not None:
             self._pass_unread(ddl, ddl.refused)
         for group in _by_table(ddl.actions):
-            done = self.state.is_done(decided(change, group, "applied"))
+            done = self.state.ddl.is_done(decided(change, group, "applied"))
             if not done:
                 failpoints.reach("ddl-due")
             try:
@@ -116,12 +116,12 @@ class DdlApplier:
             decision, reason = "ignored", _LEFT_OUT
         elif self.policies.get(ddl.kind) == "ignore":
             decision, reason = "ignored", _CONFIGURED
-        elif (change.commit_ts, change.sql) in self.state.to_skip:
+        elif (change.commit_ts, change.sql) in self.state.ddl.to_skip:
             decision, reason = "skipped", ""
             # A statement that names no table may concern any of them.
             self._doubt(change, ddl.names or self.state.tables)
         record = SchemaDecision(change.commit_ts, table, change.sql, ddl.kind or _UNREAD, decision, reason)
-        if not self.state.is_done(record):
+        if not self.state.ddl.is_done(record):
             self.state.record([record])
         if decision == "refused":
             raise placed from refusal
@@ -154,7 +154,9 @@ class DdlApplier:
         """
         renames = [action for action in ddl.actions if isinstance(action, say.RenameTable)]
         change = ddl.barrier.change
-        if self.state.is_begun(ddl.barrier.id) or any(self._tables.is_renamed(change, action) for action in renames):
+        if self.state.ddl.is_begun(ddl.barrier.id) or any(
+            self._tables.is_renamed(change, action) for action in renames
+        ):
             return True
         writers = [self.targets.writer(name) for name in ddl.names] if self.leaves_rows(ddl) else []
         return any(writer is not None and is_in(writer.known, change) for writer in writers)
@@ -175,11 +177,11 @@ class DdlApplier:
             return decided(change, group, "ignored", "the table is parked")
         kinds = list(dict.fromkeys(kind(action) for action in group))
         policies = {self.policies.get(name, "apply") for name in kinds}
-        if "stop" in policies and (change.commit_ts, change.sql) not in self.state.to_skip:
+        if "stop" in policies and (change.commit_ts, change.sql) not in self.state.ddl.to_skip:
             what = f"A DDL of kind {', '.join(kinds)} stops the feed, as configured: {shown(change.sql)}."
             raise SchemaChangeRefused(what, "set its policy under [ddl] to apply or ignore, and start again.")
         decision: Decision = "ignored" if "ignore" in policies else "applied"
-        if (change.commit_ts, change.sql) in self.state.to_skip:
+        if (change.commit_ts, change.sql) in self.state.ddl.to_skip:
             decision = "skipped"
         if decision == "applied" and not done:
             decision = "without a table" if self._is_without_table(change, group[0]) else self._do(change, group)

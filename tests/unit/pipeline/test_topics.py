@@ -12,6 +12,7 @@ from applier.changefeed.checkpoint import Checkpoint, Holder, Reading
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName
 from applier.errors import SourceLost
+from applier.pipeline import topics
 from applier.pipeline.state import State
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ def test_tables_tell_of_a_topic_that_no_checkpoint_knows() -> None:
     state.covered = {TABLE: AppliedOffsets({PLACE: (Reach(7),)}, {"feed": "old"})}
 
     with pytest.raises(SourceLost, match="Topic feed was made anew: its id is new, and old is the one that was read"):
-        state.meet({"feed": "new"})
-    state.meet({"feed": "old"})
+        topics.meet(state, {"feed": "new"})
+    topics.meet(state, {"feed": "old"})
     assert state.topic_ids == {"feed": "old"}
 
 
@@ -41,7 +42,7 @@ def test_the_checkpoint_counts_more_than_the_tables() -> None:
     state = _state({PLACE: Reading(3)}, {"feed": "accepted"})
     state.covered = {TABLE: AppliedOffsets({PLACE: (Reach(7),)}, {"feed": "old"})}
 
-    state.meet({"feed": "accepted"})
+    topics.meet(state, {"feed": "accepted"})
     assert state.topic_ids == {"feed": "accepted"}
 
 
@@ -63,14 +64,14 @@ def test_an_accepted_topic_is_kept_at_once_and_the_next_one_is_refused() -> None
     found = {"feed": "mirror", "late": "another"}
 
     with capture_logs() as logs:
-        state.accept(found)
-        state.accept(found)
+        topics.accept(state, found)
+        topics.accept(state, found)
 
     assert [(item["event"], item["topic"], item["was"], item["now"]) for item in logs] == [
         ("topic accepted", "feed", "old", "mirror")
     ]
     assert [item.topic_ids for item in control.written] == [found]
     assert control.written[0].partitions == {PLACE: Reading(3), TopicPartition("late", 0): Reading(0)}
-    state.meet(found)
+    topics.meet(state, found)
     with pytest.raises(SourceLost, match="--accept-remade-topics`; else load the tables again"):
-        state.meet({"feed": "third"})
+        topics.meet(state, {"feed": "third"})

@@ -9,8 +9,8 @@ import pyarrow as pa
 from applier.changefeed.checkpoint import Checkpoint, Holder
 from applier.changefeed.message import MESSAGE_SCHEMA, TopicPartition
 from applier.errors import DecodeError
+from applier.pipeline.dead_letters import set_aside
 from applier.pipeline.scan.task_result import BadMessage
-from applier.pipeline.state import State
 
 if TYPE_CHECKING:
     from applier.changefeed.window import Window
@@ -50,9 +50,9 @@ def test_each_bad_message_is_kept_whole_with_its_own_error() -> None:
     source, control = _Source(), _Control()
     holder = Holder("token", "host")
     checkpoint = Checkpoint(epoch=1, step=3, resolved_ts=0, written_at=0, holder=holder)
-    state = State(cast("Control", control), checkpoint)
 
-    state.set_aside([BadMessage(p, n, DecodeError(f"{p}:{n}")) for p, n in offsets], cast("Source", source))
+    bad = [BadMessage(p, n, DecodeError(f"{p}:{n}")) for p, n in offsets]
+    set_aside(bad, cast("Source", source), cast("Control", control), checkpoint.step + 1)
 
     kept = {(TopicPartition(item.topic, item.partition), item.offset): item for item in control.letters}
     assert sorted(kept) == sorted(offsets)
@@ -69,6 +69,6 @@ def test_nothing_bad_is_no_read() -> None:
     holder = Holder("token", "host")
     checkpoint = Checkpoint(epoch=1, step=3, resolved_ts=0, written_at=0, holder=holder)
 
-    State(cast("Control", control), checkpoint).set_aside([], cast("Source", source))
+    set_aside([], cast("Source", source), cast("Control", control), checkpoint.step + 1)
 
     assert (source.reads, control.letters) == ([], [])

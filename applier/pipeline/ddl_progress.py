@@ -1,0 +1,80 @@
+"""DDL that the tables of a changefeed have, and those that a user let pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import astuple, dataclass, field
+
+from applier.changefeed.checkpoint import AppliedDdl
+from applier.changefeed.table import TableName
+from applier.order.barrier import DdlId
+from applier.sink.control.control import SchemaDecision
+
+_LATEST = 1000
+"""DDL that a feed in offset order remembers."""
+
+
+@dataclass(slots=True)
+class DdlProgress:
+    """DDL that were decided at or above the checkpoint.
+
+    Attributes:
+        applied: DDL at exactly the checkpoint's resolved ts; in offset order the latest ones.
+        to_skip: DDL that a user let pass, by commit ts and text.
+    """
+
+    applied: set[DdlId] = field(default_factory=set)
+    to_skip: set[tuple[int, str]] = field(default_factory=set)
+    _done: dict[tuple[int, str], set[tuple[TableName, str]]] = field(default_factory=dict)
+    _changed: dict[TableName, int] = field(default_factory=dict)
+
+    def restore(self, applied: Iterable[AppliedDdl], decisions: Iterable[SchemaDecision]) -> None:
+        """Return to a checkpoint; what a user let pass stays so.
+
+        Args:
+            applied: The DDL that the checkpoint lists.
+            decisions: What was decided at or above it.
+        """
+        self.applied = {DdlId(ddl.commit_ts, ddl.sql, ddl.table) for ddl in applied}
+        self._done, self._changed = {}, {}
+        self.note(decisions)
+
+    def is_begun(self, ddl: DdlId) -> bool:
+        """True if a step that did not reach its checkpoint applied the DDL, or a part: the rows below it are in."""
+        return (ddl.commit_ts, ddl.sql) in self._done
+
+    def is_done(self, decision: SchemaDecision) -> bool:
+        """True if such a step applied this part of a DDL."""
+        return (decision.table, decision.kind) in self._done.get((decision.commit_ts, decision.sql), ())
+
+    def changed_at(self, name: TableName) -> int:
+        """Commit ts of the newest decision on a table; 0 without any."""
+        return self._changed.get(name, 0)
+
+    @property
+    def reached(self) -> int:
+        """The highest commit ts of a DDL that is in a table; 0 without any."""
+        return max((commit_ts for commit_ts, _ in self._done), default=0)
+
+    def note(self, decisions: Iterable[SchemaDecision]) -> None:
+        """Take decisions on parts of DDL."""
+        for item in decisions:
+            if item.decision == "to skip":
+                self.to_skip.add((item.commit_ts, item.sql))
+            elif item.decision != "refused":
+                self._done.setdefault((item.commit_ts, item.sql), set()).add((item.table, item.kind))
+                self._changed[item.table] = max(item.commit_ts, self._changed.get(item.table, 0))
+
+    def at(self, upto: int, ddl: Iterable[DdlId]) -> set[DdlId]:
+        """The DDL that the next checkpoint lists.
+
+        Without a watermark no DDL is known to be the last of its time: the latest are kept, as they may come again.
+        """
+        if upto:
+            return {item for item in ddl if item.commit_ts == upto}
+        return set(sorted({*self.applied, *ddl}, key=astuple)[-_LATEST:])
+
+    def advance(self, upto: int, applied: set[DdlId]) -> None:
+        """Go on from a checkpoint that was written."""
+        self.applied = applied
+        self._done = {key: tables for key, tables in self._done.items() if key[0] >= upto}

@@ -1,0 +1,58 @@
+"""Bad messages, kept whole in the control table `dead_letters`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from applier.changefeed.window import OffsetRange, Window
+from applier.consume.source import Source
+from applier.pipeline.scan.task_result import BadMessage
+from applier.sink.control.control import Control, DeadLetter
+
+_LOT_OFFSETS = 256
+"""Offsets that are read at once to get at bad messages. Good ones between them are read for nothing: not too many."""
+
+
+def set_aside(bad: Sequence[BadMessage], source: Source, control: Control, step: int) -> None:
+    """Keep bad messages whole as dead letters.
+
+    Args:
+        bad: The messages.
+        source: Where they are read again, as they were sent.
+        control: Keeps them.
+        step: Number of the step that passes them over.
+    """
+    letters = [letter for lot in _lots(bad) for letter in _letters(lot, source, step)]
+    if letters:
+        control.bury(letters)
+
+
+def _letters(lot: Sequence[BadMessage], source: Source, step: int) -> list[DeadLetter]:
+    """Bad messages of one partition, read at once."""
+    errors = {item.offset: str(item.error) for item in lot}
+    found = source.collect(Window({lot[0].partition: OffsetRange(min(errors), max(errors) + 1)})).to_pylist()
+    return [
+        DeadLetter(
+            topic=message["topic"],
+            partition=message["partition"],
+            offset=message["offset"],
+            timestamp=message["timestamp"],
+            key=message["key"],
+            value=message["value"],
+            error=errors[message["offset"]],
+            step=step,
+        )
+        for message in found
+        if message["offset"] in errors
+    ]
+
+
+def _lots(bad: Sequence[BadMessage]) -> list[list[BadMessage]]:
+    """Bad messages by partition, those of each near to one another: a read costs a Spark job however little it gets."""
+    lots: list[list[BadMessage]] = []
+    for item in sorted(bad, key=lambda item: (item.partition, item.offset)):
+        if lots and lots[-1][0].partition == item.partition and item.offset - lots[-1][0].offset < _LOT_OFFSETS:
+            lots[-1].append(item)
+        else:
+            lots.append([item])
+    return lots
