@@ -22,7 +22,7 @@ from applier.pipeline.filtered import left_behind
 from applier.pipeline.schema_changes.apply_to_rows import RowDdlApplier
 from applier.pipeline.schema_changes.columns import ColumnDdl
 from applier.pipeline.schema_changes.decision import at_its_place, decided
-from applier.pipeline.schema_changes.stamp import is_in, shown
+from applier.pipeline.schema_changes.stamp import DROPPED_AT, is_in, shown
 from applier.pipeline.schema_changes.statements import Ddl
 from applier.pipeline.schema_changes.track import move_past
 from applier.pipeline.schema_changes.whole_tables import TableDdl
@@ -41,6 +41,9 @@ _NEEDS_TABLE = say.TruncateTable | say.RenameTable | say.DropTable | say.DropPar
 
 _LEFT_OUT = "left out by tables.include"
 _CONFIGURED = "configured under [ddl]"
+_MADE = ("applied", "rewritten")
+"""Decisions after which a table has taken the DDL."""
+
 _UNREAD = "unread"
 """Kind of a statement that is not understood, and whose head leaves its kind open."""
 
@@ -100,10 +103,19 @@ class DdlApplier:
                 placed = at_its_place(refusal, change)
                 self.state.record([decided(change, group, "refused", placed.what)])
                 raise placed from refusal
+            if decision.decision in _MADE:
+                self._list(group)
             if not done:
                 failpoints.reach("ddl-applied")
                 self.state.record([self._located(decision, group)])
                 failpoints.reach("ddl-recorded")
+
+    def _list(self, group: Sequence[say.Action]) -> None:
+        """Let the cut list what a DDL made: a repeated step finds it made already, and commits nothing."""
+        for name in dict.fromkeys(name for action in group for name in touches(action)):
+            writer = self.targets.writer(name)
+            if writer is not None and writer.table.setting(DROPPED_AT) is None:
+                self.targets.committed(writer, writer.head)
 
     def _pass_unread(self, ddl: Ddl, refusal: SchemaChangeRefused) -> None:
         """Pass a statement that is not understood if it concerns no table of ours, or a person said so; else refuse."""
@@ -142,7 +154,7 @@ class DdlApplier:
         is_rename = isinstance(group[0], say.RenameTable)
         is_gone = not names or isinstance(group[0], say.DropTable)
         writer = None if is_gone else self.targets.writer(names[1] if is_rename else names[0])
-        if writer is None or decision.decision not in ("applied", "rewritten"):
+        if writer is None or decision.decision not in _MADE:
             return decision
         schema_id = int(json.loads(writer.table.schema_json)["schema-id"])
         return replace(decision, snapshot_id=writer.table.snapshot_id, schema_id=schema_id)
