@@ -106,10 +106,10 @@ def test_storage_that_only_iceberg_reaches(spark: SparkSession, lake: Catalog, f
     feed = Feed(("long",))
     table = feed.create(lake, name, format_version=version)
     writer = TableWriter(table, "shop", 1, spark=SparkEngine(spark, "lake", table))
-    writer._arrow.storage = JavaStorage(table.handle)
+    writer._staging.arrow.storage = JavaStorage(table.handle)
 
     for step in range(1, 4):
-        writer._plan = None
+        writer._staging.plan = None
         writer.apply(feed.batch(), Stamp("shop", 1, step), exact=False)
 
     feed.check(read(spark, name))
@@ -154,7 +154,7 @@ def test_new_keys_are_not_looked_up(lake: Catalog, fresh_name: Name) -> None:
     feed = Feed(("long",))
     writer = TableWriter(feed.create(lake, fresh_name()), "shop", 1)
     writer.apply(feed.taken({(1,): (1, "", None), (9,): (1, "", None)}, set()), Stamp("shop", 1, 1), exact=True)
-    for path in writer._plan.files if writer._plan else ():
+    for path in writer._staging.plan.files if writer._staging.plan else ():
         Path(local_path(path)).unlink()
 
     applied = writer.apply(feed.taken({(5,): (1, "", None)}, set()), Stamp("shop", 1, 2), exact=True)

@@ -1,0 +1,206 @@
+"""Data files and delete files of one commit, staged for the head that it is planned on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from applier.changefeed.change_batch import ChangeBatch, KeylessBatch
+from applier.changefeed.completeness import NOT_FOUND, Completeness
+from applier.changefeed.table import TableName
+from applier.errors import TableIncomplete, TableMismatch
+from applier.sink.format.files import DataFile
+from applier.sink.format.types import Field
+from applier.sink.iceberg.table import Table
+from applier.sink.write import keyless
+from applier.sink.write.deletes import Deletes, alive, stage_position_deletes, stage_vectors
+from applier.sink.write.engine import ArrowEngine, Engine, EngineName, Limits
+from applier.sink.write.file_index import FileIndex, plan
+from applier.sink.write.keyed import carry, sought_keys
+from applier.sink.write.locate import locate
+from applier.sink.write.parquet import Positions
+from applier.sink.write.rows import check_columns, conform
+
+Predicate = Callable[[pa.Table], "pa.BooleanArray | pa.ChunkedArray[pa.BooleanScalar]"]
+"""Living rows with some columns -> one boolean a row: is it to be deleted?"""
+
+
+@dataclass(slots=True)
+class CommitWork:
+    """One commit on its way: what has been staged, for the head it was planned on.
+
+    Attributes:
+        base: Head that the newest attempt was planned on.
+        rows: Data files that are staged; good for later attempts too, while the columns stay.
+        schema_id: Schema that they were written with.
+        upserted: Rows in them.
+        deletes: Delete files of the newest attempt.
+        deleted: Living rows that they remove.
+        seconds: See `Applied`.
+        not_found: See `Applied`.
+    """
+
+    base: int | None = None
+    rows: list[DataFile] | None = None
+    schema_id: int | None = None
+    upserted: int = 0
+    deletes: Deletes = field(default_factory=Deletes)
+    deleted: int = 0
+    seconds: dict[str, float] = field(default_factory=dict)
+    not_found: int = 0
+
+    def needs_rows(self, schema_id: int) -> bool:
+        """Whether rows must be staged, now that the table has this schema."""
+        return self.rows is None or self.schema_id != schema_id
+
+    @contextmanager
+    def timed(self, part: str) -> Iterator[None]:
+        """Add the time spent inside to a part."""
+        start = time.perf_counter()
+        yield
+        self.seconds[part] = self.seconds.get(part, 0.0) + time.perf_counter() - start
+
+
+class Staging:
+    """Stages the changes of one table.
+
+    Attributes:
+        arrow: The engine in this process.
+        plan: Files of the newest head that was planned on; None while they are not known.
+
+    Args:
+        table: The table.
+        engine: See `TableWriter`.
+        spark: See `TableWriter`.
+        limits: See `TableWriter`.
+    """
+
+    def __init__(self, table: Table, engine: EngineName, spark: Engine | None, limits: Limits | None) -> None:
+        self.arrow = ArrowEngine(table)
+        self.plan: FileIndex | None = None
+        self._table = table
+        self._spark = spark
+        self._engine = engine
+        self._limits = limits or Limits()
+
+    def advance(self, work: CommitWork, snapshot_id: int) -> None:
+        """Move the plan past a commit that was made."""
+        if self.plan is not None and self.plan.snapshot_id == work.base:
+            self.plan.advance(snapshot_id, work.rows or (), work.deletes.state)
+        else:
+            self.plan = None
+
+    def _planned(self, work: CommitWork, head: int | None, columns: Sequence[Field]) -> FileIndex:
+        """The plan of the head. The one in memory is good for it exactly if it is of that snapshot: the fence lets
+        nobody slip in between our commits without being noticed.
+        """
+        with work.timed("plan"):
+            kept = self.plan
+            if kept is None or kept.snapshot_id != head or kept.columns != tuple(columns):
+                kept = self.plan = plan(str(self._table), head, columns, self._table.scan)
+        return kept
+
+    def keyed(
+        self, work: CommitWork, head: int | None, batch: ChangeBatch, whole: TableName | None, *, exact: bool
+    ) -> None:
+        """Stage a batch of a table with a key.
+
+        Args:
+            work: The commit; it is changed.
+            head: The head that the commit is planned on.
+            batch: The changes.
+            whole: See `TableWriter.apply`.
+            exact: Whether `batch.fresh` may be trusted.
+        """
+        name, schema = str(self._table), self._table.schema
+        check_columns(name, batch.upserts.schema, schema)
+        key = self._key(batch.deletes.column_names)
+        planned = self._planned(work, head, key)
+        keys = sought_keys(name, batch, key, exact=exact)
+        engine = self._chosen(batch.upserts.num_rows, planned, keys)
+        with work.timed("locate"):
+            living = alive(engine.locate(planned, keys), planned.files, self.arrow.storage)
+        if exact:
+            # Every key that is sought had a row at the stamped resolved ts.
+            self._note_missing(work, keys.num_rows - sum(len(rows) for rows in living.values()), whole)
+        upserts = carry(batch.upserts, schema, key, planned, living, self.arrow)
+        if work.needs_rows(schema.id) or upserts is not batch.upserts:
+            self._stage(work, engine, conform(name, upserts, schema), batch.deletes.column_names)
+        self._delete(work, planned, living)
+
+    def keyless(
+        self, work: CommitWork, head: int | None, batch: KeylessBatch, whole: TableName | None, *, exact: bool
+    ) -> None:
+        """Stage a batch of a table without a key; the arguments are those of `keyed`."""
+        name, schema = str(self._table), self._table.schema
+        inserts, deletes = keyless.net(conform(name, batch.inserts, schema), conform(name, batch.deletes, schema))
+        planned = self._planned(work, head, [field for field in schema.fields if not pa.types.is_nested(field.arrow)])
+        if work.needs_rows(schema.id):
+            self._stage(work, self._chosen(inserts.num_rows), inserts, ())
+        with work.timed("locate"):
+            chosen, missing = self._located_in_bag(planned, deletes)
+        if exact:
+            self._note_missing(work, missing, whole)
+        self._delete(work, planned, chosen)
+
+    def _located_in_bag(self, planned: FileIndex, deletes: pa.Table) -> tuple[dict[str, Positions], int]:
+        fields = self._table.schema.fields
+        storage = self.arrow.storage
+        candidates = planned.candidates(deletes)
+        hits = locate(candidates, deletes, fields, storage, form=keyless.canonical)
+        living = alive(hits, planned.files, storage)
+        if not living:
+            return {}, deletes.num_rows
+        return keyless.choose(deletes, self.arrow.read(planned.files, living, fields), living)
+
+    def _note_missing(self, work: CommitWork, rows: int, whole: TableName | None) -> None:
+        work.not_found = max(0, rows)
+        if whole is not None and work.not_found:
+            what = f"Table {self._table} does not hold {work.not_found} rows that the feed updates or deletes."
+            hint = (
+                f"{Completeness('incomplete', reason=NOT_FOUND).way_out(whole)} "
+                'Set tables.incomplete = "allow" to go on meanwhile: the table is marked as incomplete.'
+            )
+            raise TableIncomplete(what, hint)
+
+    def where(self, work: CommitWork, head: int | None, columns: Sequence[str], predicate: Predicate) -> None:
+        """Stage the removal of the rows that a predicate names."""
+        fields = self._key(columns)
+        planned = self._planned(work, head, fields)
+        with work.timed("locate"):
+            living = self.arrow.where(planned, fields, predicate)
+        self._delete(work, planned, living)
+
+    def _stage(self, work: CommitWork, engine: Engine, rows: pa.Table, key: Sequence[str]) -> None:
+        with work.timed("rows"):
+            work.rows, work.upserted = engine.stage(rows, key), rows.num_rows
+        work.schema_id = self._table.schema.id
+
+    def _delete(self, work: CommitWork, planned: FileIndex, living: dict[str, Positions]) -> None:
+        stage = stage_vectors if self._table.format_version >= 3 else stage_position_deletes
+        with work.timed("deletes"):
+            work.deletes = stage(living, planned.files, self.arrow.storage, self._table.data_location)
+        work.deleted = sum(len(positions) for positions in living.values())
+
+    def _key(self, names: Sequence[str]) -> tuple[Field, ...]:
+        fields = {field.name: field for field in self._table.schema.fields}
+        missing = [name for name in names if name not in fields]
+        if missing:
+            what = f"Table {self._table} has no key column {', '.join(missing)}"
+            raise TableMismatch(what, "Drop the table and backfill it.")
+        return tuple(fields[name] for name in names)
+
+    def _chosen(self, rows: int, planned: FileIndex | None = None, keys: pa.Table | None = None) -> Engine:
+        if self._spark is None or self._engine == "arrow":
+            return self.arrow
+        if self._engine == "spark" or not self.arrow.reaches_storage or rows >= self._limits.rows:
+            return self._spark
+        if planned is not None and keys is not None and planned.rows >= self._limits.candidate_rows:
+            candidates = sum(candidate.file.records for candidate in planned.candidates(keys))
+            if candidates >= self._limits.candidate_rows:
+                return self._spark
+        return self.arrow
