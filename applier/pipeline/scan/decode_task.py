@@ -20,7 +20,7 @@ from applier.changefeed.event import Bootstrap, Event, Resolved, RowChange, Sche
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.row_block import Block, Ints, without
-from applier.changefeed.table import TableName, TableVersion, refuse_rekeyed
+from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.types import TypeRules
 from applier.decode.decoder import Decoder, owners
 from applier.decode.options import DecoderOptions
@@ -33,7 +33,7 @@ from applier.order.reduce_columns import BlockGroup, by_place, segments
 from applier.order.resent import Passages
 from applier.order.undated import undated, undated_ddl
 from applier.pipeline.scan.observations import Observations
-from applier.pipeline.scan.task_result import ddl_payload, error_payload, finding, finding_batch, rows_batch
+from applier.pipeline.scan.task_result import error_payload, finding, finding_batch, rows_batch
 from applier.pipeline.scan.task_versions import TaskVersions
 from applier.pipeline.scan.type_rows import Typing, columns_of
 
@@ -112,6 +112,33 @@ SLICE_ROWS = 10_000
 _Group: TypeAlias = KeyedGroup | KeylessGroup | BlockGroup
 
 
+class _Runs:
+    """Runs of rows of one commit ts in a partition, numbered for each table without a key."""
+
+    def __init__(self) -> None:
+        self._last: dict[tuple[TableName, TopicPartition], tuple[int, int]] = {}
+
+    def number(self, name: TableName, place: TopicPartition, ts: int) -> int:
+        """Number of the run that the next row of a table belongs to."""
+        last, number = self._last.get((name, place), (-1, 0))
+        if ts != last:
+            number += 1
+            self._last[name, place] = ts, number
+        return number
+
+
+def _taken_apart(
+    blocks: Sequence[Block], rest: Iterable[int], versions: TaskVersions
+) -> tuple[Sequence[Block], Iterable[int]]:
+    """Move the rows of blocks that cannot be reduced by column to the messages that are decoded one by one."""
+    alone = {number for block in blocks if not versions.is_reducible(block) for number in block.places.tolist()}
+    if not alone:
+        return blocks, rest
+    # In order of the offsets: rows without a key, read after a watermark, would be taken for sent again.
+    left = [block for block in map(partial(without, places=alone), blocks) if len(block.places)]
+    return left, sorted([*rest, *alone])
+
+
 class _TaskState:
     """State of one decode task.
 
@@ -125,12 +152,11 @@ class _TaskState:
         self._decoder = decoder
         self._admits = TableFilter(job.include).admits
         self._applied = AppliedRows(job.applied, job.applied_of, job.covered, job.passages)
-        self._versions = TaskVersions(decoder, job.versions, job.typed, job.cuts)
+        self._versions = TaskVersions(decoder, job.versions, job.typed, job.cuts, self._admits)
         self._seen = Observations(job.protocol, self._admits)
         self._groups: dict[tuple[TableName, int, int, str], KeyedGroup | KeylessGroup] = {}
         self._block_groups: dict[tuple[TableName, int, int, str, Hashable], BlockGroup] = {}
-        self._topics: dict[TableName, str] = {}
-        self._runs: dict[tuple[TableName, TopicPartition], tuple[int, int]] = {}
+        self._runs = _Runs()
         self._is_taught = False
 
     def read(self, batch: pa.RecordBatch) -> None:
@@ -156,13 +182,7 @@ class _TaskState:
         skip = self._job.skip.get(place, frozenset())
         if self._decoder.bulk is not None and not skip and not self._job.try_all:
             blocks, rest = self._decoder.bulk.read(keys, values)
-            alone = {
-                number for block in blocks if not self._versions.is_reducible(block) for number in block.places.tolist()
-            }
-            if alone:
-                # In order of the offsets: rows without a key, read after a watermark, would be taken for sent again.
-                rest = sorted([*rest, *alone])
-                blocks = [block for block in map(partial(without, places=alone), blocks) if len(block.places)]
+            blocks, rest = _taken_apart(blocks, rest, self._versions)
         self._read_each(place, rest, offsets, keys, values, skip)
         for block in blocks:
             self._take_block(block, place, offsets)
@@ -205,7 +225,7 @@ class _TaskState:
     def _take_row(self, row: RowChange, place: TopicPartition, offset: int, index: int) -> None:
         job, name, ts = self._job, row.name, row.commit_ts
         # Rows that are not due count, too: they part a run from the same one sent again.
-        run = self._run(name, place, ts) if name in self._versions.keyless else 0
+        run = self._runs.number(name, place, ts) if name in self._versions.keyless else 0
         if ts > job.upto:
             self._seen.counts["left"] += 1
             self._seen.hold(place, offset)
@@ -236,14 +256,6 @@ class _TaskState:
         replay = rows.is_bag and ts <= self._seen.resolved.get(place, 0)
         rows.add(row, (place.partition, offset, index), replay=replay, run=run)
         self._seen.counts["rows"] += 1
-
-    def _run(self, name: TableName, place: TopicPartition, ts: int) -> int:
-        """Number of the run of rows of one commit ts that a row of a table without a key belongs to."""
-        last, number = self._runs.get((name, place), (-1, 0))
-        if ts != last:
-            number += 1
-            self._runs[name, place] = ts, number
-        return number
 
     def _take_block(self, block: Block, place: TopicPartition, offsets: Ints) -> None:
         """Take many rows as `_take_row` takes one."""
@@ -296,20 +308,8 @@ class _TaskState:
             self._take_ddl(event, place, offset, index)
 
     def _take_version(self, version: TableVersion, place: TopicPartition, *, announced: bool) -> None:
-        """Take note of a version; `announced` if its message came to the topic of the table, as a BOOTSTRAP does."""
-        name, known = version.name, self._versions.get(version.name, version.version)
-        refuse_rekeyed(known, version)
-        is_new = known != version
-        if not self._admits(name) or not (is_new or (announced and self._topics.get(name) != place.topic)):
-            return
-        if is_new:
-            self._versions.learn(version)
-        if announced:
-            self._topics[name] = place.topic
-        payload = version.to_json().encode()
-        self._seen.control.append(
-            finding("version", name=name, version=version.version, place=place, count=int(announced), payload=payload)
-        )
+        if self._versions.meet(version, place.topic, announced=announced):
+            self._seen.note_version(version, place, announced=announced)
 
     def _take_ddl(self, change: SchemaChange, place: TopicPartition, offset: int, index: int) -> None:
         if not change.commit_ts and self._job.ordered and self._job.upto >= 0:
@@ -319,8 +319,7 @@ class _TaskState:
         if change.commit_ts > self._job.upto:
             # It is reported all the same: a DDL may be the last that its topic ever says.
             self._seen.hold(place, offset)
-        payload = ddl_payload(change, index)
-        self._seen.control.append(finding("ddl", place=place, offset=offset, ts=change.commit_ts, payload=payload))
+        self._seen.note_ddl(change, place, offset, index)
 
     def _rows(self, where: tuple[Any, ...], rows: _Group) -> pa.RecordBatch | None:
         """The rows of a group as a finding; None if there are none, or some that do not fit their table."""

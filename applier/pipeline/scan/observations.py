@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
+from applier.changefeed.event import SchemaChange
 from applier.changefeed.message import TopicPartition
-from applier.changefeed.table import TableName
+from applier.changefeed.table import TableName, TableVersion
 from applier.errors import DecodeError, IncompleteRow
-from applier.pipeline.scan.task_result import error_payload, finding
+from applier.pipeline.scan.task_result import ddl_payload, error_payload, finding
 
 
 class Observations:
@@ -18,7 +19,6 @@ class Observations:
         counts: `bytes`, `rows`, `replayed`, `left`, `excluded` and `zero_dates`.
         read: Messages by partition.
         resolved: The highest resolved ts of each partition.
-        control: Versions, DDL and bad messages: rows of `RESULT_SCHEMA`.
 
     Args:
         protocol: TiCDC's name of the protocol, for errors.
@@ -29,7 +29,7 @@ class Observations:
         self.counts = dict.fromkeys(("bytes", "rows", "replayed", "left", "excluded", "zero_dates"), 0)
         self.read: dict[TopicPartition, int] = {}
         self.resolved: dict[TopicPartition, int] = {}
-        self.control: list[dict[str, Any]] = []
+        self._control: list[dict[str, Any]] = []
         self._protocol = protocol
         self._admits = admits
         self._held: dict[TopicPartition, int] = {}
@@ -44,6 +44,18 @@ class Observations:
     def hold(self, place: TopicPartition, offset: int) -> None:
         """Note an offset whose message a later step must read again."""
         self._held[place] = min(offset, self._held.get(place, offset))
+
+    def note_version(self, version: TableVersion, place: TopicPartition, *, announced: bool) -> None:
+        """Note a table version; `announced` if its message came to the topic of the table."""
+        name, number, payload = version.name, version.version, version.to_json().encode()
+        self._control.append(
+            finding("version", name=name, version=number, place=place, count=int(announced), payload=payload)
+        )
+
+    def note_ddl(self, change: SchemaChange, place: TopicPartition, offset: int, index: int) -> None:
+        """Note a DDL; `index` is its number among the events of its message."""
+        payload = ddl_payload(change, index)
+        self._control.append(finding("ddl", place=place, offset=offset, ts=change.commit_ts, payload=payload))
 
     def reject(self, place: TopicPartition, offset: int, error: DecodeError, found: Collection[TableName] = ()) -> None:
         """Note a message that cannot be used, unless it concerns tables alone that are left out.
@@ -60,11 +72,11 @@ class Observations:
             self.counts["excluded"] += 1
             return
         payload = error_payload(error.at(*place, offset, self._protocol))
-        self.control.append(finding("bad", place=place, offset=offset, payload=payload))
+        self._control.append(finding("bad", place=place, offset=offset, payload=payload))
 
     def findings(self) -> Iterator[dict[str, Any]]:
         """All of it: one dictionary per row of `RESULT_SCHEMA`."""
-        yield from self.control
+        yield from self._control
         for place, count in self.read.items():
             yield finding("count", name=TableName("", "messages"), place=place, count=count)
         for place, ts in self.resolved.items():

@@ -140,9 +140,6 @@ class WindowScanner:
         return None if watermark is None else min(watermark, found.ceiling)
 
     def _row_pass(self, found: WindowScan, known: Known) -> DecodeTask:
-        skip: dict[TopicPartition, frozenset[int]] = {}
-        for item in found.bad:
-            skip[item.partition] = skip.get(item.partition, frozenset()) | {item.offset}
         return replace(
             self.template,
             include=(*self.template.include, *(f"!{rule}" for rule in exactly(known.parked))),
@@ -155,7 +152,7 @@ class WindowScanner:
             upto=-1 if found.upto is None else found.upto,
             cuts=found.cuts,
             typed=found.typed,
-            skip=skip,
+            skip=found.skip,
             try_all=found.try_all,
         )
 

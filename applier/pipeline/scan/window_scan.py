@@ -55,6 +55,14 @@ class WindowScan:
     passages: Passages = field(default_factory=dict)
     try_all: bool = False
 
+    @property
+    def skip(self) -> dict[TopicPartition, frozenset[int]]:
+        """Offsets of the messages set aside, by partition."""
+        return {
+            place: frozenset(item.offset for item in self.bad if item.partition == place)
+            for place in {item.partition for item in self.bad}
+        }
+
     def learn(self, known: Known) -> bool:
         """Take over the versions and the topics of the last row pass; True if a version is new."""
         new = {key: version for key, version in self.results.versions.items() if self.versions.get(key) != version}
