@@ -108,19 +108,20 @@ def meet(names: Iterable[TableName], ddl: Sequence[Ddl], state: State, targets: 
         _warn(name, found[name])
 
 
-def follow(action: say.Action, state: State, targets: TargetTables) -> None:
+def follow(action: say.Action, state: State, targets: TargetTables, *, ignored: bool) -> None:
     """Move the completeness of tables past a DDL that the feed carries.
 
     Args:
         action: The action, which the tables have taken.
         state: What is known; it is changed.
         targets: The tables.
+        ignored: The configuration ignores it: a TRUNCATE has emptied no table, and so made none whole.
     """
     known = state.completeness
     match action:
         case say.CreateTable(table):
             known[table] = LIVE
-        case say.TruncateTable(table) if table in known and known[table].state != "parked":
+        case say.TruncateTable(table) if table in known and known[table].state != "parked" and not ignored:
             known[table] = LIVE
         case say.DropTable(table):
             known.pop(table, None)

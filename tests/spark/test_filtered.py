@@ -90,6 +90,18 @@ def test_an_insert_replaces_the_row_that_an_ignored_truncate_left(spark: SparkSe
     assert _rows(lab) == [(1, "new"), (2, "old")]
 
 
+def test_an_ignored_truncate_makes_no_incomplete_table_whole(spark: SparkSession) -> None:
+    """A table that was left out lacks rows that the TRUNCATE would have removed: under the policy they stay."""
+    feed, ends = _again("truncate")
+    lab = Lab(spark, "ignored_incomplete", feed.database, feed.records, more={"tables": {"include": ["mart.*"]}})
+    _apply(lab, ends[0])
+    lab.more = _IGNORED
+    _apply(lab, ends[2])
+
+    assert not lab.is_live(lab.start(), _NAME)
+    assert _rows(lab) == [(1, "new")]
+
+
 @pytest.mark.parametrize("together", [False, True])
 def test_an_insert_replaces_the_row_whose_delete_is_a_dead_letter(spark: SparkSession, together: bool) -> None:
     """A message that was set aside may be a delete of any table, also of one that the same step makes."""

@@ -199,7 +199,7 @@ class DdlApplier:
             decision = "without a table" if self._is_without_table(change, group[0]) else self._do(change, group)
         if decision in ("ignored", "skipped") and not done and (kept := left_behind(group, self.state.tables)):
             self.targets.doubt(kept)
-        move_past(change, group, self.state, self.targets)
+        move_past(change, group, self.state, self.targets, ignored=decision == "ignored")
         if decision == "skipped":
             # Afterwards: a CREATE TABLE or a TRUNCATE that was skipped made no table whole.
             self._doubt(change, [name for action in group for name in touches(action)])

@@ -18,7 +18,9 @@ def after_of(change: SchemaChange, name: TableName) -> TableVersion | None:
     return change.after if change.after is not None and change.after.name == name else None
 
 
-def move_past(change: SchemaChange, group: Sequence[say.Action], state: State, targets: TargetTables) -> None:
+def move_past(
+    change: SchemaChange, group: Sequence[say.Action], state: State, targets: TargetTables, *, ignored: bool = False
+) -> None:
     """Move the columns and the completeness of tables past a DDL.
 
     Args:
@@ -26,10 +28,11 @@ def move_past(change: SchemaChange, group: Sequence[say.Action], state: State, t
         group: Its actions.
         state: What is known; it is changed.
         targets: The tables.
+        ignored: The configuration ignores it.
     """
     for action in group:
         state.tables.apply(action, change.commit_ts)
-        completeness.follow(action, state, targets)
+        completeness.follow(action, state, targets, ignored=ignored)
     for name in dict.fromkeys(name for action in group for name in touches(action)):
         after = after_of(change, name)
         # A table may be met first by what changes it, and rows behind that are read by what it left.
