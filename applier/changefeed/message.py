@@ -18,6 +18,10 @@ MESSAGE_SCHEMA: pa.Schema = pa.schema(
 )
 """Columns of a frame of messages, the same from Kafka and from an archive."""
 
+MAX_MESSAGE_BYTES = 64 << 20
+"""Bytes of one message beyond which it is refused, unless the configuration allows more. A row of TiDB has 6 MiB at the
+most by default, and JSON with old values writes ten times that of it at the worst."""
+
 MESSAGE_ORDER: list[tuple[str, Literal["ascending", "descending"]]] = [
     ("topic", "ascending"),
     ("partition", "ascending"),

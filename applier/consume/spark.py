@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from applier.changefeed.message import MESSAGE_SCHEMA, TopicPartition
 from applier.changefeed.window import OffsetRange, Window
-from applier.config.settings import SourceEngine
+from applier.config.source import SourceEngine
 from applier.consume.archive import Archive
 from applier.consume.kafka.client import KafkaClient, KafkaSilentError
 from applier.consume.kafka.listener import is_met

@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 import fsspec
 import msgspec
 
-from applier.decode.compression import MAX_BYTES
+from applier.changefeed.message import MAX_MESSAGE_BYTES
+from applier.decode.compression import LIMIT_HINT
 from applier.errors import DecodeError, TransientError
 
-_MAX_FILE_BYTES = MAX_BYTES // 3 * 4 + 1024
+_WRAPPER_BYTES = 1024
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _WRAPPED = re.compile(rb'\s*\{\s*"(?:key|value)"\s*:')
 
@@ -35,10 +36,14 @@ class ClaimCheck:
 
     Args:
         location: Folder or fsspec address, as `claim-check-storage-uri` is seen from here.
+        max_bytes: Size of a message beyond which it is refused.
     """
 
-    def __init__(self, location: str) -> None:
+    def __init__(self, location: str, max_bytes: int = MAX_MESSAGE_BYTES) -> None:
         self._location = location
+        self._max_bytes = max_bytes
+        # A file holds key and value in base64, which takes four characters for three bytes.
+        self._max_file_bytes = (max_bytes + 2) // 3 * 4 + _WRAPPER_BYTES
         self._storage: tuple[Any, str] | None = None
 
     def fetch(self, location: str) -> ClaimedMessage:
@@ -51,13 +56,16 @@ class ClaimCheck:
         name = location.rsplit("/", 1)[-1]
         if not _NAME.fullmatch(name):
             raise DecodeError("The message names a claim-check file whose name is not one that TiCDC gives.")
-        return _unwrap(self._read(name), name)
+        claimed = _unwrap(self._read(name), name)
+        if len(claimed.key or b"") + len(claimed.value) > self._max_bytes:
+            raise self._too_large(name)
+        return claimed
 
     def _read(self, name: str) -> bytes:
         files, folder = self._open_storage()
         try:
             with files.open(f"{folder.rstrip('/')}/{name}", "rb") as file:
-                content: bytes = file.read(_MAX_FILE_BYTES + 1)
+                content: bytes = file.read(self._max_file_bytes + 1)
         except FileNotFoundError as error:
             raise DecodeError(
                 f"The claim-check file {name} is not in the configured storage.",
@@ -65,9 +73,16 @@ class ClaimCheck:
             ) from error
         except Exception as error:  # Every fsspec backend raises errors of its own.
             raise _unreachable(f"read {name} from", error) from error
-        if len(content) > _MAX_FILE_BYTES:
-            raise DecodeError(f"The claim-check file {name} is larger than {MAX_BYTES >> 20} MiB.")
+        if len(content) > self._max_file_bytes:
+            raise self._too_large(name)
         return content
+
+    def _too_large(self, name: str) -> DecodeError:
+        return DecodeError(
+            f"The message in the claim-check file {name} is too large: source.max_message_bytes is "
+            f"{self._max_bytes:,}.",
+            LIMIT_HINT,
+        )
 
     def _open_storage(self) -> tuple[Any, str]:
         if self._storage is None:
@@ -98,6 +113,6 @@ def _unwrap(content: bytes, name: str) -> ClaimedMessage:
         raise DecodeError(f"The claim-check file {name} is broken.") from error
 
 
-def optional(location: str | None) -> ClaimCheck | None:
+def optional(location: str | None, max_bytes: int = MAX_MESSAGE_BYTES) -> ClaimCheck | None:
     """The storage at a location, or None where none is configured."""
-    return None if location is None else ClaimCheck(location)
+    return None if location is None else ClaimCheck(location, max_bytes)

@@ -12,12 +12,10 @@ from typing import Literal, TypeAlias
 import cramjam
 import lz4.frame
 
+from applier.changefeed.message import MAX_MESSAGE_BYTES
 from applier.errors import DecodeError
 
 Compression: TypeAlias = Literal["none", "lz4", "snappy"]
-
-MAX_BYTES = 256 << 20
-"""Size of a decompressed message beyond which it is refused; TiDB's own limit of a row is 120 MiB."""
 
 _LZ4_MAGIC = b"\x04\x22\x4d\x18"
 _SNAPPY_RATIO = 64
@@ -25,7 +23,12 @@ _SNAPPY_RATIO = 64
 _HINT = "Check changefeed.compression and changefeed.protocol."
 
 
-def decompress(value: bytes, compression: Compression | None, is_plain: Callable[[bytes], bool]) -> bytes:
+LIMIT_HINT = "Raise source.max_message_bytes, if the memory is there."
+
+
+def decompress(
+    value: bytes, compression: Compression | None, is_plain: Callable[[bytes], bool], max_bytes: int = MAX_MESSAGE_BYTES
+) -> bytes:
     """Undo the compression of a message.
 
     Args:
@@ -33,9 +36,10 @@ def decompress(value: bytes, compression: Compression | None, is_plain: Callable
         compression: What the changefeed is configured to use; None tells it from the bytes.
         is_plain: True for bytes that begin as an uncompressed message of the protocol does. Such bytes are never
             decompressed, so that a changefeed may turn compression on half-way.
+        max_bytes: Size of the result beyond which the message is refused, before more of it is decompressed.
 
     Raises:
-        DecodeError: The bytes are neither plain nor compressed in that way, or hold more than `MAX_BYTES`.
+        DecodeError: The bytes are neither plain nor compressed in that way, or hold more than `max_bytes`.
     """
     if is_plain(value):
         return value
@@ -43,33 +47,38 @@ def decompress(value: bytes, compression: Compression | None, is_plain: Callable
         what = "The message does not begin as one of the protocol does, and changefeed.compression is none."
         raise DecodeError(what, _HINT)
     if compression == "lz4" or (compression is None and value.startswith(_LZ4_MAGIC)):
-        return _lz4(value)
-    return _snappy(value)
+        return _lz4(value, max_bytes)
+    return _snappy(value, max_bytes)
 
 
-def _lz4(value: bytes) -> bytes:
+def _lz4(value: bytes, max_bytes: int) -> bytes:
     decompressor = lz4.frame.LZ4FrameDecompressor()
     try:
-        plain: bytes = decompressor.decompress(value, max_length=MAX_BYTES)
+        plain: bytes = decompressor.decompress(value, max_length=max_bytes + 1)
     except (RuntimeError, ValueError, EOFError, MemoryError) as error:
         raise DecodeError("The message is not a whole lz4 frame.", _HINT) from error
+    if len(plain) > max_bytes:
+        raise _too_large(max_bytes)
     if decompressor.eof:
         return plain
-    raise _too_large() if len(plain) >= MAX_BYTES else DecodeError("The message is not a whole lz4 frame.", _HINT)
+    raise DecodeError("The message is not a whole lz4 frame.", _HINT)
 
 
-def _snappy(value: bytes) -> bytes:
+def _snappy(value: bytes, max_bytes: int) -> bytes:
     unknown = DecodeError("The message is neither plain nor compressed by lz4 or snappy.", _HINT)
     try:
         size = cramjam.snappy.decompress_raw_len(value)
         if size > len(value) * _SNAPPY_RATIO:
             raise unknown
-        if size > MAX_BYTES:
-            raise _too_large()
+        if size > max_bytes:
+            raise _too_large(max_bytes, size)
         return bytes(cramjam.snappy.decompress_raw(value))
     except cramjam.DecompressionError as error:
         raise unknown from error
 
 
-def _too_large() -> DecodeError:
-    return DecodeError(f"The message holds more than {MAX_BYTES >> 20} MiB once it is decompressed.")
+def _too_large(limit: int, size: int | None = None) -> DecodeError:
+    found = f"more than {limit:,}" if size is None else f"{size:,}"
+    return DecodeError(
+        f"The message holds {found} bytes once it is decompressed; source.max_message_bytes is {limit:,}.", LIMIT_HINT
+    )

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from applier.changefeed.message import MAX_MESSAGE_BYTES
+
 
 @dataclass(frozen=True, slots=True)
 class DecoderOptions:
@@ -18,6 +20,7 @@ class DecoderOptions:
         registry: Settings of the schema registry, as `[registry]` of the configuration names them. Never printed.
         by_offset: The feed is applied in offset order, so a time too coarse for a commit ts may stand in for one.
         keys: Key columns by `database.table`, for Debezium rows without a Kafka key.
+        max_bytes: Size of a message beyond which it is refused: as it came, in the claim-check storage, decompressed.
     """
 
     timezone: str = "UTC"
@@ -26,3 +29,4 @@ class DecoderOptions:
     registry: Mapping[str, Any] = field(default_factory=dict, repr=False)
     by_offset: bool = False
     keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    max_bytes: int = MAX_MESSAGE_BYTES

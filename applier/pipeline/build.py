@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, cast
 from applier.changefeed.checkpoint import Checkpoint, Holder
 from applier.changefeed.route import Route
 from applier.changefeed.types import TypeRules
-from applier.config import settings
 from applier.config.settings import Config
+from applier.config.source import KafkaSection
 from applier.consume.archive import Archive
 from applier.consume.offsets import refuse_gaps
 from applier.consume.source import Source
@@ -182,7 +182,7 @@ def open_source(config: Config, session: SparkSession) -> Iterator[Source]:
         if section.archive is not None:
             yield ArchiveSource(session, Archive(Path(section.archive), staging))
             return
-        kafka = cast("settings.KafkaSection", section.kafka)
+        kafka = cast("KafkaSection", section.kafka)
         group = f"applier-{config.changefeed.name}"
         source = KafkaSource(session, kafka.options, kafka.topics, kafka.topic_pattern, group, section.engine)
         with closing(source):
@@ -215,4 +215,5 @@ def decoder_options(config: Config) -> DecoderOptions:
         registry,
         by_offset=section.order == "offset",
         keys=config.tables.keys,
+        max_bytes=config.source.max_message_bytes,
     )

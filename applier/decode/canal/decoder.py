@@ -14,6 +14,7 @@ from typing import Annotated, TypeAlias
 import msgspec
 
 from applier.changefeed.event import Event, Op, Resolved, RowChange, SchemaChange
+from applier.changefeed.message import MAX_MESSAGE_BYTES
 from applier.changefeed.table import Column, Index, TableName, TableVersion
 from applier.changefeed.ts import from_unix_ms
 from applier.decode.bounded_cache import BoundedLists
@@ -98,7 +99,11 @@ _ENVELOPES = msgspec.json.Decoder(CanalEnvelope)
 def build(options: DecoderOptions) -> CanalJsonDecoder:
     """The decoder for a changefeed with these options."""
     return CanalJsonDecoder(
-        options.timezone, options.compression, optional(options.claim_check), by_offset=options.by_offset
+        options.timezone,
+        options.compression,
+        optional(options.claim_check, options.max_bytes),
+        by_offset=options.by_offset,
+        max_bytes=options.max_bytes,
     )
 
 
@@ -110,6 +115,7 @@ class CanalJsonDecoder:
         compression: What the changefeed uses; None tells it from the bytes.
         claim_check: Where large messages lie.
         by_offset: Let `es` stand in for the commit ts of messages without the TiDB extension.
+        max_bytes: Size of a decompressed message beyond which it is refused.
     """
 
     capabilities = CAPABILITIES
@@ -121,11 +127,13 @@ class CanalJsonDecoder:
         claim_check: ClaimCheck | None = None,
         *,
         by_offset: bool = False,
+        max_bytes: int = MAX_MESSAGE_BYTES,
     ) -> None:
         self._by_offset = by_offset
         self.wire = WireForm(binary="latin1", members="index", zone=timezone)
         self._compression = compression
         self._claim_check = claim_check
+        self._max_bytes = max_bytes
         self._descriptions = Descriptions()
         self._seen: BoundedLists[tuple[str | None, str | None], _Seen] = BoundedLists()
         self.bulk = BulkReader(TYPE_MARK, self._row_reader)
@@ -151,7 +159,7 @@ class CanalJsonDecoder:
         if not value:
             raise DecodeError("The message has no value.", _PROTOCOL_HINT)
         if value[:2] != _JSON_START:
-            value = decompress(value, self._compression, _is_plain)
+            value = decompress(value, self._compression, _is_plain, self._max_bytes)
         try:
             return _ENVELOPES.decode(value)
         except UnicodeDecodeError as error:

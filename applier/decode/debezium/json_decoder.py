@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import msgspec
 
 from applier.changefeed.event import Event, Image, Op, Resolved, RowChange
+from applier.changefeed.message import MAX_MESSAGE_BYTES
 from applier.changefeed.table import TableName, TableVersion
 from applier.decode.bounded_cache import Bounded
 from applier.decode.columnar.groups import GroupedReader
@@ -100,7 +101,7 @@ _DECLARED = msgspec.json.Decoder(_Declared)
 
 def build(options: DecoderOptions) -> DebeziumDecoder:
     """A decoder from the changefeed's options."""
-    return DebeziumDecoder(options.compression, options.keys)
+    return DebeziumDecoder(options.compression, options.keys, options.max_bytes)
 
 
 class DebeziumDecoder:
@@ -109,14 +110,19 @@ class DebeziumDecoder:
     Args:
         compression: `large-message-handle-compression` of keys and values; None tells it from the bytes.
         keys: Key columns by `database.table`, for rows without a Kafka key.
+        max_bytes: Size of a decompressed message beyond which it is refused.
     """
 
     capabilities = CAPABILITIES
     wire = WireForm(binary="base64", members="label")
 
     def __init__(
-        self, compression: Compression | None = None, keys: Mapping[str, tuple[str, ...]] | None = None
+        self,
+        compression: Compression | None = None,
+        keys: Mapping[str, tuple[str, ...]] | None = None,
+        max_bytes: int = MAX_MESSAGE_BYTES,
     ) -> None:
+        self._max_bytes = max_bytes
         self._compression = compression
         self._announcer = Announcer()
         self._described = Described()
@@ -147,7 +153,7 @@ class DebeziumDecoder:
         return self._row(payload, schema, self._plain(key) if key else b"")
 
     def _plain(self, data: bytes) -> bytes:
-        return decompress(data, self._compression, _is_json)
+        return decompress(data, self._compression, _is_json, self._max_bytes)
 
     def _row(self, payload: _Payload, schema: bytes, key: bytes) -> Sequence[Event]:
         name, commit_ts = TableName(payload.source.db, payload.source.table), payload.source.commit_ts

@@ -19,6 +19,7 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 
 from applier.changefeed.event import Event, Op, Resolved, RowChange, SchemaChange
+from applier.changefeed.message import MAX_MESSAGE_BYTES
 from applier.changefeed.table import TableName, TableVersion
 from applier.decode.bounded_cache import BoundedLists
 from applier.decode.claim_check import ClaimCheck, optional
@@ -106,7 +107,8 @@ _STATEMENTS = msgspec.json.Decoder(DdlValue)
 
 def build(options: DecoderOptions) -> OpenDecoder:
     """The decoder for a changefeed with these options."""
-    return OpenDecoder(options.timezone, options.compression, optional(options.claim_check))
+    claim_check = optional(options.claim_check, options.max_bytes)
+    return OpenDecoder(options.timezone, options.compression, claim_check, options.max_bytes)
 
 
 class OpenDecoder:
@@ -116,17 +118,23 @@ class OpenDecoder:
         timezone: IANA zone of TIMESTAMP text: the TiCDC server's.
         compression: What the changefeed uses; None tells it from the bytes.
         claim_check: Where large messages lie.
+        max_bytes: Size of a decompressed message beyond which it is refused.
     """
 
     capabilities = CAPABILITIES
 
     def __init__(
-        self, timezone: str = "UTC", compression: Compression | None = None, claim_check: ClaimCheck | None = None
+        self,
+        timezone: str = "UTC",
+        compression: Compression | None = None,
+        claim_check: ClaimCheck | None = None,
+        max_bytes: int = MAX_MESSAGE_BYTES,
     ) -> None:
         # TiCDC of the new architecture escapes by the column's own type, and may write flags of an older column.
         self.wire = WireForm(binary="escaped", members="index", zone=timezone)
         self._compression = compression
         self._claim_check = claim_check
+        self._max_bytes = max_bytes
         self._descriptions = Descriptions()
         self._seen: BoundedLists[tuple[str, str], _Seen] = BoundedLists()
         self.bulk = OpenBulk(_split, self._row_reader)
@@ -161,7 +169,7 @@ class OpenDecoder:
         raise DecodeError(f"The event is of type {key.t}, which the Open protocol does not have.", _PROTOCOL_HINT)
 
     def _plain(self, body: bytes) -> bytes:
-        return body if _is_plain(body) else decompress(body, self._compression, _is_plain)
+        return body if _is_plain(body) else decompress(body, self._compression, _is_plain, self._max_bytes)
 
     def _row(self, key: EventKey, body: bytes) -> Sequence[Event]:
         if key.ccl is not None:

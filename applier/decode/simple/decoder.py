@@ -14,6 +14,7 @@ from dataclasses import replace
 import numpy as np
 
 from applier.changefeed.event import Bootstrap, Event, Op, Resolved, RowChange, SchemaChange
+from applier.changefeed.message import MAX_MESSAGE_BYTES
 from applier.changefeed.row_block import Block
 from applier.changefeed.table import TableName, TableVersion
 from applier.decode.bounded_cache import Bounded
@@ -51,7 +52,8 @@ _WHOLE_ROWS = (
 
 def build(options: DecoderOptions) -> SimpleDecoder:
     """The decoder for a changefeed with these options."""
-    return SimpleDecoder(options.timezone, options.compression, optional(options.claim_check))
+    claim_check = optional(options.claim_check, options.max_bytes)
+    return SimpleDecoder(options.timezone, options.compression, claim_check, options.max_bytes)
 
 
 class SimpleDecoder:
@@ -61,16 +63,22 @@ class SimpleDecoder:
         timezone: Unused by Simple's own values, which name their zone.
         compression: What the changefeed uses; None tells it from the bytes.
         claim_check: Where large messages lie.
+        max_bytes: Size of a decompressed message beyond which it is refused.
     """
 
     capabilities = CAPABILITIES
 
     def __init__(
-        self, timezone: str = "UTC", compression: Compression | None = None, claim_check: ClaimCheck | None = None
+        self,
+        timezone: str = "UTC",
+        compression: Compression | None = None,
+        claim_check: ClaimCheck | None = None,
+        max_bytes: int = MAX_MESSAGE_BYTES,
     ) -> None:
         self.wire = WireForm(binary="base64", members="index", zone=timezone)
         self._compression = compression
         self._claim_check = claim_check
+        self._max_bytes = max_bytes
         self._checksums = RowChecksums()
         self._names: Bounded[tuple[str, str], TableName] = Bounded()
         self._versions: dict[tuple[TableName, int], TableVersion] = {}
@@ -96,7 +104,7 @@ class SimpleDecoder:
 
     def _read(self, value: bytes) -> SimpleEnvelope:
         if value[:2] != _JSON_START:
-            value = decompress(value, self._compression, _is_plain)
+            value = decompress(value, self._compression, _is_plain, self._max_bytes)
         envelope = json_form.read(value) if value[:2] == _JSON_START else avro_form.read(value)
         if envelope.version != 1:
             hint = "This applier reads version 1; upgrade it."

@@ -32,6 +32,7 @@ from applier.order.reduce import KeyedGroup, KeylessGroup, group
 from applier.order.reduce_columns import BlockGroup, by_place, segments
 from applier.order.resent import Passages
 from applier.order.undated import undated, undated_ddl
+from applier.pipeline.scan.message_size import too_large
 from applier.pipeline.scan.observations import Observations
 from applier.pipeline.scan.task_result import error_payload, finding, finding_batch, rows_batch
 from applier.pipeline.scan.task_versions import TaskVersions
@@ -174,18 +175,31 @@ class _TaskState:
     def _read_partition(self, place: TopicPartition, messages: pa.RecordBatch) -> None:
         """Read messages of one partition: what the decoder can read at once, and the rest one by one."""
         self._seen.read[place] = self._seen.read.get(place, 0) + messages.num_rows
+        skip = self._job.skip.get(place, frozenset())
+        messages = self._fitting(place, messages, skip)
         offsets = np.asarray(messages.column("offset"))
         columns: list[list[Any]] = [messages.column(name).to_pylist() for name in ("key", "value")]
         keys, values = columns
         rest: Iterable[int] = range(len(values))
         blocks: Sequence[Block] = ()
-        skip = self._job.skip.get(place, frozenset())
         if self._decoder.bulk is not None and not skip and not self._job.try_all:
             blocks, rest = self._decoder.bulk.read(keys, values)
             blocks, rest = _taken_apart(blocks, rest, self._versions)
         self._read_each(place, rest, offsets, keys, values, skip)
         for block in blocks:
             self._take_block(block, place, offsets)
+
+    def _fitting(self, place: TopicPartition, messages: pa.RecordBatch, skip: frozenset[int]) -> pa.RecordBatch:
+        """The messages that are not too large; the others are bad ones, which no decoder sees."""
+        large = too_large(messages, self._job.options.max_bytes)
+        if not large:
+            return messages
+        for number, error in large.items():
+            offset = messages.column("offset")[number].as_py()
+            if offset not in skip:
+                # The value says nothing here: to look into it is what must not happen.
+                self._seen.reject(place, offset, error, owners(self._decoder, place.topic, None, error))
+        return messages.filter(pa.array([number not in large for number in range(messages.num_rows)]))
 
     def _read_each(
         self,

@@ -8,7 +8,6 @@ from typing import Any
 import fsspec
 import pytest
 
-from applier.decode import claim_check
 from applier.decode.claim_check import ClaimCheck, ClaimedMessage, optional
 from applier.errors import DecodeError, TransientError
 
@@ -93,12 +92,12 @@ def test_a_kind_of_storage_that_is_not_installed_is_named() -> None:
         ClaimCheck("nowhere://tidb").fetch(LOCATION)
 
 
-def test_a_file_beyond_the_limit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No more than the limit is read."""
-    monkeypatch.setattr(claim_check, "_MAX_FILE_BYTES", 3)
+def test_a_file_beyond_the_limit_is_refused(tmp_path: Path) -> None:
+    """A bare value of one byte more than the limit is refused, one of the limit is not."""
     (tmp_path / "0f3a.json").write_bytes(b"1234")
-    with pytest.raises(DecodeError, match="0f3a.json is larger than 256 MiB"):
-        ClaimCheck(str(tmp_path)).fetch(LOCATION)
+    assert ClaimCheck(str(tmp_path), 4).fetch(LOCATION).value == b"1234"
+    with pytest.raises(DecodeError, match=r"0f3a.json is too large: source\.max_message_bytes is 3\."):
+        ClaimCheck(str(tmp_path), 3).fetch(LOCATION)
 
 
 def test_no_location_is_no_storage() -> None:
