@@ -8,7 +8,7 @@ READY := .venv/requirements.lock
 NO_JVM := not (spark or kafka or registry or s3 or recovery or slow or soak)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-integration test-recovery soak fuzz services check lint types imports generated fmt \
+.PHONY: help setup demo test test-unit test-integration test-recovery soak fuzz services check lint types imports structure generated fmt \
         bench bench-quick schemas lock clean
 
 ##@ Start
@@ -55,7 +55,7 @@ services: $(READY)
 
 ##@ Quality
 
-check: lint types imports generated ## What CI runs before the tests; changes nothing
+check: lint types imports structure generated ## What CI runs before the tests; changes nothing
 
 lint: $(READY) ## Style, names, docstrings, likely bugs
 	@$(PYTHON) -m ruff check
@@ -66,6 +66,9 @@ types: $(READY) ## Types, strictly
 
 imports: $(READY) ## Imports run one way, stages never import each other
 	@.venv/bin/lint-imports --no-logo
+
+structure: $(READY) ## Folders, files and classes stay small, and no two classes have one name
+	@$(PYTHON) -m tests.structure
 
 generated: $(READY) ## Generated files are up to date
 	@$(PYTHON) -m applier.schemas --check

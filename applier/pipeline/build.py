@@ -36,6 +36,7 @@ from applier.runtime.retry import with_retry
 from applier.runtime.spark_session import build_session
 from applier.runtime.stop_requests import STOPPING, leaving
 from applier.sink.commit.stamp import read
+from applier.sink.control import checkpoints
 from applier.sink.control.control import Control, unix_ms
 from applier.sink.control.lease import this_process
 from applier.sink.iceberg.catalog import Catalog
@@ -92,10 +93,10 @@ def _taken(
 ) -> tuple[Control, Checkpoint]:
     """The control tables, and the checkpoint from which this process goes on."""
     name = config.changefeed.name
-    is_lost = Control.lost_epoch(catalog, name) > 0
+    is_lost = checkpoints.lost_epoch(catalog, name) > 0
     if is_lost:
         refuse_gaps(name, source.bounds())
-    elif Control.is_absent(catalog, name):
+    elif checkpoints.is_absent(catalog, name):
         decoder = build(config.changefeed.protocol, decoder_options(config))
         look_first(source, decoder, config.changefeed.protocol, config.catalog)
     control = Control.open(catalog, name)
@@ -114,7 +115,7 @@ def _epoch_of_tables(control: Control, config: Config, catalog: Catalog) -> int:
     tables = [table for identifier in identifiers if (table := catalog.load(identifier)) is not None]
     stamps = [stamp for table in tables if (stamp := read(table.properties)) is not None]
     mine = [stamp.epoch for stamp in stamps if stamp.changefeed == config.changefeed.name]
-    return max([Control.lost_epoch(catalog, config.changefeed.name), *mine])
+    return max([checkpoints.lost_epoch(catalog, config.changefeed.name), *mine])
 
 
 def assemble(config: Config, source: Source, catalog: Catalog, state: State) -> Pipeline:

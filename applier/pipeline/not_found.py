@@ -13,7 +13,7 @@ from applier.runtime.logs import logger
 
 
 @dataclass(slots=True)
-class NotFound:
+class MissingRows:
     """Counts updates and deletes whose row was not in the table, step by step.
 
     Attributes:

@@ -23,7 +23,7 @@ from applier.pipeline import completeness, topics
 from applier.pipeline.dead_letters import set_aside
 from applier.pipeline.filtered import owners
 from applier.pipeline.maintenance import Maintenance
-from applier.pipeline.not_found import NotFound
+from applier.pipeline.not_found import MissingRows
 from applier.pipeline.scan.described_tables import described
 from applier.pipeline.scan.known import Known
 from applier.pipeline.scan.scanner import WindowScanner
@@ -117,7 +117,7 @@ class Pipeline:
     _is_torn: bool = field(default=False, init=False)
     _mended: Counter[str] = field(default_factory=Counter, init=False)
     _told: set[TopicPartition] = field(default_factory=set, init=False)
-    _not_found: NotFound = field(default_factory=NotFound, init=False)
+    _not_found: MissingRows = field(default_factory=MissingRows, init=False)
 
     def ends(self) -> dict[TopicPartition, int]:
         """Ends of the source now."""
@@ -333,8 +333,7 @@ class Pipeline:
             elif not self.scanner.ordered and not 0 < batch.newest_ts <= self.state.changed_at(batch.name):
                 # Rows of before a DDL say what the table was: following them would undo it.
                 self.ddl_handler.follow(batch.newest)
-        names = [batch.name for batch in batches]
-        whole = self._not_found.refusing(names, self.state, self.config.tables)
+        whole = self._not_found.refusing((batch.name for batch in batches), self.state, self.config.tables)
         done = self.targets.apply(batches, self.state.tables, whole)
         for name, applied in done.items():
             self._not_found.note(name, applied.not_found, self.state)

@@ -111,11 +111,11 @@ class TargetTables:
             return None if table is None else fence(table, self.changefeed, self.epoch, upto)
 
         with ThreadPoolExecutor(self.sink.threads) as pool:
-            done = list(pool.map(guarded, dict.fromkeys(self.identifier(name) for name in names)))
-        return [fenced for fenced in done if fenced is not None]
+            tables = dict.fromkeys(self.identifier(name) for name in names)
+            return [fenced for fenced in pool.map(guarded, tables) if fenced is not None]
 
     def restore(self, names: Iterable[TableName], checkpoint: Checkpoint) -> dict[TableName, int]:
-        """Look at the tables anew, after a start or a step that failed on its way.
+        """Look at the tables anew, after a start or a failed step.
 
         Args:
             names: All tables that there may be; those that such a step made are not in the checkpoint.
@@ -159,10 +159,9 @@ class TargetTables:
 
     def _refuse_lost(self, batch: Batch) -> None:
         """Refuse to begin a table anew that the checkpoint lists: its older rows would be missing."""
-        identifier = self.identifier(batch.name)
+        identifier, writer = self.identifier(batch.name), self.writer(batch.name)
         if not self.is_strict or batch.before_ddl or identifier not in self._expected:
             return
-        writer = self.writer(batch.name)
         if writer is not None and writer.known is not None:
             return
         is_other = "is not the one that this changefeed wrote" if writer else "is not in the catalog any more"
@@ -293,17 +292,18 @@ class TargetTables:
 
     def _apply(self, batch: Batch, tables: Tables, whole: Collection[TableName]) -> Applied | None:
         self._refuse_lost(batch)
-        # The table that is made here holds nothing yet: a crash before its first commit must not pass for that commit.
-        writer = self.ensure(tables.get(batch.name) or batch.newest, self.stamp(0))
+        now = tables.get(batch.name) or batch.newest
+        # A table that is made here holds nothing: a crash before its first commit must not pass for that commit.
+        writer = self.ensure(now, self.stamp(0))
         if writer.known is None:
             self.confirm()
         failpoints.reach("table-ensured")
         stamp = self.stamp(batch.upto, self._offsets(batch), writer)
         exact = self._is_exact(writer, stamp) and _is_above(batch.parts, writer.known)
-        absent = absent_from(tables.get(batch.name) or batch.newest, writer.table.schema.names)
+        absent = absent_from(now, writer.table.schema.names)
         parts = _fitted(_without(batch.parts, absent), writer.table)
         if not self.ordered:
-            parts = _with_added(parts, tables.get(batch.name) or batch.newest, writer.table, self.rules)
+            parts = _with_added(parts, now, writer.table, self.rules)
         try:
             merged = _merged(parts, batch.newest.key, by_place=not self.ordered, exact=exact)
         except pa.ArrowTypeError:
@@ -325,8 +325,7 @@ class TargetTables:
             return {}
         topics = {part.topic for part in batch.parts}
         window = {place: span for place, span in batch.extent.window.items() if place.topic in topics}
-        known = self.covered(batch.name)
-        return {OFFSETS: known.after(window, batch.upto, batch.extent.topic_ids).to_text()}
+        return {OFFSETS: self.covered(batch.name).after(window, batch.upto, batch.extent.topic_ids).to_text()}
 
     def _is_exact(self, writer: TableWriter, stamp: Stamp) -> bool:
         is_whole = all(mark not in stamp.extra and writer.table.setting(mark) is None for mark in (ADOPTED, FILTERED))

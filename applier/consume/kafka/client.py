@@ -155,8 +155,8 @@ class KafkaClient:
             The offsets to read next of those that were taken out.
         """
         consumer = self._reading()
-        patience = time.monotonic() + _SILENT_SECONDS
-        while time.monotonic() < patience:
+        deadline = time.monotonic() + _SILENT_SECONDS
+        while time.monotonic() < deadline:
             came = records.add(consumer.poll(self.jvm.java.time.Duration.ofMillis(_POLL_MS)))
             # Where the last offsets hold no message, the position alone tells that they were read.
             reached = {p: int(consumer.position(left[p])) for p in came or left if p in left}
@@ -199,8 +199,7 @@ class KafkaClient:
     def _asked(self) -> Any:
         if self._admin is None:
             limits = {"default.api.timeout.ms": _ADMIN_TIMEOUT_MS, "request.timeout.ms": _ADMIN_TIMEOUT_MS // 2}
-            properties = self._properties(limits)
-            self._admin = self.jvm.org.apache.kafka.clients.admin.AdminClient.create(properties)
+            self._admin = self.jvm.org.apache.kafka.clients.admin.AdminClient.create(self._properties(limits))
         return self._admin
 
     def _reading(self) -> Any:

@@ -17,8 +17,9 @@ from applier.changefeed.table import TableVersion
 from applier.errors import CheckpointConflict
 from applier.sink.commit.committer import ATTEMPTS
 from applier.sink.commit.fence import fence
-from applier.sink.commit.stamp import EPOCH, Stamp
+from applier.sink.commit.stamp import Stamp
 from applier.sink.control.append_table import AppendOnlyTable
+from applier.sink.control.checkpoints import newest
 from applier.sink.control.lease import StartOf, may_take, process_start
 from applier.sink.control.rows import (
     CHECKPOINTS,
@@ -82,29 +83,10 @@ class Control:
             AppendOnlyTable.open(catalog, (*where, "dead_letters"), DEAD_LETTERS),
         )
 
-    @staticmethod
-    def is_absent(catalog: Catalog, changefeed: str) -> bool:
-        """Whether a changefeed has no control table that could hold a checkpoint: it begins. Writes nothing."""
-        return catalog.load((f"applier_{changefeed}", "checkpoints")) is None
-
-    @staticmethod
-    def lost_epoch(catalog: Catalog, changefeed: str, namespace: tuple[str, ...] | None = None) -> int:
-        """The epoch that the other control tables know, where `checkpoints` is lost or empty; else 0. Writes nothing.
-
-        Raises:
-            TableMismatch: `checkpoints` is there, but its metadata is gone.
-        """
-        where = namespace or (f"applier_{changefeed}",)
-        checkpoints = catalog.load((*where, "checkpoints"))
-        if checkpoints is not None and checkpoints.snapshot_id is not None:
-            return 0
-        others = [catalog.load((*where, name)) for name in ("table_versions", "schema_changes", "dead_letters")]
-        return max((int(table.setting(EPOCH) or 0) for table in others if table is not None), default=0)
-
     def last_checkpoint(self) -> Checkpoint | None:
         """The newest checkpoint, whoever wrote it; None for a new changefeed. Reads one small file."""
         self.checkpoints.refresh()
-        return self._newest()
+        return newest(self.checkpoints)
 
     def take(
         self,
@@ -200,8 +182,8 @@ class Control:
         self.table_versions.refresh()
         rows = self.table_versions.rows().sort_by("seen_at").to_pylist()
         self._known = {row["description"] for row in rows}
-        newest = {(row["database"], row["table"], row["version"]): row["description"] for row in rows}
-        return [TableVersion.from_json(description) for description in newest.values()]
+        latest = {(row["database"], row["table"], row["version"]): row["description"] for row in rows}
+        return [TableVersion.from_json(description) for description in latest.values()]
 
     def save_versions(self, versions: Iterable[TableVersion]) -> None:
         """Keep table versions, so that a restart can decode rows whose schema was sent before its offsets."""
@@ -237,14 +219,6 @@ class Control:
             raise CheckpointConflict("Durable state was written without holding the changefeed.")
         return self._last.epoch
 
-    def _newest(self) -> Checkpoint | None:
-        rows = self.checkpoints.newest()
-        if rows.num_rows == 0:
-            return None
-        columns = rows.select(["step", "written_at", "checkpoint"])
-        newest = max(columns.to_pylist(), key=lambda row: (row["step"], row["written_at"]))
-        return Checkpoint.from_json(newest["checkpoint"])
-
     def _append(self, checkpoint: Checkpoint, last: Checkpoint | None) -> None:
         # An append whose answer was lost may be there already; the same step written again takes its place.
         places = (_place(last), _place(checkpoint))
@@ -260,7 +234,7 @@ class Control:
         self._last = checkpoint
 
     def _overtaken(self, last: Checkpoint | None) -> CheckpointConflict:
-        found = self._newest()
+        found = newest(self.checkpoints)
         holder, epoch = (found.holder, found.epoch) if found else ("nobody", 0)
         what = (
             f"Changefeed {self.changefeed} was taken by {holder} (epoch {epoch}) "
@@ -269,10 +243,9 @@ class Control:
         return CheckpointConflict(what, "Keep one applier per changefeed; this one stops.")
 
     def _write(self, append_table: AppendOnlyTable, rows: pa.Table) -> None:
-        if rows.num_rows == 0:
-            return
-        self.confirm()
-        append_table.append(rows, Stamp(self.changefeed, self._epoch, 0))
+        if rows.num_rows > 0:
+            self.confirm()
+            append_table.append(rows, Stamp(self.changefeed, self._epoch, 0))
 
 
 def _taken(last: Checkpoint | None, holder: Holder, lost_epoch: int, *, is_over: bool) -> Checkpoint:

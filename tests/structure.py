@@ -1,0 +1,81 @@
+"""The shape of `applier/`: how many files a folder has, how long files and classes are, and whether names are unique.
+
+`make structure` prints every offender and fails if there is one.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1] / "applier"
+
+TOP_FILES = 6
+FOLDER_FILES = 16
+FILE_LINES = 400
+CLASS_LINES = 200
+
+LONG_CLASSES: Mapping[str, int] = {
+    "DdlApplier": 210,
+    "EvolutionAttempt": 222,
+    "Pipeline": 307,
+    "Table": 259,
+    "TargetTables": 321,
+    "WindowScanner": 203,
+    "_TaskState": 227,
+}
+"""Classes that are to be split, with the length that they may not pass until then."""
+
+
+def offenders(root: Path = ROOT, long_classes: Mapping[str, int] = LONG_CLASSES) -> list[str]:
+    """One sentence for each folder, file or class that breaks a rule.
+
+    Args:
+        root: The package.
+        long_classes: Classes that may be longer than others, by name.
+    """
+    files = sorted(root.rglob("*.py"))
+    return [*_folders(root, files), *_lengths(root, files, long_classes), *_names(root, files)]
+
+
+def _folders(root: Path, files: list[Path]) -> Iterator[str]:
+    counts: dict[Path, int] = defaultdict(int)
+    for file in files:
+        counts[file.parent] += 1
+    for folder, count in sorted(counts.items()):
+        most = TOP_FILES if folder == root else FOLDER_FILES
+        if count > most:
+            yield f"{folder.relative_to(root.parent)} has {count} files, at most {most} are allowed."
+
+
+def _lengths(root: Path, files: list[Path], long_classes: Mapping[str, int]) -> Iterator[str]:
+    for file in files:
+        text, where = file.read_text("utf-8"), file.relative_to(root.parent)
+        lines = len(text.splitlines())
+        if lines > FILE_LINES:
+            yield f"{where} has {lines} lines, at most {FILE_LINES} are allowed."
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.ClassDef) and node.end_lineno is not None:
+                lines, most = node.end_lineno - node.lineno + 1, long_classes.get(node.name, CLASS_LINES)
+                if lines > most:
+                    yield f"Class {node.name} in {where} has {lines} lines, at most {most} are allowed."
+
+
+def _names(root: Path, files: list[Path]) -> Iterator[str]:
+    places: dict[str, list[str]] = defaultdict(list)
+    for file in files:
+        for node in ast.parse(file.read_text("utf-8")).body:
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(str(file.relative_to(root.parent)))
+    for name, found in sorted(places.items()):
+        if len(found) > 1:
+            yield f"{len(found)} classes have the name {name}: {', '.join(found)}."
+
+
+if __name__ == "__main__":
+    sentences = offenders()
+    sys.stdout.writelines(f"{sentence}\n" for sentence in sentences)
+    sys.exit(bool(sentences))
