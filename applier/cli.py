@@ -213,9 +213,9 @@ def ddl_list(config: ConfigFile) -> None:
     from applier.config import settings  # noqa: PLC0415
 
     for item in listed(settings.load(config)):
-        print(f"{item.commit_ts}  {item.decision}  {item.kind}  {item.table}  {item.sql}")
+        print(escaped(f"{item.commit_ts}  {item.decision}  {item.kind}  {item.table}  {item.sql}"))
         if item.reason:
-            print(f"    {item.reason}")
+            print(escaped(f"    {item.reason}"))
 
 
 @ddl_app.command("skip")

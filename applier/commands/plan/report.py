@@ -107,13 +107,10 @@ class StepPlan:
 
 def render(plan: StepPlan, console: Console) -> None:
     """Print a plan."""
-    console.print(f"The next step of changefeed {plan.changefeed} after step {plan.step}, which nothing has begun.")
-    console.print(_progress(plan))
-    console.print(
-        f"It reads {plan.messages:,} messages: "
-        + ", ".join(f"{plan.counts.get(name, 0):,} {what}" for name, what in _COUNTS.items())
-        + "."
-    )
+    begun = f"The next step of changefeed {plan.changefeed} after step {plan.step}, which nothing has begun."
+    counts = ", ".join(f"{plan.counts.get(name, 0):,} {what}" for name, what in _COUNTS.items())
+    for sentence in (begun, _progress(plan), f"It reads {plan.messages:,} messages: {counts}."):
+        console.print(Text(escaped(sentence)))
     if plan.spans:
         rows = [(f"{span.topic}/{span.partition}", span.start, span.end, span.backlog) for span in plan.spans]
         console.print(_table("offsets", ("partition", "from", "to", "beyond"), rows))
