@@ -82,6 +82,27 @@ def test_the_parts_of_the_manifest_name_each_other(manifest: dict[tuple[str, str
     assert deployment["template"]["metadata"]["annotations"]["prometheus.io/port"] == metrics
 
 
+def test_only_executors_of_the_changefeed_reach_the_driver(manifest: dict[tuple[str, str], dict[str, Any]]) -> None:
+    """The policies select the pods by labels that they have; of the driver, strangers reach the metrics alone."""
+    template = manifest["Deployment", "applier-shop"]["spec"]["template"]
+    spark = tomllib.loads(manifest["ConfigMap", "applier-shop"]["data"]["applier.toml"])["spark"]
+    prefix = "spark.kubernetes.executor.label."
+    # Spark itself gives its executors the role.
+    executor = {key.removeprefix(prefix): value for key, value in spark.items() if key.startswith(prefix)}
+    executor["spark-role"] = "executor"
+    driver = manifest["NetworkPolicy", "applier-shop"]["spec"]
+    executors = manifest["NetworkPolicy", "applier-shop-executors"]["spec"]
+    inside, outside = driver["ingress"]
+
+    assert driver["podSelector"]["matchLabels"] == template["metadata"]["labels"]
+    assert executors["podSelector"]["matchLabels"] == executor
+    assert [peer["podSelector"]["matchLabels"] for peer in inside["from"]] == [executor]
+    assert [port["port"] for port in inside["ports"]] == ["driver", "blocks"]
+    assert outside == {"ports": [{"protocol": "TCP", "port": "metrics"}]}
+    peers = [peer["podSelector"]["matchLabels"] for rule in executors["ingress"] for peer in rule["from"]]
+    assert peers == [executor, template["metadata"]["labels"]]
+
+
 def test_the_image_is_tagged_with_the_version(manifest: dict[tuple[str, str], dict[str, Any]]) -> None:
     """The manifest deploys the version that pyproject.toml names."""
     project = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
