@@ -14,6 +14,9 @@ from applier.changefeed.message import MAX_MESSAGE_BYTES
 from applier.decode.compression import LIMIT_HINT
 from applier.errors import DecodeError, TransientError
 
+_EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs", "abfs": "azure", "abfss": "azure", "az": "azure"}
+"""By the scheme of an address: what pyproject.toml calls the packages that read it."""
+
 _WRAPPER_BYTES = 1024
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _WRAPPED = re.compile(rb'\s*\{\s*"(?:key|value)"\s*:')
@@ -90,10 +93,17 @@ class ClaimCheck:
                 self._storage = fsspec.core.url_to_fs(self._location)
             except (ImportError, ValueError) as error:
                 what = f"Python cannot read the claim-check storage: {type(error).__name__}."
-                raise DecodeError(what, "Install the fsspec package for this kind of address, such as s3fs.") from error
+                raise DecodeError(what, _install_hint(self._location)) from error
             except Exception as error:  # As above.
                 raise _unreachable("open", error) from error
         return self._storage
+
+
+def _install_hint(location: str) -> str:
+    extra = _EXTRAS.get(location.partition("://")[0])
+    if extra is None:
+        return "Install the fsspec package for this kind of address."
+    return f"Run `pip install 'applier[{extra}]'`."
 
 
 def _unreachable(verb: str, error: Exception) -> TransientError:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +92,23 @@ def test_a_kind_of_storage_that_is_not_installed_is_named() -> None:
     """The hint says what to install."""
     with pytest.raises(DecodeError, match="Hint: Install the fsspec package"):
         ClaimCheck("nowhere://tidb").fetch(LOCATION)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "package", "extra"), [("s3", "s3fs", "s3"), ("gs", "gcsfs", "gcs"), ("abfs", "adlfs", "azure")]
+)
+def test_a_missing_package_is_named_by_the_command_that_installs_it(
+    monkeypatch: pytest.MonkeyPatch, scheme: str, package: str, extra: str
+) -> None:
+    """The extra is one of pyproject.toml, and holds the package."""
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    monkeypatch.setitem(sys.modules, package, None)
+
+    with pytest.raises(DecodeError) as refusal:
+        ClaimCheck(f"{scheme}://tidb").fetch(LOCATION)
+
+    assert refusal.value.hint == f"Run `pip install 'applier[{extra}]'`."
+    assert project["optional-dependencies"][extra][0].startswith(package)
 
 
 def test_a_file_beyond_the_limit_is_refused(tmp_path: Path) -> None:
