@@ -26,6 +26,7 @@ from applier.pipeline.maintenance import Maintenance
 from applier.pipeline.not_found import MissingRows
 from applier.pipeline.scan.described_tables import described
 from applier.pipeline.scan.known import Known
+from applier.pipeline.scan.next_step import NextStep
 from applier.pipeline.scan.scanner import WindowScanner
 from applier.pipeline.scan.task_result import Waiting
 from applier.pipeline.scan.unreadable import refuse_unreadable
@@ -74,23 +75,6 @@ class Step:
     mark: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class NextStep:
-    """What the next step would apply; nothing is touched yet.
-
-    Attributes:
-        scan: What its window holds.
-        known: What was known before it.
-        bounds: What the source has, up to the ends that were asked for.
-        empty: How many offsets of the window hold no message, by partition.
-    """
-
-    scan: WindowScan
-    known: Known
-    bounds: Mapping[TopicPartition, OffsetRange]
-    empty: Mapping[TopicPartition, int]
-
-
 @dataclass(slots=True)
 class Pipeline:
     """Follows one changefeed, step by step.
@@ -116,7 +100,7 @@ class Pipeline:
     _stretch: int = field(default=1, init=False)
     _is_torn: bool = field(default=False, init=False)
     _mended: Counter[str] = field(default_factory=Counter, init=False)
-    _told: set[TopicPartition] = field(default_factory=set, init=False)
+    _reported: set[TopicPartition] = field(default_factory=set, init=False)
     _not_found: MissingRows = field(default_factory=MissingRows, init=False)
 
     def ends(self) -> dict[TopicPartition, int]:
@@ -187,22 +171,22 @@ class Pipeline:
             topics.meet(self.state, self.source.topic_ids())
         refuse_shared(self.config, scan, self.state.tables, self._described(scan))
         empty = missing(scan.window, scan.results.read)
-        self._tell_empty(scan.window, empty)
+        self._report_empty(scan.window, empty)
         refuse_unreadable(scan, self.state, self.config.changefeed.protocol)
         counts = scan.results.counts
         if counts.get("messages"):
             self._message_bytes = counts["bytes"] / counts["messages"]
         return NextStep(scan, known, bounds, empty)
 
-    def _tell_empty(self, window: Window, empty: Mapping[TopicPartition, int]) -> None:
-        """Refuse offsets without a message, or tell of them once for each partition."""
+    def _report_empty(self, window: Window, empty: Mapping[TopicPartition, int]) -> None:
+        """Refuse offsets without a message, or log them once for each partition."""
         if self.config.source.missing_offsets == "stop":
             refuse_missing(window, empty)
         for place, count in empty.items():
-            if place not in self._told:
+            if place not in self._reported:
                 start, end = window.ranges[place]
                 logger().warning("offsets without a message", partition=str(place), missing=count, start=start, end=end)
-        self._told |= empty.keys()
+        self._reported |= empty.keys()
 
     def _maintain(self, watch: Stopwatch) -> None:
         """Mend tables, unless a step that failed left some beyond the checkpoint: its repetition may need them so."""
@@ -365,16 +349,14 @@ class Pipeline:
             self.state.covered = self._covered(self.state.tables) if is_beyond else {}
 
     def _outcome(self, found: NextStep, watch: Stopwatch, *, moved: bool) -> Step:
-        scan, known, bounds = found.scan, found.known, found.bounds
-        read = self.state.next_offsets | {place: span.end for place, span in scan.window.ranges.items()}
-        complete = all(read.get(p, span.start) >= span.end for p, span in bounds.items())
+        scan = found.scan
         ordered = self.scanner.ordered
         return Step(
             moved=moved,
-            complete=complete,
+            complete=found.is_complete(self.state.next_offsets),
             status=self._status(found, watch, moved=moved),
             waiting=scan.waiting,
-            silent=silent(scan.resolved, known.ends) if ordered and scan.upto is None else (),
+            silent=silent(scan.resolved, found.known.ends) if ordered and scan.upto is None else (),
             error=scan.error,
             resolved=scan.resolved if ordered else {},
             mark=scan.upto if ordered else None,
@@ -382,8 +364,6 @@ class Pipeline:
 
     def _status(self, found: NextStep, watch: Stopwatch, *, moved: bool) -> StatusLine:
         scan, counts = found.scan, found.scan.results.counts
-        due = self.state.next_offsets
-        backlog = sum(max(0, span.end - due.get(place, span.start)) for place, span in found.bounds.items())
         return StatusLine(
             step=self.state.step,
             resolved_ts=self.state.resolved_ts if self.scanner.ordered else None,
@@ -392,7 +372,7 @@ class Pipeline:
             rows=counts.get("rows", 0) if moved else 0,
             waiting=counts.get("left", 0) + sum(row.rows for row in scan.waiting),
             tables=self.state.counts.get("tables", 0) if moved else 0,
-            backlog=backlog,
+            backlog=found.backlog(self.state.next_offsets),
             seconds=watch.seconds,
             notes={key: counts.get(key, 0) for key in ("replayed", "excluded", "zero_dates")}
             | {"missing": sum(found.empty.values()), "dead_letters": len(scan.bad), "not_found": self._not_found.count}

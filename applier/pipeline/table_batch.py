@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
+from applier.changefeed.change_batch import ChangeBatch, KeylessBatch
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName, TableVersion
+from applier.changefeed.types import TypeRules
 from applier.changefeed.window import OffsetRange
+from applier.order.merge import DATA, merge_bag, merge_keyed
 from applier.pipeline.scan.task_result import Part
+from applier.sink.commit.stamp import Stamp
+from applier.sink.evolve.added_columns import retyped, with_added
+from applier.sink.evolve.virtual_columns import absent_from
+from applier.sink.format.supplied import fitted
+from applier.sink.iceberg.table import Table
 
 
 class ReadExtent(NamedTuple):
@@ -19,7 +28,7 @@ class ReadExtent(NamedTuple):
 
     Attributes:
         window: The offsets.
-        topic_ids: Ids of their topics, where the source can tell.
+        topic_ids: Ids of their topics, where the source knows them.
     """
 
     window: Mapping[TopicPartition, OffsetRange]
@@ -53,6 +62,50 @@ class Batch:
     def newest_ts(self) -> int:
         """Commit ts of its newest row."""
         return max((pc.max(part.rows["m.ts"]).as_py() for part in self.parts if part.rows), default=0)
+
+    def is_above(self, known: Stamp | None) -> bool:
+        """True if all rows came after those that the table had; otherwise any of them may be there already."""
+        columns = [part.rows["m.first_ts" if part.version.key else "m.ts"] for part in self.parts if part.rows]
+        return known is None or all(pc.min(column).as_py() > known.resolved_ts for column in columns)
+
+    def fitted(self, now: TableVersion, table: Table, rules: TypeRules | None) -> list[Part]:
+        """The parts in the columns of the Iceberg table.
+
+        Args:
+            now: The table as its DDL left it.
+            table: The Iceberg table.
+            rules: How types map; None where no row is older than the columns of its table, as in resolved order.
+        """
+        # Rows of Avro hold virtual columns that the table lacks, as NULL.
+        absent = {DATA + name for name in absent_from(now, table.schema.names)}
+        parts = []
+        for part in self.parts:
+            rows = part.rows.drop_columns(sorted(absent.intersection(part.rows.column_names)))
+            parts.append(replace(part, rows=fitted(rows, part.version, table.schema, str(table), DATA)))
+        if rules is None:
+            return parts
+        return [
+            replace(part, rows=with_added(part.rows, part.version, now, table.schema, rules, DATA)) for part in parts
+        ]
+
+    def merged(self, parts: Sequence[Part], *, by_place: bool, exact: bool) -> ChangeBatch | KeylessBatch:
+        """The changes that all parts together make; see `merge_keyed`.
+
+        Raises:
+            SchemaChangeRefused: A column has two types in them, and no DDL shows where one ends.
+        """
+        rows, key = [part.rows for part in parts], self.newest.key
+        try:
+            return merge_keyed(rows, key, by_place=by_place, exact=exact) if key else merge_bag(rows)
+        except pa.ArrowTypeError:
+            raise retyped(self.name) from None
+
+
+def is_empty(batch: ChangeBatch | KeylessBatch) -> bool:
+    """Whether a batch changes no row."""
+    if isinstance(batch, ChangeBatch):
+        return batch.upserts.num_rows == 0 and batch.deletes.num_rows == 0
+    return batch.inserts.num_rows == 0 and batch.deletes.num_rows == 0
 
 
 def segments_below(due: Mapping[tuple[TableName, int], object], name: TableName, upto: int) -> list[int]:

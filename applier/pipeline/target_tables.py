@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from applier.changefeed.applied_offsets import AppliedOffsets
-from applier.changefeed.change_batch import ChangeBatch, KeylessBatch
 from applier.changefeed.checkpoint import Checkpoint
 from applier.changefeed.route import Route
 from applier.changefeed.table import Column, TableName, TableVersion
@@ -19,17 +17,14 @@ from applier.changefeed.types import TypeRules, column_arrow_type
 from applier.config.settings import SinkSection, TablesSection
 from applier.ddl.schema_tracker import Tables
 from applier.errors import TableMismatch
-from applier.order.merge import DATA, merge_bag, merge_keyed
 from applier.pipeline.filtered import FILTERED, Doubted
-from applier.pipeline.scan.task_result import Part
 from applier.pipeline.schema_changes.stamp import DROPPED_AT
-from applier.pipeline.table_batch import Batch
+from applier.pipeline.table_batch import Batch, is_empty
 from applier.runtime import failpoints
 from applier.sink.commit.fence import Fenced, fence
 from applier.sink.commit.stamp import OFFSETS, Stamp, covered
-from applier.sink.evolve.added_columns import retyped, with_added
-from applier.sink.evolve.virtual_columns import absent_from, columns_of_new
-from applier.sink.format.supplied import fitted, supplied
+from applier.sink.evolve.virtual_columns import columns_of_new
+from applier.sink.format.supplied import supplied
 from applier.sink.format.types import iceberg_type
 from applier.sink.iceberg.catalog import Catalog, JavaError
 from applier.sink.iceberg.table import Table
@@ -53,7 +48,7 @@ class TargetTables:
         sink: Engine and threads.
         rules: How types map.
         spark_engine: Makes the engine for commits too large for the driver; None leaves all to the driver.
-        ordered: False for a feed in offset order: replays cannot be told, so no key may be taken for new.
+        ordered: False for a feed in offset order: a row that is sent again looks new, so no key may be taken for new.
         confirm: Raises CheckpointConflict once another process has the changefeed; called before what no commit can
             refuse.
         fenced: Highest epoch of a process that lost the changefeed and may be alive. A table that is found with the
@@ -179,7 +174,7 @@ class TargetTables:
         return None if known is None else known.resolved_ts
 
     def covered(self, name: TableName) -> AppliedOffsets:
-        """Rows that a table has, as its stamp tells in a feed in offset order."""
+        """Rows that a table has, by its stamp in a feed in offset order."""
         writer = self.writer(name)
         # What an earlier changefeed left there counts other messages.
         return AppliedOffsets() if writer is None or writer.known is None else covered(writer.table)
@@ -299,16 +294,10 @@ class TargetTables:
             self.confirm()
         failpoints.reach("table-ensured")
         stamp = self.stamp(batch.upto, self._offsets(batch), writer)
-        exact = self._is_exact(writer, stamp) and _is_above(batch.parts, writer.known)
-        absent = absent_from(now, writer.table.schema.names)
-        parts = _fitted(_without(batch.parts, absent), writer.table)
-        if not self.ordered:
-            parts = _with_added(parts, now, writer.table, self.rules)
-        try:
-            merged = _merged(parts, batch.newest.key, by_place=not self.ordered, exact=exact)
-        except pa.ArrowTypeError:
-            raise retyped(batch.name) from None
-        if _is_empty(merged):
+        exact = self._is_exact(writer, stamp) and batch.is_above(writer.known)
+        parts = batch.fitted(now, writer.table, None if self.ordered else self.rules)
+        merged = batch.merged(parts, by_place=not self.ordered, exact=exact)
+        if is_empty(merged):
             return None
         try:
             done = writer.apply(merged, stamp, exact=exact, whole=batch.name if batch.name in whole else None)
@@ -362,39 +351,3 @@ class TargetTables:
             nullable=column.name not in version.key,
             metadata={"doc": column.comment} if column.comment else None,
         )
-
-
-def _merged(parts: Sequence[Part], key: tuple[str, ...], *, by_place: bool, exact: bool) -> ChangeBatch | KeylessBatch:
-    rows = [part.rows for part in parts]
-    return merge_keyed(rows, key, by_place=by_place, exact=exact) if key else merge_bag(rows)
-
-
-def _without(parts: Sequence[Part], absent: Collection[str]) -> Sequence[Part]:
-    """The parts without virtual columns that the table lacks: rows of Avro hold them, as NULL."""
-    columns = {DATA + name for name in absent}
-    return [
-        replace(part, rows=part.rows.drop_columns(sorted(columns.intersection(part.rows.column_names))))
-        if columns
-        else part
-        for part in parts
-    ]
-
-
-def _fitted(parts: Sequence[Part], table: Table) -> list[Part]:
-    return [replace(part, rows=fitted(part.rows, part.version, table.schema, str(table), DATA)) for part in parts]
-
-
-def _with_added(parts: Sequence[Part], now: TableVersion, table: Table, rules: TypeRules) -> list[Part]:
-    return [replace(part, rows=with_added(part.rows, part.version, now, table.schema, rules, DATA)) for part in parts]
-
-
-def _is_above(parts: Sequence[Part], known: Stamp | None) -> bool:
-    """True if all rows came after those that the table had; else none of them can be told to be new."""
-    columns = [part.rows["m.first_ts" if part.version.key else "m.ts"] for part in parts if part.rows]
-    return known is None or all(pc.min(column).as_py() > known.resolved_ts for column in columns)
-
-
-def _is_empty(batch: ChangeBatch | KeylessBatch) -> bool:
-    if isinstance(batch, ChangeBatch):
-        return batch.upserts.num_rows == 0 and batch.deletes.num_rows == 0
-    return batch.inserts.num_rows == 0 and batch.deletes.num_rows == 0

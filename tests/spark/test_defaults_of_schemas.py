@@ -14,7 +14,7 @@ from applier.config import settings as config
 from applier.decode.avro.decoder import AvroDecoder
 from applier.errors import SchemaChangeRefused
 from applier.pipeline.build import assembled
-from applier.pipeline.scan import decode_task, window_scan
+from applier.pipeline.scan import decode_task, scanner
 from tests.spark.feeds import read
 from tests.spark.test_undated import archive
 from tests.unit.decode.avro_messages import ID, Schemas, column, record
@@ -56,7 +56,7 @@ OTHERS = {"note": "set", "qty": 1, "raw": b"r", "at": "2025-01-01 08:00:00", "da
 @pytest.fixture(autouse=True)
 def _scripted_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     """The decoder asks no registry for its schemas."""
-    for module in (decode_task, window_scan):
+    for module in (decode_task, scanner):
         monkeypatch.setattr(module, "build", lambda protocol, options: AvroDecoder(SCHEMAS, options.timezone))
 
 

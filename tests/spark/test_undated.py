@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from applier.config import settings as config
 from applier.decode.avro.decoder import AvroDecoder
 from applier.pipeline.build import assembled
-from applier.pipeline.scan import decode_task, window_scan
+from applier.pipeline.scan import decode_task, scanner
 from applier.pipeline.step import Pipeline
 from tests.spark.feeds import read
 from tests.unit.decode.avro_messages import TS
@@ -65,7 +65,7 @@ def test_a_changefeed_that_was_refused_goes_on_in_offset_order(
     spark: SparkSession, warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What came before the delete stays applied, and with `order = "offset"` the delete follows what it followed."""
-    for module in (decode_task, window_scan):
+    for module in (decode_task, scanner):
         monkeypatch.setattr(module, "build", lambda protocol, options: AvroDecoder(SCHEMAS))
     lake = {"type": "jdbc", "uri": f"jdbc:sqlite:{warehouse}/catalog.db", "warehouse": f"{warehouse}/tables"}
     create = statement(TS, "CREATE TABLE t (id BIGINT PRIMARY KEY, v BIGINT)")

@@ -15,8 +15,9 @@ from applier.ddl import actions as say
 from applier.ddl.actions import kind, touches
 from applier.ddl.schema_tracker import Tables
 from applier.errors import ApplierError, SchemaChangeRefused
+from applier.pipeline.scan.next_step import NextStep
 from applier.pipeline.schema_changes.statements import Ddl
-from applier.pipeline.step import NextStep, Pipeline
+from applier.pipeline.step import Pipeline
 from applier.runtime.logs import Stopwatch
 from applier.sink.evolve import plan as evolution
 
