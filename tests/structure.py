@@ -21,11 +21,10 @@ CLASS_LINES = 200
 LONG_CLASSES: Mapping[str, int] = {
     "DdlApplier": 210,
     "EvolutionAttempt": 222,
-    "Pipeline": 307,
+    "Pipeline": 302,
     "Table": 259,
-    "TargetTables": 321,
-    "WindowScanner": 203,
-    "_TaskState": 227,
+    "TargetTables": 314,
+    "_TaskState": 212,
 }
 """Classes that are to be split, with the length that they may not pass until then."""
 
