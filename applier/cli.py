@@ -77,7 +77,7 @@ def check(
     ddl: Annotated[str | None, typer.Option(help="A DDL that is to be run upstream.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
-    """Tell whether registry, decoder and tables fit together, now and after a change. Changes nothing."""
+    """Check whether registry, decoder and tables fit together, now and after a change. Changes nothing."""
     from rich.console import Console  # noqa: PLC0415
 
     from applier.commands.check.command import check as examine  # noqa: PLC0415
@@ -99,7 +99,7 @@ def status(
     max_lag: Annotated[float, typer.Option(help="Lag in seconds from which on the tables count as stale.")] = 300.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:
-    """Tell how far the tables are, who holds the changefeed, and how to read all tables as of one moment."""
+    """Show how far the tables are, who holds the changefeed, and how to read all tables as of one moment."""
     import time  # noqa: PLC0415
 
     from rich.console import Console  # noqa: PLC0415
@@ -132,7 +132,7 @@ def backfill(  # noqa: PLR0913 - each is an option
         bool, typer.Option("--dead-letters", help="Apply what the dead letters left out, now that they can be read.")
     ] = False,
     archive: Annotated[str | None, typer.Option(help="Read recorded messages of this folder instead.")] = None,
-    plan: Annotated[bool, typer.Option("--plan", help="Tell what would be read and written, and do nothing.")] = False,
+    plan: Annotated[bool, typer.Option("--plan", help="Show what would be read and written, and do nothing.")] = False,
     take_over: Annotated[
         bool, typer.Option("--take-over", help="Take the changefeed even if another applier seems to hold it.")
     ] = False,
@@ -190,7 +190,7 @@ def plan(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
     log_level: LogLevel = "warning",
 ) -> None:
-    """Tell what the next step of `run` would do. Takes no lease and writes nothing."""
+    """Show what the next step of `run` would do. Takes no lease and writes nothing."""
     from rich.console import Console  # noqa: PLC0415
 
     from applier.commands.plan.command import plan as look  # noqa: PLC0415

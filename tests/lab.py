@@ -137,7 +137,7 @@ class Lab:
             raw[section] = {**raw.get(section, {}), **keys}
         catalog = self._catalog
         control = Control.open(catalog, self.name)
-        # Each is on a machine of its own: nobody can tell whether the one before is dead, and it may wake up.
+        # Each is on a machine of its own: nothing shows whether the one before is dead, and it may wake up.
         me = replace(this_process(unix_ms()), host=f"host-{next(_HOSTS)}")
         checkpoint, _ = control.take(me, take_over=True)
         return assemble(settings.parse(raw), self.source(), catalog, State.load(control, checkpoint))

@@ -1,4 +1,4 @@
-"""Which rows a table has, told by their places: what its stamp says in offset order; and the text form of it."""
+"""Which rows a table has, shown by their places: what its stamp says in offset order; and the text form of it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class AppliedOffsets:
 
     Attributes:
         reaches: Of each partition where rows of the table may have been: a row is in the table if one of them holds it.
-        topic_ids: What told each topic from another of its name, where the source could tell.
+        topic_ids: What distinguishes each topic from another of its name, where the source showed it.
     """
 
     reaches: Mapping[TopicPartition, tuple[Reach, ...]] = field(default_factory=dict)

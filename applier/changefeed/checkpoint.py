@@ -27,14 +27,14 @@ class Holder:
     """The process that holds a changefeed.
 
     Attributes:
-        token: Made anew for each process; tells the own checkpoints from others'.
+        token: Made anew for each process; distinguishes the own checkpoints from others'.
         host: Its host name.
         machine: Machine id of the operating system; "" where there is none.
         boot_id: Id of the kernel's boot; "" where the system has none.
         pid_namespace: The namespace that `pid` is of, as containers have their own; "" where unknown.
         pid: Its process id.
-        process_start: Clock ticks between boot and its start: tells it from a later process with the same id; 0 where
-            unknown.
+        process_start: Clock ticks between boot and its start: distinguishes it from a later process with the
+            same id; 0 where unknown.
         since: Unix time in milliseconds at which it took the changefeed.
     """
 
@@ -69,8 +69,9 @@ class Tracked(NamedTuple):
     Attributes:
         version: Number of its `TableVersion`.
         topic: Topic that brought it; "" where unknown. A topic none of whose tables is left gets no more watermarks.
-        partitioning: How it is partitioned; None where it is not, or where no statement told. A later DROP PARTITION
-            names the partition alone, and the statement that gave its bounds is not read again after a restart.
+        partitioning: How it is partitioned; None where it is not, or where no statement shows it. A later DROP
+            PARTITION names the partition alone, and the statement that gave its bounds is not read again after a
+            restart.
         completeness: Whether it holds every row; None in a checkpoint of format 1, which does not hold it.
     """
 
@@ -111,7 +112,7 @@ class Checkpoint:
         ddl: DDL of exactly `resolved_ts` that are applied.
         passed: In a feed in offset order, by table and partition the commit ts of the newest DDL of the table that was
             read there: its rows at or below it came before.
-        topic_ids: What tells each topic from another of its name; {} where the source cannot tell.
+        topic_ids: What distinguishes each topic from another of its name; {} where the source does not show it.
         counts: Figures of the step, for people; nothing depends on them.
         protocol: Protocol of the messages that were read; "" in format 1, which does not hold it.
     """

@@ -95,7 +95,7 @@ class TableVersion:
         version: What rows refer to: TiDB's schema version (Simple), the writer's schema id (Avro), a hash of the
             description (protocols whose rows describe themselves). Equal numbers of one table mean equal columns.
         columns: In the table's own order.
-        indexes: As far as the feed tells.
+        indexes: As far as the feed shows.
         handle_key: Key columns where the feed marks them on rows instead of listing indexes.
         table_id: TiDB's logical table id, where the feed carries it.
         keys_only: The columns are the key columns alone, because deletes of this protocol (Avro) carry no others. It
@@ -136,7 +136,7 @@ class TableVersion:
         return replace(self, name=name)
 
     def refined(self, known: TableVersion) -> TableVersion:
-        """The same columns with the types and the key of `known`, where rows alone tell less than the DDL did."""
+        """The same columns with the types and the key of `known`, where rows alone show less than the DDL did."""
         pairs = [(column, known.column(column.name)) for column in self.columns]
         columns = tuple(
             column if told is None else replace(told, type=told.type.completed(column.type)) for column, told in pairs

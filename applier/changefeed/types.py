@@ -63,7 +63,7 @@ class TypeRules:
         zero_dates: Zero and partial dates become NULL and are counted (`null`), stop the feed (`stop`), or make every
             date, datetime and timestamp column a `string`.
         zero_dates_of: The same for single columns, by `database.table.column`.
-        session_zone: IANA zone of a TIMESTAMP default; None where nothing tells in which zone the statement wrote it.
+        session_zone: IANA zone of a TIMESTAMP default; None where nothing shows in which zone the statement wrote it.
         virtual_columns: Whether virtual generated columns, whose values no protocol carries, are left out of tables
             (`omit`) or hold NULL (`null`).
         unknown_default: Whether a new column whose value in existing rows is not known stops the feed (`stop`), or is

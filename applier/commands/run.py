@@ -1,4 +1,4 @@
-"""Command `run`: follow the changefeed until told to stop, or once to the ends seen at the start."""
+"""Command `run`: follow the changefeed until asked to stop, or once to the ends seen at the start."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _WATERMARK_HINT = (
 )
 
 Report = Callable[[StatusLine], None]
-"""Told of every step that moved, and of those that wait."""
+"""Called for every step that moved, and of those that wait."""
 
 
 class Reports(NamedTuple):
@@ -104,7 +104,7 @@ def run_once(pipeline: Pipeline, stop: threading.Event, report: Report) -> None:
 def follow(
     pipeline: Pipeline, stop: threading.Event, report: Report, clock: Callable[[], float] = time.monotonic
 ) -> None:
-    """Step until told to stop; sleep when nothing is new.
+    """Step until asked to stop; sleep when nothing is new.
 
     Args:
         pipeline: The pipeline.

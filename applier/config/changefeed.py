@@ -37,7 +37,7 @@ class ChangefeedSection(BaseModel):
     ] = None
     compression: Annotated[
         Literal["none", "lz4", "snappy"] | None,
-        Field(description="`large-message-handle-compression`; told from the bytes when absent."),
+        Field(description="`large-message-handle-compression`; detected from the bytes when absent."),
     ] = None
     claim_check: Annotated[
         str | None, Field(description="`claim-check-storage-uri`: a folder or any fsspec address.")

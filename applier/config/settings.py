@@ -43,7 +43,7 @@ class RegistrySection(Section):
     ] = 10.0
     attempts: Annotated[
         int,
-        Field(ge=1, le=100, description="Rounds over all addresses before an outage is told; a run goes on to ask."),
+        Field(ge=1, le=100, description="Rounds over all addresses before an outage is logged; a run goes on to ask."),
     ] = 5
 
 

@@ -66,7 +66,7 @@ def remade(known: Mapping[str, str], found: Mapping[str, str], next_offsets: Map
 
     Args:
         known: Id of each topic when it was read.
-        found: Id of each topic now; {} where the source cannot tell.
+        found: Id of each topic now; {} where the source does not show it.
         next_offsets: Offset to read next per partition; a topic of which nothing was read may be another one.
     """
     begun = {place.topic for place, offset in next_offsets.items() if offset > 0}
@@ -111,7 +111,7 @@ def refuse_missing(window: Window, empty: Mapping[TopicPartition, int]) -> None:
 
     Args:
         window: What was to be read.
-        empty: How many of its offsets hold none, as `missing` tells.
+        empty: How many of its offsets hold none, as `missing` shows.
 
     Raises:
         SourceLost: With the partition, its offsets and how many of them are empty.
@@ -133,7 +133,7 @@ def refuse_gaps(changefeed: str, bounds: Mapping[TopicPartition, OffsetRange]) -
     """Refuse to read a feed from its beginning, for lack of a checkpoint, unless it is all there.
 
     Raises:
-        SourceLost: The first messages of a partition were deleted, so nobody can tell whether the tables have them.
+        SourceLost: The first messages of a partition were deleted, so nothing shows whether the tables have them.
     """
     trimmed = [f"{place} begins at offset {span.start}" for place, span in sorted(bounds.items()) if span.start > 0]
     if trimmed:

@@ -29,7 +29,7 @@ class Source(Protocol):
         """
 
     def topic_ids(self) -> Mapping[str, str]:
-        """What tells each topic from another of its name, where the source can tell; {} where it cannot.
+        """What distinguishes each topic from another of its name, where the source shows it; {} where it does not.
 
         Raises:
             TransientError: The source does not answer.

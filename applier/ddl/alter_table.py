@@ -205,7 +205,7 @@ def _free_name(column: str, taken: set[str]) -> str:
 
 
 def _drop_index(version: TableVersion, name: str) -> TableVersion:
-    """The version without an index. The feed may not have told of it, so a name that is not known is no error."""
+    """The version without an index. The feed may not have shown it, so a name that is not known is no error."""
     primary = _same(name, "primary")
     kept = tuple(index for index in version.indexes if not (index.primary if primary else _same(index.name, name)))
     if len(kept) < len(version.indexes):

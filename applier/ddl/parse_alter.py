@@ -45,7 +45,7 @@ def read_alter(tokens: Tokens, table: TableName) -> list[Action]:
     """Take the specifications of ALTER TABLE; a rename comes last, since the others name the table as it was.
 
     Raises:
-        Unreadable: A specification is not understood, or changes rows in a way that the statement does not tell.
+        Unreadable: A specification is not understood, or changes rows in a way that the statement does not show.
     """
     actions: list[Action] = []
     while not tokens.done:

@@ -263,7 +263,7 @@ def read_index(tokens: Tokens, name: str, *, unique: bool, primary: bool = False
     _index_options(tokens)
     columns = _parts(tokens.inner(tokens.group()))
     partial = _index_options(tokens)
-    # A partial index does not tell rows apart that are outside of it.
+    # A partial index does not distinguish rows that are outside of it.
     return None if columns is None else Index(name, columns, unique=unique and not partial, primary=primary)
 
 

@@ -122,7 +122,7 @@ class TypeText:
         return max(lengths) if self.name == "enum" else sum(lengths) + len(lengths) - 1
 
     def _real(self, name: str) -> ColumnType:
-        """FLOAT(p) tells how many bits are kept; FLOAT(m, d) is a float whatever its digits are."""
+        """FLOAT(p) shows how many bits are kept; FLOAT(m, d) is a float whatever its digits are."""
         if name == "float" and len(self.numbers) == 1:
             name = "float" if self.numbers[0] <= _WIDEST_FLOAT else "double"
             return ColumnType(name, self.unsigned, _LENGTHS[name])

@@ -96,7 +96,7 @@ def _parse(sql: str, reader: _Reader) -> tuple[Action, ...]:
             problem = error
     if not readings:
         raise problem
-    # Both readings hold if a backslash stands before a letter: TiDB's printer tells which is meant.
+    # Both readings hold if a backslash stands before a letter: TiDB's printer shows which is meant.
     return readings[looks_printed(sql)] if len(readings) > 1 else next(iter(readings.values()))
 
 
@@ -328,7 +328,7 @@ def _pair(tokens: Tokens) -> RenameTable:
 def _recover(tokens: Tokens) -> Sequence[Action]:
     tokens.expect("TABLE")
     if tokens.at("BY", "JOB"):
-        raise tokens.unreadable("the number of a job does not tell which table came back")
+        raise tokens.unreadable("the number of a job does not show which table came back")
     table = tokens.table()
     if tokens.next.kind == NUMBER:
         tokens.take()

@@ -89,7 +89,7 @@ class Tables:
         return [name for name in self if name.database.lower() == database.lower()]
 
     def partitioning(self, name: TableName) -> Partitioning | None:
-        """How a table is partitioned; None where it is not, or where no statement told."""
+        """How a table is partitioned; None where it is not, or where no statement shows it."""
         entry = self._entries.get(_key(name))
         return entry.partitioning if entry else None
 
@@ -176,7 +176,7 @@ class Tables:
 
 
 def _partitioned(before: Partitioning | None, action: Action) -> Partitioning | None:
-    """How a table is partitioned after an action; None where nothing tells any more."""
+    """How a table is partitioned after an action; None where nothing shows any more."""
     match action:
         case SetPartitioning():
             return action.partitioning

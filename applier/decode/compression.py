@@ -33,7 +33,7 @@ def decompress(
 
     Args:
         value: The bytes as they came.
-        compression: What the changefeed is configured to use; None tells it from the bytes.
+        compression: What the changefeed is configured to use; None detects it from the bytes.
         is_plain: True for bytes that begin as an uncompressed message of the protocol does. Such bytes are never
             decompressed, so that a changefeed may turn compression on half-way.
         max_bytes: Size of the result beyond which the message is refused, before more of it is decompressed.

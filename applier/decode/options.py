@@ -11,11 +11,11 @@ from applier.changefeed.message import MAX_MESSAGE_BYTES
 
 @dataclass(frozen=True, slots=True)
 class DecoderOptions:
-    """What a decoder must be told because the messages do not say it. Picklable: executors get it by value.
+    """What a decoder must know because the messages do not say it. Picklable: executors get it by value.
 
     Attributes:
         timezone: IANA zone of TIMESTAMP text in protocols that do not name it.
-        compression: TiCDC's `large-message-handle-compression`; None tells it from the bytes.
+        compression: TiCDC's `large-message-handle-compression`; None detects it from the bytes.
         claim_check: TiCDC's `claim-check-storage-uri`: a folder or any fsspec address. None: claim checks are refused.
         registry: Settings of the schema registry, as `[registry]` of the configuration names them. Never printed.
         by_offset: The feed is applied in offset order, so a time too coarse for a commit ts may stand in for one.

@@ -22,7 +22,7 @@ class Description:
 
     Attributes:
         name: The table.
-        version: All that the description tells; decimals have no scale where only the text of their values shows it.
+        version: All that the description shows; decimals have no scale where only the text of their values shows it.
         number: Number of the version that the last row was written in; None before the first.
         scales: Those decimals, and the scales they have in that version.
     """

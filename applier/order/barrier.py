@@ -15,7 +15,7 @@ from applier.changefeed.table import TableName
 class DdlId:
     """What makes a DDL the same as another: TiCDC sends it to every partition, and again after a restart.
 
-    The commit ts alone does not tell: the parts of `RENAME TABLE a TO t, b TO a` share one.
+    The commit ts alone does not show: the parts of `RENAME TABLE a TO t, b TO a` share one.
     """
 
     commit_ts: int

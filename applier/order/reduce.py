@@ -144,9 +144,9 @@ def group(version: TableVersion, *, by_place: bool = False) -> KeyedGroup | Keyl
 def count_runs(events: list[KeylessEvent]) -> Iterator[KeylessEvent]:
     """The events of a bag without those that TiCDC sent again.
 
-    Two equal rows of one transaction cannot be told from one row sent twice by their content. They can by their
-    place: TiCDC sends the rows of a table in runs of one commit ts, and a restart sends a whole run again. So of the
-    runs of one commit ts in all partitions only the fullest counts; what its partition had resolved is left out.
+    Two equal rows of one transaction cannot be distinguished from one row sent twice by their content. They can by
+    their place: TiCDC sends the rows of a table in runs of one commit ts, and a restart sends a whole run again. So of
+    the runs of one commit ts in all partitions only the fullest counts; what its partition had resolved is left out.
     """
     runs: dict[int, list[list[KeylessEvent]]] = {}
     last: tuple[int, int, int] | None = None

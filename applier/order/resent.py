@@ -1,4 +1,4 @@
-"""DDL messages in, what tells the rows that TiCDC sends again after them out: for feeds in offset order.
+"""DDL messages in, what marks the rows that TiCDC sends again after them out: for feeds in offset order.
 
 To each partition TiCDC sends a DDL after all rows of its tables at or below its commit ts. What comes later at or below
 it was sent before: it belongs to the table as it was, and the DDL has made of it what it is now.
@@ -26,7 +26,7 @@ class Passage(NamedTuple):
     Attributes:
         offset: Where it was read; -1 in an earlier step. Rows behind it
         upto: that are at or below this commit ts were sent again. Of those whose commit ts is only a millisecond that
-            is not certain: the clock of a MySQL server, which official Canal tells, may be set back.
+            is not certain: the clock of a MySQL server, which official Canal shows, may be set back.
     """
 
     offset: int

@@ -206,7 +206,7 @@ def type_rules(config: Config) -> TypeRules:
 
 
 def decoder_options(config: Config) -> DecoderOptions:
-    """What the decoder is told."""
+    """What the decoder needs to know."""
     section = config.changefeed
     registry = config.registry.model_dump(exclude_none=True) if config.registry else {}
     return DecoderOptions(

@@ -19,7 +19,7 @@ from applier.runtime.logs import logger
 def beating(state: State, seconds: float) -> Iterator[None]:
     """Renew the hold on a changefeed while the block runs.
 
-    Nothing that goes wrong with it ends the process. An outage is told once, and the beat is tried again; once another
+    Nothing that goes wrong with it ends the process. An outage is logged once and the beat retried; once another
     process has the changefeed there is no more beat, and the next write to a control table is refused.
 
     Args:

@@ -41,7 +41,7 @@ class Budget:
 
     Args:
         share: Seconds of work a second.
-        clock: Tells the time.
+        clock: Gives the time.
     """
 
     share: float
@@ -93,7 +93,7 @@ class Maintenance:
         settings: What is done, and from where on it pays.
         targets: The tables.
         confirm: Raises CheckpointConflict once another process has taken the changefeed.
-        clock: Tells the time.
+        clock: Gives the time.
     """
 
     settings: MaintenanceSection

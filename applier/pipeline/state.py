@@ -31,7 +31,7 @@ class State:
         ahead: Resolved ts of tables that a crash inside a step left ahead of the checkpoint; 0 in offset order.
         covered: In offset order what tables have beyond the checkpoint, by place.
         ddl: DDL that were decided at or above the checkpoint.
-        topic_ids: What tells each topic from another of its name, as last asked; the next checkpoint keeps it.
+        topic_ids: What distinguishes each topic from another of its name, as last asked; the next checkpoint keeps it.
         protocol: Protocol of the messages that are read.
         completeness: Whether each table holds every row of its upstream table.
     """
@@ -72,7 +72,7 @@ class State:
 
     @property
     def is_without_checkpoint(self) -> bool:
-        """True if only the tables tell where they are: all checkpoints are lost, or the first has not come yet."""
+        """True if only the tables show where they are: all checkpoints are lost, or the first has not come yet."""
         return self.resolved_ts == 0 and self.reached > 0
 
     @property

@@ -53,7 +53,7 @@ def accept(state: State, topic_ids: Mapping[str, str]) -> None:
 
 
 def _topics_read(state: State) -> tuple[dict[str, str], dict[TopicPartition, int]]:
-    """Ids of the topics when they were read, and how far; without a checkpoint the tables alone tell."""
+    """Ids of the topics when they were read, and how far; without a checkpoint the tables alone show."""
     known, read = dict(state.checkpoint.topic_ids), state.next_offsets
     for item in state.covered.values():
         known, read = {**item.topic_ids, **known}, {**read, **item.ends()}

@@ -124,7 +124,7 @@ def _unreachable(group: str, reason: str) -> TransientError:
 
 
 def _reason(output: str) -> str:
-    """The line of Ivy's report that tells the most: what broke, before what is missing because of it."""
+    """The line of Ivy's report that shows the most: what broke, before what is missing because of it."""
     lines = [line.strip(" \t:.") for line in output.splitlines()]
     for sign in ("Exception", "error", "not found"):
         for line in lines:

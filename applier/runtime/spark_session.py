@@ -149,7 +149,7 @@ def _is_local(settings: Mapping[str, str]) -> bool:
 def _with_jars(spark: Mapping[str, str], own: Sequence[Path], *, local: bool) -> dict[str, str]:
     """Settings that let Spark find our jars: on the class path of its only JVM, where that is all there is.
 
-    Spark copies what it is told by `spark.jars` at every start, and loads it by a class loader of its own, which the
+    Spark copies what `spark.jars` names at every start, and loads it by a class loader of its own, which the
     archive of classes does not cover. Executors elsewhere, and jars of the user that must see ours, need just that.
     """
     if not local or any(key in spark for key in _USER_JARS):

@@ -1,4 +1,4 @@
-"""A written table in, its wear told and mended: each kind of maintenance as one unit of work behind the fence."""
+"""A written table in, its wear measured and mended: each kind of maintenance as one unit of work behind the fence."""
 
 from __future__ import annotations
 
@@ -242,7 +242,7 @@ class Upkeep:
         }
         if self.writer.table.format_version >= 3:
             return options
-        # A position delete file of format 2 counts for no single file, so Iceberg cannot tell shares; and one that
+        # A position delete file of format 2 counts for no single file, so Iceberg cannot count shares; and one that
         # is as young as a rewritten file would count for it still.
         threshold = 1 if found.has_dead_rows(limits) else limits.small_files
         return options | {

@@ -65,7 +65,7 @@ class Branches(TargetTables):
         """Make all branches anew, each at what readers see, and the tables that are gone.
 
         Args:
-            above: Commit ts above which the range begins; 0 where offsets alone tell.
+            above: Commit ts above which the range begins; 0 where offsets alone show it.
 
         Raises:
             RangeRefused: A branch of that name was made by somebody else; or a table is gone, and the range does not
@@ -182,7 +182,7 @@ class Branches(TargetTables):
         A branch holds rows of later changes already, so a row that a change does not find shows nothing.
 
         Raises:
-            RangeRefused: What became of such rows cannot be told, or they would be there twice.
+            RangeRefused: What became of such rows cannot be determined, or they would be there twice.
         """
         del whole
         found = (self._forward(batch, tables.get(batch.name)) for batch in batches)
@@ -319,6 +319,6 @@ def _gone(identifier: tuple[str, ...]) -> RangeRefused:
 
 
 def _unordered(name: TableName, ddl: Ddl) -> RangeRefused:
-    what = f"The range holds a DDL of table {name}, and in offset order nothing tells which rows lie before it."
+    what = f"The range holds a DDL of table {name}, and in offset order nothing shows which rows lie before it."
     begin = f"{ddl.barrier.topic}:{ddl.barrier.position.partition}:{ddl.barrier.position.offset + 1}"
     return RangeRefused(what, f"begin the range after it ({begin}), or leave the table out in --tables.")

@@ -21,7 +21,7 @@ from applier.sink.iceberg.catalog import JavaError
 
 
 def refuse_short(main: Pipeline, request: Request, span: Range, names: Sequence[TableName]) -> None:
-    """Refuse what can be told before anything is read: a range that is not covered, or does not reach the checkpoint.
+    """Refuse, before anything is read, a range that is not covered, or does not reach the checkpoint.
 
     Raises:
         ConfigError: Nothing of the range is covered.

@@ -60,7 +60,7 @@ def backfill(
 
 
 def planned(config: Config, request: Request, *, spark: SparkSession | None = None) -> Outcome:
-    """Tell what `backfill` would read and write, touching nothing; raises what it would refuse."""
+    """Show what `backfill` would read and write, touching nothing; raises what it would refuse."""
     with looking(config, spark=spark) as pipeline:
         state, said = pipeline.state, []
         if request.dead_letters:

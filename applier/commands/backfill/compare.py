@@ -35,7 +35,7 @@ def compare(main: Table, branch: Table, key: Sequence[str]) -> Difference:
     Args:
         main: The table.
         branch: The same, of the branch.
-        key: Columns that tell rows apart; () to compare whole rows.
+        key: Columns that distinguish rows; () to compare whole rows.
 
     Raises:
         TransientError: Storage or catalog did not answer.
@@ -87,7 +87,7 @@ def _with(found: Difference, more: _Counted) -> Difference:
 
 
 def _differing(gone: pa.Table, new: pa.Table, key: Sequence[str]) -> _Counted:
-    """Rows that a key tells apart."""
+    """Rows that a key distinguishes."""
     columns = [name for name in gone.column_names if name in new.column_names]
     here, there = _places(gone, key), _places(new, key)
     pairs = here.join(there.rename_columns([*key, _OTHER]), list(key), join_type="inner", use_threads=False)
@@ -165,6 +165,6 @@ def _changed(here: pa.Table, there: pa.Table) -> Any:
 
 
 def _whole(gone: pa.Table, new: pa.Table) -> _Counted:
-    """Rows that nothing but their values tells apart."""
+    """Rows that nothing but their values distinguishes."""
     here, there = (Counter(repr(row) for row in rows.to_pylist()) for rows in (gone, new))
     return _Counted((here - there).total(), (there - here).total(), 0)

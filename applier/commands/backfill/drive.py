@@ -17,7 +17,7 @@ class Driver:
 
     Args:
         stop: Set when whoever started the command wants it to end.
-        report: Told of every step that moved.
+        report: Called for every step that moved.
     """
 
     stop: threading.Event
@@ -32,7 +32,7 @@ class Driver:
             upto: Commit ts, which is the pipeline's ceiling as well.
 
         Returns:
-            False if it was told to stop before.
+            False if it was asked to stop before.
 
         Raises:
             WatermarkStalled: The range ends before the schema of its rows, or before any resolved ts.

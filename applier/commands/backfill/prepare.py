@@ -190,7 +190,7 @@ def _passed(decisions: Iterable[SchemaDecision], upto: int, names: Spelling) -> 
 
 
 def _as_of(state: State, lineage: DdlReplay, names: Sequence[TableName], at: int) -> Tables:
-    """Each table as it was at the beginning of the range, as far as the control tables tell."""
+    """Each table as it was at the beginning of the range, as far as the control tables show."""
     tables = state.tables.copy()
     for name in names:
         passed = [commit_ts for commit_ts, _ in lineage.coming(name, 0)]
@@ -205,7 +205,7 @@ def _as_of(state: State, lineage: DdlReplay, names: Sequence[TableName], at: int
 
 
 def _time_of(source: Source, spans: Mapping[TopicPartition, OffsetRange]) -> int:
-    """Commit ts of about the time at which the first messages of a range were sent; 0 where none tells."""
+    """Commit ts of about the time at which the first messages of a range were sent; 0 where none shows."""
     first = Window({place: OffsetRange(start, start + 1) for place, (start, end) in spans.items() if end > start})
     times = [time for time in with_retry(lambda: source.collect(first))["timestamp"].to_pylist() if time is not None]
     return from_unix_ms(int(min(times).timestamp() * 1000)) if times else 0
@@ -220,7 +220,7 @@ def _config(config: Config, names: Sequence[TableName]) -> Config:
 
 
 def _ends(span: Range, state: State, *, ordered: bool) -> dict[TopicPartition, int]:
-    """Where the range ends; without a watermark nothing else tells what the tables have."""
+    """Where the range ends; without a watermark nothing else shows what the tables have."""
     if ordered:
         return span.ends
     return {place: min(end, state.next_offsets.get(place, end)) for place, end in span.ends.items()}

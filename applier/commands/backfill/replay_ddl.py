@@ -32,7 +32,7 @@ EMPTIES: TypeAlias = say.CreateTable | say.DropTable | say.TruncateTable | say.D
 MOVES: TypeAlias = (
     say.RenameTable | say.RecoverTable | say.DropPartitions | say.TruncatePartitions | say.ExchangePartition
 )
-"""Actions that move rows without row events: what became of rows of before cannot be told from the rows."""
+"""Actions that move rows without row events: what became of earlier rows cannot be determined from the rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class DdlReplay:
             tracked: The table as the DDL so far left it, where that is known.
 
         Raises:
-            RangeRefused: What a DDL made of such rows cannot be told.
+            RangeRefused: What a DDL made of such rows cannot be determined.
         """
         live = self.live.get(name)
         coming = self.coming(name, pc.max(part.rows["m.ts"]).as_py() or 0)
@@ -118,7 +118,7 @@ class DdlReplay:
         if doubt is not None:
             raise _refusal(name, commit_ts, doubt.reason)
         if any(isinstance(step, SetKey) for step in evolution.steps):
-            raise _refusal(name, commit_ts, "It changes the key, which tells rows apart.")
+            raise _refusal(name, commit_ts, "It changes the key, which distinguishes rows.")
         try:
             return moved(rows, evolution.steps)
         except CastRefused as error:

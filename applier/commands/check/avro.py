@@ -48,7 +48,7 @@ class Registrations:
 
     @property
     def has_extension(self) -> bool:
-        """Whether `enable-tidb-extension` is on, as far as the registered schemas tell; True without any."""
+        """Whether `enable-tidb-extension` is on, as far as the registered schemas show; True without any."""
         newest = [item for subject in self._values() for item in subject.newest.values()]
         return not newest or any(has_extension(item.schema) for item in newest)
 

@@ -97,7 +97,7 @@ def _read(path: Path) -> tuple[str | None, str]:
 
 
 def _subject_of(sides: Sides, schema: AvroSchema) -> tuple[str | None, str]:
-    """The subject that a schema is meant for, or why that cannot be told."""
+    """The subject that a schema is meant for, or why that cannot be determined."""
     if sides.asked:
         return sides.asked, ""
     name = (schema.get("namespace"), schema.get("name")) if isinstance(schema, dict) else None

@@ -29,7 +29,7 @@ class ComingDdl:
         actions: What it does, in order.
         tables: The upstream tables before it.
         known_from: Where each of them is known from; see `TableAnswer`.
-        carries_ddl: Whether the feed says it in a message; without, only new columns of rows tell.
+        carries_ddl: Whether the feed says it in a message; without, only new columns of rows show it.
     """
 
     actions: tuple[Action, ...]
@@ -127,7 +127,7 @@ class _Group:
         return self.before.of_database(action.database) if isinstance(action, say.DropDatabase) else []
 
     def _concerned(self, action: Action, names: list[TableName]) -> list[TableName]:
-        """Tables that get an answer of their own; the target of a rename or a LIKE is told with the table."""
+        """Tables that get an answer of their own; the target of a rename or a LIKE is shown with the table."""
         return names if isinstance(action, say.DropDatabase | say.ExchangePartition) else names[:1]
 
     def _moved(self, name: TableName) -> TableAnswer:
@@ -155,7 +155,7 @@ class _Group:
     def _evolved(self, name: TableName) -> TableAnswer:
         before, after = self.before.get(name), self.after.get(name)
         if before is None or after is None:
-            reason = "What the table is now is told neither by control tables nor by a registry nor by Iceberg."
+            reason = "What the table is now is shown neither by control tables nor by a registry nor by Iceberg."
             return self._answer(name, "cannot tell", (), (reason,), ("Check the spelling of the table's name.",))
         actions = self.actions if self.statement.carries_ddl else ()
         return self.replicas.follow(before, after, actions, self._known_from(name))

@@ -138,7 +138,7 @@ class Replicas:
         """Why a column of the table cannot take the values; "" if it can."""
         found = table.schema.field(column.name)
         if found is not None and column.type.name == "decimal" and column.type.length is None:
-            # Only the text of its values tells its digits.
+            # Only the text of its values shows its digits.
             is_number = pa.types.is_decimal(found.arrow) or pa.types.is_string(found.arrow)
             return "" if is_number else f"Column {column.name} is {found.type}, upstream it is a decimal."
         try:

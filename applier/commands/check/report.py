@@ -73,7 +73,7 @@ class ColumnReport:
 
     Attributes:
         name: Its name.
-        upstream: Type as the feed tells it; "" for a column that only the Iceberg table has.
+        upstream: Type as the feed shows it; "" for a column that only the Iceberg table has.
         iceberg: Type of the Iceberg column; "" where it is missing.
         fits: Whether its values can be written.
         reason: Why not, or what is special.
@@ -171,7 +171,7 @@ class ChangeReport:
         tables: What the applier does, by table.
         notes: What else to know.
         verdict: Whether replication goes on.
-        reasons: Why it could not be told.
+        reasons: Why it could not be determined.
     """
 
     asked: Literal["ddl", "schema"]
@@ -210,7 +210,7 @@ class Report:
 
     @property
     def verdict(self) -> Verdict:
-        """The worst of all verdicts: what certainly does not fit outweighs what could not be told."""
+        """The worst of all verdicts: what certainly does not fit outweighs what could not be determined."""
         return worst(self._verdicts())
 
     @property

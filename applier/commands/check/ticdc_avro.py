@@ -53,7 +53,7 @@ class AvroForm:
         """The form that value schemas are written in.
 
         Args:
-            schemas: Newest first. The first gives namespace and extension; each mode is told by the first schema that
+            schemas: Newest first. The first gives namespace and extension; each mode is shown by the first schema that
                 has a column of the type, and is TiCDC's default where none has.
         """
         form, modes = AvroForm(), dict[str, bool]()
@@ -77,7 +77,7 @@ def value_schema(
         name: Upstream name of the table.
         columns: Its columns, virtual generated ones included.
         form: How the changefeed writes schemas.
-        kept: Fields that are registered already and stay, by the sanitised name of their column: a schema tells less
+        kept: Fields that are registered already and stay, by the sanitised name of their column: a schema shows less
             than a column, and some versions of TiCDC write defaults that others do not.
 
     Raises:

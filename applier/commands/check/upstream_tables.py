@@ -1,4 +1,4 @@
-"""Control tables and Iceberg columns in, the upstream tables that they tell of out."""
+"""Control tables and Iceberg columns in, the upstream tables that they describe out."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def tracked(lake: Lake, changefeed: str) -> Tables:
 
 
 def upstream_of(name: TableName, schema: TableSchema) -> TableVersion:
-    """What an upstream table with these Iceberg columns may look like; lengths and exact types are not told."""
+    """What an upstream table with these Iceberg columns may look like; lengths and exact types are not shown."""
     columns = tuple(_column(field, is_key=field.name in schema.identifier) for field in schema.fields)
     return TableVersion(name, 0, columns, handle_key=schema.identifier)
 

@@ -87,7 +87,7 @@ def _waits(found: NextStep) -> str:
 
 
 def _ddl(pipeline: Pipeline, ddl: Sequence[Ddl], tables: Tables) -> list[DdlDue]:
-    """Each DDL with what would be decided on it, as far as that can be told without the rows."""
+    """Each DDL with what would be decided on it, as far as that can be determined without the rows."""
     after = tables.copy()
     due = []
     for change in ddl:

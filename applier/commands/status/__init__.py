@@ -1,3 +1,3 @@
-"""Command `status`: what control tables and metadata tell (`command`), what was found (`report`), and how it is shown
+"""Command `status`: what control tables and metadata show (`command`), what was found (`report`), and how it is shown
 (`render`).
 """

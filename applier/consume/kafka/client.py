@@ -158,7 +158,7 @@ class KafkaClient:
         deadline = time.monotonic() + _SILENT_SECONDS
         while time.monotonic() < deadline:
             came = records.add(consumer.poll(self.jvm.java.time.Duration.ofMillis(_POLL_MS)))
-            # Where the last offsets hold no message, the position alone tells that they were read.
+            # Where the last offsets hold no message, the position alone shows that they were read.
             reached = {p: int(consumer.position(left[p])) for p in came or left if p in left}
             ended = {p: at for p, at in reached.items() if at >= window.ranges[p].end}
             if ended:

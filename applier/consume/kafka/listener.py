@@ -1,6 +1,6 @@
 """Kafka's options in, a refusal out where a listener speaks TLS and the client does not, or the other way round.
 
-Kafka's clients cannot tell such a listener from a broker that is down: the connection ends without an error.
+Kafka's clients cannot distinguish such a listener from a broker that is down: the connection ends without an error.
 """
 
 from __future__ import annotations

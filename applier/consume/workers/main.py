@@ -49,7 +49,7 @@ def serve(job: Job, requests: BufferedReader, answers: BufferedWriter) -> None:
     messages = _messages(requests)
     try:
         found = pa.Table.from_batches(job(messages))
-    except Exception:  # noqa: BLE001 - whatever it is, it is told
+    except Exception:  # noqa: BLE001 - whatever it is, it is reported
         answers.write(FAILED + traceback.format_exc().encode())
         answers.flush()
         raise SystemExit(1) from None

@@ -1,4 +1,4 @@
-"""What may be told of a task that failed elsewhere: its kind and place, never its message, which may hold a row."""
+"""What may be reported about a task that failed elsewhere: its kind and place, never its message or a row."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ class AvroColumns:
     Attributes:
         plan: The columns.
         values: Reads values.
-        has_inserts: That a row is new can be told.
+        has_inserts: That a row is new can be determined.
     """
 
     plan: RowPlan

@@ -1,6 +1,6 @@
 """TiCDC's Avro messages in, events out.
 
-The first byte of a value tells what it is: 0 a row in Confluent's framing, and with `avro-enable-watermark` 1 a DDL,
+The first byte of a value shows what it is: 0 a row in Confluent's framing, and with `avro-enable-watermark` 1 a DDL,
 2 a watermark, 3 a delete. Without that option, and in TiCDC before v8.5.7 and v26.3.4 with it, a delete is a null value
 without a commit ts. Deletes name their row by the Kafka key alone.
 
@@ -52,10 +52,10 @@ CAPABILITIES = Capabilities(
     schema="registry",
     exact_decimals=True,
     losses=(
-        "Characters of names beyond letters, digits and _ become _, unless a DDL message tells the name.",
-        "Virtual generated columns are present and NULL, unless a DDL message tells that they are virtual.",
+        "Characters of names beyond letters, digits and _ become _, unless a DDL message shows the name.",
+        "Virtual generated columns are present and NULL, unless a DDL message shows that they are virtual.",
         "A table whose only key is a NOT NULL unique index has no Kafka key; it needs avro-include-before-value.",
-        "Integers up to INT, and the lengths of strings, are not told apart.",
+        "Integers up to INT, and the lengths of strings, are not distinguished.",
     ),
 )
 
@@ -126,8 +126,8 @@ class _Layout:
 class AvroDecoder:
     """Decoder of protocol `avro`.
 
-    Before TiCDC v7.1 an update could be sent as an insert. Its schemas can be told by their op field without a default;
-    of v7.1 itself the same is true with `enable-old-value=false`, which must not be combined with this decoder.
+    Before TiCDC v7.1 an update could be sent as an insert. Its schemas have an op field without a default; of v7.1
+    itself the same is true with `enable-old-value=false`, which must not be combined with this decoder.
 
     Args:
         registry: Where schemas come from.

@@ -61,7 +61,7 @@ class RecordSchema:
         name: Table, with sanitised names.
         columns: In the order of the fields, with sanitised names.
         scales: Digits after the point of the decimals that come as bytes, by column.
-        text_decimals: Columns of decimals that come as text, which alone tells their scale.
+        text_decimals: Columns of decimals that come as text, which alone shows their scale.
         extension: Extension fields that it has.
         op_has_default: The op field has a default, as since TiCDC v7.1.
     """
@@ -90,7 +90,7 @@ def record_schema(schema_id: int, schema: AvroSchema) -> RecordSchema:
 def members(allowed: str) -> tuple[str, ...]:
     r"""Members of an enum or set from TiCDC's `allowed`: joined by `,`, a `,` inside a member written `\,`.
 
-    A backslash is not escaped, so a member that ends with one cannot be told from an escaped comma.
+    A backslash is not escaped, so a member that ends with one cannot be distinguished from an escaped comma.
     """
     return tuple(member.replace("\\,", ",") for member in _SEPARATOR.split(allowed))
 

@@ -133,7 +133,7 @@ def _shortened(sample: bytes, kind: str, whole: _Decode, typeless: _Decode) -> _
 
 
 def _end(message: bytes, start: int) -> int:
-    """Where the types of the columns end, with the comma behind them; the end of the message if they are not told."""
+    """Where the types of the columns end, with the comma behind them; the end of the message if they are not shown."""
     text = message[start:].decode(errors="surrogateescape")
     place = text.find(_TYPES)
     try:

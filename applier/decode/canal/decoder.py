@@ -38,7 +38,7 @@ CAPABILITIES = Capabilities(
     exact_decimals=True,
     losses=(
         "Without content-compatible, rows do not name the members of enums and sets: they come from the CREATE TABLE.",
-        "Without content-compatible, rows do not tell the precision of decimals: it comes from the CREATE TABLE.",
+        "Without content-compatible, rows do not show the precision of decimals: it comes from the CREATE TABLE.",
         "Rows of a table without a primary key do not name its unique key: it comes from the CREATE TABLE.",
         "TIMESTAMP is in the zone of the TiCDC server, which changefeed.timezone must name.",
         "Bytes that are not UTF-8 in a text column arrive as U+FFFD.",
@@ -74,7 +74,7 @@ class CanalEnvelope(
 ):
     """The members of a message that say something; `ts` does not: it is the time of sending, also of sending again.
 
-    `es` is the commit time in milliseconds: too coarse to order rows by, but it tells which came before a DDL.
+    `es` is the commit time in milliseconds: too coarse to order rows by, but it shows which came before a DDL.
     """
 
     type: str
@@ -112,7 +112,7 @@ class CanalJsonDecoder:
 
     Args:
         timezone: IANA zone of TIMESTAMP text: the TiCDC server's.
-        compression: What the changefeed uses; None tells it from the bytes.
+        compression: What the changefeed uses; None detects it from the bytes.
         claim_check: Where large messages lie.
         by_offset: Let `es` stand in for the commit ts of messages without the TiDB extension.
         max_bytes: Size of a decompressed message beyond which it is refused.

@@ -1,8 +1,8 @@
 """Many Avro datums of one schema in, their fields as arrays out, one entry for each datum.
 
 All datums advance together, a field at a time, so that what Python does for each is done once for thousands. A datum
-that is not what the schema says, in any way, is marked as odd and passed over: who reads it alone tells what is wrong.
-Schemas with types that TiCDC does not give to columns have no such reader.
+that is not what the schema says, in any way, is marked and passed over: the decoder that reads it
+alone reports what is wrong. Schemas with types that TiCDC does not give to columns have no such reader.
 """
 
 from __future__ import annotations

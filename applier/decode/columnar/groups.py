@@ -1,4 +1,4 @@
-"""Messages that have something in common in, their rows by column out; what it is, each protocol tells for itself."""
+"""Messages that have something in common in, their rows by column out; what it is, each protocol shows for itself."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Reader(Protocol):
 
 
 class GroupedReader(Generic[_Head]):
-    """The `Bulk` of protocols whose messages tell by their bytes what else is like them.
+    """The `Bulk` of protocols whose messages show by their bytes what else is like them.
 
     Args:
         head: What messages that are read together have in common; None to leave one alone.

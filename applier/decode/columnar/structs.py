@@ -100,7 +100,7 @@ class RowReader:
 
 
 class BulkReader:
-    """Reads many messages whose value tells by its first bytes what it is; see `Bulk`.
+    """Reads many messages whose value shows by its first bytes what it is; see `Bulk`.
 
     Args:
         mark: What stands before the first letter of the type, in messages of rows.

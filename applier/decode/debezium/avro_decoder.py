@@ -1,6 +1,6 @@
 """TiCDC's Debezium messages in Avro in, events out: the envelope of `decode/debezium.py` in Confluent's framing.
 
-Unlike protocol `avro`, names are whole (`source`, `connect.field`), every type is told, and decimals are exact.
+Unlike protocol `avro`, names are whole (`source`, `connect.field`), every type is shown, and decimals are exact.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ CAPABILITIES = Capabilities(
         "NULL in a column with a DEFAULT arrives as the default.",
         "Zero and partial dates arrive as NULL, in a TIMESTAMP or a NOT NULL column as 1970-01-01.",
         "Years below 100 arrive moved to 1970 to 2069.",
-        "NOT NULL is told of key columns alone.",
+        "NOT NULL is shown for key columns alone.",
         "TiCDC refuses tables with a virtual generated column, and tables without a key.",
     ),
 )

@@ -70,7 +70,7 @@ def table_version(name: TableName, commit_ts: int, change: TableChange) -> Table
     """The table after a DDL; None for one that is gone, for a view, and where `id` means another table.
 
     Raises:
-        DecodeError: The commit ts is none, so the version could not be told from others.
+        DecodeError: The commit ts is none, so the version could not be distinguished from others.
     """
     table = change.table
     if table is None or _last_identifier(change.id) != name.table:

@@ -2,7 +2,7 @@
 
 Debezium's names for types are Kafka Connect's (`int64`), made precise by a semantic one (`io.debezium.time.Date`).
 TiCDC adds TiDB's own (`tidb_type`) with `enable-tidb-extension`. Without it a column is as wide as its Connect type
-tells, unsigned numbers and binary strings cannot be told, and the types that a DDL gave must make up for it.
+shows, unsigned numbers and binary strings cannot be determined, and the types that a DDL gave must make up for it.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class ConnectField:
 
     @property
     def column(self) -> Column:
-        """The column, as far as the field tells. Raises ValueError for a type that TiCDC does not write."""
+        """The column, as far as the field shows. Raises ValueError for a type that TiCDC does not write."""
         return Column(self.name, self._type, self.nullable, self._default)
 
     @property
@@ -92,7 +92,7 @@ class ConnectField:
 
     @property
     def is_text_decimal(self) -> bool:
-        """A decimal whose scale only the text of its values tells."""
+        """A decimal whose scale only the text of its values shows."""
         return self.tidb == "decimal" and self.connect == "string"
 
     @property
@@ -113,7 +113,7 @@ class ConnectField:
 
     @property
     def _decimal_type(self) -> ColumnType:
-        """A decimal that comes as a number has passed through a double, and its scale is not told: it is a double."""
+        """A decimal that comes as a number has passed through a double, and its scale is not shown: it is a double."""
         if self._is_exact_decimal:
             return ColumnType("decimal", length=int(self.parameters["precision"]), scale=int(self.parameters["scale"]))
         return ColumnType("decimal" if self.is_text_decimal else "double")

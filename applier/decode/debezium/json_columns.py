@@ -44,7 +44,7 @@ Head: TypeAlias = tuple[bytes, bytes, bytes]
 
 
 class MessageHeads:
-    """Tells the heads of messages with a schema. Most have the schema of the one before."""
+    """Recognises the heads of messages with a schema. Most have the schema of the one before."""
 
     def __init__(self) -> None:
         self._last = self._last_key = b"\0"

@@ -2,7 +2,7 @@
 
 A value is `{"payload": …, "schema": …}`, or the payload alone in the same wrapper with `debezium-disable-schema`. A
 payload with `ddl` is a DDL, with op `m` a watermark, else a row. Rows with a schema describe themselves. Rows without
-one are read with what the DDL before them said of their table: only that tells milliseconds from microseconds.
+one are read with what the DDL before them said of their table: only that distinguishes milliseconds from microseconds.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ CAPABILITIES = Capabilities(
         "NULL in a column with a DEFAULT arrives as the default (since TiCDC v8.5.1).",
         "Zero and partial dates arrive as NULL, in a TIMESTAMP or a NOT NULL column as 1970-01-01.",
         "Years below 100 arrive moved to 1970 to 2069 (since TiCDC v8.5.1).",
-        "Without enable-tidb-extension, unsigned numbers and binary strings are told by DDL messages alone.",
+        "Without enable-tidb-extension, unsigned numbers and binary strings are shown by DDL messages alone.",
         "With debezium-disable-schema, rows wait for the DDL message that describes their table.",
         "TiCDC v8.0 to v8.4 writes no Kafka key: tables.keys must name the key columns of each table.",
     ),
@@ -108,7 +108,7 @@ class DebeziumDecoder:
     """Decoder of protocol `debezium`.
 
     Args:
-        compression: `large-message-handle-compression` of keys and values; None tells it from the bytes.
+        compression: `large-message-handle-compression` of keys and values; None detects it from the bytes.
         keys: Key columns by `database.table`, for rows without a Kafka key.
         max_bytes: Size of a decompressed message beyond which it is refused.
     """

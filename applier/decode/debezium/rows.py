@@ -17,7 +17,7 @@ OWN = 1 << 62
 """Set in the number of a version that a row described, never in that of one that a DDL described."""
 
 UNKNOWN_VERSION = 0
-"""What a row refers to whose types nobody has told yet. No version has this number, so the row waits."""
+"""What a row refers to whose types nothing has shown yet. No version has this number, so the row waits."""
 
 _OPS = {"c": Op.INSERT, "u": Op.UPDATE, "d": Op.DELETE}
 

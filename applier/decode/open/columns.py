@@ -49,7 +49,7 @@ _DOUBLE = 5
 
 
 class EventHeads:
-    """Tells the heads of events. Most have that of the one before."""
+    """Recognises the heads of events. Most have that of the one before."""
 
     def __init__(self) -> None:
         self._last: Head = (b"", b"")

@@ -1,10 +1,10 @@
 """One message of TiCDC's Open protocol in, with one event or many, compressed or not; its events out.
 
 The key holds a version and the keys of all events, the value their values, each behind its length. Rows say the type
-code and flags of each column; there is no word of precision, scale, or members of an enum: DDL tells those.
+code and flags of each column; there is no word of precision, scale, or members of an enum: DDL shows those.
 
 A row with a new image alone is an INSERT, or, with `output-old-value` off or `only-output-updated-columns` and no
-change, an UPDATE. Nothing tells them apart, so it is taken for an UPDATE whose key may exist; in a table without a
+change, an UPDATE. Nothing distinguishes them, so it is taken for an UPDATE whose key may exist; in a table without a
 handle key it can only be taken for an INSERT.
 """
 
@@ -42,7 +42,7 @@ CAPABILITIES = Capabilities(
     exact_decimals=True,
     losses=(
         "Rows do not name the members of enums and sets: they come from the CREATE TABLE.",
-        "Rows do not tell the precision of decimals: it comes from the CREATE TABLE.",
+        "Rows do not show the precision of decimals: it comes from the CREATE TABLE.",
         "TIMESTAMP is in the zone of the TiCDC server, which changefeed.timezone must name.",
         "With output-old-value off, an UPDATE of a table without any key looks like an INSERT.",
     ),
@@ -116,7 +116,7 @@ class OpenDecoder:
 
     Args:
         timezone: IANA zone of TIMESTAMP text: the TiCDC server's.
-        compression: What the changefeed uses; None tells it from the bytes.
+        compression: What the changefeed uses; None detects it from the bytes.
         claim_check: Where large messages lie.
         max_bytes: Size of a decompressed message beyond which it is refused.
     """

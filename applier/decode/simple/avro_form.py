@@ -115,7 +115,7 @@ def _clean(text: str) -> str:
 def _row(data: bytes) -> SimpleEnvelope:
     """Read a row; fields in the order of the schema. Any exception means broken bytes.
 
-    Slices may reach beyond the end of the bytes: the next byte read, or the check at the end, tells.
+    Slices may reach beyond the end of the bytes: the next byte read, or the check at the end, shows.
     """
     version, at = _long(data, len(ROW))
     database, at = _text(data, at)

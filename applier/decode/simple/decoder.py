@@ -57,11 +57,11 @@ def build(options: DecoderOptions) -> SimpleDecoder:
 
 
 class SimpleDecoder:
-    """Decoder of the Simple protocol; JSON and Avro are told apart by their first bytes.
+    """Decoder of the Simple protocol; JSON and Avro are distinguished by their first bytes.
 
     Args:
         timezone: Unused by Simple's own values, which name their zone.
-        compression: What the changefeed uses; None tells it from the bytes.
+        compression: What the changefeed uses; None detects it from the bytes.
         claim_check: Where large messages lie.
         max_bytes: Size of a decompressed message beyond which it is refused.
     """

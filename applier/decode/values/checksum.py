@@ -1,7 +1,7 @@
 """An image of a row and the checksum that came with it in; silence, or the error for a damaged row, out.
 
 The checksum is CRC-32 over the columns that are not NULL, in order of TiDB's column ids (TiDB
-`pkg/util/rowcodec/common.go`). The feed does not tell the ids. They follow the order of the columns unless one was
+`pkg/util/rowcodec/common.go`). The feed does not show the ids. They follow the order of the columns unless one was
 placed by FIRST or AFTER, so a mismatch alone proves nothing. It is taken for damage only after another row of the
 same table version, with the same columns not NULL, has matched, and that row could not have matched in another order,
 its columns being all different.

@@ -17,7 +17,7 @@ numbers and bytes, as arrays of `int64`, `float64`, `bool_`, `binary` and decima
 
 Bytes that are no UTF-8 are refused in a text column, and so is a str with lone surrogates, which is what a decoder gets
 that decodes with `surrogateescape`: TiDB stores UTF-8, so such bytes are damage. The JSON encoders of TiCDC put U+FFFD
-in their place, which cannot be told from a U+FFFD that the row holds.
+in their place, which cannot be distinguished from a U+FFFD that the row holds.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ def to_datetimes(values: Sequence[Any], target: Target) -> tuple[pa.Array[Any], 
 def to_timestamps(values: Any, target: Target) -> tuple[pa.Array[Any], int]:
     """TIMESTAMP: text in the wire form's zone or with an offset, `ZonedText`, or microseconds since the epoch.
 
-    Text of an hour that a zone passes twice (end of summer time) is taken as the earlier one: the wire does not tell
+    Text of an hour that a zone passes twice (end of summer time) is taken as the earlier one: the wire does not show
     them apart. Text of an hour that the zone skips proves a wrong zone and is refused.
     """
     if target.as_text:

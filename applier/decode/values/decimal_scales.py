@@ -1,7 +1,7 @@
 """A table version whose decimals come as text in, the version with the scales that one row's text shows out.
 
-Some schemas say no more than "decimal". TiDB's text of a decimal always has all digits of its scale, so a row tells
-what its schema does not. A NULL tells nothing and fits any scale seen before, so that it makes no version of its own.
+Some schemas say no more than "decimal". TiDB's text of a decimal always has all digits of its scale, so a row shows
+what its schema does not. A NULL shows nothing and fits any scale seen before, so that it makes no version of its own.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ class Target:
 
     Attributes:
         column: The column, as valid for the rows.
-        wire: How the protocol writes values whose text alone does not tell.
+        wire: How the protocol writes values whose text alone does not show it.
         arrow: Type of the array to make.
         zero_dates: What zero dates become.
         path: `database.table.column`, for messages.

@@ -8,7 +8,7 @@ from typing import Literal
 
 @dataclass(frozen=True, slots=True)
 class WireForm:
-    """How a protocol writes the values whose text alone does not tell; read by `decode/values.py`.
+    """How a protocol writes the values whose text alone does not show; read by `decode/values.py`.
 
     Attributes:
         binary: Strings in columns of binary and blob types hold `base64`, `latin1` (one character a byte), are

@@ -55,7 +55,7 @@ class DecodeTask:
         passages: In such a feed the DDL messages of each table, behind which rows were sent again.
         upto: The watermark: rows above it are left for a later step.
         cuts: DDL that cut the rows of a table into segments.
-        typed: Per table and segment the version whose column types and key count, where the feed's DDL tell more
+        typed: Per table and segment the version whose column types and key count, where the feed's DDL show more
             than its rows.
         ordered: False for a feed in offset order: of two events of a key the one read later counts.
         skip: Offsets of messages that were set aside as dead letters.

@@ -122,7 +122,7 @@ class WindowScanner:
         """
         found.upto = self._upto(found, known)
         messages = self.source.collect(found.window.head(HEAD_MESSAGES))
-        # Rows are not due: before a DDL has told the types of its columns, values need not fit what a row alone says.
+        # Rows are not due: before a DDL has shown the types of its columns, values need not fit what a row alone says.
         first = replace(self._row_pass(found, known), upto=-1)(messages.to_batches())
         found.results = collect(pa.Table.from_batches(first, schema=RESULT_SCHEMA))
         found.learn(known)
@@ -163,7 +163,7 @@ class WindowScanner:
             None if it was read right; else whether the window itself changed and its messages must be read again.
         """
         learnt = found.learn(known)
-        # Before the bad messages: a value may fit its column once a DDL of this very window has told its type.
+        # Before the bad messages: a value may fit its column once a DDL of this very window has shown its type.
         if self._cut(found, known):
             return False
         if found.results.bad:

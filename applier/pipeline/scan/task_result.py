@@ -84,7 +84,7 @@ class TaskResult:
         parts: Reduced rows by table and segment.
         barriers: DDL messages, copies and those above the watermark included.
         versions: Table versions that messages brought.
-        topics: The topic of each table, as its rows and BOOTSTRAP messages tell.
+        topics: The topic of each table, as its rows and BOOTSTRAP messages show it.
         read: Messages per partition.
         resolved: Highest resolved ts per partition.
         held: Lowest offset per partition that is not applied at the watermark and must be read again.

@@ -174,7 +174,7 @@ class DdlApplier:
         return any(writer is not None and is_in(writer.known, change) for writer in writers)
 
     def leaves_rows(self, ddl: Ddl) -> bool:
-        """True if rows that lie before a DDL can follow it: only in offset order, where nothing tells that all came.
+        """True if rows that lie before a DDL can follow it: only in offset order, where nothing shows that all came.
 
         A repeated step may read further than the one that failed, in partitions that had not come to the DDL yet.
         """

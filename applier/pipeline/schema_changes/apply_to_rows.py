@@ -60,7 +60,7 @@ class RowDdlApplier:
         """Apply one action.
 
         Raises:
-            SchemaChangeRefused: Which rows it changes cannot be told exactly.
+            SchemaChangeRefused: Which rows it changes cannot be determined exactly.
         """
         match action:
             case say.DropPartitions(table, names) | say.TruncatePartitions(table, names):
@@ -182,7 +182,7 @@ class RowDdlApplier:
             self.targets.committed(here, here.table.snapshot_id)
 
     def _track(self, change: SchemaChange, name: TableName, number: str | None) -> None:
-        """Know the table again, where nothing but its own mark tells what it was."""
+        """Know the table again, where nothing but its own mark shows what it was."""
         known = [version for version in self.state.versions.values() if str(version.version) == number]
         if change.after is None and known and name not in self.state.tables:
             self.state.track(known[-1].renamed(name))

@@ -41,7 +41,7 @@ class Committer:
         head: Snapshot that our plan is of; valid until a commit is refused.
         known: Stamp that the table had when we last looked or wrote.
         is_foreign: Somebody else has changed rows since our last commit; compaction does not count.
-        is_cut: Whether somebody has cannot be told, as the history has expired.
+        is_cut: Whether somebody has cannot be determined, as the history has expired.
         rolled_back: Why the table cannot be used: somebody set it to an older snapshot.
     """
 

@@ -18,11 +18,11 @@ FOREIGN = "applier.foreign-rows"
 
 
 class Trace(NamedTuple):
-    """What the history of the head tells.
+    """What the history of the head shows.
 
     Attributes:
         is_foreign: Others have changed rows since our last commit; a compaction changes none.
-        is_cut: The history has expired before our last commit: nobody can tell.
+        is_cut: The history has expired before our last commit, so nothing shows it.
         resolved_ts: Stamp of our newest commit in it; None if there is none.
         epoch: The same of its epoch.
         offsets: The same of the messages that it covers; "" where its summary does not say.

@@ -203,7 +203,7 @@ class Control:
         return [read_decision(row) for row in rows.to_pylist() if row["commit_ts"] >= since]
 
     def bury(self, letters: Sequence[DeadLetter]) -> None:
-        """Keep messages that were passed over. A replay may bury one again: topic, partition and offset tell."""
+        """Keep messages that were passed over. A replay may bury one again: topic, partition and offset show."""
         self._write(self.dead_letters, letter_rows(letters, self._epoch))
 
     def letters(self) -> list[DeadLetter]:
@@ -224,7 +224,7 @@ class Control:
         places = (_place(last), _place(checkpoint))
 
         def check(table: Table) -> None:
-            """The head must still be ours; two processes that take the same epoch are told apart only here."""
+            """The head must still be ours; two processes that take the same epoch are distinguished only here."""
             if (table.setting(HOLDER), table.setting(STEP)) not in places:
                 raise self._overtaken(last)
 

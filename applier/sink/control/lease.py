@@ -14,7 +14,7 @@ from applier.changefeed.checkpoint import Checkpoint, Holder
 from applier.errors import CheckpointConflict
 
 StartOf = Callable[[int], int | None]
-"""Process id -> clock ticks between boot and its start, 0 where the system does not tell; None if there is none."""
+"""Process id -> clock ticks between boot and its start, 0 where the system does not show it; None if there is none."""
 
 _UNKNOWN = ""
 
@@ -98,7 +98,7 @@ def process_start(pid: int) -> int | None:
 
 
 def _is_dead(holder: Holder, me: Holder, start_of: StartOf) -> bool:
-    """Whether the holder ran on this machine and does so no longer; False also where nobody can tell."""
+    """Whether the holder ran on this machine and does so no longer; False also where nothing shows it."""
     if (holder.host, holder.machine) != (me.host, me.machine):
         return False
     if _UNKNOWN not in (holder.boot_id, me.boot_id) and holder.boot_id != me.boot_id:

@@ -35,7 +35,7 @@ def is_older(version: TableVersion, than: TableVersion) -> bool:
 
 
 def retyped(name: TableName) -> SchemaChangeRefused:
-    """Rows of one step that are of several types, and no DDL among them that tells where one ends."""
+    """Rows of one step that are of several types, and no DDL among them that shows where one ends."""
     what = f"A column of table {name} changed its type in the middle of a step, and the feed carries no DDL."
     hint = "let TiCDC send DDL messages (Avro: enable-tidb-extension, avro-enable-watermark), or load the table again."
     return SchemaChangeRefused(what, hint)

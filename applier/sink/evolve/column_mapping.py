@@ -39,7 +39,7 @@ class ColumnMapping:
 
 
 def lineage(before: TableVersion, after: TableVersion, actions: Sequence[Action]) -> ColumnMapping:
-    """Tell which column became which.
+    """Determine which column became which.
 
     Args:
         before: The table before the statement.

@@ -19,14 +19,14 @@ _ZERO_DATES = {"date": "0000-00-00", "datetime": "0000-00-00 00:00:00", "timesta
 _CLOCKS = re.compile(r"CURRENT_(TIMESTAMP|DATE)|NOW\(|LOCALTIME|CURDATE|CURTIME", re.IGNORECASE)
 _DATE = re.compile(r"\d{4}-\d\d-\d\d( \d\d:\d\d:\d\d(\.\d{1,6})?)?", re.ASCII)
 _SESSION = (
-    "its default is a wall clock, and the changefeed does not tell the time zone of the session that ran the "
+    "its default is a wall clock, and the changefeed does not show the time zone of the session that ran the "
     "statement; set changefeed.session_timezone to it"
 )
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
 class DefaultUnknown(Exception):
-    """What rows from before have cannot be told; the text says why."""
+    """What rows from before have cannot be determined; the text says why."""
 
 
 def existing_value(column: Column, arrow: pa.DataType, rules: TypeRules, path: str) -> pa.Scalar[Any]:
@@ -76,7 +76,7 @@ def zero_text(column: Column) -> str:
 
 def _dated(text: str, column: Column, arrow: pa.DataType, policy: str, zone: str | None) -> pa.Scalar[Any]:
     if _CLOCKS.match(text):
-        raise DefaultUnknown("its default is the time at which the statement ran, which the changefeed does not tell")
+        raise DefaultUnknown("its default is the time at which the statement ran, which the changefeed does not show")
     if not _DATE.fullmatch(text):
         raise ValueError
     text = _with_digits(text, column)

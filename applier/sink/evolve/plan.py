@@ -1,6 +1,6 @@
 """Two versions of a table and the DDL between them in, the steps that its Iceberg table has to take out.
 
-Who is who is told by the actions of the statement (a rename), everything else by the difference of the versions. Fields
+The actions of the statement show renames, the difference of the versions shows everything else. Fields
 stay optional unless they identify rows: Iceberg refuses a NULL in a required field, and rows that TiDB fills without a
 message, or zero dates, are NULL here.
 """
@@ -192,7 +192,7 @@ class _Change:
             return pa.scalar(None, arrow)
 
     def _full(self) -> Column:
-        """The column with what only the statement tells: whether it is generated."""
+        """The column with what only the statement shows: whether it is generated."""
         generated = self.written.generated if self.written else None
         if self.new.generated or generated is None:
             return self.new
@@ -235,7 +235,7 @@ def _row_doubts(actions: Sequence[Action]) -> Iterator[Refusal]:
 def _identity_doubts(found: ColumnMapping) -> Iterator[Refusal]:
     if found.unexplained_added and found.unexplained_dropped:
         gone, new = ", ".join(found.unexplained_dropped), ", ".join(found.unexplained_added)
-        what = f"Columns {gone} are gone and {new} are new, and no statement tells whether they were renamed."
+        what = f"Columns {gone} are gone and {new} are new, and no statement shows whether they were renamed."
         yield Refusal(what, "Rename the columns of the Iceberg table by hand and start again, or load the table anew.")
 
 

@@ -124,7 +124,7 @@ class Java:
     def accept_callbacks(self) -> None:
         """Let Java call Python objects; may be called again.
 
-        The port is chosen by the system and told to the JVM, as several applications may share a machine.
+        The port is chosen by the system and passed to the JVM, as several applications may share a machine.
         """
         with _CALLBACKS:
             gateway = self._gateway

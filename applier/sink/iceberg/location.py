@@ -46,7 +46,7 @@ def folder_name(part: str) -> str:
     """A folder name for one part of an identifier, whose characters may mean something in a path.
 
     A catalog would put `a/b` below `a`, `..` above the warehouse, and Hadoop's paths refuse a `:`. A long name is cut,
-    and a hash of the whole name tells it from others that begin alike.
+    and a hash of the whole name distinguishes it from others that begin alike.
     """
     text = quote(part, safe=" ").replace(".", "%2E").replace("%", "_")
     if len(text) <= _PART_BYTES:

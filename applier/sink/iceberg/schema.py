@@ -202,7 +202,7 @@ class RevisableTable(Table):
             self.refresh()
 
     def null_counts(self, columns: Sequence[str]) -> dict[str, int | None]:
-        """NULLs in each column by the files' metrics, dead rows included; None where a file does not tell."""
+        """NULLs in each column by the files' metrics, dead rows included; None where a file does not show."""
         head = self.snapshot_id
         fields = [field for name in columns if (field := self.schema.field(name)) is not None]
         counts: dict[str, int | None] = {field.name: 0 for field in fields}

@@ -99,7 +99,7 @@ def compare(column: Values, bound: Bound) -> tuple[Mask, Mask]:
     """Which values are greater than a bound, and which are equal to it; NULL is neither.
 
     Raises:
-        Inexact: For some value it depends on what the feed does not tell.
+        Inexact: For some value it depends on what the feed does not show.
     """
     if bound is Max:
         nothing = np.zeros(len(column), bool)
@@ -145,7 +145,7 @@ def seconds_digits(column: Column) -> int:
         Inexact: The changefeed does not show them.
     """
     if column.type.scale is None:
-        raise Inexact(f"the feed does not tell how many digits of the second column {column.name} has")
+        raise Inexact(f"the feed does not show how many digits of the second column {column.name} has")
     return column.type.scale
 
 
@@ -178,7 +178,7 @@ def _agreed(results: Iterator[tuple[Mask, Mask]], reason: str) -> tuple[Mask, Ma
 def _between(column: Values, bound: Between) -> tuple[Mask, Mask]:
     low, high = _numbers(column, bound.low), _numbers(column, bound.high)
     if not np.array_equal(np.logical_or(*low), np.logical_or(*high)):
-        raise Inexact("the time zone of the session that set the bounds decides on some rows, and no message tells it")
+        raise Inexact("the time zone of the session that set the bounds decides on some rows, and no message shows it")
     # Only whether a value reaches the bound counts in a range.
     return np.logical_or(*low), np.zeros(len(column), bool)
 
@@ -206,7 +206,7 @@ def _texts(column: Values, bound: str) -> tuple[Mask, Mask]:
     rest = column.filter(pa.array(~equal))
     plain = pc.all(pc.match_substring_regex(rest, _ORDERED_ALIKE)).as_py() is not False
     if rest.null_count < len(rest) and not (plain and re.match(_ORDERED_ALIKE, bound)):
-        raise Inexact("the collation of a column decides on some rows, and the feed does not tell it")
+        raise Inexact("the collation of a column decides on some rows, and the feed does not show it")
     forms: list[Callable[[Any], Any]] = [
         lambda values: values,
         lambda values: pc.utf8_rtrim(values, characters=" "),
@@ -215,7 +215,7 @@ def _texts(column: Values, bound: str) -> tuple[Mask, Mask]:
     ]
     value = pa.scalar(bound)
     compared = (_compared(form(column), form(value)) for form in forms)
-    return _agreed(compared, "the collation of a column decides on some rows, and the feed does not tell it")
+    return _agreed(compared, "the collation of a column decides on some rows, and the feed does not show it")
 
 
 def _bytes(column: Values, bound: bytes) -> tuple[Mask, Mask]:

@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeAlias
 
 
 class Inexact(Exception):
-    """Which partition a row is in cannot be told exactly; the text says why, and holds no value of a row."""
+    """Which partition a row is in cannot be determined exactly; the text says why, and holds no value of a row."""
 
 
 class Number(NamedTuple):

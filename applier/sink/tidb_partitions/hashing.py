@@ -50,7 +50,7 @@ def key_places(values: Sequence[Values], columns: Sequence[Column], partitions: 
         partitions: Number of partitions.
 
     Raises:
-        Inexact: TiDB hashes the column by its collation, which the feed does not tell, or by a text that is not known.
+        Inexact: TiDB hashes the column by its collation, which the feed does not show, or by a text that is not known.
     """
     texts = [_texts(*pair) for pair in zip(values, columns, strict=True)]
     sums = (zlib.crc32(b"".join(row)) for row in zip(*texts, strict=True))
@@ -74,7 +74,7 @@ def _text_of(kind: pa.DataType, column: Column) -> Callable[[Any], bytes]:
         digits = seconds_digits(column)
         return lambda value: datetime_text(value, digits)
     if name in ("char", "varchar"):
-        raise Inexact(f"rows are hashed by the collation of column {column.name}, which the feed does not tell")
+        raise Inexact(f"rows are hashed by the collation of column {column.name}, which the feed does not show")
     raise Inexact(f"how column {column.name} of type {name} is hashed is not known")
 
 

@@ -1,7 +1,7 @@
 """How an upstream table is partitioned in, a predicate for the rows of some of its partitions out.
 
 TiDB drops, truncates and exchanges partitions without row events, so a row's partition is computed here as TiDB
-computes it (`pkg/table/tables/partition.go`). What the feed does not tell (the collation of a column, the time zone of
+computes it (`pkg/table/tables/partition.go`). What the feed does not show (the collation of a column, the time zone of
 a session) is tried in every way it may be: a row that would then be in one partition or in another is refused.
 """
 
@@ -43,7 +43,7 @@ class PartitionRows:
 
 
 def rows_of(version: TableVersion, partitioning: Partitioning | None, names: Sequence[str]) -> PartitionRows:
-    """Tell the rows of some partitions.
+    """Find the rows of some partitions.
 
     Args:
         version: The table's columns.
@@ -51,7 +51,7 @@ def rows_of(version: TableVersion, partitioning: Partitioning | None, names: Seq
         names: Names of partitions, in any letters.
 
     Raises:
-        SchemaChangeRefused: They cannot be told exactly; says why.
+        SchemaChangeRefused: They cannot be determined exactly; says why.
     """
     try:
         rule, node_columns = _rule(version, partitioning, names)
@@ -78,7 +78,9 @@ Rule: TypeAlias = "Callable[[pa.Table], Mask]"
 
 
 def _refused(version: TableVersion, names: Sequence[str], error: Inexact) -> SchemaChangeRefused:
-    what = f"Which rows of table {version.name} are in partition {', '.join(names)} cannot be told exactly: {error}."
+    what = (
+        f"Which rows of table {version.name} are in partition {', '.join(names)} cannot be determined exactly: {error}."
+    )
     return SchemaChangeRefused(what, _RESYNC)
 
 
@@ -86,7 +88,7 @@ def _wanted(partitioning: Partitioning, names: Sequence[str]) -> tuple[int, ...]
     places = {partition.name.lower(): place for place, partition in enumerate(partitioning.partitions)}
     unknown = [name for name in names if name.lower() not in places]
     if unknown:
-        raise Inexact(f"no statement of the feed told of partition {', '.join(unknown)}")
+        raise Inexact(f"no statement of the feed shows partition {', '.join(unknown)}")
     return tuple(places[name.lower()] for name in names)
 
 
@@ -109,7 +111,7 @@ def _rule(
     version: TableVersion, partitioning: Partitioning | None, names: Sequence[str]
 ) -> tuple[Rule, tuple[str, ...]]:
     if partitioning is None:
-        raise Inexact("no statement of the feed told how it is partitioned")
+        raise Inexact("no statement of the feed shows how it is partitioned")
     wanted = _wanted(partitioning, names)
     partitions, text = partitioning.partitions, partitioning.expression
     match partitioning.method:
@@ -146,7 +148,7 @@ def _primary(version: TableVersion) -> tuple[str, ...]:
     for index in version.indexes:
         if index.primary:
             return index.columns
-    raise Inexact("it is partitioned by its primary key, of which the feed does not tell")
+    raise Inexact("it is partitioned by its primary key, which the feed does not show")
 
 
 def _range_bound(partition: Partition, columns: Sequence[Column]) -> tuple[Bound, ...]:

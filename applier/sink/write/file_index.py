@@ -121,7 +121,7 @@ def plan(name: str, snapshot_id: int | None, columns: Sequence[Field], scan: Sca
 
 def _refuse(name: str, file: DataFile) -> None:
     if any(delete.content == "equality" for delete in file.deletes):
-        what = f"Table {name} holds equality deletes, so the rows that are still alive cannot be told by position"
+        what = f"Table {name} holds equality deletes, so the rows that are still alive cannot be found by position"
         way_out = "Stop the writer that makes them and run rewrite_data_files with delete-file-threshold 1 once."
         raise TableMismatch(what, way_out)
     if file.format != "parquet":

@@ -53,7 +53,7 @@ class ParquetSource:
         return [metadata.row_group(index).num_rows for index in range(metadata.num_row_groups)]
 
     def bounds(self, group: int, field: Field) -> tuple[Ordered | None, Ordered | None]:
-        """Smallest and largest value of a column in a row group, as far as the footer tells."""
+        """Smallest and largest value of a column in a row group, as far as the footer shows."""
         found = self._column(field)
         if found is None or len(found[1]) != 1:
             return None, None

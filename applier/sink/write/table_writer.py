@@ -50,7 +50,7 @@ class TableWriter:
 
     Every method that writes makes exactly one snapshot, which holds all of the change and the stamp, or none. It may
     be called again with the same arguments after an error; it is not noticed here that a batch was applied before,
-    which is told by comparing its resolved ts with `known`.
+    which its resolved ts shows beside `known`.
 
     Args:
         table: The table, loaded for this writer alone.

@@ -163,14 +163,14 @@ PROOFS: Mapping[str, Mapping[str, Proof]] = {
     "simple": {},
     "open": {
         "Rows do not name the members of enums and sets: they come from the CREATE TABLE.": _members("open"),
-        "Rows do not tell the precision of decimals: it comes from the CREATE TABLE.": _precision("open"),
+        "Rows do not show the precision of decimals: it comes from the CREATE TABLE.": _precision("open"),
         "TIMESTAMP is in the zone of the TiCDC server, which changefeed.timezone must name.": _zone("open"),
         "With output-old-value off, an UPDATE of a table without any key looks like an INSERT.": _bag_updates,
     },
     "canal-json": {
         "Without content-compatible, rows do not name the members of enums and sets: "
         "they come from the CREATE TABLE.": _members("canal-json-ext"),
-        "Without content-compatible, rows do not tell the precision of decimals: it comes from the CREATE TABLE.": (
+        "Without content-compatible, rows do not show the precision of decimals: it comes from the CREATE TABLE.": (
             _precision("canal-json-ext")
         ),
         "Rows of a table without a primary key do not name its unique key: it comes from the CREATE TABLE.": (
@@ -180,16 +180,16 @@ PROOFS: Mapping[str, Mapping[str, Proof]] = {
         "Bytes that are not UTF-8 in a text column arrive as U+FFFD.": _replacement_characters,
     },
     "avro": {
-        "Characters of names beyond letters, digits and _ become _, unless a DDL message tells the name.": _sanitised,
-        "Virtual generated columns are present and NULL, unless a DDL message tells that they are virtual.": _virtual,
+        "Characters of names beyond letters, digits and _ become _, unless a DDL message shows the name.": _sanitised,
+        "Virtual generated columns are present and NULL, unless a DDL message shows that they are virtual.": _virtual,
         "A table whose only key is a NOT NULL unique index has no Kafka key; it needs avro-include-before-value.": (
             _unnamed_deletes
         ),
-        "Integers up to INT, and the lengths of strings, are not told apart.": _widths,
+        "Integers up to INT, and the lengths of strings, are not distinguished.": _widths,
     },
     "debezium": {
         **{sentence: _cells("debezium", sentence) for sentence in RULES["debezium"]},
-        "Without enable-tidb-extension, unsigned numbers and binary strings are told by DDL messages alone.": (
+        "Without enable-tidb-extension, unsigned numbers and binary strings are shown by DDL messages alone.": (
             _untold_signs
         ),
         "With debezium-disable-schema, rows wait for the DDL message that describes their table.": _waiting,
@@ -197,7 +197,7 @@ PROOFS: Mapping[str, Mapping[str, Proof]] = {
     },
     "debezium-avro": {
         **{sentence: _cells("debezium-avro", sentence) for sentence in RULES["debezium-avro"]},
-        "NOT NULL is told of key columns alone.": _nullable,
+        "NOT NULL is shown for key columns alone.": _nullable,
         "TiCDC refuses tables with a virtual generated column, and tables without a key.": _left_out,
     },
 }

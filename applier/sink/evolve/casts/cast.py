@@ -34,7 +34,7 @@ FAMILIES = {
 SECONDS = frozenset({"datetime", "timestamp", "time"})
 """Types with fractional digits of the second, as many as the column has."""
 
-_ZONE = "the time zone of the session that ran the statement decides on the values, and the changefeed does not tell it"
+_ZONE = "the time zone of the session that ran the statement decides on the values, and the changefeed does not show it"
 _TODAY = "the date on which the statement ran becomes part of the values"
 
 
@@ -78,7 +78,7 @@ def cast(values: Array, step: ConvertField) -> Array:
     if reason is not None:
         raise CastRefused(reason)
     if values.null_count and not step.holds_null and step.old.name in DATE_TYPES:
-        raise CastRefused("zero dates are kept as NULL, and what they became cannot be told from it")
+        raise CastRefused("zero dates are kept as NULL, and what they were cannot be determined from it")
     try:
         return _CASTS[family(step.old.name), family(step.new.name)](values, step).cast(step.new_arrow)
     except (pa.ArrowException, ValueError, ArithmeticError, LookupError):

@@ -237,7 +237,7 @@ def test_a_column_that_was_changed_by_hand_is_refused(world: World) -> None:
         ("CREATE TABLE shop.items (id INT)", "created", "has no key"),
         ("CREATE TABLE shop.items LIKE shop.orders", "created", "make the table"),
         ("CREATE TABLE shop.items LIKE shop.nothing", "cannot tell", "are not known"),
-        ("ALTER TABLE shop.nothing ADD COLUMN c INT", "cannot tell", "told neither by control tables"),
+        ("ALTER TABLE shop.nothing ADD COLUMN c INT", "cannot tell", "shown neither by control tables"),
         ("RECOVER TABLE shop.orders", "cannot tell", "is looked up"),
         ("CREATE VIEW shop.v AS SELECT 1", "nothing to do", ""),
     ],

@@ -329,7 +329,7 @@ def test_a_coming_schema_that_renames_in_silence_is_refused_by_the_table(
         "accepted",
         "refused",
     )
-    assert "no statement tells whether they were renamed" in change.tables[0].reasons[0]
+    assert "no statement shows whether they were renamed" in change.tables[0].reasons[0]
 
 
 @pytest.mark.parametrize(

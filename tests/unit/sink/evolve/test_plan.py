@@ -308,7 +308,7 @@ def test_without_statements_a_rename_is_not_guessed() -> None:
     """Where only schemas travel, a column that goes while another comes may be the same column."""
     found = plan(BASE, table(ID, QTY, replace(NOTE, name="remark")), [], TypeRules())
     assert [refusal.reason for refusal in found.only_empty] == [
-        "Columns note are gone and remark are new, and no statement tells whether they were renamed."
+        "Columns note are gone and remark are new, and no statement shows whether they were renamed."
     ]
     assert plan(BASE, table(ID, QTY), [], TypeRules()) == Evolution((DropField("note"),))
 

@@ -205,7 +205,7 @@ def test_strings_that_every_collation_orders_alike_are_placed() -> None:
 
 @pytest.mark.parametrize("value", ["Zoe", "_x", "é", "m "])
 def test_strings_that_a_collation_decides_on_are_refused(value: str) -> None:
-    """Letters of another case, other characters, spaces at the end: the feed does not tell the collation."""
+    """Letters of another case, other characters, spaces at the end: the feed does not show the collation."""
     with pytest.raises(SchemaChangeRefused, match="the collation of a column decides"):
         places(by_columns("a", ("'m'",), ("MAXVALUE",)), (TEXT, ["a", value]))
 
@@ -330,9 +330,9 @@ def test_partitions_that_no_statement_told_of_are_refused() -> None:
     """A name that is not known, or a table whose CREATE TABLE was not seen."""
     version = TableVersion(TableName("shop", "t"), 1, (Column("a", INT),))
 
-    with pytest.raises(SchemaChangeRefused, match="told of partition p9"):
+    with pytest.raises(SchemaChangeRefused, match="shows partition p9"):
         rows_of(version, by_range("a", "5"), ["p0", "p9"])
-    with pytest.raises(SchemaChangeRefused, match="no statement of the feed told how it is partitioned"):
+    with pytest.raises(SchemaChangeRefused, match="no statement of the feed shows how it is partitioned"):
         rows_of(version, None, ["p0"])
 
 
