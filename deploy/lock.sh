@@ -9,6 +9,6 @@ compile() {
   uv pip compile pyproject.toml --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
     --no-emit-index-url --no-emit-find-links "$@" >/dev/null
 }
-compile --group dev -o requirements.lock "$@"
-# The constraint keeps both files at the same versions.
-compile -c requirements.lock -o deploy/requirements.lock "$@"
+# The image reads every storage and catalog. The constraint keeps both files at the same versions.
+compile --all-extras -o deploy/requirements.lock "$@"
+compile --group dev -c deploy/requirements.lock -o requirements.lock "$@"

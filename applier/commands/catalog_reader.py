@@ -23,6 +23,17 @@ _JAVA_ONLY = ("io-impl", "catalog-impl", "cache-enabled", "cache.", "jdbc.", "me
 _DRIVERS = {"postgresql": "postgresql+psycopg2", "mysql": "mysql+pymysql", "mariadb": "mysql+pymysql"}
 """SQLAlchemy's names of JDBC subprotocols."""
 
+_EXTRAS = {
+    "psycopg2": "postgres",
+    "pymysql": "mysql",
+    "boto3": "glue",
+    "thrift": "hive",
+    "s3fs": "s3",
+    "gcsfs": "gcs",
+    "adlfs": "azure",
+}
+"""By the module that is missing: the extra of pyproject.toml that installs it."""
+
 _READS = ("rest", "hive", "glue", "sql", "jdbc", "dynamodb", "bigquery")
 
 
@@ -118,7 +129,7 @@ def open_lake(section: CatalogSection) -> Iterator[Lake]:
     if _is_missing(section):
         yield Lake(section.name, None)
         return
-    with _reported(f"open catalog {section.name}"):
+    with _reported(f"open catalog {section.name}", section.type):
         catalog = load_catalog(section.name, **catalog_properties(section))
     try:
         yield Lake(section.name, catalog)
@@ -177,15 +188,28 @@ def _described(identifier: tuple[str, ...], table: Table) -> LakeTable:
 
 
 @contextmanager
-def _reported(what: str) -> Iterator[None]:
-    """Wrap what PyIceberg and its libraries raise. Their own texts may show addresses with passwords."""
+def _reported(what: str, kind: str = "") -> Iterator[None]:
+    """Wrap what PyIceberg and its libraries raise. Their own texts may show addresses with passwords.
+
+    Args:
+        what: What is tried.
+        kind: Type of the catalog, which names the extra where PyIceberg does not name the module that it misses.
+    """
     try:
         yield
     except (ConfigError, TransientError):
         raise
     except (ImportError, NotInstalledError) as error:
-        missing = getattr(error, "name", None) or "a library of pyiceberg's extras"
-        raise ConfigError([f"Cannot {what} without Spark: {missing} is not installed."]) from error
+        raise ConfigError([f"Cannot {what} without Spark: {_missing(error, kind)}"]) from error
     except Exception as error:
         hint = "check [catalog]: its address, its log-in, and whether it and its storage can be reached from here."
         raise TransientError(f"Cannot {what} ({type(error).__name__}).", hint) from error
+
+
+def _missing(error: Exception, kind: str) -> str:
+    """What is not installed, and the command that installs it."""
+    cause = error.__cause__ if isinstance(error.__cause__, ImportError) else error
+    module = (getattr(cause, "name", None) or "").partition(".")[0]
+    extra = _EXTRAS.get(module, kind if kind in _EXTRAS.values() else "")
+    what = module or (f"the library for catalogs of type {kind}" if kind else "a library of PyIceberg")
+    return f"{what} is not installed. " + (f"Run `pip install 'applier[{extra}]'`." if extra else "Install it.")

@@ -102,7 +102,7 @@ class StepPlan:
 
     def to_json(self) -> str:
         """The plan for machines; the keys are the attributes."""
-        return json.dumps(asdict(self), ensure_ascii=False)
+        return json.dumps(asdict(self))
 
 
 def render(plan: StepPlan, console: Console) -> None:

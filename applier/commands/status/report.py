@@ -176,7 +176,7 @@ class StatusReport:
     def to_json(self) -> str:
         """All of it; `docs/output.md` explains the keys, and none is ever left out."""
         shown = {"verdict": self.verdict, "exit_code": self.exit_code, **asdict(self)}
-        return json.dumps(shown, ensure_ascii=False, indent=2)
+        return json.dumps(shown, indent=2)
 
 
 def judged(report: StatusReport) -> Iterator[str]:

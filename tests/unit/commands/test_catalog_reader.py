@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import tomllib
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,7 +11,7 @@ import pytest
 
 from applier.commands.catalog_reader import catalog_properties, open_lake
 from applier.config.settings import CatalogSection
-from applier.errors import TransientError
+from applier.errors import ConfigError, TransientError
 from tests.unit.commands.check.world import World
 
 
@@ -75,3 +77,29 @@ def test_a_lost_metadata_file_is_one_sentence(world: World) -> None:
         pytest.raises(TransientError, match=r"Cannot load table shop\.orders"),
     ):
         lake.table(("shop", "orders"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "uri", "module", "package", "extra"),
+    [
+        ("jdbc", "jdbc:postgresql://127.0.0.1:1/lake", "psycopg2", "pyiceberg[sql-postgres]", "postgres"),
+        ("jdbc", "jdbc:mysql://127.0.0.1:1/lake", "pymysql", "pymysql", "mysql"),
+        ("glue", "", "boto3", "pyiceberg[glue]", "glue"),
+        ("hive", "thrift://127.0.0.1:1", "thrift", "pyiceberg[hive]", "hive"),
+    ],
+)
+def test_a_missing_library_is_named_by_the_command_that_installs_it(
+    monkeypatch: pytest.MonkeyPatch, kind: str, uri: str, module: str, package: str, extra: str
+) -> None:
+    """The extra is one of pyproject.toml, and holds the library."""
+    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    for name in [module, f"pyiceberg.catalog.{kind}"]:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setitem(sys.modules, module, None)
+    section = CatalogSection.model_validate({"name": "lake", "type": kind, "warehouse": "w", "uri": uri})
+
+    with pytest.raises(ConfigError, match="is not installed") as refusal, open_lake(section):
+        pass
+
+    assert str(refusal.value).endswith(f"{module} is not installed. Run `pip install 'applier[{extra}]'`.")
+    assert project["optional-dependencies"][extra][0].startswith(package)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import io
+import json
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -59,6 +60,23 @@ def test_no_text_of_a_report_reaches_the_terminal_raw(show: Callable[[Any, Conso
 
     assert SHOWN in out.getvalue()
     assert not set("\x1b\u202e") & set(out.getvalue())
+
+
+@pytest.mark.parametrize("report", [StepPlan, Report, StatusReport])
+def test_json_holds_no_raw_control_character(report: type) -> None:
+    """`--json` on a terminal: what would turn the text around is written out, and parses to the same text."""
+    text = hostile(report).to_json()
+
+    assert not set("\x1b\u202e") & set(text)
+    assert HOSTILE in set(walk(json.loads(text)))
+
+
+def walk(value: Any) -> Iterator[str]:
+    """All texts of a JSON value."""
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from walk(item)
+    if isinstance(value, str):
+        yield value
 
 
 def test_the_list_of_ddl_is_escaped(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
