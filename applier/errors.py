@@ -25,6 +25,9 @@ A message has up to three parts: what happened, the detail, and after "Hint:" th
 
 from __future__ import annotations
 
+RELOAD = "Load the table again and start a changefeed from there, or leave the table out in tables.include."
+"""The hint of errors after which the rows of a table can only come from upstream."""
+
 
 class ApplierError(Exception):
     """Base of all errors raised on purpose.

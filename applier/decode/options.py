@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from applier.changefeed.message import MAX_MESSAGE_BYTES
+
+Compression: TypeAlias = Literal["none", "lz4", "snappy"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +26,7 @@ class DecoderOptions:
     """
 
     timezone: str = "UTC"
-    compression: Literal["none", "lz4", "snappy"] | None = None
+    compression: Compression | None = None
     claim_check: str | None = None
     registry: Mapping[str, Any] = field(default_factory=dict, repr=False)
     by_offset: bool = False

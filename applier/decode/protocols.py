@@ -5,22 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from applier.decode.avro import decoder as avro
-from applier.decode.canal import decoder as canal_json
-from applier.decode.debezium import avro_decoder, json_decoder
+from applier.decode.canal.decoder import CanalJsonDecoder
+from applier.decode.debezium import avro_decoder
+from applier.decode.debezium.json_decoder import DebeziumDecoder
 from applier.decode.decoder import Decoder
-from applier.decode.open import decoder as open_protocol
+from applier.decode.open.decoder import OpenDecoder
 from applier.decode.options import DecoderOptions
-from applier.decode.simple import decoder as simple
+from applier.decode.simple.decoder import SimpleDecoder
 
 BUILDERS: Mapping[str, Callable[[DecoderOptions], Decoder]] = {
-    "simple": simple.build,
-    "open": open_protocol.build,
-    "canal-json": canal_json.build,
+    "simple": SimpleDecoder,
+    "open": OpenDecoder,
+    "canal-json": CanalJsonDecoder,
     "avro": avro.build,
-    "debezium": json_decoder.build,
+    "debezium": DebeziumDecoder,
     "debezium-avro": avro_decoder.build,
 }
-"""Each protocol's `build`, by the name that `changefeed.protocol` of the configuration gives it."""
+"""What makes each protocol's decoder, by the name that `changefeed.protocol` of the configuration gives it."""
 
 
 def build(protocol: str, options: DecoderOptions) -> Decoder:

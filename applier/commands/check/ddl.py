@@ -13,8 +13,8 @@ from applier.commands.check.report import TableAnswer, TableOutcome
 from applier.ddl import actions as say
 from applier.ddl.actions import Action, kind, touches
 from applier.ddl.schema_tracker import Tables
-from applier.errors import SchemaChangeRefused
-from applier.pipeline.schema_changes.stamp import DROPPED_AT, RESYNC
+from applier.errors import RELOAD, SchemaChangeRefused
+from applier.pipeline.schema_changes.stamp import DROPPED_AT
 from applier.sink.tidb_partitions.predicate import rows_of
 
 _NO_DDL = "The feed carries no DDL messages, so the applier does not learn of this and its rows differ in silence."
@@ -189,7 +189,7 @@ class _Group:
         admits = TableFilter(self.replicas.config.tables.include).admits
         if not admits(name):
             reason = f"The rows of {name} so far are not here, and {to} is replicated."
-            return self._answer(name, "refused", (), (reason,), (RESYNC,))
+            return self._answer(name, "refused", (), (reason,), (RELOAD,))
         if not admits(to):
             return self._dropped(name)
         if self.replicas.table(name) is None:

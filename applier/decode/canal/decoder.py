@@ -14,16 +14,14 @@ from typing import Annotated, TypeAlias
 import msgspec
 
 from applier.changefeed.event import Event, Op, Resolved, RowChange, SchemaChange
-from applier.changefeed.message import MAX_MESSAGE_BYTES
 from applier.changefeed.table import Column, Index, TableName, TableVersion
 from applier.changefeed.ts import from_unix_ms
 from applier.decode.bounded_cache import BoundedLists
 from applier.decode.canal.columns import TYPE_MARK, row_reader
 from applier.decode.canal.types import column_type
-from applier.decode.claim_check import ClaimCheck, optional
 from applier.decode.columnar.structs import BulkReader, RowReader
-from applier.decode.compression import Compression, decompress
 from applier.decode.decoder import Capabilities
+from applier.decode.large_messages import ClaimedMessage, LargeMessages, RowMark, handle_key_only
 from applier.decode.options import DecoderOptions
 from applier.decode.row_schemas import Description, Descriptions, describe
 from applier.decode.values.wire_format import WireForm
@@ -54,10 +52,6 @@ _MARKERS = frozenset({"GTID", "XACOMMIT", "XAROLLBACK", "MHEARTBEAT"})
 """What official Canal says of transactions and of itself."""
 _JSON_START = b'{"'
 _PROTOCOL_HINT = "Check that changefeed.protocol names the protocol of the sink."
-_WHOLE_ROWS = (
-    "Set large-message-handle-option to claim-check in the changefeed and changefeed.claim_check here, "
-    "or raise max-message-bytes, so that messages hold whole rows."
-)
 
 
 class Extension(msgspec.Struct, gc=False, rename="camel"):
@@ -96,44 +90,20 @@ _Seen: TypeAlias = tuple[list[str], dict[str, str] | None, list[str] | msgspec.U
 _ENVELOPES = msgspec.json.Decoder(CanalEnvelope)
 
 
-def build(options: DecoderOptions) -> CanalJsonDecoder:
-    """The decoder for a changefeed with these options."""
-    return CanalJsonDecoder(
-        options.timezone,
-        options.compression,
-        optional(options.claim_check, options.max_bytes),
-        by_offset=options.by_offset,
-        max_bytes=options.max_bytes,
-    )
-
-
 class CanalJsonDecoder:
     """Decoder of Canal-JSON.
 
     Args:
-        timezone: IANA zone of TIMESTAMP text: the TiCDC server's.
-        compression: What the changefeed uses; None detects it from the bytes.
-        claim_check: Where large messages lie.
-        by_offset: Let `es` stand in for the commit ts of messages without the TiDB extension.
-        max_bytes: Size of a decompressed message beyond which it is refused.
+        options: Of them, the TiCDC server's zone, what large messages are, and whether `es` stands in for the commit ts
+            of messages without the TiDB extension.
     """
 
     capabilities = CAPABILITIES
 
-    def __init__(
-        self,
-        timezone: str = "UTC",
-        compression: Compression | None = None,
-        claim_check: ClaimCheck | None = None,
-        *,
-        by_offset: bool = False,
-        max_bytes: int = MAX_MESSAGE_BYTES,
-    ) -> None:
-        self._by_offset = by_offset
-        self.wire = WireForm(binary="latin1", members="index", zone=timezone)
-        self._compression = compression
-        self._claim_check = claim_check
-        self._max_bytes = max_bytes
+    def __init__(self, options: DecoderOptions) -> None:
+        self._by_offset = options.by_offset
+        self.wire = WireForm(binary="latin1", members="index", zone=options.timezone)
+        self._large = LargeMessages(options, _is_plain)
         self._descriptions = Descriptions()
         self._seen: BoundedLists[tuple[str | None, str | None], _Seen] = BoundedLists()
         self.bulk = BulkReader(TYPE_MARK, self._row_reader)
@@ -159,7 +129,7 @@ class CanalJsonDecoder:
         if not value:
             raise DecodeError("The message has no value.", _PROTOCOL_HINT)
         if value[:2] != _JSON_START:
-            value = decompress(value, self._compression, _is_plain, self._max_bytes)
+            value = self._large.decompress(value)
         try:
             return _ENVELOPES.decode(value)
         except UnicodeDecodeError as error:
@@ -171,13 +141,13 @@ class CanalJsonDecoder:
         rows = envelope.data
         if not rows:
             what = f"The {envelope.type} of rows of {_title(envelope)} holds no row."
-            raise IncompleteRow(what, _row_hint(envelope), _name(envelope))
+            raise IncompleteRow(what, _row_hint(envelope), _mark(envelope).name)
         names = list(rows[0])
         description = self._recognise(envelope, names)
         olds = envelope.old if op is _UPDATE else None
         if op is _UPDATE and (not olds or None in olds):
             # It may have moved a row to another key, and the row under the old one would stay.
-            raise IncompleteRow(f"The UPDATE of rows of {_title(envelope)} holds no old row.", "", _name(envelope))
+            raise IncompleteRow(f"The UPDATE of rows of {_title(envelope)} holds no old row.", "", _mark(envelope).name)
         if len(rows) == 1 and (olds is None or len(olds) == 1):
             return self._change(description, op, commit_ts, rows[0], olds[0] if olds else None)
         if any(list(row) != names for row in rows):
@@ -202,30 +172,17 @@ class CanalJsonDecoder:
     def _whole(self, envelope: CanalEnvelope, extension: Extension, op: Op) -> CanalEnvelope:
         """The message that holds the rows: itself, or the large one that lies in the claim-check storage."""
         if extension.claim_check_location is not None:
-            return self._claimed(envelope, extension.claim_check_location)
+            return self._large.claimed(_mark(envelope), extension.claim_check_location, self._claimed)
         if extension.only_handle_key and op is not _DELETE:
-            what = (
-                f"The {envelope.type} of a row of {_title(envelope)} holds key columns only, "
-                "because large-message-handle-option is handle-key-only."
-            )
-            raise IncompleteRow(what, _WHOLE_ROWS, _name(envelope))
+            raise handle_key_only(_mark(envelope))
         if not envelope.pk_names and envelope.data:
             # A table without a primary key has a unique one, or none of its rows were sent so: these very columns.
             envelope.pk_names = list(envelope.data[0])
         return envelope
 
-    def _claimed(self, envelope: CanalEnvelope, location: str) -> CanalEnvelope:
-        if self._claim_check is None:
-            what = f"A row of {_title(envelope)} lies in the claim-check storage, which is not configured."
-            hint = "Set changefeed.claim_check to the changefeed's claim-check-storage-uri."
-            raise IncompleteRow(what, hint, _name(envelope))
-        large = self._read(self._claim_check.fetch(location).value)
-        extension = large.extension
-        if _identity(large) != _identity(envelope) or extension is None or extension.claim_check_location is not None:
-            name = location.rsplit("/", 1)[-1]
-            what = f"The claim-check file {name} does not hold the row of {_title(envelope)} that names it."
-            raise DecodeError(what, "Check that changefeed.claim_check is the storage of this very changefeed.")
-        return large
+    def _claimed(self, claimed: ClaimedMessage) -> tuple[RowMark | None, CanalEnvelope]:
+        large = self._read(claimed.value)
+        return None if large.extension is None else _mark(large), large
 
     def _recognise(self, envelope: CanalEnvelope, names: list[str]) -> Description:
         """The rows' description, worked out when it is first met."""
@@ -293,7 +250,7 @@ def _describe(envelope: CanalEnvelope, names: list[str]) -> Description:
     if not types.keys() >= set(key):
         hint = "The key columns must not be left out by `column-selectors`."
         what = f"The {envelope.type} of a row of {_title(envelope)} lacks key columns."
-        raise IncompleteRow(what, hint, _name(envelope))
+        raise IncompleteRow(what, hint, _mark(envelope).name)
     columns = [Column(name, column_type(types[name]), nullable=name not in key) for name in names]
     indexes = (Index("PRIMARY", key, unique=True, primary=True),) if key else ()
     return describe(TableName(envelope.database, envelope.table), columns, indexes, ())
@@ -304,18 +261,15 @@ def _is_plain(value: bytes) -> bool:
     return value[:2] == _JSON_START
 
 
-def _name(envelope: CanalEnvelope) -> tuple[str, str]:
-    return envelope.database or "", envelope.table or ""
-
-
-def _title(envelope: CanalEnvelope) -> str:
-    return f"{envelope.database}.{envelope.table}"
-
-
 def _row_hint(envelope: CanalEnvelope) -> str:
     return "Set binlog_format to ROW upstream: this is a statement, not its rows." if envelope.sql else _PROTOCOL_HINT
 
 
-def _identity(envelope: CanalEnvelope) -> tuple[str | None, str | None, str, int | None]:
-    commit_ts = None if envelope.extension is None else envelope.extension.commit_ts
-    return envelope.database, envelope.table, envelope.type, commit_ts
+def _mark(envelope: CanalEnvelope) -> RowMark:
+    extension = envelope.extension or Extension()
+    location = extension.claim_check_location
+    return RowMark(envelope.database, envelope.table, envelope.type, extension.commit_ts, location)
+
+
+def _title(envelope: CanalEnvelope) -> str:
+    return _mark(envelope).title

@@ -7,19 +7,17 @@ one are read with what the DDL before them said of their table: only that distin
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Annotated, Any
 
 import msgspec
 
 from applier.changefeed.event import Event, Image, Op, Resolved, RowChange
-from applier.changefeed.message import MAX_MESSAGE_BYTES
 from applier.changefeed.table import TableName, TableVersion
 from applier.decode.bounded_cache import Bounded
 from applier.decode.columnar.groups import GroupedReader
 from applier.decode.columnar.groups import Reader as RowReader
-from applier.decode.compression import Compression, decompress
 from applier.decode.debezium.ddl import Described, TableChange, schema_change
 from applier.decode.debezium.fields import ConnectField, Reader, little_endian, microseconds
 from applier.decode.debezium.json_columns import SCHEMA, Head, MessageHeads, rows_reader
@@ -35,6 +33,7 @@ from applier.decode.debezium.rows import (
     row_change,
 )
 from applier.decode.decoder import Capabilities
+from applier.decode.large_messages import LargeMessages
 from applier.decode.options import DecoderOptions
 from applier.decode.values.wire_format import WireForm
 from applier.errors import DecodeError
@@ -99,34 +98,21 @@ _MESSAGE = msgspec.json.Decoder(_Message)
 _DECLARED = msgspec.json.Decoder(_Declared)
 
 
-def build(options: DecoderOptions) -> DebeziumDecoder:
-    """A decoder from the changefeed's options."""
-    return DebeziumDecoder(options.compression, options.keys, options.max_bytes)
-
-
 class DebeziumDecoder:
     """Decoder of protocol `debezium`.
 
     Args:
-        compression: `large-message-handle-compression` of keys and values; None detects it from the bytes.
-        keys: Key columns by `database.table`, for rows without a Kafka key.
-        max_bytes: Size of a decompressed message beyond which it is refused.
+        options: Of them, the compression of keys and values, and the key columns of rows without a Kafka key.
     """
 
     capabilities = CAPABILITIES
     wire = WireForm(binary="base64", members="label")
 
-    def __init__(
-        self,
-        compression: Compression | None = None,
-        keys: Mapping[str, tuple[str, ...]] | None = None,
-        max_bytes: int = MAX_MESSAGE_BYTES,
-    ) -> None:
-        self._max_bytes = max_bytes
-        self._compression = compression
+    def __init__(self, options: DecoderOptions) -> None:
+        self._large = LargeMessages(options, _is_json)
         self._announcer = Announcer()
         self._described = Described()
-        self._keys = KeyColumns(keys or {}, self._described)
+        self._keys = KeyColumns(options.keys, self._described)
         self._declared: Bounded[bytes, tuple[ConnectField, ...]] = Bounded()
         self._layouts: Bounded[tuple[TableName, tuple[str, ...]], tuple[bytes, Layout]] = Bounded()
         self._untyped: Bounded[tuple[TableName, int, tuple[str, ...]], Layout] = Bounded()
@@ -141,7 +127,7 @@ class DebeziumDecoder:
         """Decode one message; see `Decoder.decode`. A null value says nothing: deletes are messages of op `d`."""
         if value is None:
             return ()
-        payload, schema = _split(self._plain(value))
+        payload, schema = _split(self._large.decompress(value))
         source = payload.source
         if payload.ddl is not None:
             if payload.changes is None or payload.database is None:
@@ -150,10 +136,7 @@ class DebeziumDecoder:
             return (schema_change(name, source.commit_ts, payload.ddl, database, payload.changes),)
         if payload.op == "m":
             return (Resolved(source.commit_ts),)
-        return self._row(payload, schema, self._plain(key) if key else b"")
-
-    def _plain(self, data: bytes) -> bytes:
-        return decompress(data, self._compression, _is_json, self._max_bytes)
+        return self._row(payload, schema, self._large.decompress(key) if key else b"")
 
     def _row(self, payload: _Payload, schema: bytes, key: bytes) -> Sequence[Event]:
         name, commit_ts = TableName(payload.source.db, payload.source.table), payload.source.commit_ts

@@ -19,13 +19,11 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 
 from applier.changefeed.event import Event, Op, Resolved, RowChange, SchemaChange
-from applier.changefeed.message import MAX_MESSAGE_BYTES
 from applier.changefeed.table import TableName, TableVersion
 from applier.decode.bounded_cache import BoundedLists
-from applier.decode.claim_check import ClaimCheck, optional
 from applier.decode.columnar.groups import Reader as RowReader
-from applier.decode.compression import Compression, decompress
 from applier.decode.decoder import Capabilities
+from applier.decode.large_messages import ClaimedMessage, LargeMessages, RowMark, handle_key_only
 from applier.decode.open.cells import UNREADABLE, Cell, Reader, keys, reader, to_column
 from applier.decode.open.columns import Head, OpenBulk, rows_reader
 from applier.decode.options import DecoderOptions
@@ -54,10 +52,6 @@ _VERSION = struct.pack(">Q", 1)
 _LENGTH = struct.Struct(">Q")
 _ROW, _DDL, _RESOLVED = 1, 2, 3
 _PROTOCOL_HINT = "Check that changefeed.protocol names the protocol of the sink."
-_WHOLE_ROWS = (
-    "Set large-message-handle-option to claim-check in the changefeed and changefeed.claim_check here, "
-    "or raise max-message-bytes, so that messages hold whole rows."
-)
 _ALL_OLD_VALUES = "Set only-output-updated-columns to false in the changefeed, or give the table a primary key."
 
 
@@ -105,36 +99,19 @@ _ROWS = msgspec.json.Decoder(Row, float_hook=str)
 _STATEMENTS = msgspec.json.Decoder(DdlValue)
 
 
-def build(options: DecoderOptions) -> OpenDecoder:
-    """The decoder for a changefeed with these options."""
-    claim_check = optional(options.claim_check, options.max_bytes)
-    return OpenDecoder(options.timezone, options.compression, claim_check, options.max_bytes)
-
-
 class OpenDecoder:
     """Decoder of the Open protocol.
 
     Args:
-        timezone: IANA zone of TIMESTAMP text: the TiCDC server's.
-        compression: What the changefeed uses; None detects it from the bytes.
-        claim_check: Where large messages lie.
-        max_bytes: Size of a decompressed message beyond which it is refused.
+        options: Of them, the TiCDC server's zone, and what large messages are.
     """
 
     capabilities = CAPABILITIES
 
-    def __init__(
-        self,
-        timezone: str = "UTC",
-        compression: Compression | None = None,
-        claim_check: ClaimCheck | None = None,
-        max_bytes: int = MAX_MESSAGE_BYTES,
-    ) -> None:
+    def __init__(self, options: DecoderOptions) -> None:
         # TiCDC of the new architecture escapes by the column's own type, and may write flags of an older column.
-        self.wire = WireForm(binary="escaped", members="index", zone=timezone)
-        self._compression = compression
-        self._claim_check = claim_check
-        self._max_bytes = max_bytes
+        self.wire = WireForm(binary="escaped", members="index", zone=options.timezone)
+        self._large = LargeMessages(options, _is_plain)
         self._descriptions = Descriptions()
         self._seen: BoundedLists[tuple[str, str], _Seen] = BoundedLists()
         self.bulk = OpenBulk(_split, self._row_reader)
@@ -160,7 +137,7 @@ class OpenDecoder:
         if key.t == _ROW:
             return self._row(key, body)
         if key.t == _DDL:
-            statement = _parse(_STATEMENTS, self._plain(body))
+            statement = _parse(_STATEMENTS, self._large.decompress(body))
             if not statement.q:
                 raise DecodeError("The DDL event holds no statement.", _PROTOCOL_HINT)
             return (SchemaChange(key.ts, statement.q, key.scm),)
@@ -168,24 +145,17 @@ class OpenDecoder:
             return (Resolved(key.ts),)
         raise DecodeError(f"The event is of type {key.t}, which the Open protocol does not have.", _PROTOCOL_HINT)
 
-    def _plain(self, body: bytes) -> bytes:
-        return body if _is_plain(body) else decompress(body, self._compression, _is_plain, self._max_bytes)
-
     def _row(self, key: EventKey, body: bytes) -> Sequence[Event]:
         if key.ccl is not None:
             # Before `ohk`: the value of such an event holds the key columns only, too.
-            key, body = self._claimed(key, key.ccl)
-        row = _parse(_ROWS, _with_signed_zeros(self._plain(body)))
+            key, body = self._large.claimed(_mark(key), key.ccl, _claimed)
+        row = _parse(_ROWS, _with_signed_zeros(self._large.decompress(body)))
         cells = row.d if row.u is None else row.u
         if not cells or (row.u is not None and row.d is not None):
             what = f"An event of a row of {key.scm}.{key.tbl} holds no row."
             raise IncompleteRow(what, _PROTOCOL_HINT, (key.scm, key.tbl))
         if key.ohk and row.u is not None:
-            what = (
-                f"A row of {key.scm}.{key.tbl} holds key columns only, "
-                "because large-message-handle-option is handle-key-only."
-            )
-            raise IncompleteRow(what, _WHOLE_ROWS, (key.scm, key.tbl))
+            raise handle_key_only(_mark(key))
         return self._change(key, row, cells)
 
     def _change(self, key: EventKey, row: Row, cells: dict[str, Cell]) -> Sequence[Event]:
@@ -229,21 +199,6 @@ class OpenDecoder:
                     version = replace(known.version, version=known.number or 0)
                     return rows_reader(beginning, version, known.scales, cells)
         return None
-
-    def _claimed(self, key: EventKey, location: str) -> tuple[EventKey, bytes]:
-        """The key and value of the large event, which lies in the claim-check storage as a message of one event."""
-        if self._claim_check is None:
-            what = f"A row of {key.scm}.{key.tbl} lies in the claim-check storage, which is not configured."
-            hint = "Set changefeed.claim_check to the changefeed's claim-check-storage-uri."
-            raise IncompleteRow(what, hint, (key.scm, key.tbl))
-        large = self._claim_check.fetch(location)
-        events = _split(large.key, large.value)
-        found = _parse(_KEYS, events[0][0])
-        if len(events) > 1 or _identity(found) != _identity(key) or found.ccl is not None:
-            name = location.rsplit("/", 1)[-1]
-            what = f"The claim-check file {name} does not hold the row of {key.scm}.{key.tbl} that names it."
-            raise DecodeError(what, "Check that changefeed.claim_check is the storage of this very changefeed.")
-        return found, events[0][1]
 
 
 def _split(key: bytes | None, value: bytes | None) -> Sequence[tuple[bytes, bytes]]:
@@ -327,5 +282,12 @@ def _is_plain(body: bytes) -> bool:
     return body[:2] == b'{"'
 
 
-def _identity(key: EventKey) -> tuple[str, str, int, int]:
-    return key.scm, key.tbl, key.t, key.ts
+def _claimed(claimed: ClaimedMessage) -> tuple[RowMark | None, tuple[EventKey, bytes]]:
+    """The large event, which lies in the claim-check storage as a message of its own."""
+    events = _split(claimed.key, claimed.value)
+    key = _parse(_KEYS, events[0][0])
+    return _mark(key) if len(events) == 1 else None, (key, events[0][1])
+
+
+def _mark(key: EventKey) -> RowMark:
+    return RowMark(key.scm, key.tbl, key.t, key.ts, key.ccl)

@@ -14,15 +14,13 @@ from dataclasses import replace
 import numpy as np
 
 from applier.changefeed.event import Bootstrap, Event, Op, Resolved, RowChange, SchemaChange
-from applier.changefeed.message import MAX_MESSAGE_BYTES
 from applier.changefeed.row_block import Block
 from applier.changefeed.table import TableName, TableVersion
 from applier.decode.bounded_cache import Bounded
-from applier.decode.claim_check import ClaimCheck, optional
 from applier.decode.columnar.groups import GroupedReader, Reader
 from applier.decode.columnar.structs import Bulk, BulkReader, RowReader
-from applier.decode.compression import Compression, decompress
 from applier.decode.decoder import Capabilities
+from applier.decode.large_messages import ClaimedMessage, LargeMessages, RowMark, handle_key_only
 from applier.decode.options import DecoderOptions
 from applier.decode.simple import avro_columns, avro_form, json_form
 from applier.decode.simple.json_form import SimpleEnvelope
@@ -44,41 +42,20 @@ _OPS = {"INSERT": Op.INSERT, "UPDATE": Op.UPDATE, "DELETE": Op.DELETE}
 _DDL = frozenset({"CREATE", "RENAME", "CINDEX", "DINDEX", "ERASE", "TRUNCATE", "ALTER", "QUERY"})
 _JSON_START = b'{"'
 _PROTOCOL_HINT = "Check that changefeed.protocol names the protocol of the sink."
-_WHOLE_ROWS = (
-    "Set large-message-handle-option to claim-check in the changefeed and changefeed.claim_check here, "
-    "or raise max-message-bytes, so that messages hold whole rows."
-)
-
-
-def build(options: DecoderOptions) -> SimpleDecoder:
-    """The decoder for a changefeed with these options."""
-    claim_check = optional(options.claim_check, options.max_bytes)
-    return SimpleDecoder(options.timezone, options.compression, claim_check, options.max_bytes)
 
 
 class SimpleDecoder:
     """Decoder of the Simple protocol; JSON and Avro are distinguished by their first bytes.
 
     Args:
-        timezone: Unused by Simple's own values, which name their zone.
-        compression: What the changefeed uses; None detects it from the bytes.
-        claim_check: Where large messages lie.
-        max_bytes: Size of a decompressed message beyond which it is refused.
+        options: Of them, what large messages are, and the zone.
     """
 
     capabilities = CAPABILITIES
 
-    def __init__(
-        self,
-        timezone: str = "UTC",
-        compression: Compression | None = None,
-        claim_check: ClaimCheck | None = None,
-        max_bytes: int = MAX_MESSAGE_BYTES,
-    ) -> None:
-        self.wire = WireForm(binary="base64", members="index", zone=timezone)
-        self._compression = compression
-        self._claim_check = claim_check
-        self._max_bytes = max_bytes
+    def __init__(self, options: DecoderOptions) -> None:
+        self.wire = WireForm(binary="base64", members="index", zone=options.timezone)
+        self._large = LargeMessages(options, _is_plain)
         self._checksums = RowChecksums()
         self._names: Bounded[tuple[str, str], TableName] = Bounded()
         self._versions: dict[tuple[TableName, int], TableVersion] = {}
@@ -104,7 +81,7 @@ class SimpleDecoder:
 
     def _read(self, value: bytes) -> SimpleEnvelope:
         if value[:2] != _JSON_START:
-            value = decompress(value, self._compression, _is_plain, self._max_bytes)
+            value = self._large.decompress(value)
         envelope = json_form.read(value) if value[:2] == _JSON_START else avro_form.read(value)
         if envelope.version != 1:
             hint = "This applier reads version 1; upgrade it."
@@ -114,18 +91,20 @@ class SimpleDecoder:
     def _row(self, envelope: SimpleEnvelope, op: Op) -> RowChange:
         if envelope.claim_check_location is not None:
             # Before handle_key_only: such a message holds the key columns, too, and is marked as if there was no more.
-            envelope = self._claimed(envelope, envelope.claim_check_location)
+            envelope = self._large.claimed(_mark(envelope), envelope.claim_check_location, self._claimed)
         before = None if op is Op.INSERT else envelope.old
         after = None if op is Op.DELETE else envelope.data
         if envelope.handle_key_only and op is not Op.DELETE:
-            raise _handle_key_only(envelope)
+            raise handle_key_only(_mark(envelope))
         if (before if op is Op.DELETE else after) is None:
             raise IncompleteRow(
-                f"The {envelope.type} of a row of {_table(envelope)} holds no row.", "", _name(envelope)
+                f"The {envelope.type} of a row of {_title(envelope)} holds no row.", "", _mark(envelope).name
             )
         if op is Op.UPDATE and before is None:
             # It may have moved the row to another key, and the row under the old one would stay.
-            raise IncompleteRow(f"The UPDATE of a row of {_table(envelope)} holds no old row.", "", _name(envelope))
+            raise IncompleteRow(
+                f"The UPDATE of a row of {_title(envelope)} holds no old row.", "", _mark(envelope).name
+            )
         name = self._name(envelope)
         if not envelope.schema_version:
             what = f"The {envelope.type} of a row of {name} does not name its schema version."
@@ -164,18 +143,9 @@ class SimpleDecoder:
             name = self._names[pair] = TableName(*pair)
         return name
 
-    def _claimed(self, envelope: SimpleEnvelope, location: str) -> SimpleEnvelope:
-        """The large message in place of the one that stands for it."""
-        if self._claim_check is None:
-            what = f"A row of {_table(envelope)} lies in the claim-check storage, which is not configured."
-            hint = "Set changefeed.claim_check to the changefeed's claim-check-storage-uri."
-            raise IncompleteRow(what, hint, _name(envelope))
-        large = self._read(self._claim_check.fetch(location).value)
-        if _identity(large) != _identity(envelope) or large.claim_check_location is not None:
-            name = location.rsplit("/", 1)[-1]
-            what = f"The claim-check file {name} does not hold the row of {_table(envelope)} that names it."
-            raise DecodeError(what, "Check that changefeed.claim_check is the storage of this very changefeed.")
-        return large
+    def _claimed(self, claimed: ClaimedMessage) -> tuple[RowMark, SimpleEnvelope]:
+        large = self._read(claimed.value)
+        return _mark(large), large
 
     def _other(self, envelope: SimpleEnvelope) -> Sequence[Event]:
         if envelope.type == "WATERMARK":
@@ -234,22 +204,10 @@ def _is_plain(value: bytes) -> bool:
     return value[:2] == _JSON_START or value[:3] in avro_form.KINDS
 
 
-def _identity(envelope: SimpleEnvelope) -> tuple[str, str, str, int]:
-    return envelope.database, envelope.table, envelope.type, envelope.commit_ts
+def _mark(envelope: SimpleEnvelope) -> RowMark:
+    location = envelope.claim_check_location
+    return RowMark(envelope.database, envelope.table, envelope.type, envelope.commit_ts, location)
 
 
-def _name(envelope: SimpleEnvelope) -> tuple[str, str]:
-    return envelope.database, envelope.table
-
-
-def _table(envelope: SimpleEnvelope) -> str:
-    return f"{envelope.database}.{envelope.table}"
-
-
-def _handle_key_only(envelope: SimpleEnvelope) -> IncompleteRow:
-    return IncompleteRow(
-        f"The {envelope.type} of a row of {_table(envelope)} holds key columns only, "
-        "because large-message-handle-option is handle-key-only.",
-        _WHOLE_ROWS,
-        _name(envelope),
-    )
+def _title(envelope: SimpleEnvelope) -> str:
+    return _mark(envelope).title

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from applier.decode.compression import LIMIT_HINT
+from applier.decode.large_messages import LIMIT_HINT
 from applier.errors import DecodeError
 
 

@@ -16,13 +16,12 @@ from applier.changefeed.table import TableName, TableVersion
 from applier.config.settings import TablesSection
 from applier.ddl import actions as say
 from applier.ddl.actions import kind
-from applier.errors import SchemaChangeRefused
+from applier.errors import RELOAD, SchemaChangeRefused
 from applier.pipeline.schema_changes.stamp import (
     DDL,
     DROPPED_AT,
     DROPPED_STATE,
     DROPPED_VERSION,
-    RESYNC,
     TRUNCATED_AT,
     is_in,
     mark,
@@ -117,14 +116,14 @@ class RowDdlApplier:
             writer = self.targets.writer(name) if admits(name) else None
             if writer is None:
                 what = f"The rows of table {name}, which are exchanged, are not here: {shown(change.sql)}."
-                raise SchemaChangeRefused(what, RESYNC)
+                raise SchemaChangeRefused(what, RELOAD)
             writers.append(writer)
         return writers[0], writers[1]
 
     def _chosen(self, change: SchemaChange, table: TableName, names: Sequence[str]) -> PartitionRows:
         version = self.state.tables.get(table)
         if version is None:
-            raise SchemaChangeRefused(f"The columns of table {table} are not known: {shown(change.sql)}.", RESYNC)
+            raise SchemaChangeRefused(f"The columns of table {table} are not known: {shown(change.sql)}.", RELOAD)
         return rows_of(version, self.state.tables.partitioning(table), names)
 
     def _refuse_absent(self, chosen: PartitionRows, name: TableName, writer: TableWriter) -> None:
@@ -134,7 +133,7 @@ class RowDdlApplier:
         for column in chosen.columns:
             if column not in key and is_empty_of(writer.table, column):
                 what = f"No row of table {name} has a value of column {column}, which decides on its partition."
-                raise SchemaChangeRefused(what, f"if the feed leaves that column out, let it in; {RESYNC}")
+                raise SchemaChangeRefused(what, f"If the feed leaves that column out, let it in. {RELOAD}")
 
     # ---- tables that come back
 
@@ -152,7 +151,7 @@ class RowDdlApplier:
             self._untruncate(change, live, str(truncated_at), name)
         else:
             what = f"{kind(action)} brings back rows of table {action.table} that are not here: {shown(change.sql)}."
-            hint = f'set tables.on_drop to "keep" to keep the rows of dropped tables; for this one, {RESYNC}'
+            hint = f'Set tables.on_drop to "keep" to keep the rows of dropped tables. {RELOAD}'
             raise SchemaChangeRefused(what, hint)
 
     def _kept(self, change: SchemaChange, name: TableName) -> Table | None:
@@ -192,7 +191,7 @@ class RowDdlApplier:
         before = snapshot_before(live.table, TRUNCATED_AT, truncated_at)
         version = change.after
         if version is None or version.name != name:
-            raise SchemaChangeRefused(f"The columns of table {name} are not known: {shown(change.sql)}.", RESYNC)
+            raise SchemaChangeRefused(f"The columns of table {name} are not known: {shown(change.sql)}.", RELOAD)
         make_way(self.targets, name)
         back = self.targets.ensure(version, self.targets.stamp(change.commit_ts))
         rows = partial(stage_rows, back.table, live.table, before)

@@ -11,9 +11,9 @@ from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.types import TypeRules
 from applier.ddl import actions as say
 from applier.ddl.actions import touches
-from applier.errors import SchemaChangeRefused
+from applier.errors import RELOAD, SchemaChangeRefused
 from applier.pipeline.schema_changes.apply_to_rows import make_way
-from applier.pipeline.schema_changes.stamp import DDL, DROPPED_AT, RESYNC, is_in, mark, shown
+from applier.pipeline.schema_changes.stamp import DDL, DROPPED_AT, is_in, mark, shown
 from applier.pipeline.schema_changes.track import after_of
 from applier.pipeline.state import State
 from applier.pipeline.target_tables import TargetTables
@@ -63,7 +63,7 @@ class ColumnDdl:
             return "without a table"
         if before is None or writer is None:
             what = f"What table {name} was before is not known: {shown(change.sql)}."
-            raise SchemaChangeRefused(what, RESYNC)
+            raise SchemaChangeRefused(what, RELOAD)
         self.targets.adopt(writer, before)
         derived = self._derived(change, name, group)
         wanted = derived if after is None else after.declared(derived)

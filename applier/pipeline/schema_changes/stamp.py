@@ -22,8 +22,6 @@ DROPPED_STATE = "applier.dropped-state"
 TRUNCATED_AT = "applier.truncated-at"
 """Entry of the stamp of a TRUNCATE: its commit ts. FLASHBACK TABLE brings back the rows that it removed."""
 
-RESYNC = "load the table again and start a changefeed from there, or leave the table out in tables.include."
-
 _SHOWN = 300
 
 

@@ -11,7 +11,7 @@ from applier.ddl.actions import Action, CreateTable, DropDatabase, DropTable, Re
 from applier.ddl.parser import parse
 from applier.ddl.spelling import Spelling
 from applier.ddl.statement_head import head
-from applier.errors import SchemaChangeRefused
+from applier.errors import RELOAD, SchemaChangeRefused
 from applier.order.barrier import Barrier
 from applier.order.renames import Key, sequence
 
@@ -114,8 +114,7 @@ def _arranged(parts: Sequence[Ddl], names: Spelling) -> list[Ddl | Barrier]:
 def _unordered(part: Ddl, renames: Sequence[RenameTable]) -> Ddl:
     texts = ", ".join(f"{rename.table} TO {rename.to}" for rename in renames)
     what = f"The tables that are known do not determine the order of the renames of one statement: {texts}."
-    hint = "Load these tables again and start a changefeed from there, or leave them out in tables.include."
-    return Ddl(part.barrier, (), part.names, "rename-table", SchemaChangeRefused(what, hint), is_loose=True)
+    return Ddl(part.barrier, (), part.names, "rename-table", SchemaChangeRefused(what, RELOAD), is_loose=True)
 
 
 def _is_loose(ddl: Ddl, names: Spelling) -> bool:

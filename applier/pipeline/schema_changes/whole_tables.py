@@ -9,9 +9,9 @@ from applier.changefeed.filter import TableFilter
 from applier.changefeed.table import TableName
 from applier.config.settings import TablesSection
 from applier.ddl import actions as say
-from applier.errors import SchemaChangeRefused
+from applier.errors import RELOAD, SchemaChangeRefused
 from applier.pipeline.schema_changes.apply_to_rows import dropped, make_way
-from applier.pipeline.schema_changes.stamp import DDL, DROPPED_AT, RESYNC, TRUNCATED_AT, is_in, mark, shown
+from applier.pipeline.schema_changes.stamp import DDL, DROPPED_AT, TRUNCATED_AT, is_in, mark, shown
 from applier.pipeline.schema_changes.track import after_of
 from applier.pipeline.state import State
 from applier.pipeline.target_tables import TargetTables
@@ -44,7 +44,7 @@ class TableDdl:
             version = like.renamed(create.table) if like else None
         if version is None:
             what = f"The columns of table {create.table} are not known: {shown(change.sql)}."
-            raise SchemaChangeRefused(what, RESYNC)
+            raise SchemaChangeRefused(what, RELOAD)
         stale = self.targets.writer(create.table) if create.table in self.state.parked else None
         if stale is not None and not is_in(stale.known, change):
             # The DROP of the table before was passed over: its rows would stay in the new one.
@@ -83,7 +83,7 @@ class TableDdl:
         admits = TableFilter(self.settings.include).admits
         if not admits(rename.table):
             what = f"Table {rename.table} becomes {rename.to}, which is replicated, but its rows so far are not here."
-            raise SchemaChangeRefused(what, RESYNC)
+            raise SchemaChangeRefused(what, RELOAD)
         if not admits(rename.to):
             self.drop(rename.table, change.commit_ts)
             return
@@ -107,7 +107,7 @@ class TableDdl:
         target = self.targets.writer(rename.to)
         if target is not None and target.table.setting(DROPPED_AT) is None:
             what = f"Table {rename.table} becomes {rename.to}, but another table has that name: {shown(change.sql)}."
-            raise SchemaChangeRefused(what, RESYNC)
+            raise SchemaChangeRefused(what, RELOAD)
 
     def is_renamed(self, change: SchemaChange, rename: say.RenameTable) -> bool:
         """Whether the table has the new name already."""

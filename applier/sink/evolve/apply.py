@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from applier.errors import SchemaChangeRefused
+from applier.errors import RELOAD, SchemaChangeRefused
 from applier.runtime import failpoints
 from applier.sink.commit.committer import Committer
 from applier.sink.commit.stamp import Stamp
@@ -17,8 +17,6 @@ from applier.sink.iceberg.schema import RevisableTable, is_refusal, refused
 from applier.sink.iceberg.table import Table
 
 __all__ = ["KEY", "Evolved", "apply_evolution"]
-
-_STRICT = "Load the table anew as of after this statement, or take it out of tables.include."
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +76,7 @@ def _prepare(attempt: EvolutionAttempt, evolution: Evolution, stamp: Stamp) -> C
     try:
         return attempt.change(stamp)
     except CastRefused as error:
-        raise _refused(attempt.table, Refusal(f"{error}.", _STRICT)) from None
+        raise _refused(attempt.table, Refusal(f"{error}.", RELOAD)) from None
     except JavaError as error:
         raise (refused(attempt.table, error) if is_refusal(error) else error) from None
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
-from applier.errors import SchemaChangeRefused
+from applier.errors import RELOAD, SchemaChangeRefused
 from applier.sink.commit.committer import Committer
 from applier.sink.commit.stamp import Stamp
 from applier.sink.evolve.rewrite import CHUNK_BYTES, LiveRows
@@ -19,8 +19,6 @@ from applier.sink.format.types import Field
 from applier.sink.iceberg.schema import RevisableTable, Revised
 from applier.sink.iceberg.table import Table
 from applier.sink.write.engine import ArrowEngine
-
-RESYNC = "Load both tables again and start a changefeed from there, or leave them out in tables.include."
 
 Chosen = Callable[[pa.Table], pa.BooleanArray]
 """Rows in all columns of the table that they come from -> one boolean a row: does it move?"""
@@ -42,7 +40,7 @@ def snapshot_before(table: Table, entry: str, value: str) -> int | None:
             continue
         if snapshot.parent_id is not None and not table.has_snapshot(snapshot.parent_id):
             what = f"The rows that table {table} had before snapshot {snapshot.id} are needed, and have expired."
-            raise SchemaChangeRefused(what, RESYNC)
+            raise SchemaChangeRefused(what, RELOAD)
         return snapshot.parent_id
     return table.snapshot_id
 
@@ -117,5 +115,5 @@ def _paired(target: Table, source: Table) -> list[Field]:
     unlike += sorted(theirs.keys() - {field.name.lower() for field in ours})
     if unlike:
         what = f"Tables {target} and {source} do not have the same columns ({', '.join(unlike)}), so no rows can move."
-        raise SchemaChangeRefused(what, RESYNC)
+        raise SchemaChangeRefused(what, RELOAD)
     return [other for _, other in pairs if other is not None]

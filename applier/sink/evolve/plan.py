@@ -16,6 +16,7 @@ from applier.changefeed.table import Column, ColumnType, TableVersion
 from applier.changefeed.types import TypeRules, column_arrow_type
 from applier.ddl import actions as ddl
 from applier.ddl.actions import Action
+from applier.errors import RELOAD
 from applier.sink.evolve.casts import cast as casts
 from applier.sink.evolve.casts.cast import family
 from applier.sink.evolve.casts.widening import is_lossless, is_promotion
@@ -37,8 +38,6 @@ from applier.sink.evolve.steps import (
 )
 from applier.sink.evolve.virtual_columns import stored
 
-RESYNC = "Load the table anew as of after this statement, or take it out of tables.include."
-
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
@@ -50,7 +49,7 @@ class Refusal:
     """
 
     reason: str
-    hint: str = RESYNC
+    hint: str = RELOAD
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,15 +17,13 @@ import pyarrow as pa
 from applier.changefeed.partitioning import Partition, Partitioning
 from applier.changefeed.table import Column, TableVersion
 from applier.changefeed.types import DATE_TYPES
-from applier.errors import SchemaChangeRefused
+from applier.errors import RELOAD, SchemaChangeRefused
 from applier.sink.tidb_partitions.bounds import Bound, bound_of, column_bound, compare, equal_alike, equal_bytes
 from applier.sink.tidb_partitions.expression import Inexact, Node, StringLiteral, columns_of, parse, parse_names
 from applier.sink.tidb_partitions.functions import Values, constant, evaluate
 from applier.sink.tidb_partitions.hashing import hash_places, key_places
 
 Mask: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
-
-_RESYNC = "Load the table again and start a changefeed from there, or leave it out in tables.include."
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +79,7 @@ def _refused(version: TableVersion, names: Sequence[str], error: Inexact) -> Sch
     what = (
         f"Which rows of table {version.name} are in partition {', '.join(names)} cannot be determined exactly: {error}."
     )
-    return SchemaChangeRefused(what, _RESYNC)
+    return SchemaChangeRefused(what, RELOAD)
 
 
 def _wanted(partitioning: Partitioning, names: Sequence[str]) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ import pytest
 from applier.changefeed.event import Bootstrap, Event, Op, Resolved, RowChange, SchemaChange
 from applier.changefeed.table import Column, ColumnType, TableName
 from applier.changefeed.types import TypeRules
-from applier.decode.canal.decoder import CanalJsonDecoder, build
+from applier.decode.canal.decoder import CanalJsonDecoder
 from applier.decode.options import DecoderOptions
 from applier.decode.values.convert import to_array
 from applier.errors import DecodeError, IncompleteRow
@@ -46,7 +46,7 @@ def message(**members: Any) -> bytes:
 
 def decode(value: bytes, decoder: CanalJsonDecoder | None = None) -> Sequence[Event]:
     """Events of one message, with an empty key as TiCDC sends it."""
-    return (decoder or build(DecoderOptions())).decode(b"", value)
+    return (decoder or CanalJsonDecoder(DecoderOptions())).decode(b"", value)
 
 
 def rows(found: Sequence[Event]) -> list[RowChange]:
@@ -67,7 +67,7 @@ def test_an_insert_brings_the_description_of_its_table_and_the_row() -> None:
 
 def test_the_order_of_types_makes_no_other_version() -> None:
     """`mysqlType` is a map in random order: the same description in another order is the same version."""
-    decoder = build(DecoderOptions())
+    decoder = CanalJsonDecoder(DecoderOptions())
     first = decode(message(), decoder)
     second = decode(message(mysqlType=dict(reversed(TYPES.items()))), decoder)
     assert [type(event) for event in second] == [RowChange]
@@ -82,7 +82,7 @@ def test_a_column_that_moved_makes_another_version() -> None:
 
 def test_tables_with_equal_columns_have_a_bootstrap_each() -> None:
     """A description is one of a table, not of every table that looks like it."""
-    decoder = build(DecoderOptions())
+    decoder = CanalJsonDecoder(DecoderOptions())
     decode(message(), decoder)
     found = decode(message(table="other"), decoder)
     assert isinstance(found[0], Bootstrap)
@@ -93,14 +93,14 @@ def test_a_known_version_needs_no_bootstrap() -> None:
     """What was learnt from a checkpoint is not sent again."""
     bootstrap, _ = decode(message())
     assert isinstance(bootstrap, Bootstrap)
-    decoder = build(DecoderOptions())
+    decoder = CanalJsonDecoder(DecoderOptions())
     decoder.learn(bootstrap.version)
     assert len(decode(message(), decoder)) == 1
 
 
 def test_decimals_have_the_scale_of_their_text() -> None:
     """The wire has no scale but the text; a NULL tells none and fits what was seen before."""
-    decoder = build(DecoderOptions())
+    decoder = CanalJsonDecoder(DecoderOptions())
     versions = []
     for text in (None, "1.50", None, "-1", "0.0001", "2.25"):
         found = decode(message(data=[ROW | {"bal": text}]), decoder)
@@ -233,7 +233,7 @@ def test_official_canal_tells_full_types() -> None:
     """Precision and members come with the row, so its values need no DDL."""
     found = decode(json.dumps(OFFICIAL).encode())
     assert isinstance(found[0], Bootstrap)
-    version, decoder = found[0].version, build(DecoderOptions())
+    version, decoder = found[0].version, CanalJsonDecoder(DecoderOptions())
     cells = {}
     for column in version.columns:
         values = [(change.after or {})[column.name] for change in rows(found)]
@@ -260,14 +260,14 @@ def test_marks_of_official_canal_say_nothing(kind: str) -> None:
 @pytest.mark.parametrize("compression", [None, "lz4"])
 def test_lz4_is_undone(compression: Any) -> None:
     """lz4 frames are known by their magic number."""
-    decoder = build(DecoderOptions(compression=compression))
+    decoder = CanalJsonDecoder(DecoderOptions(compression=compression))
     assert rows(decode(lz4.frame.compress(message()), decoder))[0].after == ROW
 
 
 @pytest.mark.parametrize("compression", [None, "snappy"])
 def test_snappy_is_undone(compression: Any) -> None:
     """Raw snappy blocks are known by nothing but that they fit."""
-    decoder = build(DecoderOptions(compression=compression))
+    decoder = CanalJsonDecoder(DecoderOptions(compression=compression))
     assert rows(decode(bytes(cramjam.snappy.compress_raw(message())), decoder))[0].after == ROW
 
 
@@ -277,7 +277,7 @@ def test_a_row_reduced_to_its_key_is_refused(kind: str) -> None:
     value = message(
         type=kind, data=[{"id": "1"}], mysqlType={"id": "bigint"}, _tidb={"commitTs": 1, "onlyHandleKey": True}
     )
-    with pytest.raises(IncompleteRow, match=f"The {kind} of a row of bank.account holds key columns only"):
+    with pytest.raises(IncompleteRow, match="A row of bank.account holds key columns only"):
         decode(value)
 
 
@@ -305,7 +305,7 @@ def test_a_claim_check_without_storage_is_refused() -> None:
 def test_a_claim_check_must_hold_the_row_that_names_it(tmp_path: Any) -> None:
     """A file of another row is refused by its table, kind and commit ts."""
     (tmp_path / "x.json").write_bytes(message(_tidb={"commitTs": 2}))
-    decoder = build(DecoderOptions(claim_check=str(tmp_path)))
+    decoder = CanalJsonDecoder(DecoderOptions(claim_check=str(tmp_path)))
     value = message(_tidb={"commitTs": 1, "claimCheckLocation": "s3://bucket/x.json"})
     with pytest.raises(DecodeError, match="x.json does not hold the row of bank.account"):
         decode(value, decoder)
@@ -314,7 +314,7 @@ def test_a_claim_check_must_hold_the_row_that_names_it(tmp_path: Any) -> None:
 def test_a_bare_claim_check_is_read(tmp_path: Any) -> None:
     """With claim-check-raw-value the file holds the message itself, compressed as others are."""
     (tmp_path / "x.json").write_bytes(lz4.frame.compress(message(_tidb={"commitTs": 1})))
-    decoder = build(DecoderOptions(claim_check=str(tmp_path)))
+    decoder = CanalJsonDecoder(DecoderOptions(claim_check=str(tmp_path)))
     reduced = {"data": [{"id": "1"}], "mysqlType": {"id": "bigint"}}
     value = message(**reduced, _tidb={"commitTs": 1, "claimCheckLocation": "s3://bucket/x.json"})
     assert rows(decode(value, decoder))[0].after == ROW
@@ -351,7 +351,7 @@ def test_what_cannot_be_meant_is_refused(members: dict[str, Any], sentence: str)
 def test_an_empty_message_is_refused(value: bytes | None) -> None:
     """Canal-JSON has no tombstones."""
     with pytest.raises(DecodeError, match="no value"):
-        build(DecoderOptions()).decode(None, value)
+        CanalJsonDecoder(DecoderOptions()).decode(None, value)
 
 
 def test_bytes_that_are_not_utf8_are_refused() -> None:
@@ -362,7 +362,7 @@ def test_bytes_that_are_not_utf8_are_refused() -> None:
 
 def test_bytes_are_latin1() -> None:
     """VARBINARY 00 FF 80 is written as one character a byte, whatever its UTF-8 would be."""
-    decoder = build(DecoderOptions())
+    decoder = CanalJsonDecoder(DecoderOptions())
     (change,) = rows(
         decode(message(mysqlType={"id": "varbinary"}, data=[{"id": "\x00\xff\x80"}], sqlType=None), decoder)
     )

@@ -13,7 +13,7 @@ import pytest
 from applier.changefeed.event import RowChange
 from applier.changefeed.row_block import RowBlock
 from applier.decode.canal import columns as canal_rows
-from applier.decode.canal.decoder import CanalJsonDecoder, build
+from applier.decode.canal.decoder import CanalJsonDecoder
 from applier.decode.columnar.structs import ENOUGH
 from applier.decode.options import DecoderOptions
 from tests.unit.decode.canal import test_canal_json
@@ -39,14 +39,14 @@ def compact(whole: Mapping[str, Any]) -> bytes:
 
 def alone(values: Sequence[bytes]) -> list[tuple[int, Mapping[str, Any]]]:
     """Commit ts and row of each message, read one by one."""
-    decoder = build(DecoderOptions())
+    decoder = CanalJsonDecoder(DecoderOptions())
     events = [event for value in values for event in decoder.decode(None, value)]
     return [(event.commit_ts, event.after or {}) for event in events if isinstance(event, RowChange)]
 
 
 def together(values: Sequence[bytes]) -> tuple[list[tuple[int, Mapping[str, Any]]], list[int]]:
     """The same of those that are read at once, and the places of the others."""
-    decoder: CanalJsonDecoder = build(DecoderOptions())
+    decoder: CanalJsonDecoder = CanalJsonDecoder(DecoderOptions())
     decoder.decode(None, values[0])
     blocks, rest = decoder.bulk.read([None] * len(values), values)
     found: dict[int, tuple[int, Mapping[str, Any]]] = {}

@@ -12,7 +12,7 @@ from applier.changefeed.table import Column, ColumnType, Index, TableName, Table
 from applier.changefeed.types import UINT64, TypeRules, column_arrow_type
 from applier.decode.debezium.ddl import Described
 from applier.decode.debezium.fields import ConnectField
-from applier.decode.debezium.json_decoder import DebeziumDecoder, build
+from applier.decode.debezium.json_decoder import DebeziumDecoder
 from applier.decode.debezium.rows import OWN, UNKNOWN_VERSION
 from applier.decode.options import DecoderOptions
 from applier.errors import DecodeError, IncompleteRow
@@ -44,7 +44,7 @@ ID = field("id", "int64", optional=False, tidb_type="bigint")
 
 def decoded(*fields: dict[str, Any], **after: Any) -> tuple[TableVersion, RowChange]:
     """Version and row of an insert."""
-    events = DebeziumDecoder().decode(KEY, value({"op": "c", "before": None, "after": after}, *fields))
+    events = DebeziumDecoder(DecoderOptions()).decode(KEY, value({"op": "c", "before": None, "after": after}, *fields))
     bootstrap, row = events
     assert isinstance(bootstrap, Bootstrap)
     assert isinstance(row, RowChange)
@@ -123,7 +123,7 @@ def test_a_version_is_its_content() -> None:
     """Equal declarations have one number, another type or key another; own numbers are told from commit ts."""
     same = [decoded(ID, field("c", "int32"), id=1, c=number)[0].version for number in (1, 2)]
     other = decoded(ID, field("c", "int64"), id=1, c=1)[0].version
-    keyless = DebeziumDecoder().decode(
+    keyless = DebeziumDecoder(DecoderOptions()).decode(
         b'{"payload":{}}', value({"op": "c", "after": {"id": 1, "c": 1}}, ID, field("c", "int32"))
     )
 
@@ -140,7 +140,7 @@ UPDATE = {"op": "u", "before": {"id": 1}, "after": {"id": 2}}
 @pytest.mark.parametrize("fields", [(ID,), ()], ids=["schema", "no schema"])
 def test_a_row_without_a_kafka_key_is_refused(key: bytes | None, fields: tuple[dict[str, Any], ...]) -> None:
     """TiCDC v8.0 to v8.4 writes none, also for tables with a primary key: an unknown key is not an empty one."""
-    decoder = DebeziumDecoder()
+    decoder = DebeziumDecoder(DecoderOptions())
     if not fields:
         assert decoder.decode(key, value(UPDATE))[0].version == UNKNOWN_VERSION  # type: ignore[union-attr]
         return
@@ -154,7 +154,7 @@ def test_a_row_without_a_kafka_key_is_refused(key: bytes | None, fields: tuple[d
 @pytest.mark.parametrize("columns", [("id",), ()])
 def test_the_configuration_names_the_key_of_rows_without_a_kafka_key(columns: tuple[str, ...]) -> None:
     """With a key, a row that is sent again counts once; a table without any has an empty list."""
-    decoder = build(DecoderOptions(keys={"shop.t": columns, "shop.other": ("x",)}))
+    decoder = DebeziumDecoder(DecoderOptions(keys={"shop.t": columns, "shop.other": ("x",)}))
 
     row = decoder.decode(b"", value(UPDATE, ID))
 
@@ -164,7 +164,7 @@ def test_the_configuration_names_the_key_of_rows_without_a_kafka_key(columns: tu
 
 def test_a_configured_key_that_a_row_lacks_is_refused() -> None:
     """A misspelt column names no row."""
-    decoder = build(DecoderOptions(keys={"shop.t": ("ID",)}))
+    decoder = DebeziumDecoder(DecoderOptions(keys={"shop.t": ("ID",)}))
 
     with pytest.raises(IncompleteRow, match=r"A row of table shop\.t has no column ID, which tables\.keys names"):
         decoder.decode(None, value(UPDATE, ID))
@@ -172,7 +172,7 @@ def test_a_configured_key_that_a_row_lacks_is_refused() -> None:
 
 def test_a_ddl_shows_the_key_of_rows_without_a_kafka_key() -> None:
     """What it described holds for the rows behind it."""
-    decoder = DebeziumDecoder()
+    decoder = DebeziumDecoder(DecoderOptions())
     decoder.learn(described(TS - 10, ("id", ColumnType("bigint"))))
 
     row = decoder.decode(b"", value(UPDATE, ID))
@@ -183,7 +183,9 @@ def test_a_ddl_shows_the_key_of_rows_without_a_kafka_key() -> None:
 
 def test_a_raw_change_keeps_its_old_key() -> None:
     """With `output-raw-change-event` one update holds both keys; the Kafka key has the new one alone."""
-    events = DebeziumDecoder().decode(KEY, value({"op": "u", "before": {"id": 7}, "after": {"id": 1}}, ID))
+    events = DebeziumDecoder(DecoderOptions()).decode(
+        KEY, value({"op": "u", "before": {"id": 7}, "after": {"id": 1}}, ID)
+    )
 
     assert isinstance(events[1], RowChange)
     assert (events[1].before, events[1].after) == ({"id": 7}, {"id": 1})
@@ -191,7 +193,7 @@ def test_a_raw_change_keeps_its_old_key() -> None:
 
 def test_a_watermark_and_a_ddl() -> None:
     """Op `m` is a resolved ts; a payload with `ddl` is a DDL, which has no op at all."""
-    decode = DebeziumDecoder().decode
+    decode = DebeziumDecoder(DecoderOptions()).decode
 
     assert decode(b"{}", value({"op": "m", "source": source(db="", table="")})) == (Resolved(TS),)
     change = {"databaseName": "shop", "ddl": "DROP DATABASE shop", "tableChanges": [], "source": source(table="")}
@@ -207,7 +209,7 @@ def described(commit_ts: int, *columns: tuple[str, ColumnType], key: tuple[str, 
 
 def test_rows_without_schema_are_read_as_of_their_commit_ts() -> None:
     """DATETIME(3) counts milliseconds and DATETIME(6) microseconds: the DDL before a row decides, later ones do not."""
-    decoder = DebeziumDecoder()
+    decoder = DebeziumDecoder(DecoderOptions())
     identity = ("id", ColumnType("bigint"))
     decoder.learn(described(TS + 10, identity, ("d", ColumnType("datetime", scale=6))))
     decoder.learn(described(TS, identity, ("d", ColumnType("datetime", scale=3))))
@@ -222,7 +224,7 @@ def test_rows_without_schema_are_read_as_of_their_commit_ts() -> None:
 
 def test_a_row_with_a_column_that_no_ddl_described_waits() -> None:
     """A description that does not know a column of the row is too old for it."""
-    decoder = DebeziumDecoder()
+    decoder = DebeziumDecoder(DecoderOptions())
     decoder.learn(described(TS - 1, ("id", ColumnType("bigint"))))
 
     (row,) = decoder.decode(KEY, value({"op": "d", "before": {"id": 1, "new": 2}, "after": None}))
@@ -232,7 +234,7 @@ def test_a_row_with_a_column_that_no_ddl_described_waits() -> None:
 
 def test_the_kafka_key_counts_where_a_description_has_another() -> None:
     """A version of its own carries the key that TiCDC uses."""
-    decoder = DebeziumDecoder()
+    decoder = DebeziumDecoder(DecoderOptions())
     decoder.learn(described(TS - 1, ("id", ColumnType("bigint")), key=()))
 
     events = decoder.decode(KEY, value({"op": "c", "after": {"id": 1}}))
@@ -296,13 +298,13 @@ def test_descriptions_come_in_any_order_and_more_than_once() -> None:
 def test_bytes_that_are_no_message_are_refused(message: bytes, error: type[DecodeError], what: str) -> None:
     """Each kind of broken message has its own sentence, and nothing foreign is raised."""
     with pytest.raises(error, match=what):
-        DebeziumDecoder().decode(KEY, message)
+        DebeziumDecoder(DecoderOptions()).decode(KEY, message)
 
 
 def test_a_broken_key_is_refused() -> None:
     """A key that cannot be read would make a table without a key."""
     with pytest.raises(DecodeError, match="Its key is not"):
-        DebeziumDecoder().decode(b'{"payload":[]}', value({"op": "c", "after": {"id": 1}}, ID))
+        DebeziumDecoder(DecoderOptions()).decode(b'{"payload":[]}', value({"op": "c", "after": {"id": 1}}, ID))
 
 
 def test_text_that_looks_like_a_schema_is_text() -> None:
@@ -318,7 +320,7 @@ def test_text_that_looks_like_a_schema_is_text() -> None:
 def test_the_options_choose_the_compression() -> None:
     """With compression `none`, bytes that are no JSON are not taken for compressed ones."""
     with pytest.raises(DecodeError, match=r"changefeed\.compression is none"):
-        build(DecoderOptions(compression="none")).decode(KEY, b"\x04\x22\x4d\x18")
+        DebeziumDecoder(DecoderOptions(compression="none")).decode(KEY, b"\x04\x22\x4d\x18")
 
 
 def test_a_type_without_a_semantic_name_is_as_wide_as_connect_says() -> None:
@@ -335,7 +337,7 @@ def test_a_type_without_a_semantic_name_is_as_wide_as_connect_says() -> None:
 
 def test_a_datetime_of_unknown_precision_is_refused_without_a_schema() -> None:
     """Only the digits of the column show whether a number counts milliseconds or microseconds."""
-    decoder = DebeziumDecoder()
+    decoder = DebeziumDecoder(DecoderOptions())
     decoder.learn(described(TS, ("id", ColumnType("bigint")), ("d", ColumnType("datetime"))))
     message = value({"op": "c", "after": {"id": 1, "d": 1000}, "source": source(commit_ts=TS + 1)})
 
@@ -350,13 +352,15 @@ def test_a_ddl_that_lacks_a_member_is_refused(member: str) -> None:
     del change[member]
 
     with pytest.raises(DecodeError, match="Its DDL lacks databaseName or tableChanges"):
-        DebeziumDecoder().decode(b"{}", value(change))
+        DebeziumDecoder(DecoderOptions()).decode(b"{}", value(change))
 
 
 def test_bits_without_a_length_are_as_many_as_there_can_be() -> None:
     """One bit is a boolean; bytes that do not show how many bits they hold are no single bit."""
     bits = {"type": "bytes", "optional": True, "name": "io.debezium.data.Bits", "field": "b"}
-    events = DebeziumDecoder().decode(KEY, value({"op": "c", "after": {"id": 1, "b": "//8="}}, ID, bits))
+    events = DebeziumDecoder(DecoderOptions()).decode(
+        KEY, value({"op": "c", "after": {"id": 1, "b": "//8="}}, ID, bits)
+    )
 
     assert isinstance(events[0], Bootstrap)
     assert events[0].version.columns[1].type == ColumnType("bit", length=None)

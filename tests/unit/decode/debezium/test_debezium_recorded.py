@@ -16,6 +16,7 @@ from applier.changefeed.table import Column, TableName
 from applier.decode.debezium.avro_decoder import DebeziumAvroDecoder
 from applier.decode.debezium.json_decoder import DebeziumDecoder
 from applier.decode.debezium.rows import UNKNOWN_VERSION
+from applier.decode.options import DecoderOptions
 from tests import expected, recordings
 from tests.model import Model
 from tests.model import replay as follow
@@ -55,7 +56,9 @@ MOVED = {"0018-": "2018-", "0099-": "1999-", "0001-": "2001-", "0070-": "1970-"}
 
 def decoder(scenario: str, variant: str) -> DebeziumDecoder | DebeziumAvroDecoder:
     """A decoder for a recorded changefeed."""
-    return DebeziumAvroDecoder(RecordedRegistry(scenario, variant)) if variant == "debezium-avro" else DebeziumDecoder()
+    if variant == "debezium-avro":
+        return DebeziumAvroDecoder(RecordedRegistry(scenario, variant))
+    return DebeziumDecoder(DecoderOptions())
 
 
 def lossy(used: Counter[str]) -> Any:

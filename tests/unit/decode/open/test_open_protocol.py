@@ -17,7 +17,7 @@ from applier.changefeed.event import Bootstrap, Event, Op, Resolved, RowChange, 
 from applier.changefeed.table import Column, ColumnType, TableName
 from applier.changefeed.types import TypeRules
 from applier.decode.open.cells import unescape
-from applier.decode.open.decoder import OpenDecoder, build
+from applier.decode.open.decoder import OpenDecoder
 from applier.decode.options import DecoderOptions
 from applier.decode.values.convert import to_array
 from applier.errors import DecodeError, IncompleteRow, ValueRefused
@@ -46,7 +46,7 @@ def row_key(ts: int = 5, **more: Any) -> dict[str, Any]:
 
 def decode(*pairs: tuple[dict[str, Any], Any], decoder: OpenDecoder | None = None) -> list[Event]:
     """Events of a message of these events."""
-    return list((decoder or build(DecoderOptions())).decode(*message(*pairs)))
+    return list((decoder or OpenDecoder(DecoderOptions())).decode(*message(*pairs)))
 
 
 def rows(found: Sequence[Event]) -> list[RowChange]:
@@ -59,7 +59,7 @@ def cell(found: Sequence[Event], name: str, decoder: OpenDecoder | None = None) 
     (bootstrap,) = (event for event in found if isinstance(event, Bootstrap))
     column = bootstrap.version.column(name)
     assert column is not None
-    wire = (decoder or build(DecoderOptions())).wire
+    wire = (decoder or OpenDecoder(DecoderOptions())).wire
     array, _ = to_array([(rows(found)[0].after or {})[name]], column, wire, TypeRules(), name)
     return array.to_pylist()[0]
 
@@ -206,7 +206,7 @@ def test_negative_zero_keeps_its_sign() -> None:
 
 def test_a_timestamp_is_in_the_zone_of_the_server() -> None:
     """The wire has no zone: the changefeed's is configured."""
-    decoder = build(DecoderOptions(timezone="Asia/Shanghai"))
+    decoder = OpenDecoder(DecoderOptions(timezone="Asia/Shanghai"))
     found = decode((row_key(), {"u": {"id": ID, "c": {"t": 7, "f": 65, "v": "2020-02-20 10:20:20"}}}), decoder=decoder)
     assert cell(found, "c", decoder).isoformat() == "2020-02-20T02:20:20+00:00"
 
@@ -264,7 +264,7 @@ def test_a_resolved_ts_has_an_empty_value() -> None:
     """Its value is eight zero bytes: a length of nothing."""
     key, value = message(({"ts": 447507027004751877, "t": 3}, b""))
     assert value == bytes(8)
-    assert build(DecoderOptions()).decode(key, value) == [Resolved(447507027004751877)]
+    assert OpenDecoder(DecoderOptions()).decode(key, value) == [Resolved(447507027004751877)]
 
 
 @pytest.mark.parametrize("compress", [lz4.frame.compress, lambda body: bytes(cramjam.snappy.compress_raw(body))])
@@ -295,7 +295,7 @@ def test_a_claim_check_stands_for_a_row(tmp_path: Path) -> None:
     claim(tmp_path, (row_key(), {"u": {"id": ID, "name": NAME}}))
     key = b'{"ts":5,"scm":"bank","tbl":"account","t":1,"ohk":true,"ohk":false,"ccl":"s3://bucket/x.json"}'
     value = framed(json.dumps({"u": {"id": ID}}).encode())
-    found = build(DecoderOptions(claim_check=str(tmp_path))).decode(struct.pack(">Q", 1) + framed(key), value)
+    found = OpenDecoder(DecoderOptions(claim_check=str(tmp_path))).decode(struct.pack(">Q", 1) + framed(key), value)
     assert rows(found)[0].after == {"id": 1, "name": "a"}
 
 
@@ -313,7 +313,7 @@ def test_a_claim_check_must_hold_the_row_that_names_it(held: list[Any], tmp_path
     with pytest.raises(DecodeError, match="x.json does not hold the row of bank.account"):
         decode(
             (row_key(ccl="s3://bucket/x.json"), {"u": {"id": ID}}),
-            decoder=build(DecoderOptions(claim_check=str(tmp_path))),
+            decoder=OpenDecoder(DecoderOptions(claim_check=str(tmp_path))),
         )
 
 
@@ -343,7 +343,7 @@ def test_a_claim_check_without_storage_is_refused() -> None:
 def test_broken_frames_are_refused(key: bytes | None, value: bytes, sentence: str) -> None:
     """Lengths, counts and versions that do not fit are named, before anything is allocated for them."""
     with pytest.raises(DecodeError, match=sentence):
-        build(DecoderOptions()).decode(key, value)
+        OpenDecoder(DecoderOptions()).decode(key, value)
 
 
 @pytest.mark.parametrize(
@@ -377,7 +377,7 @@ def test_a_row_without_table_is_refused() -> None:
 @pytest.mark.parametrize("kind", ["varbinary", "binary"])
 def test_bytes_whose_flag_is_missing_are_read_as_the_ddl_declares_them(kind: str) -> None:
     """TiCDC of the new architecture (v8.5.4 and later) writes flag 0 for a column added to a partitioned table."""
-    decoder = build(DecoderOptions())
+    decoder = OpenDecoder(DecoderOptions())
     cells = {"id": ID, "vb": {"t": 15, "f": 0, "v": 'a\\xff\\x00\\\\\\"'}}
     change = decode((row_key(), {"u": cells}), decoder=decoder)[-1]
     assert isinstance(change, RowChange)
@@ -393,4 +393,4 @@ def test_bytes_whose_flag_is_missing_are_refused_where_they_are_not_escaped() ->
     """No byte is made up for what the encoder does not write."""
     column = Column("vb", ColumnType("varbinary", length=10))
     with pytest.raises(ValueRefused, match="cannot be read as varbinary"):
-        to_array(["a\\q"], column, build(DecoderOptions()).wire, TypeRules(), "t.vb")
+        to_array(["a\\q"], column, OpenDecoder(DecoderOptions()).wire, TypeRules(), "t.vb")

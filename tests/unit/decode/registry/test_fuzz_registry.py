@@ -16,6 +16,7 @@ from applier.decode.avro.decoder import AvroDecoder
 from applier.decode.debezium.avro_decoder import DebeziumAvroDecoder
 from applier.decode.debezium.json_decoder import DebeziumDecoder
 from applier.decode.decoder import Decoder
+from applier.decode.options import DecoderOptions
 from applier.decode.registry.client import RegistrySchema
 from applier.decode.values.convert import to_array
 from applier.errors import DecodeError, ValueRefused
@@ -50,7 +51,7 @@ def decoder(variant: str, registry: Any) -> Decoder:
     """A new decoder of a variant's protocol."""
     if variant == "debezium-avro":
         return DebeziumAvroDecoder(registry)
-    return AvroDecoder(registry) if variant.startswith("avro") else DebeziumDecoder()
+    return AvroDecoder(registry) if variant.startswith("avro") else DebeziumDecoder(DecoderOptions())
 
 
 def samples(variant: str) -> list[Message]:

@@ -15,7 +15,7 @@ import pytest
 from applier.changefeed.event import Bootstrap, Resolved, RowChange, SchemaChange
 from applier.changefeed.types import TypeRules
 from applier.decode.options import DecoderOptions
-from applier.decode.simple.decoder import SimpleDecoder, build
+from applier.decode.simple.decoder import SimpleDecoder
 from applier.decode.values.convert import to_array
 from applier.errors import DecodeError, ValueRefused
 from tests import recordings
@@ -92,7 +92,7 @@ def _convert(decoder: SimpleDecoder, change: RowChange) -> None:
 
 
 def _versions() -> dict[Any, list[Any]]:
-    decoder = build(DecoderOptions())
+    decoder = SimpleDecoder(DecoderOptions())
     known: dict[Any, list[Any]] = {}
     for record in recordings.records("types", "simple-json"):
         for event in decoder.decode(None, record["value"]):
@@ -110,7 +110,7 @@ def test_mutated_messages_give_events_or_decode_errors(variant: str) -> None:
     """Thousands of bit flips, cuts, insertions and forged lengths raise nothing but DecodeError."""
     dice = random.Random(variant)
     samples = _samples(variant)
-    decoder = build(DecoderOptions())
+    decoder = SimpleDecoder(DecoderOptions())
     survivors = 0
     for _ in range(ROUNDS):
         data = bytearray(dice.choice(samples))
@@ -127,7 +127,7 @@ def test_mutated_compressed_messages_give_events_or_decode_errors(compress: Call
     """The same for what lies under a compression, with and without the configured word."""
     dice = random.Random(7)
     samples = [compress(sample) for sample in _samples("simple-json")]
-    decoders = [build(DecoderOptions(compression=word)) for word in (None, "lz4", "snappy", "none")]
+    decoders = [SimpleDecoder(DecoderOptions(compression=word)) for word in (None, "lz4", "snappy", "none")]
     for _ in range(ROUNDS // 4):
         data = bytearray(dice.choice(samples))
         dice.choice(MUTATIONS[:5])(data, dice)
@@ -139,7 +139,7 @@ def test_mutated_compressed_messages_give_events_or_decode_errors(compress: Call
 def test_random_bytes_give_decode_errors() -> None:
     """Bytes that never were a message, behind every first byte and every start that the decoder knows."""
     dice = random.Random(3)
-    decoder = build(DecoderOptions())
+    decoder = SimpleDecoder(DecoderOptions())
     starts = [bytes([first]) for first in range(256)]
     starts += [
         b'{"',
@@ -177,21 +177,21 @@ def test_random_bytes_give_decode_errors() -> None:
 def test_forged_messages_are_refused(value: bytes) -> None:
     """Depth, numbers and lengths made to exhaust a reader end in a DecodeError."""
     with pytest.raises(DecodeError):
-        build(DecoderOptions()).decode(None, value)
+        SimpleDecoder(DecoderOptions()).decode(None, value)
 
 
 def test_a_bomb_is_refused_before_it_unfolds() -> None:
     """A small lz4 frame that holds more than the limit is refused by its size, whatever it holds."""
     bomb = lz4.frame.compress(bytes(300 << 20))
     with pytest.raises(DecodeError, match="more than 67,108,864 bytes"):
-        build(DecoderOptions()).decode(None, bomb)
+        SimpleDecoder(DecoderOptions()).decode(None, bomb)
 
 
 @pytest.mark.parametrize("value", [None, b""])
 def test_an_empty_message_is_refused(value: bytes | None) -> None:
     """Simple has no tombstones: a record without a value is not of this protocol."""
     with pytest.raises(DecodeError, match="no value"):
-        build(DecoderOptions()).decode(None, value)
+        SimpleDecoder(DecoderOptions()).decode(None, value)
 
 
 def test_no_part_of_a_row_reaches_an_error() -> None:
@@ -199,5 +199,5 @@ def test_no_part_of_a_row_reaches_an_error() -> None:
     row = {"version": 1, "type": "INSERT", "database": "d", "table": "t", "commitTs": 1, "schemaVersion": 1}
     text = json.dumps(row | {"data": {"a": ["4111-1111-1111-1111"]}}).encode()
     with pytest.raises(DecodeError) as caught:
-        build(DecoderOptions()).decode(None, text)
+        SimpleDecoder(DecoderOptions()).decode(None, text)
     assert "4111" not in str(caught.value) + str(caught.value.__cause__)

@@ -18,7 +18,7 @@ from applier.changefeed.types import TypeRules
 from applier.changefeed.zoned_text import ZonedText
 from applier.decode.options import DecoderOptions
 from applier.decode.simple import avro_form
-from applier.decode.simple.decoder import build
+from applier.decode.simple.decoder import SimpleDecoder
 from applier.decode.values.convert import to_array
 from applier.errors import DecodeError, IncompleteRow
 from tests import recordings
@@ -34,7 +34,7 @@ PACKAGE = Path(avro_form.__file__).parent
 def events_of(scenario: str, variant: str, claim_check: Path | None = None) -> list[Event]:
     """All events of a recording, in the order of sending."""
     location = None if claim_check is None else str(recordings.claim_check(scenario, variant, claim_check))
-    decoder = build(DecoderOptions(claim_check=location))
+    decoder = SimpleDecoder(DecoderOptions(claim_check=location))
     return [
         event
         for record in recordings.records(scenario, variant)
@@ -80,7 +80,7 @@ def _identity(change: RowChange) -> tuple[Any, ...]:
 
 
 def _arrays(change: RowChange, version: TableVersion) -> dict[str, pa.Array[Any]]:
-    wire = build(DecoderOptions()).wire
+    wire = SimpleDecoder(DecoderOptions()).wire
     arrays = {}
     for side, image in (("before", change.before), ("after", change.after)):
         for name, value in (image or {}).items():
@@ -102,7 +102,7 @@ def test_claim_checks_give_the_rows_that_small_messages_give(scenario: str, vari
 @pytest.mark.parametrize("scenario", ["types", "txns"])
 def test_large_rows_without_their_columns_are_incomplete(scenario: str) -> None:
     """With handle-key-only some rows are refused, and all others are read."""
-    decoder = build(DecoderOptions())
+    decoder = SimpleDecoder(DecoderOptions())
     refused: list[str] = []
     for record in recordings.records(scenario, "simple-json-handlekey-snappy"):
         try:

@@ -10,7 +10,7 @@ from applier.changefeed.event import Op, RowChange
 from applier.changefeed.table import Column, ColumnType, TableName, TableVersion
 from applier.changefeed.zoned_text import ZonedText
 from applier.decode.options import DecoderOptions
-from applier.decode.simple.decoder import build
+from applier.decode.simple.decoder import SimpleDecoder
 from applier.decode.simple.json_form import Checksum
 from applier.decode.values.checksum import RowChecksums
 from applier.errors import DecodeError
@@ -112,7 +112,7 @@ def test_a_row_that_ticdc_found_corrupted_is_refused() -> None:
 @pytest.mark.parametrize("scenario", ["types", "pk", "txns"])
 def test_every_recorded_checksum_matches(scenario: str) -> None:
     """Each row with all its columns has the number that TiDB gave it, whatever its types, in the zone Asia/Shanghai."""
-    decoder = build(DecoderOptions())
+    decoder = SimpleDecoder(DecoderOptions())
     decoder._checksums._proven = _Everything()
     rows = 0
     for record in recordings.records(scenario, "simple-json-checksum-shanghai"):
@@ -130,7 +130,7 @@ class _Everything(set[Any]):
 
 def test_damage_in_a_recorded_row_is_found() -> None:
     """Once a table has matched, changing one character of a value stops the feed."""
-    decoder = build(DecoderOptions())
+    decoder = SimpleDecoder(DecoderOptions())
     found = 0
     for record in recordings.records("txns", "simple-json-checksum-shanghai"):
         value = record["value"]

@@ -14,7 +14,7 @@ from applier.changefeed.event import Bootstrap, Image, Op, RowChange, SchemaChan
 from applier.changefeed.table import Column, TableName, TableVersion
 from applier.changefeed.types import TypeRules
 from applier.decode.options import DecoderOptions
-from applier.decode.simple.decoder import build
+from applier.decode.simple.decoder import SimpleDecoder
 from applier.decode.values.convert import to_array
 from tests import recordings
 
@@ -30,7 +30,7 @@ VARIANTS = [
 ]
 ALTERED = {TableName("keys", "k_nulluk")}
 """Gets a column while rows lie in it, which is not a matter of values."""
-WIRE = build(DecoderOptions()).wire
+WIRE = SimpleDecoder(DecoderOptions()).wire
 
 Rows = dict[TableName, list[Image]]
 Versions = dict[TableName, TableVersion]
@@ -54,7 +54,7 @@ def test_every_recorded_cell_becomes_what_sql_shows(scenario: str, variant: str)
 
 
 def _events(scenario: str, variant: str) -> tuple[list[RowChange], Versions]:
-    decoder = build(DecoderOptions())
+    decoder = SimpleDecoder(DecoderOptions())
     changes: list[RowChange] = []
     versions: Versions = {}
     for record in recordings.records(scenario, variant):

@@ -10,7 +10,7 @@ from typing import Any
 import fsspec
 import pytest
 
-from applier.decode.claim_check import ClaimCheck, ClaimedMessage, optional
+from applier.decode.large_messages import ClaimCheck, ClaimedMessage
 from applier.errors import DecodeError, TransientError
 
 LOCATION = "s3://tidb/claims/0f3a.json"
@@ -117,8 +117,3 @@ def test_a_file_beyond_the_limit_is_refused(tmp_path: Path) -> None:
     assert ClaimCheck(str(tmp_path), 4).fetch(LOCATION).value == b"1234"
     with pytest.raises(DecodeError, match=r"0f3a.json is too large: source\.max_message_bytes is 3\."):
         ClaimCheck(str(tmp_path), 3).fetch(LOCATION)
-
-
-def test_no_location_is_no_storage() -> None:
-    """Where nothing is configured there is nothing to ask."""
-    assert optional(None) is None

@@ -1,0 +1,265 @@
+"""Messages that do not hold their row as it is: compressed ones, those of the handle key alone, claim checks.
+
+TiCDC compresses every message of a changefeed, watermarks too, and no message says how: lz4 is LZ4's frame format,
+known by its magic number; snappy is the raw block format, known by nothing but its fit.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+import cramjam
+import fsspec
+import lz4.frame
+import msgspec
+
+from applier.changefeed.message import MAX_MESSAGE_BYTES
+from applier.decode.options import DecoderOptions
+from applier.errors import DecodeError, IncompleteRow, TransientError
+
+LIMIT_HINT = "Raise source.max_message_bytes, if the memory is there."
+
+_Message = TypeVar("_Message")
+
+_LZ4_MAGIC = b"\x04\x22\x4d\x18"
+_SNAPPY_RATIO = 64
+"""More than snappy's format can reach; keeps a forged length from allocating memory."""
+_HINT = "Check changefeed.compression and changefeed.protocol."
+_WHOLE_ROWS = (
+    "Set large-message-handle-option to claim-check in the changefeed and changefeed.claim_check here, "
+    "or raise max-message-bytes, so that messages hold whole rows."
+)
+_EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs", "abfs": "azure", "abfss": "azure", "az": "azure"}
+"""By the scheme of an address: what pyproject.toml calls the packages that read it."""
+
+_WRAPPER_BYTES = 1024
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_WRAPPED = re.compile(rb'\s*\{\s*"(?:key|value)"\s*:')
+
+
+class ClaimedMessage(NamedTuple):
+    """The large message: still compressed, if the changefeed compresses. No key where the file holds a bare value."""
+
+    key: bytes | None
+    value: bytes
+
+
+class _Wrapper(msgspec.Struct):
+    value: str
+    key: str | None = None
+
+
+class RowMark(NamedTuple):
+    """What a message of a row and the large message that it stands for have in common.
+
+    Attributes:
+        database: Database of the row's table.
+        table: Name of the row's table.
+        kind: How the protocol names the kind of change.
+        commit_ts: As the message has it.
+        location: File of the large message; None where the message holds the row.
+    """
+
+    database: str | None
+    table: str | None
+    kind: str | int
+    commit_ts: int | None
+    location: str | None
+
+    @property
+    def title(self) -> str:
+        """The table, for errors."""
+        return f"{self.database}.{self.table}"
+
+    @property
+    def name(self) -> tuple[str, str]:
+        """The table, as `IncompleteRow` has it."""
+        return self.database or "", self.table or ""
+
+
+class LargeMessages:
+    """What a changefeed does to messages, undone.
+
+    Args:
+        options: Compression, claim-check storage and the limit of a message.
+        is_plain: True for bytes that begin as an uncompressed message of the protocol does. Such bytes are never
+            decompressed, so that a changefeed may turn compression on half-way.
+    """
+
+    def __init__(self, options: DecoderOptions, is_plain: Callable[[bytes], bool]) -> None:
+        self._compression = options.compression
+        self._max_bytes = options.max_bytes
+        self._is_plain = is_plain
+        self._storage = None if options.claim_check is None else ClaimCheck(options.claim_check, options.max_bytes)
+
+    def decompress(self, value: bytes) -> bytes:
+        """Undo the compression of a message.
+
+        Raises:
+            DecodeError: The bytes are neither plain nor compressed as configured, or too many once decompressed.
+        """
+        if self._is_plain(value):
+            return value
+        if self._compression == "none":
+            what = "The message does not begin as one of the protocol does, and changefeed.compression is none."
+            raise DecodeError(what, _HINT)
+        if self._compression == "lz4" or (self._compression is None and value.startswith(_LZ4_MAGIC)):
+            return _lz4(value, self._max_bytes)
+        return _snappy(value, self._max_bytes)
+
+    def claimed(
+        self, mark: RowMark, location: str, read: Callable[[ClaimedMessage], tuple[RowMark | None, _Message]]
+    ) -> _Message:
+        """The large message in place of the one that stands for it.
+
+        Args:
+            mark: What the message says of its row.
+            location: File that it names.
+            read: Reads the large message and what it says of its row; None for what cannot hold one row.
+
+        Raises:
+            DecodeError: There is no such message in the claim-check storage, or no storage.
+            TransientError: The storage cannot be reached.
+        """
+        if self._storage is None:
+            what = f"A row of {mark.title} lies in the claim-check storage, which is not configured."
+            hint = "Set changefeed.claim_check to the changefeed's claim-check-storage-uri."
+            raise IncompleteRow(what, hint, mark.name)
+        found, message = read(self._storage.fetch(location))
+        if found != mark._replace(location=None):
+            name = location.rsplit("/", 1)[-1]
+            what = f"The claim-check file {name} does not hold the row of {mark.title} that names it."
+            raise DecodeError(what, "Check that changefeed.claim_check is the storage of this very changefeed.")
+        return message
+
+
+def handle_key_only(mark: RowMark) -> IncompleteRow:
+    """The refusal of a row that holds its handle key alone."""
+    what = f"A row of {mark.title} holds key columns only, because large-message-handle-option is handle-key-only."
+    return IncompleteRow(what, _WHOLE_ROWS, mark.name)
+
+
+class ClaimCheck:
+    """The configured claim-check storage. Keeps a connection; belongs to one thread.
+
+    Args:
+        location: Folder or fsspec address, as `claim-check-storage-uri` is seen from here.
+        max_bytes: Size of a message beyond which it is refused.
+    """
+
+    def __init__(self, location: str, max_bytes: int = MAX_MESSAGE_BYTES) -> None:
+        self._location = location
+        self._max_bytes = max_bytes
+        # A file holds key and value in base64, which takes four characters for three bytes.
+        self._max_file_bytes = (max_bytes + 2) // 3 * 4 + _WRAPPER_BYTES
+        self._storage: tuple[Any, str] | None = None
+
+    def fetch(self, location: str) -> ClaimedMessage:
+        """Read the file that a message names; only its base name counts, as in TiCDC's own consumer.
+
+        Raises:
+            DecodeError: The file is missing, too large or no claim check, or the storage's kind is not known here.
+            TransientError: The storage cannot be reached, or does not let us in.
+        """
+        name = location.rsplit("/", 1)[-1]
+        if not _NAME.fullmatch(name):
+            raise DecodeError("The message names a claim-check file whose name is not one that TiCDC gives.")
+        claimed = _unwrap(self._read(name), name)
+        if len(claimed.key or b"") + len(claimed.value) > self._max_bytes:
+            raise self._too_large(name)
+        return claimed
+
+    def _read(self, name: str) -> bytes:
+        files, folder = self._open_storage()
+        try:
+            with files.open(f"{folder.rstrip('/')}/{name}", "rb") as file:
+                content: bytes = file.read(self._max_file_bytes + 1)
+        except FileNotFoundError as error:
+            raise DecodeError(
+                f"The claim-check file {name} is not in the configured storage.",
+                "Check changefeed.claim_check, and that nothing removes files before they are applied.",
+            ) from error
+        except Exception as error:  # Every fsspec backend raises errors of its own.
+            raise _unreachable(f"read {name} from", error) from error
+        if len(content) > self._max_file_bytes:
+            raise self._too_large(name)
+        return content
+
+    def _too_large(self, name: str) -> DecodeError:
+        return DecodeError(
+            f"The message in the claim-check file {name} is too large: source.max_message_bytes is "
+            f"{self._max_bytes:,}.",
+            LIMIT_HINT,
+        )
+
+    def _open_storage(self) -> tuple[Any, str]:
+        if self._storage is None:
+            try:
+                self._storage = fsspec.core.url_to_fs(self._location)
+            except (ImportError, ValueError) as error:
+                what = f"Python cannot read the claim-check storage: {type(error).__name__}."
+                raise DecodeError(what, _install_hint(self._location)) from error
+            except Exception as error:  # As above.
+                raise _unreachable("open", error) from error
+        return self._storage
+
+
+def _install_hint(location: str) -> str:
+    extra = _EXTRAS.get(location.partition("://")[0])
+    if extra is None:
+        return "Install the fsspec package for this kind of address."
+    return f"Run `pip install 'applier[{extra}]'`."
+
+
+def _unreachable(verb: str, error: Exception) -> TransientError:
+    # The error's own text may hold the address with its credentials.
+    hint = "Check that changefeed.claim_check can be reached and read."
+    return TransientError(f"Cannot {verb} the claim-check storage: {type(error).__name__}.", hint)
+
+
+def _unwrap(content: bytes, name: str) -> ClaimedMessage:
+    if not _WRAPPED.match(content):
+        return ClaimedMessage(None, content)
+    try:
+        wrapper = msgspec.json.decode(content, type=_Wrapper)
+        key = None if wrapper.key is None else base64.b64decode(wrapper.key, validate=True)
+        return ClaimedMessage(key, base64.b64decode(wrapper.value, validate=True))
+    except (msgspec.MsgspecError, UnicodeError, binascii.Error, ValueError, RecursionError) as error:
+        raise DecodeError(f"The claim-check file {name} is broken.") from error
+
+
+def _lz4(value: bytes, max_bytes: int) -> bytes:
+    decompressor = lz4.frame.LZ4FrameDecompressor()
+    try:
+        plain: bytes = decompressor.decompress(value, max_length=max_bytes + 1)
+    except (RuntimeError, ValueError, EOFError, MemoryError) as error:
+        raise DecodeError("The message is not a whole lz4 frame.", _HINT) from error
+    if len(plain) > max_bytes:
+        raise _too_large(max_bytes)
+    if decompressor.eof:
+        return plain
+    raise DecodeError("The message is not a whole lz4 frame.", _HINT)
+
+
+def _snappy(value: bytes, max_bytes: int) -> bytes:
+    unknown = DecodeError("The message is neither plain nor compressed by lz4 or snappy.", _HINT)
+    try:
+        size = cramjam.snappy.decompress_raw_len(value)
+        if size > len(value) * _SNAPPY_RATIO:
+            raise unknown
+        if size > max_bytes:
+            raise _too_large(max_bytes, size)
+        return bytes(cramjam.snappy.decompress_raw(value))
+    except cramjam.DecompressionError as error:
+        raise unknown from error
+
+
+def _too_large(limit: int, size: int | None = None) -> DecodeError:
+    found = f"more than {limit:,}" if size is None else f"{size:,}"
+    return DecodeError(
+        f"The message holds {found} bytes once it is decompressed; source.max_message_bytes is {limit:,}.", LIMIT_HINT
+    )
