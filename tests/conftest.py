@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
+from applier.decode.protocols import forget_decoder
 from applier.errors import ConfigError
 from applier.runtime import jars, java_home
 
@@ -49,6 +50,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if name in getattr(item, "fixturenames", ()):
                 item.add_marker(name)
     items.sort(key=lambda item: any(item.get_closest_marker(name) for name in (*_HEAVY, "recovery", "slow")))
+
+
+@pytest.fixture(autouse=True)
+def _new_decoder() -> None:
+    """No test begins with the decoder of another, whose registry may have had the same address."""
+    forget_decoder()
 
 
 @pytest.fixture(scope="session")

@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from applier.decode.registry.client import _KNOWN
-
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -63,7 +61,6 @@ class FakeRegistry:
 @contextmanager
 def fake_registry() -> Iterator[FakeRegistry]:
     """A running server."""
-    _KNOWN.clear()  # An earlier server may have had the same port.
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
     registry = FakeRegistry(server.server_address[1])
     server.registry = registry  # type: ignore[attr-defined]

@@ -66,9 +66,8 @@ def owners(decoder: Decoder, topic: str, value: bytes | None, error: DecodeError
 class Decoder(Protocol):
     """Turns messages of one protocol into events.
 
-    One instance belongs to one thread and may keep what it has learnt of table versions between messages. The result
-    must not depend on which messages it saw before, save that `Bootstrap` events of self-describing protocols come
-    once per version and instance.
+    One instance belongs to one thread, and lives as long. The result must not depend on which messages it saw before,
+    save that `Bootstrap` events of self-describing protocols come once per version between two calls of `restart`.
     """
 
     capabilities: Capabilities
@@ -77,6 +76,9 @@ class Decoder(Protocol):
     @property
     def bulk(self) -> Bulk | None:
         """Reads rows many at a time, once the decoder has met their like; None where the protocol has no quick way."""
+
+    def restart(self) -> None:
+        """Begin a pass: no version is known or announced. What a schema or a shape of bytes means stays known."""
 
     def learn(self, version: TableVersion) -> None:
         """Make a table version known, so that no `Bootstrap` for it is needed. May be called again with the same."""

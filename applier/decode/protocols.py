@@ -1,7 +1,8 @@
-"""Name of a protocol in, its decoder out."""
+"""The decoder of each protocol."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 
 from applier.decode.avro import decoder as avro
@@ -25,9 +26,27 @@ BUILDERS: Mapping[str, Callable[[DecoderOptions], Decoder]] = {
 
 
 def build(protocol: str, options: DecoderOptions) -> Decoder:
-    """A new decoder; every thread needs its own.
+    """A new decoder.
 
     Raises:
         KeyError: There is no such protocol. The configuration is checked before.
     """
     return BUILDERS[protocol](options)
+
+
+_OF_THREAD = threading.local()
+
+
+def decoder_of_thread(protocol: str, options: DecoderOptions) -> Decoder:
+    """The decoder of this thread, at the beginning of a pass; a new one where the thread had one for another feed."""
+    of, decoder = getattr(_OF_THREAD, "kept", (None, None))
+    if decoder is None or of != (protocol, options):
+        decoder = build(protocol, options)
+        _OF_THREAD.kept = (protocol, options), decoder
+    decoder.restart()
+    return decoder
+
+
+def forget_decoder() -> None:
+    """Let this thread begin with a new decoder."""
+    _OF_THREAD.__dict__.clear()

@@ -50,6 +50,11 @@ class Descriptions:
     _announced: Bounded[int, bool] = field(default_factory=Bounded)
     _scales: TextScales = field(default_factory=TextScales)
 
+    def restart(self) -> None:
+        """Announce all versions again."""
+        self._announced.clear()
+        self._scales.clear()
+
     def learn(self, version: TableVersion) -> None:
         """Make a version known, so that no Bootstrap for it is needed."""
         self._announced[version.version] = True

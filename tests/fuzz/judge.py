@@ -263,6 +263,9 @@ class _OneByOne:
         self.capabilities, self.wire = decoder.capabilities, decoder.wire
         self.learn, self.decode = decoder.learn, decoder.decode
 
+    def restart(self) -> None:
+        """See `Decoder`."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Pass:

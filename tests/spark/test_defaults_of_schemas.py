@@ -57,7 +57,9 @@ OTHERS = {"note": "set", "qty": 1, "raw": b"r", "at": "2025-01-01 08:00:00", "da
 def _scripted_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     """The decoder asks no registry for its schemas."""
     for module in (decode_task, scanner):
-        monkeypatch.setattr(module, "build", lambda protocol, options: AvroDecoder(SCHEMAS, options.timezone))
+        monkeypatch.setattr(
+            module, "decoder_of_thread", lambda protocol, options: AvroDecoder(SCHEMAS, options.timezone)
+        )
 
 
 def row(schema: str, key: int, **values: Any) -> tuple[bytes, bytes]:

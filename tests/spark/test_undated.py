@@ -66,7 +66,7 @@ def test_a_changefeed_that_was_refused_goes_on_in_offset_order(
 ) -> None:
     """What came before the delete stays applied, and with `order = "offset"` the delete follows what it followed."""
     for module in (decode_task, scanner):
-        monkeypatch.setattr(module, "build", lambda protocol, options: AvroDecoder(SCHEMAS))
+        monkeypatch.setattr(module, "decoder_of_thread", lambda protocol, options: AvroDecoder(SCHEMAS))
     lake = {"type": "jdbc", "uri": f"jdbc:sqlite:{warehouse}/catalog.db", "warehouse": f"{warehouse}/tables"}
     create = statement(TS, "CREATE TABLE t (id BIGINT PRIMARY KEY, v BIGINT)")
     before = [create, written("c", TS + 1, 1), written("c", TS + 2, 2), resolved(TS + 3)]

@@ -140,14 +140,21 @@ class AvroDecoder:
     def __init__(self, registry: SchemaSource, zone: str = "UTC", subjects: SubjectSource | None = None) -> None:
         self.wire = WireForm(binary="bytes", members="label", zone=zone)
         self._reader = ConfluentReader(registry)
+        self._subject_source = subjects
+        self.bulk = GroupedReader(head, self._row_reader)
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin a pass; see `Decoder.restart`."""
+        self._reader.restart()
         self._names = OriginalNames()
         self._layouts: dict[tuple[int, int], _Layout] = {}
         self._scales = TextScales()
-        self._checksums = AvroChecksums(zone)
-        self._subjects = Subjects(subjects)
+        self._checksums = AvroChecksums(self.wire.zone)
+        self._subjects = Subjects(self._subject_source)
         self._whole = WholeRows(self._subjects)
         self._known: set[tuple[TableName, int]] = set()
-        self.bulk = GroupedReader(head, self._row_reader)
+        self.bulk.forget()
 
     def learn(self, version: TableVersion) -> None:
         """Know a version that this decoder emitted, or take names from one that a DDL described.

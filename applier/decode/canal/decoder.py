@@ -108,6 +108,11 @@ class CanalJsonDecoder:
         self._seen: BoundedLists[tuple[str | None, str | None], _Seen] = BoundedLists()
         self.bulk = BulkReader(TYPE_MARK, self._row_reader)
 
+    def restart(self) -> None:
+        """Begin a pass; see `Decoder.restart`."""
+        self._descriptions.restart()
+        self._seen.clear()
+
     def learn(self, version: TableVersion) -> None:
         """Make a table version known, so that no Bootstrap for it is needed."""
         self._descriptions.learn(version)

@@ -128,6 +128,11 @@ class DebeziumAvroDecoder:
         self._last: Bounded[tuple[int, int], _RowLayout] = Bounded()
         self.bulk = GroupedReader(head, self._row_reader)
 
+    def restart(self) -> None:
+        """Begin a pass; see `Decoder.restart`."""
+        self._reader.restart()
+        self._announcer = Announcer()
+
     def learn(self, version: TableVersion) -> None:
         """Know a version that this decoder emitted."""
         self._announcer.learn(version)

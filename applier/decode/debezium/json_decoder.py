@@ -110,13 +110,19 @@ class DebeziumDecoder:
 
     def __init__(self, options: DecoderOptions) -> None:
         self._large = LargeMessages(options, _is_json)
-        self._announcer = Announcer()
-        self._described = Described()
-        self._keys = KeyColumns(options.keys, self._described)
+        self._configured_keys = options.keys
         self._declared: Bounded[bytes, tuple[ConnectField, ...]] = Bounded()
         self._layouts: Bounded[tuple[TableName, tuple[str, ...]], tuple[bytes, Layout]] = Bounded()
         self._untyped: Bounded[tuple[TableName, int, tuple[str, ...]], Layout] = Bounded()
         self.bulk = GroupedReader(MessageHeads(), self._row_reader)
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin a pass; see `Decoder.restart`."""
+        self._announcer = Announcer()
+        self._described = Described()
+        self._keys = KeyColumns(self._configured_keys, self._described)
+        self._untyped.clear()
 
     def learn(self, version: TableVersion) -> None:
         """Know a version that this decoder emitted, in a `Bootstrap` or as what a DDL left."""

@@ -116,6 +116,11 @@ class OpenDecoder:
         self._seen: BoundedLists[tuple[str, str], _Seen] = BoundedLists()
         self.bulk = OpenBulk(_split, self._row_reader)
 
+    def restart(self) -> None:
+        """Begin a pass; see `Decoder.restart`."""
+        self._descriptions.restart()
+        self._seen.clear()
+
     def learn(self, version: TableVersion) -> None:
         """Make a table version known, so that no Bootstrap for it is needed."""
         self._descriptions.learn(version)

@@ -5,16 +5,14 @@ A schema id never changes its meaning, so a schema is asked for once and kept; n
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
 
-from applier.decode.bounded_cache import Bounded
 from applier.decode.registry.http import NotFound, RegistryHttp
 from applier.decode.registry.settings import Endpoint, RegistrySettings, registry_settings
-from applier.errors import RegistryDenied, RegistryError, SchemaUnknown
+from applier.errors import RegistryError
 from applier.runtime.stop_requests import STOPPING
 
 __all__ = [
@@ -26,9 +24,6 @@ __all__ = [
     "SubjectVersion",
     "registry_settings",
 ]
-
-UNKNOWN_FOR_SECONDS = 30.0
-"""An id that the registry does not know is not asked for again before this, however many messages name it."""
 
 MAX_REFERENCES = 1000
 """Schemas that one schema may pull in."""
@@ -47,10 +42,6 @@ class RegistrySchema:
     text: str
     kind: str = "AVRO"
     references: tuple[RegistrySchema, ...] = ()
-
-
-_KNOWN: dict[RegistrySettings, dict[int, RegistrySchema]] = {}
-"""Schemas by id for the life of this process: each row pass has a decoder of its own, and none should ask again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,41 +80,21 @@ class SchemaRegistry:
     Args:
         settings: Addresses and log-in.
         sleep: Called with the seconds between two attempts.
-        clock: Monotonic seconds.
 
     All methods raise RegistryError where the registry refuses or does not know, and TransientError where it could
     not be reached.
     """
 
-    def __init__(
-        self,
-        settings: RegistrySettings,
-        *,
-        sleep: Callable[[float], None] = STOPPING.pause,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, settings: RegistrySettings, *, sleep: Callable[[float], None] = STOPPING.pause) -> None:
         self._http = RegistryHttp(settings, sleep)
-        self._clock = clock
-        self._by_id = _KNOWN.setdefault(settings, {})
-        self._unknown: Bounded[int, tuple[float, RegistryError]] = Bounded()
+        self._by_id: dict[int, RegistrySchema] = {}
 
     def schema(self, schema_id: int) -> RegistrySchema:
         """The schema of an id, from the cache after the first time."""
         known = self._by_id.get(schema_id)
         if known is not None:
             return known
-        asked, error = self._unknown.get(schema_id, (float("-inf"), None))
-        if error is not None and self._clock() - asked < UNKNOWN_FOR_SECONDS:
-            # A new one each time: a traceback that grew with every message would keep all of them alive.
-            raise _unknown(error, schema_id)
-        try:
-            schema = self._resolve(_mapping(self._get(f"/schemas/ids/{schema_id}")))
-        except RegistryDenied:
-            raise
-        except RegistryError as refusal:
-            self._unknown[schema_id] = (self._clock(), refusal)
-            raise _unknown(refusal, schema_id) from None
-        self._by_id[schema_id] = schema
+        schema = self._by_id[schema_id] = self._resolve(_mapping(self._get(f"/schemas/ids/{schema_id}")))
         return schema
 
     def subjects(self) -> list[str]:
@@ -214,13 +185,6 @@ class SchemaRegistry:
             answer = _mapping(self._get(f"/subjects/{_quoted(place[0])}/versions/{place[1]}"))
             self._collect(answer.get("references"), found, open_ | {place})
             found[place] = RegistrySchema(_text(answer, "schema"), str(answer.get("schemaType") or "AVRO"))
-
-
-def _unknown(refusal: RegistryError, schema_id: int) -> RegistryError:
-    """What is said of an id after a refusal; that it is not there may change."""
-    if isinstance(refusal, SchemaUnknown):
-        return SchemaUnknown(refusal.what, refusal.hint, schema_id)
-    return RegistryError(refusal.what, refusal.hint)
 
 
 def _quoted(subject: str) -> str:

@@ -7,6 +7,7 @@ instance, may change without the registry seeing an incompatibility, and `7b` wo
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from io import BytesIO
@@ -15,15 +16,19 @@ from typing import Any, Protocol, TypeAlias
 import fastavro
 from fastavro.schema import parse_schema
 
+from applier.decode.bounded_cache import Bounded
 from applier.decode.columnar import avro_reader
 from applier.decode.registry.client import RegistrySchema
-from applier.errors import DecodeError, RegistryError
+from applier.errors import DecodeError, RegistryDenied, RegistryError, SchemaUnknown
 
 AvroSchema: TypeAlias = Any
 """An Avro schema as JSON values: dictionary, list (a union) or name."""
 
 HEADER_BYTES = 5
 """Magic byte and schema id."""
+
+UNKNOWN_FOR_SECONDS = 30.0
+"""An id that the registry refuses is not asked for again before this in one pass, however many messages name it."""
 
 _PLAIN = frozenset({"type", "name", "namespace", "items", "values", "symbols", "size"})
 """What the bytes of a datum depend on; logical types, defaults and TiCDC's own attributes are left to our readers."""
@@ -56,11 +61,18 @@ class ConfluentReader:
 
     Args:
         registry: Where schemas come from.
+        clock: Monotonic seconds.
     """
 
-    def __init__(self, registry: SchemaSource) -> None:
+    def __init__(self, registry: SchemaSource, clock: Callable[[], float] = time.monotonic) -> None:
         self._registry = registry
+        self._clock = clock
         self._writers: dict[int, WriterSchema] = {}
+        self._refused: Bounded[int, tuple[float, RegistryError]] = Bounded()
+
+    def restart(self) -> None:
+        """Ask again for what the registry refused."""
+        self._refused.clear()
 
     def schema_id(self, data: bytes) -> int:
         """Schema id of a framed datum.
@@ -82,8 +94,19 @@ class ConfluentReader:
             TransientError: The registry could not be reached.
         """
         writer = self._writers.get(schema_id)
-        if writer is None:
+        if writer is not None:
+            return writer
+        asked, error = self._refused.get(schema_id, (float("-inf"), None))
+        if error is not None and self._clock() - asked < UNKNOWN_FOR_SECONDS:
+            # A new one each time: a traceback that grew with every message would keep all of them alive.
+            raise _refusal(error, schema_id)
+        try:
             writer = self._writers[schema_id] = _parse(schema_id, self._registry.schema(schema_id))
+        except RegistryDenied:
+            raise
+        except RegistryError as refused:
+            self._refused[schema_id] = (self._clock(), refused)
+            raise _refusal(refused, schema_id) from None
         return writer
 
     def read(self, schema_id: int, data: bytes) -> Any:
@@ -107,6 +130,13 @@ class ConfluentReader:
             msg = f"It is longer than its schema {schema_id} says, by {len(data) - stream.tell()} bytes."
             raise DecodeError(msg)
         return datum
+
+
+def _refusal(error: RegistryError, schema_id: int) -> RegistryError:
+    """What is said of an id that was refused; that it is not there may change."""
+    if isinstance(error, SchemaUnknown):
+        return SchemaUnknown(error.what, error.hint, schema_id)
+    return RegistryError(error.what, error.hint)
 
 
 def _parse(schema_id: int, registered: RegistrySchema) -> WriterSchema:

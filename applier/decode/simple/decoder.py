@@ -64,6 +64,11 @@ class SimpleDecoder:
             GroupedReader(avro_columns.head, self._avro_reader),
         )
 
+    def restart(self) -> None:
+        """Begin a pass; see `Decoder.restart`."""
+        self._checksums = RowChecksums()
+        self._versions.clear()
+
     def learn(self, version: TableVersion) -> None:
         """Make a table version known. Rows are decoded without; only their checksums and the quick way need it."""
         self._checksums.learn(version)

@@ -29,6 +29,10 @@ class TextScales:
     def __init__(self) -> None:
         self._versions: BoundedLists[tuple[TableName, int], tuple[_Scales, TableVersion]] = BoundedLists()
 
+    def clear(self) -> None:
+        """Forget the scales seen."""
+        self._versions.clear()
+
     def version(self, version: TableVersion, names: Sequence[str], image: Image) -> TableVersion:
         """The version of a row.
 

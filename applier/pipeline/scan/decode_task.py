@@ -24,7 +24,7 @@ from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.types import TypeRules
 from applier.decode.decoder import Decoder, owners
 from applier.decode.options import DecoderOptions
-from applier.decode.protocols import build
+from applier.decode.protocols import decoder_of_thread
 from applier.errors import DecodeError, TransientError, ValueRefused
 from applier.order.already_applied import AppliedRows
 from applier.order.barrier import segment
@@ -82,7 +82,7 @@ class DecodeTask:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Read all batches of one task, then yield its findings as batches of `RESULT_SCHEMA`."""
         try:
-            task = _TaskState(self, build(self.protocol, self.options))
+            task = _TaskState(self, decoder_of_thread(self.protocol, self.options))
             with _without_collector():
                 for batch in batches:
                     task.read(batch)

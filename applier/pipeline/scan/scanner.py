@@ -16,7 +16,7 @@ from applier.changefeed.filter import exactly
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.window import Window
 from applier.consume.source import Source
-from applier.decode.protocols import build
+from applier.decode.protocols import decoder_of_thread
 from applier.errors import DecodeError, SchemaUnknown
 from applier.order.barrier import cut, in_order
 from applier.order.resent import Passages, passages
@@ -129,7 +129,7 @@ class WindowScanner:
         self._cut(found, known)
 
     def _resolved(self, window: Window, read: Callable[[Window], pa.Table]) -> dict[TopicPartition, int]:
-        decoder = partial(build, self.template.protocol, self.template.options)
+        decoder = partial(decoder_of_thread, self.template.protocol, self.template.options)
         return resolved_near_ends(window, read, decoder) if self.ordered else {}
 
     def _upto(self, found: WindowScan, known: Known) -> int | None:

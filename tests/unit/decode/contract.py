@@ -83,13 +83,14 @@ def feed(scenario: str, variant: str, folder: Path, zone: str = "") -> Written:
         folder: For claim-check files.
         zone: Time zone to read it in; that of its TiCDC server when empty.
     """
-    reading = _Reading(_decoder(scenario, variant, folder, zone))
+    reading = _Reading(recorded_decoder(scenario, variant, folder, zone))
     for record in recordings.records(scenario, variant):
         reading.take(record["key"], record["value"])
     return reading.finish()
 
 
-def _decoder(scenario: str, variant: str, folder: Path, zone: str) -> Decoder:
+def recorded_decoder(scenario: str, variant: str, folder: Path, zone: str = "") -> Decoder:
+    """A decoder for a recorded changefeed; in another time zone than its server's where one is given."""
     protocol = protocol_of(variant)
     if zone:
         return build(protocol, DecoderOptions(timezone=zone))

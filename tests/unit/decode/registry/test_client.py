@@ -22,7 +22,8 @@ from applier.decode.registry.client import (
     SubjectVersion,
     registry_settings,
 )
-from applier.errors import ConfigError, RegistryError, TransientError
+from applier.decode.registry.wire_format import ConfluentReader
+from applier.errors import ConfigError, RegistryError, SchemaUnknown, TransientError
 from tests.fake_registry import Answer, FakeRegistry, fake_registry
 
 SCHEMA = '{"type":"int"}'
@@ -75,17 +76,21 @@ def test_building_a_client_connects_to_nothing() -> None:
 
 
 def test_an_unknown_id_is_not_asked_for_again_at_once(server: FakeRegistry) -> None:
-    """A thousand messages with an unknown id cause one request in thirty seconds, and then another."""
-    server.on("/schemas/ids/9", Answer(404, {"error_code": 40403, "message": "Schema not found"}), FOUND)
+    """A thousand messages with an unknown id cause one request in thirty seconds or in a pass, and then another."""
+    missing = Answer(404, {"error_code": 40403, "message": "Schema not found"})
+    server.on("/schemas/ids/9", missing, missing, FOUND)
     now = [0.0]
-    registry = SchemaRegistry(registry_settings(server.url), sleep=Sleeps(), clock=lambda: now[0])
-    for _ in range(1000):
-        with pytest.raises(RegistryError, match="Schema not found"):
-            registry.schema(9)
+    reader = ConfluentReader(client(server.url), clock=lambda: now[0])
+    for seconds in (0.0, 31.0):
+        now[0] = seconds
+        for _ in range(1000):
+            with pytest.raises(SchemaUnknown, match="Schema not found") as refusal:
+                reader.writer(9)
+            assert refusal.value.schema_id == 9
 
-    assert len(server.requests) == 1
-    now[0] = 31.0
-    assert registry.schema(9).text == SCHEMA
+    assert len(server.requests) == 2
+    reader.restart()
+    assert reader.writer(9).schema == {"type": "int"}
 
 
 def test_references_are_resolved_each_once_and_needed_ones_first(server: FakeRegistry) -> None:
@@ -417,17 +422,6 @@ def test_mutual_tls_files_go_to_the_session() -> None:
     assert (both.verify, both.certificate) == ("ca.pem", ("c.pem", "k.pem"))
     assert (one.verify, one.certificate) == (True, "c.pem")
     assert isinstance(one, RegistrySettings)
-
-
-def test_a_schema_is_asked_for_once_in_a_process(server: FakeRegistry) -> None:
-    """A row pass has a decoder, and so a client, of its own: it knows what others of the same settings have learnt."""
-    server.on("/schemas/ids/9", FOUND)
-    settings = registry_settings(server.url)
-    SchemaRegistry(settings).schema(9)
-    SchemaRegistry(settings).schema(9)
-    SchemaRegistry(registry_settings(server.url, bearer_token="other")).schema(9)
-
-    assert len(server.requests) == 2
 
 
 def test_a_registry_that_lets_nobody_in_is_an_outage(server: FakeRegistry) -> None:

@@ -81,7 +81,9 @@ def _avro(monkeypatch: pytest.MonkeyPatch, *values: str) -> Schemas:
         small=record(ID, *EXTENSION, name="small"),
     )
     schemas.subjects["t-value"] = list(values)
-    monkeypatch.setattr(decode_task, "build", lambda protocol, options: AvroDecoder(schemas, subjects=schemas))
+    monkeypatch.setattr(
+        decode_task, "decoder_of_thread", lambda protocol, options: AvroDecoder(schemas, subjects=schemas)
+    )
     return schemas
 
 

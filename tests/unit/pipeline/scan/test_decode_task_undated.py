@@ -41,7 +41,7 @@ Message = tuple[bytes | None, bytes | None]
 @pytest.fixture(autouse=True)
 def _scripted_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     """The decoder asks no registry for its schemas."""
-    monkeypatch.setattr(decode_task, "build", lambda protocol, options: AvroDecoder(SCHEMAS))
+    monkeypatch.setattr(decode_task, "decoder_of_thread", lambda protocol, options: AvroDecoder(SCHEMAS))
 
 
 def written(op: str, ts: int, key: int, value: int = 0) -> Message:

@@ -68,7 +68,7 @@ def test_what_lies_before_the_last_watermark_is_not_decoded_for_it(monkeypatch: 
             decoded.append(value)
             return self.decoder.decode(key, value)
 
-    monkeypatch.setattr("applier.pipeline.scan.scanner.build", lambda *_: Counting())
+    monkeypatch.setattr("applier.pipeline.scan.scanner.decoder_of_thread", lambda *_: Counting())
     rows = [_row("INSERT", number, str(number), number) for number in range(1, 101)]
 
     found = _survey([*rows, _message("WATERMARK", 200), _row("INSERT", 300, "3", 300)], local=True)
