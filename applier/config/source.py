@@ -52,6 +52,14 @@ class SourceSection(BaseModel):
     archive: Annotated[str | None, Field(description="Folder of *.jsonl, *.jsonl.gz or *.parquet.")] = None
     kafka: Annotated[KafkaSection | None, Field(description="A Kafka cluster.")] = None
     messages_per_step: Annotated[int, Field(ge=1, description="Messages that one step reads at the most.")] = 500_000
+    bytes_per_step: Annotated[
+        int,
+        Field(
+            ge=1024,
+            description="Bytes of messages, as Kafka holds them, that one step reads at the most, in each process that "
+            "decodes. A window that has more is read again as a shorter one.",
+        ),
+    ] = 2**30
     max_message_bytes: Annotated[
         int,
         Field(

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from typing import cast
 
 import pyarrow as pa
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -16,8 +17,9 @@ from pyspark.sql import functions as F
 
 from applier.changefeed.message import MESSAGE_SCHEMA, TopicPartition
 from applier.changefeed.window import OffsetRange, Window
-from applier.config.source import SourceEngine
+from applier.config.source import KafkaSection, SourceSection
 from applier.consume.archive import Archive
+from applier.consume.kafka.admin import KafkaAdmin
 from applier.consume.kafka.client import KafkaClient, KafkaSilentError
 from applier.consume.kafka.listener import is_met
 from applier.consume.kafka.prefetch import ahead
@@ -96,34 +98,27 @@ class KafkaSource:
 
     Args:
         spark: The session.
-        options: `kafka.*` options of Spark's source; Kafka's clients get the same without the prefix.
-        topics: Topics to read, or
-        pattern: a Java regular expression for them.
+        section: Section `[source]`; its `kafka.*` options go to Spark's source and, without the prefix, to Kafka's
+            clients.
         group: Consumer group name; a fixed one lets executors reuse their consumers between steps.
-        engine: Where large windows are read and decoded, see `source.engine` of the configuration.
     """
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        options: Mapping[str, str],
-        topics: tuple[str, ...],
-        pattern: str | None,
-        group: str,
-        engine: SourceEngine = "auto",
-    ) -> None:
+    def __init__(self, spark: SparkSession, section: SourceSection, group: str) -> None:
+        kafka = cast("KafkaSection", section.kafka)
         self._spark = spark
-        self._engine = engine
+        self._engine = section.engine
         usual = {
             "kafka.fetch.max.wait.ms": _FETCH_WAIT_MS,
             "kafka.max.partition.fetch.bytes": _FETCH_BYTES,
             "kafka.receive.buffer.bytes": _RECEIVE_BYTES,
         }
-        self._options = {"kafka.group.id": group, **usual, **options}
-        self._topics = topics
-        self._pattern = pattern
+        self._options = {"kafka.group.id": group, **usual, **kafka.options}
+        self._topics = kafka.topics
+        self._pattern = kafka.topic_pattern
         own = {key.removeprefix("kafka."): value for key, value in self._options.items()}
-        self._client = KafkaClient(spark._jvm, own)  # noqa: SLF001 - the one way to Kafka's clients in Spark's JVM
+        jvm = spark._jvm  # noqa: SLF001 - the one way to Kafka's clients in Spark's JVM
+        self._admin = KafkaAdmin(jvm, own)
+        self._client = KafkaClient(jvm, own, section.max_message_bytes, section.bytes_per_step)
         self._ends: Mapping[TopicPartition, int] = {}
         self._is_met = False
         self._pool = WorkerPool(min(spark.sparkContext.defaultParallelism, os.cpu_count() or 1, _MOST_PROCESSES))
@@ -132,19 +127,19 @@ class KafkaSource:
         """See `Source`."""
         self._pool.tend()
         with self._asking():
-            found = self._client.bounds(self._client.partitions(self._names()))
+            found = self._admin.bounds(self._admin.partitions(self._names()))
         self._ends = {place: span.end for place, span in found.items()}
         return found
 
     def topic_ids(self) -> Mapping[str, str]:
         """See `Source`; brokers before 2.8 give none."""
         with self._asking():
-            return self._client.topic_ids(self._names())
+            return self._admin.topic_ids(self._names())
 
     def offsets_at(self, milliseconds: int) -> Mapping[TopicPartition, int]:
         """See `Source`."""
         with self._asking():
-            return self._client.offsets_at(self._client.partitions(self._names()), milliseconds)
+            return self._admin.offsets_at(self._admin.partitions(self._names()), milliseconds)
 
     def collect(self, window: Window) -> pa.Table:
         """See `Source`."""
@@ -187,9 +182,10 @@ class KafkaSource:
         # Where the JVM is gone, they are.
         with suppress(Py4JError):
             self._client.close()
+            self._admin.close()
 
     def _names(self) -> Sequence[str]:
-        return self._client.matching(self._pattern) if self._pattern else self._topics
+        return self._admin.matching(self._pattern) if self._pattern else self._topics
 
     @contextmanager
     def _asking(self) -> Iterator[None]:

@@ -7,13 +7,12 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from applier.changefeed.checkpoint import Checkpoint, Holder
 from applier.changefeed.route import Route
 from applier.changefeed.types import TypeRules
 from applier.config.settings import Config
-from applier.config.source import KafkaSection
 from applier.consume.archive import Archive
 from applier.consume.offsets import refuse_gaps
 from applier.consume.source import Source
@@ -183,9 +182,7 @@ def open_source(config: Config, session: SparkSession) -> Iterator[Source]:
         if section.archive is not None:
             yield ArchiveSource(session, Archive(Path(section.archive), staging))
             return
-        kafka = cast("KafkaSection", section.kafka)
-        group = f"applier-{config.changefeed.name}"
-        source = KafkaSource(session, kafka.options, kafka.topics, kafka.topic_pattern, group, section.engine)
+        source = KafkaSource(session, section, f"applier-{config.changefeed.name}")
         with closing(source):
             yield source
     finally:

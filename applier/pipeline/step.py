@@ -16,9 +16,10 @@ from applier.changefeed.window import OffsetRange, Window
 from applier.config.settings import Config
 from applier.consume.offsets import capped, missing, next_window, refuse_missing
 from applier.consume.source import Source
+from applier.consume.window_size import LONGEST, NO_LIMIT, WindowSize, WindowTooLargeError
 from applier.errors import DecodeError, TransientError
 from applier.order.resent import passed
-from applier.order.watermark import in_use, silent
+from applier.order.watermark import silent
 from applier.pipeline import completeness, topics
 from applier.pipeline.dead_letters import set_aside
 from applier.pipeline.filtered import owners
@@ -39,15 +40,6 @@ from applier.pipeline.table_batch import Batch, ReadExtent, segments_below
 from applier.pipeline.target_tables import TargetTables
 from applier.runtime import failpoints
 from applier.runtime.logs import StatusLine, Stopwatch, logger
-
-_LOCAL_BYTES = 64 * 2**20
-"""Windows that are likely smaller than this are decoded in the driver: a Spark job with Python workers costs more."""
-
-_UNKNOWN_BYTES = 4096.0
-"""Bytes of a message before any was read; from then on those of the last window count."""
-
-_MAX_STRETCH = 64
-_NO_LIMIT = 2**40
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,12 +88,14 @@ class Pipeline:
     ddl_handler: DdlHandler
     state: State
     maintenance: Maintenance
-    _message_bytes: float = field(default=_UNKNOWN_BYTES, init=False)
-    _stretch: int = field(default=1, init=False)
+    _size: WindowSize = field(init=False)
     _is_torn: bool = field(default=False, init=False)
     _mended: Counter[str] = field(default_factory=Counter, init=False)
     _reported: set[TopicPartition] = field(default_factory=set, init=False)
     _not_found: MissingRows = field(default_factory=MissingRows, init=False)
+
+    def __post_init__(self) -> None:
+        self._size = WindowSize(self.config.source.messages_per_step, self.config.source.bytes_per_step)
 
     def ends(self) -> dict[TopicPartition, int]:
         """Ends of the source now."""
@@ -146,7 +140,7 @@ class Pipeline:
                 self._checkpoint(scan, found.bounds, tables)
             self._is_torn = False
         # A watermark that stands still in a full window wants a longer one, not the same one again.
-        self._stretch = 1 if moved or scan.error else min(self._stretch * 2, self._longest)
+        self._size.adapt(self._longest, is_enough=moved or scan.error is not None)
         if scan.error is not None and not moved and self.scanner.may_come(scan.error):
             raise TransientError(scan.error.what, scan.error.hint)
         outcome = self._outcome(found, watch, moved=moved)
@@ -158,14 +152,14 @@ class Pipeline:
         """Read the next window without applying anything; see `step` for the arguments and the errors."""
         with watch.stage("plan"):
             bounds = capped(self.source.bounds(), ends)
-            limit = self.config.source.messages_per_step * self._stretch
-            window = next_window(self.state.next_offsets, bounds, limit, self._least())
+            window = self._next_window(bounds)
             several = len({place.topic for place in bounds}) > 1
-            known = self._known(capped(self.source.bounds(), ends) if several else bounds)
-        scan = self.scanner.scan(window, known, watch, local=self._is_small(window))
+            later = capped(self.source.bounds(), ends) if several else bounds
+            known = Known.of(self.state, later, self.config.changefeed.partitions)
+        window, scan = self._scan(window, bounds, known, watch)
         if self._find_ahead(scan):
             known = replace(known, applied_of=self.state.ahead, covered=self.state.covered)
-            scan = self.scanner.scan(window, known, watch, local=self._is_small(window))
+            window, scan = self._scan(window, bounds, known, watch)
         if window.ranges:
             # After the messages: a topic that took the place of the one that they are to be of may do so at any time.
             topics.meet(self.state, self.source.topic_ids())
@@ -173,10 +167,28 @@ class Pipeline:
         empty = missing(scan.window, scan.results.read)
         self._report_empty(scan.window, empty)
         refuse_unreadable(scan, self.state, self.config.changefeed.protocol)
-        counts = scan.results.counts
-        if counts.get("messages"):
-            self._message_bytes = counts["bytes"] / counts["messages"]
+        self._size.learn(scan.results.counts.get("bytes", 0), scan.results.counts.get("messages", 0))
         return NextStep(scan, known, bounds, empty)
+
+    def _next_window(self, bounds: Mapping[TopicPartition, OffsetRange], most: int = NO_LIMIT) -> Window:
+        return next_window(self.state.next_offsets, bounds, min(self._size.messages, most), self._least())
+
+    def _scan(
+        self, window: Window, bounds: Mapping[TopicPartition, OffsetRange], known: Known, watch: Stopwatch
+    ) -> tuple[Window, WindowScan]:
+        """Scan a window, or a shorter one where its messages have more bytes than a step may read."""
+        most_bytes, is_small = self._size.most_bytes, self.config.source.engine != "spark"
+        while True:
+            local = is_small and self._size.is_small(window)
+            try:
+                return window, self.scanner.scan(window, known, watch, local=local, most_bytes=most_bytes)
+            except WindowTooLargeError as found:
+                self._size.learn(found.size, found.messages)
+            shorter = self._next_window(bounds, window.messages // 2)
+            if shorter.messages >= window.messages:
+                # It cannot be shorter: a step that failed left tables as far as its end, or it is a message each.
+                most_bytes, is_small = NO_LIMIT, False
+            window = shorter
 
     def _report_empty(self, window: Window, empty: Mapping[TopicPartition, int]) -> None:
         """Refuse offsets without a message, or log them once for each partition."""
@@ -219,28 +231,8 @@ class Pipeline:
         """
         ends, state = furthest(self.state.covered.values()), self.state
         messages = sum(max(0, end - state.next_offsets.get(place, 0)) for place, end in ends.items())
-        is_long = messages > self.config.source.messages_per_step * _MAX_STRETCH
+        is_long = messages > self.config.source.messages_per_step * LONGEST
         return {} if is_long and state.checkpoint.partitions else ends
-
-    def _known(self, later: Mapping[TopicPartition, OffsetRange]) -> Known:
-        state = self.state
-        return Known(
-            resolved=state.resolved,
-            ends={place: later[place].end for place in in_use(list(later), self.config.changefeed.partitions)},
-            topics=state.topics,
-            applied=state.resolved_ts,
-            applied_of=state.ahead,
-            covered=state.covered,
-            passed=state.passed,
-            applied_ddl=frozenset(state.ddl.applied),
-            versions=state.versions,
-            tables=state.tables,
-            parked=state.parked,
-        )
-
-    def _is_small(self, window: Window) -> bool:
-        engine = self.config.source.engine
-        return engine != "spark" and window.messages * self._message_bytes <= _LOCAL_BYTES
 
     def _has_news(self, scan: WindowScan) -> bool:
         """True if the checkpoint can advance: by a higher watermark, or in a feed without one by any message."""
@@ -251,7 +243,7 @@ class Pipeline:
             held = scan.results.held
             return any(held.get(place, span.end) > span.start for place, span in scan.window.ranges.items())
         # A step that failed may have left tables ahead; a checkpoint below them would not be one cut through all.
-        is_late = scan.error is not None or self._stretch >= self._longest
+        is_late = scan.error is not None or self._size.stretch >= self._longest
         is_whole = scan.upto >= self.state.reached or (is_late and not self.state.is_without_checkpoint)
         return scan.upto > self.state.resolved_ts and is_whole
 
@@ -263,7 +255,7 @@ class Pipeline:
         were renamed or dropped since. Little is held of it, as the rows that a table has are dropped where they are
         read.
         """
-        return _NO_LIMIT if self.scanner.ordered and self.state.is_without_checkpoint else _MAX_STRETCH
+        return NO_LIMIT if self.scanner.ordered and self.state.is_without_checkpoint else LONGEST
 
     def _apply(self, scan: WindowScan, watch: Stopwatch) -> int:
         """Apply DDL in order, each after the rows below it and before the rows above it; then all other rows."""

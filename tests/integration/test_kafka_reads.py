@@ -11,6 +11,7 @@ from confluent_kafka import Producer
 
 from applier.changefeed.message import MESSAGE_ORDER, MESSAGE_SCHEMA, TopicPartition
 from applier.changefeed.window import OffsetRange, Window
+from applier.config.source import SourceSection
 from applier.consume.kafka import client as kafka_client
 from applier.consume.spark import KafkaSource
 from applier.errors import SourceLost, TransientError
@@ -24,7 +25,8 @@ PAYLOADS = (b"", None, b"\x00\xff" * 50, b"text", bytes(range(256)) * 40)
 
 
 def _source(spark: SparkSession, broker: Broker, *topics: str) -> KafkaSource:
-    return KafkaSource(spark, {"kafka.bootstrap.servers": broker.bootstrap}, topics, None, "reads")
+    kafka = {"topics": topics, "kafka.bootstrap.servers": broker.bootstrap}
+    return KafkaSource(spark, SourceSection.model_validate({"kafka": kafka}), "reads")
 
 
 @pytest.fixture(scope="module")

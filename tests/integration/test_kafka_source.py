@@ -14,10 +14,10 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from applier.changefeed.message import TopicPartition
 from applier.commands.run import refuse_stall
-from applier.consume.kafka import client as kafka_client
+from applier.consume import window_size
+from applier.consume.kafka import admin as kafka_admin
 from applier.consume.workers import pool
 from applier.errors import SourceLost, TransientError, WatermarkStalled
-from applier.pipeline import step as pipelines
 from tests import recordings
 from tests.replay import Replay, differences, replay
 from tests.services.kafka import send
@@ -91,7 +91,7 @@ def test_broker_gives_the_same_tables_as_the_archive_although_it_is_restarted(
 
     Every cell of every table is what SQL showed there.
     """
-    monkeypatch.setattr(kafka_client, "_ADMIN_TIMEOUT_MS", 4_000)
+    monkeypatch.setattr(kafka_admin, "_TIMEOUT_MS", 4_000)
     with ExitStack() as stack:
         running = []
         for scenario, variant in SCENARIOS:
@@ -125,7 +125,7 @@ def test_broker_gives_the_same_tables_as_the_archive_although_it_is_restarted(
 @pytest.fixture
 def large_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every window counts as too large to be held."""
-    monkeypatch.setattr(pipelines, "_LOCAL_BYTES", 0)
+    monkeypatch.setattr(window_size, "_LOCAL_BYTES", 0)
     monkeypatch.setattr("applier.consume.spark._CHUNK_BYTES", 4_000)
 
 
@@ -235,7 +235,7 @@ def test_broker_that_is_down_is_transient(
     spark: SparkSession, lake: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A broker that does not answer is tried again, not given up."""
-    monkeypatch.setattr(kafka_client, "_ADMIN_TIMEOUT_MS", 4_000)
+    monkeypatch.setattr(kafka_admin, "_TIMEOUT_MS", 4_000)
     monkeypatch.setattr("applier.runtime.retry.OUTAGE_SECONDS", 1.0)
     found = from_kafka(replay("pk", "simple-json", lake, tmp_path, "simple", name="kafka-down"), "127.0.0.1:1", ["t"])
     found.raw["source"]["kafka"]["kafka.request.timeout.ms"] = "1000"

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from applier.changefeed.filter import TableFilter
-from applier.changefeed.message import MESSAGE_SCHEMA, TopicPartition
+from applier.changefeed.message import MESSAGE_SCHEMA, UNREADABLE, TopicPartition
 from applier.changefeed.table import TableName
 from applier.changefeed.ts import from_unix_ms
-from applier.changefeed.window import OffsetRange
+from applier.changefeed.window import OffsetRange, Window
 from applier.commands.backfill.bounds import CLOCK_SKEW_MS, LOST_HINT, OPEN, Bound, Range, resolve
 from applier.commands.backfill.request import Request
 from applier.commands.run import with_retry
@@ -86,15 +86,23 @@ def answer(control: Control, letters: Sequence[DeadLetter], step: int) -> None:
 
 
 def _read(main: Pipeline, letter: DeadLetter) -> TaskResult:
-    row = {name: getattr(letter, name) for name in MESSAGE_SCHEMA.names}
+    messages = _message(main, letter)
     job = replace(
         main.scanner.template,
         versions=tuple(main.state.versions.values()),
         upto=OPEN,
         typed={name: [version] for name, version in main.state.tables.items()} if main.scanner.rows_describe else {},
     )
-    found = job(pa.Table.from_pylist([row], schema=MESSAGE_SCHEMA).to_batches())
+    found = job(messages.to_batches())
     return collect(pa.Table.from_batches(list(found), schema=RESULT_SCHEMA))
+
+
+def _message(main: Pipeline, letter: DeadLetter) -> pa.Table:
+    """The message as it was kept; one that did not fit into memory then is read again."""
+    if (letter.value or b"").startswith(UNREADABLE):
+        return main.source.collect(Window({_place(letter): OffsetRange(letter.offset, letter.offset + 1)}))
+    row = {name: getattr(letter, name) for name in MESSAGE_SCHEMA.names}
+    return pa.Table.from_pylist([row], schema=MESSAGE_SCHEMA)
 
 
 def _span(main: Pipeline, letters: Sequence[DeadLetter]) -> Range:

@@ -1,4 +1,4 @@
-"""Kafka's own clients, in the JVM that Spark runs in: offsets, ids of topics, and the messages of a small window.
+"""Kafka's own consumer, in the JVM that Spark runs in: the messages of a window.
 
 A Spark job that reads some thousand messages costs more than all that is done with them, and ten times that where it is
 the first one. A consumer is the same code with the same options, stays connected, and needs no job.
@@ -7,21 +7,23 @@ the first one. A consumer is the same code with the same options, stays connecte
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
-from applier.changefeed.message import MESSAGE_SCHEMA, TopicPartition
+from applier.changefeed.message import MAX_MESSAGE_BYTES, MESSAGE_SCHEMA, TopicPartition
 from applier.changefeed.window import OffsetRange, Window
+from applier.consume.kafka import java
 from applier.consume.kafka.overfetch import Overfetch
+from applier.consume.kafka.record_by_record import RecordByRecord, is_out_of_memory
 from applier.consume.kafka.records import ColumnWriters, KafkaRecords
 from applier.consume.source import Chunk
+from applier.consume.window_size import NO_LIMIT, WindowTooLargeError
+from applier.runtime.logs import logger
 
-_ADMIN_TIMEOUT_MS = 30_000
 _POLL_MS = 1_000
-_CLOSE_MS = 1_000
 _SILENT_SECONDS = 60.0
 """Without any progress for so long the brokers count as gone."""
 
@@ -31,9 +33,6 @@ _MOST_RECORDS = "100000"
 _MOST_BYTES = 2**28
 """Bytes of values that become one array at the most: Arrow's places in it have 31 bits."""
 
-_NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
-"""How Kafka writes the id of a topic that has none."""
-
 
 class KafkaSilentError(Exception):
     """Kafka sent nothing of what it has, for a minute."""
@@ -41,62 +40,39 @@ class KafkaSilentError(Exception):
 
 @dataclass(slots=True)
 class KafkaClient:
-    """One cluster, asked from the driver.
+    """The consumer of one cluster.
 
     Every method raises Py4JJavaError with what Kafka's client raised.
 
     Args:
         jvm: The view of the JVM that py4j gives.
         options: Options of Kafka's clients.
+        largest: Bytes of the largest message that is wanted. One that does not fit into memory counts as larger.
+        most_bytes: Bytes of messages that `read` may hold.
     """
 
     jvm: Any
     options: Mapping[str, str]
-    _admin: Any = field(default=None, init=False)
+    largest: int = MAX_MESSAGE_BYTES
+    most_bytes: int = NO_LIMIT
     _consumer: Any = field(default=None, init=False)
     _writers: ColumnWriters | None = field(default=None, init=False)
     _overfetch: dict[TopicPartition, Overfetch] = field(default_factory=dict, init=False)
-
-    def matching(self, pattern: str) -> list[str]:
-        """Topics whose whole name matches a Java regular expression."""
-        compiled = self.jvm.java.util.regex.Pattern.compile(pattern)
-        return sorted(
-            name for name in self._asked().listTopics().names().get().toArray() if compiled.matcher(name).matches()
-        )
-
-    def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
-        """All partitions of some topics, sorted."""
-        return sorted(
-            TopicPartition(entry.getKey(), info.partition())
-            for entry in self._described(topics)
-            for info in entry.getValue().partitions()
-        )
-
-    def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
-        """The id of each topic; brokers before 2.8 give none."""
-        ids = {entry.getKey(): str(entry.getValue().topicId().toString()) for entry in self._described(topics)}
-        return {topic: found for topic, found in ids.items() if found != _NO_ID}
-
-    def bounds(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetRange]:
-        """First offset kept and end offset (exclusive) of partitions."""
-        places, spec = self._java_places(partitions), self._spec()
-        starts, ends = self._offsets(places, spec.earliest()), self._offsets(places, spec.latest())
-        return {place: OffsetRange(starts[place], ends[place]) for place in places}
-
-    def offsets_at(self, partitions: Iterable[TopicPartition], milliseconds: int) -> dict[TopicPartition, int]:
-        """First offset whose record is of a time or later; where there is none, the end."""
-        places, spec = self._java_places(partitions), self._spec()
-        found, ends = self._offsets(places, spec.forTimestamp(milliseconds)), self._offsets(places, spec.latest())
-        # Kafka answers -1 where every record is older.
-        return {place: offset if offset >= 0 else ends[place] for place, offset in found.items()}
+    _at: dict[TopicPartition, int] = field(default_factory=dict, init=False)
 
     def read(self, window: Window) -> pa.Table:
         """The messages of a window: `MESSAGE_SCHEMA`, by topic, partition and offset.
 
         Raises:
             KafkaSilentError: Nothing came for a minute.
+            WindowTooLargeError: The messages have more bytes than a step may read.
         """
-        chunks = list(self.chunks(window, _MOST_BYTES))
+        chunks, size = [], 0
+        for chunk in self.chunks(window, min(_MOST_BYTES, self.most_bytes)):
+            chunks.append(chunk)
+            size += sum(messages.nbytes for messages in chunk.values())
+            if size > self.most_bytes and window.messages > 1:
+                raise WindowTooLargeError(size, sum(part.num_rows for one in chunks for part in one.values()))
         parts = [chunk[place] for place in sorted(window.ranges) for chunk in chunks if place in chunk]
         return pa.concat_tables([MESSAGE_SCHEMA.empty_table(), *parts]).combine_chunks()
 
@@ -128,8 +104,8 @@ class KafkaClient:
             next of the partitions of which that is enough.
         """
         consumer = self._reading()
-        left = self._java_places(window.ranges)
-        chosen = self._java_list(left.values())
+        left = java.places(self.jvm, window.ranges)
+        chosen = java.listed(self.jvm, left.values())
         consumer.assign(chosen)
         # A partition that is assigned again is still paused as the last read left it.
         consumer.resume(chosen)
@@ -141,9 +117,10 @@ class KafkaClient:
             if overfetch is not None and overfetch.span.start == span.start:
                 kept[place], reached[place] = overfetch.messages, overfetch.span.end
             consumer.seek(java_place, reached[place])
+        self._at = dict(reached)
         ended = {place: at for place, at in reached.items() if at >= window.ranges[place].end}
         if ended:
-            consumer.pause(self._java_list(left.pop(place) for place in ended))
+            consumer.pause(java.listed(self.jvm, [left.pop(place) for place in ended]))
         return left, kept, ended
 
     def _poll(
@@ -154,18 +131,57 @@ class KafkaClient:
         Returns:
             The offsets to read next of those that were taken out.
         """
-        consumer = self._reading()
         deadline = time.monotonic() + _SILENT_SECONDS
         while time.monotonic() < deadline:
-            came = records.add(consumer.poll(self.jvm.java.time.Duration.ofMillis(_POLL_MS)))
+            came = self._add_next(window, left, records)
+            consumer = self._reading()
             # Where the last offsets hold no message, the position alone shows that they were read.
             reached = {p: int(consumer.position(left[p])) for p in came or left if p in left}
+            self._at |= reached
             ended = {p: at for p, at in reached.items() if at >= window.ranges[p].end}
             if ended:
-                consumer.pause(self._java_list(left.pop(place) for place in ended))
+                consumer.pause(java.listed(self.jvm, [left.pop(place) for place in ended]))
             if came or ended:
                 return ended
         raise KafkaSilentError
+
+    def _add_next(
+        self, window: Window, left: Mapping[TopicPartition, Any], records: KafkaRecords
+    ) -> Collection[TopicPartition]:
+        """Take what the next poll brings; one record at a time where all of it does not fit into memory."""
+        try:
+            return records.add(self._reading().poll(self._wait))
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+        logger().warning("messages do not fit into memory together", partitions=[str(place) for place in sorted(left)])
+        # What it fetched is lost with it, and no position of its is certain.
+        self._end(self._consumer)
+        self._consumer = None
+        before = dict(self._at)
+        for place, java_place in left.items():
+            self._at[place] = self._read_alone(place, java_place, window.ranges[place].end, records)
+        self._seek(self._reading(), left)
+        return [place for place in left if self._at[place] > before[place]]
+
+    def _read_alone(self, place: TopicPartition, java_place: Any, end: int, records: KafkaRecords) -> int:
+        """Read some records of one partition one by one; returns the offset to read next."""
+        consumer = self._new_consumer({"max.poll.records": "1"})
+        try:
+            self._seek(consumer, {place: java_place})
+            alone = RecordByRecord(consumer, place, java_place, self._wait)
+            return alone.read(self._at[place], end, records, self.largest)
+        finally:
+            self._end(consumer)
+
+    def _seek(self, consumer: Any, places: Mapping[TopicPartition, Any]) -> None:
+        consumer.assign(java.listed(self.jvm, places.values()))
+        for place, java_place in places.items():
+            consumer.seek(java_place, self._at[place])
+
+    @property
+    def _wait(self) -> Any:
+        return java.duration(self.jvm, _POLL_MS)
 
     def _inside(
         self, window: Window, tables: Mapping[TopicPartition, pa.Table], reached: Mapping[TopicPartition, int]
@@ -188,58 +204,28 @@ class KafkaClient:
 
     def close(self) -> None:
         """End the connections."""
-        for client in (self._admin, self._consumer):
-            if client is not None:
-                client.close(self.jvm.java.time.Duration.ofMillis(_CLOSE_MS))
+        if self._consumer is not None:
+            self._end(self._consumer)
         if self._writers is not None:
             self._writers.close()
-        self._admin = self._consumer = self._writers = None
+        self._consumer = self._writers = None
         self._overfetch.clear()
 
-    def _asked(self) -> Any:
-        if self._admin is None:
-            limits = {"default.api.timeout.ms": _ADMIN_TIMEOUT_MS, "request.timeout.ms": _ADMIN_TIMEOUT_MS // 2}
-            self._admin = self.jvm.org.apache.kafka.clients.admin.AdminClient.create(self._properties(limits))
-        return self._admin
+    def _end(self, consumer: Any) -> None:
+        consumer.close(java.duration(self.jvm, java.CLOSE_MS))
 
     def _reading(self) -> Any:
         if self._consumer is None:
-            # A place to begin is always given: where Kafka does not have it, nobody may choose another.
-            fixed = {"enable.auto.commit": "false", "auto.offset.reset": "none", "max.poll.records": _MOST_RECORDS}
-            # The bytes stay where they were received: a copy of each record is garbage a moment later.
-            as_received = self.jvm.org.apache.kafka.common.serialization.ByteBufferDeserializer
-            consumer = self.jvm.org.apache.kafka.clients.consumer.KafkaConsumer
-            self._consumer = consumer(self._properties(fixed), as_received(), as_received())
+            self._consumer = self._new_consumer({"max.poll.records": _MOST_RECORDS})
         return self._consumer
 
-    def _properties(self, fixed: Mapping[str, object]) -> Any:
-        properties = self.jvm.java.util.Properties()
-        for key, value in {**self.options, **fixed}.items():
-            properties.setProperty(key, str(value))
-        return properties
-
-    def _described(self, topics: Iterable[str]) -> Any:
-        return self._asked().describeTopics(self._java_list(topics)).allTopicNames().get().entrySet().toArray()
-
-    def _spec(self) -> Any:
-        return self.jvm.org.apache.kafka.clients.admin.OffsetSpec
-
-    def _offsets(self, places: Mapping[TopicPartition, Any], which: Any) -> dict[TopicPartition, int]:
-        wanted = self.jvm.java.util.HashMap()
-        for java_place in places.values():
-            wanted.put(java_place, which)
-        found = self._asked().listOffsets(wanted)
-        return {place: int(found.partitionResult(java_place).get().offset()) for place, java_place in places.items()}
-
-    def _java_places(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Any]:
-        java = self.jvm.org.apache.kafka.common
-        return {place: java.TopicPartition(place.topic, place.partition) for place in partitions}
-
-    def _java_list(self, items: Iterable[Any]) -> Any:
-        java_list = self.jvm.java.util.ArrayList()
-        for item in items:
-            java_list.add(item)
-        return java_list
+    def _new_consumer(self, options: Mapping[str, str]) -> Any:
+        # A place to begin is always given: where Kafka does not have it, nobody may choose another.
+        fixed = {"enable.auto.commit": "false", "auto.offset.reset": "none", **options}
+        # The bytes stay where they were received: a copy of each record is garbage a moment later.
+        as_received = self.jvm.org.apache.kafka.common.serialization.ByteBufferDeserializer
+        consumer = self.jvm.org.apache.kafka.clients.consumer.KafkaConsumer
+        return consumer(java.properties(self.jvm, {**self.options, **fixed}), as_received(), as_received())
 
 
 def _joined(

@@ -10,17 +10,21 @@ import os
 import tempfile
 from functools import reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from applier.changefeed.message import MESSAGE_SCHEMA, TopicPartition
+from applier.changefeed.message import MESSAGE_SCHEMA, UNREADABLE, TopicPartition
 
 _NUMBERS = {"offset": "Long", "timestamp": "Long", "serializedKeySize": "Integer", "serializedValueSize": "Integer"}
 _WRITES = {"Long": "writeLong", "Integer": "writeInt"}
 _BYTES = ("key", "value")
+
+_ARROW_BYTES = 2**31 - 1
+"""Bytes of one array: Arrow's places in it have 31 bits."""
+
 _RECORD = "org.apache.kafka.clients.consumer.ConsumerRecord"
 
 
@@ -117,24 +121,44 @@ class KafkaRecords:
         self.bytes = 0
         self._writers = writers
         self._runs: list[tuple[TopicPartition, int]] = []
+        self._unreadable: list[tuple[TopicPartition, int, int]] = []
         for name, buffer in writers.buffers.items():
             buffer.reset()
             writers.files[name].reset()
 
     def add(self, polled: Any) -> list[TopicPartition]:
-        """Take what a poll gave, Java's `ConsumerRecords`; returns the partitions that it is of."""
+        """Take what a poll gave, Java's `ConsumerRecords`; returns the partitions that it is of.
+
+        Raises:
+            MemoryError: It is more than one array of Arrow holds. Nothing of it is taken.
+        """
         if polled.isEmpty():
             return []
+        for buffer in self._writers.buffers.values():
+            buffer.reset()  # A poll before it may have failed half way.
         # A poll's records come partition by partition, in this order.
         java_places = list(polled.partitions().toArray())
         places = [TopicPartition(place.topic(), place.partition()) for place in java_places]
-        self._runs += zip(places, [polled.records(place).size() for place in java_places], strict=True)
         polled.forEach(self._writers.writer)
+        if self.bytes + self._writers.buffers["value"].size() > _ARROW_BYTES:
+            raise MemoryError
+        self._runs += zip(places, [polled.records(place).size() for place in java_places], strict=True)
         self.bytes += self._writers.buffers["value"].size()
         for name, buffer in self._writers.buffers.items():
             self._writers.files[name].take(buffer)
             buffer.reset()
         return places
+
+    def add_unreadable(self, place: TopicPartition, offset: int, size: int) -> None:
+        """Take the place of a record that does not fit into memory.
+
+        Args:
+            place: Its partition.
+            offset: Its offset.
+            size: Bytes of the value that stands for it, which begins with `UNREADABLE`.
+        """
+        self._unreadable.append((place, offset, size))
+        self.bytes += size
 
     def tables(self) -> dict[TopicPartition, pa.Table]:
         """All records, by topic and partition, each in the order of its offsets: `MESSAGE_SCHEMA`."""
@@ -150,6 +174,9 @@ class KafkaRecords:
         for (place, count), end in sorted(zip(self._runs, ends.tolist(), strict=True), key=lambda run: run[0][0]):
             rows = {name: column.slice(end - count, count) for name, column in columns.items()}
             parts.setdefault(place, []).append(_placed(place, rows, count))
+        for place, offset, size in self._unreadable:
+            parts.setdefault(place, []).append(_unreadable(place, offset, size))
+            parts[place].sort(key=_first_offset)
         return {place: pa.concat_tables(tables) for place, tables in parts.items()}
 
     def _numbers(self, name: str, kind: str) -> npt.NDArray[np.int64]:
@@ -205,3 +232,17 @@ class _File:
 def _placed(place: TopicPartition, rows: dict[str, pa.Array[Any]], count: int) -> pa.Table:
     topics, partitions = pa.repeat(place.topic, count), pa.array(np.full(count, place.partition, np.int32))
     return pa.table({"topic": topics, "partition": partitions, **rows}).cast(MESSAGE_SCHEMA)
+
+
+def _unreadable(place: TopicPartition, offset: int, size: int) -> pa.Table:
+    rows: dict[str, pa.Array[Any]] = {
+        "offset": pa.array([offset], pa.int64()),
+        "timestamp": pa.nulls(1, pa.timestamp("ms", "UTC")),
+        "key": pa.nulls(1, pa.binary()),
+        "value": pa.array([UNREADABLE.ljust(size, b"\0")], pa.binary()),
+    }
+    return _placed(place, rows, 1)
+
+
+def _first_offset(messages: pa.Table) -> int:
+    return cast("int", messages["offset"][0].as_py())

@@ -22,6 +22,7 @@ from applier.changefeed.message import TopicPartition
 from applier.changefeed.row_block import Block, Ints, without
 from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.types import TypeRules
+from applier.consume.window_size import NO_LIMIT, WindowTooLargeError
 from applier.decode.decoder import Decoder, owners
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import decoder_of_thread
@@ -61,6 +62,7 @@ class DecodeTask:
         skip: Offsets of messages that were set aside as dead letters.
         try_all: Try the values of every row, not only those of the last of its key: what was set aside may bring
             one to light that cannot be used either, and so on.
+        most_bytes: Bytes of messages at which the task ends: the window is too large.
     """
 
     protocol: str
@@ -78,6 +80,7 @@ class DecodeTask:
     typed: Mapping[TableName, Sequence[TableVersion | None]] = field(default_factory=dict)
     skip: Mapping[TopicPartition, frozenset[int]] = field(default_factory=dict)
     try_all: bool = False
+    most_bytes: int = NO_LIMIT
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Read all batches of one task, then yield its findings as batches of `RESULT_SCHEMA`."""
@@ -87,6 +90,8 @@ class DecodeTask:
                 for batch in batches:
                     task.read(batch)
                 yield from task.results()
+        except WindowTooLargeError as error:
+            yield finding_batch(finding("too_large", ts=error.size, count=error.messages))
         except TransientError as error:
             # Spark would wrap it in a traceback; as a finding it reaches the driver as the sentence that it is.
             yield finding_batch(finding("transient", payload=error_payload(error)))
@@ -162,7 +167,7 @@ class _TaskState:
 
     def read(self, batch: pa.RecordBatch) -> None:
         """Decode and reduce one batch of messages."""
-        self._seen.counts["bytes"] += batch.nbytes
+        self._seen.receive(batch, self._job.most_bytes)
         start = 0
         while start < batch.num_rows:
             # The first messages teach the decoder what the others are read at once by.

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from applier.changefeed.applied_offsets import AppliedOffsets
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName, TableVersion
+from applier.changefeed.window import OffsetRange
 from applier.ddl.schema_tracker import Tables
 from applier.order.barrier import DdlId
 from applier.order.resent import Passed
+from applier.order.watermark import in_use
+
+if TYPE_CHECKING:
+    from applier.pipeline.state import State
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,3 +48,26 @@ class Known:
     covered: Mapping[TableName, AppliedOffsets] = field(default_factory=dict)
     passed: Passed = field(default_factory=dict)
     parked: frozenset[TableName] = frozenset()
+
+    @staticmethod
+    def of(state: State, bounds: Mapping[TopicPartition, OffsetRange], partitions: int | None) -> Known:
+        """What the state of a changefeed says.
+
+        Args:
+            state: The state.
+            bounds: What the source had after the window was chosen.
+            partitions: See `changefeed.partitions`.
+        """
+        return Known(
+            resolved=state.resolved,
+            ends={place: bounds[place].end for place in in_use(list(bounds), partitions)},
+            topics=state.topics,
+            applied=state.resolved_ts,
+            applied_of=state.ahead,
+            covered=state.covered,
+            passed=state.passed,
+            applied_ddl=frozenset(state.ddl.applied),
+            versions=state.versions,
+            tables=state.tables,
+            parked=state.parked,
+        )

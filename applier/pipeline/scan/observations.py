@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
+import pyarrow as pa
+
 from applier.changefeed.event import SchemaChange
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName, TableVersion
+from applier.consume.window_size import WindowTooLargeError
 from applier.errors import DecodeError, IncompleteRow
 from applier.pipeline.scan.task_result import ddl_payload, error_payload, finding
 
@@ -34,6 +37,16 @@ class Observations:
         self._admits = admits
         self._held: dict[TopicPartition, int] = {}
         self._waiting: dict[tuple[TableName, int, TopicPartition], list[int]] = {}
+
+    def receive(self, batch: pa.RecordBatch, most_bytes: int) -> None:
+        """Count the bytes of the next messages.
+
+        Raises:
+            WindowTooLargeError: They are more than `most_bytes` in all.
+        """
+        self.counts["bytes"] += batch.nbytes
+        if self.counts["bytes"] > most_bytes:
+            raise WindowTooLargeError(self.counts["bytes"], sum(self.read.values()) + batch.num_rows)
 
     def wait(self, name: TableName, version: int, ts: int, place: TopicPartition, count: int = 1) -> None:
         """Note rows whose table version has not come."""

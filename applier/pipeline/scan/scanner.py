@@ -12,10 +12,10 @@ from functools import partial
 
 import pyarrow as pa
 
-from applier.changefeed.filter import exactly
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.window import Window
 from applier.consume.source import Source
+from applier.consume.window_size import NO_LIMIT, WindowTooLargeError
 from applier.decode.protocols import decoder_of_thread
 from applier.errors import DecodeError, SchemaUnknown
 from applier.order.barrier import cut, in_order
@@ -68,7 +68,9 @@ class WindowScanner:
         """Whether a message may be read yet that cannot be now: its schema may be late in the registry."""
         return isinstance(error, SchemaUnknown) and not self.patience.is_over(error.schema_id)
 
-    def scan(self, window: Window, known: Known, watch: Stopwatch, *, local: bool) -> WindowScan:
+    def scan(
+        self, window: Window, known: Known, watch: Stopwatch, *, local: bool, most_bytes: int = NO_LIMIT
+    ) -> WindowScan:
         """Find out what a window holds; reads only.
 
         Args:
@@ -76,13 +78,15 @@ class WindowScanner:
             known: What is known before it.
             watch: Takes the time of the stages `read` and `decode`.
             local: True to collect the messages and decode in the driver, False to decode in Spark's tasks.
+            most_bytes: Bytes of messages at which each process that decodes ends.
 
         Raises:
+            WindowTooLargeError: The window has more bytes.
             TransientError: The source, the registry or the claim-check storage does not answer.
             SchemaChangeRefused: A DDL statement that cannot be understood.
         """
         typed = typed_by((), known.tables) if self.rows_describe else {}
-        found = WindowScan(window, dict(known.resolved), typed=typed, ceiling=self.ceiling)
+        found = WindowScan(window, dict(known.resolved), typed=typed, ceiling=self.ceiling, most_bytes=most_bytes)
         found.passages = passages(known.passed, ())
         with watch.stage("read"):
             run = self._reader(found, local=local)
@@ -93,7 +97,7 @@ class WindowScanner:
         for _ in range(_MAX_PASSES):
             found.upto = self._upto(found, known)
             with watch.stage("decode"):
-                found.results = collect(run(self._row_pass(found, known)))
+                found.results = collect(run(found.task(self.template, known)))
             revised = self._revise(found, known)
             if revised is None:
                 return found
@@ -121,9 +125,12 @@ class WindowScanner:
         It is the largest of all, and rows that were reduced without their CREATE TABLE would all be read again.
         """
         found.upto = self._upto(found, known)
-        messages = self.source.collect(found.window.head(HEAD_MESSAGES))
+        try:
+            messages = self.source.collect(found.window.head(HEAD_MESSAGES))
+        except WindowTooLargeError:
+            return  # The pass itself learns it, and what it read without it is read again.
         # Rows are not due: before a DDL has shown the types of its columns, values need not fit what a row alone says.
-        first = replace(self._row_pass(found, known), upto=-1)(messages.to_batches())
+        first = replace(found.task(self.template, known), upto=-1)(messages.to_batches())
         found.results = collect(pa.Table.from_batches(first, schema=RESULT_SCHEMA))
         found.learn(known)
         self._cut(found, known)
@@ -138,23 +145,6 @@ class WindowScanner:
             return found.ceiling
         watermark = mark(found, known)
         return None if watermark is None else min(watermark, found.ceiling)
-
-    def _row_pass(self, found: WindowScan, known: Known) -> DecodeTask:
-        return replace(
-            self.template,
-            include=(*self.template.include, *(f"!{rule}" for rule in exactly(known.parked))),
-            versions=tuple({**known.versions, **found.versions}.values()),
-            applied=known.applied,
-            applied_of=known.applied_of,
-            covered=known.covered,
-            passages=found.passages,
-            # Without a watermark nothing is due, not even rows that carry no commit ts.
-            upto=-1 if found.upto is None else found.upto,
-            cuts=found.cuts,
-            typed=found.typed,
-            skip=found.skip,
-            try_all=found.try_all,
-        )
 
     def _revise(self, found: WindowScan, known: Known) -> bool | None:
         """What the last pass teaches about how the window must be read.

@@ -10,6 +10,7 @@ import pyarrow as pa
 from applier.changefeed.event import Resolved
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.window import Window
+from applier.consume.window_size import WindowTooLargeError
 from applier.decode.decoder import Decoder
 from applier.errors import DecodeError
 
@@ -32,7 +33,10 @@ def resolved_near_ends(
     silent = dict(window.ranges)
     while silent:
         tails = Window(silent).tail(size)
-        resolved |= _resolved_in(read(tails), decoder())
+        try:
+            resolved |= _resolved_in(read(tails), decoder())
+        except WindowTooLargeError:
+            return resolved  # The row pass meets the others, and is run again with the watermark that they make.
         silent = {p: span for p, span in silent.items() if p not in resolved and tails.ranges[p] != span}
         size *= 8
     return resolved

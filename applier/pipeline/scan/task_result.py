@@ -15,6 +15,7 @@ from applier import errors
 from applier.changefeed.event import SchemaChange
 from applier.changefeed.message import Position, TopicPartition
 from applier.changefeed.table import TableName, TableVersion
+from applier.consume.window_size import WindowTooLargeError
 from applier.order.barrier import Barrier
 
 FINDING_DDL = (
@@ -120,6 +121,7 @@ class TaskResult:
 
         Raises:
             TransientError: The task that found it could not go on; the pass must be run again.
+            WindowTooLargeError: The task met more bytes than a step may read.
         """
         place = TopicPartition(row["topic"], row["partition"])
         name = TableName(row["database"], row["table"])
@@ -141,8 +143,8 @@ class TaskResult:
             case "bad":
                 error = cast("errors.DecodeError", _error(row["payload"]))
                 self.bad.append(BadMessage(place, row["offset"], error))
-            case "transient":
-                raise _error(row["payload"])
+            case "transient" | "too_large" as kind:
+                raise _error(row["payload"]) if kind == "transient" else WindowTooLargeError(row["ts"], row["count"])
             case "count":
                 self._add_count(place, row)
             case unknown:

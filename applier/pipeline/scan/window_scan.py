@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from applier.changefeed.applied_offsets import ALL
+from applier.changefeed.filter import exactly
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.window import Window
+from applier.consume.window_size import NO_LIMIT
 from applier.errors import DecodeError
 from applier.order.resent import Passages
+from applier.pipeline.scan.decode_task import DecodeTask
 from applier.pipeline.scan.known import Known
 from applier.pipeline.scan.task_result import BadMessage, TaskResult, Waiting
 from applier.pipeline.schema_changes.statements import Ddl
@@ -54,6 +57,7 @@ class WindowScan:
     typed: dict[TableName, list[TableVersion | None]] = field(default_factory=dict)
     passages: Passages = field(default_factory=dict)
     try_all: bool = False
+    most_bytes: int = NO_LIMIT
 
     @property
     def skip(self) -> dict[TopicPartition, frozenset[int]]:
@@ -62,6 +66,25 @@ class WindowScan:
             place: frozenset(item.offset for item in self.bad if item.partition == place)
             for place in {item.partition for item in self.bad}
         }
+
+    def task(self, template: DecodeTask, known: Known) -> DecodeTask:
+        """The next row pass over the window."""
+        return replace(
+            template,
+            include=(*template.include, *(f"!{rule}" for rule in exactly(known.parked))),
+            versions=tuple({**known.versions, **self.versions}.values()),
+            applied=known.applied,
+            applied_of=known.applied_of,
+            covered=known.covered,
+            passages=self.passages,
+            # Without a watermark nothing is due, not even rows that carry no commit ts.
+            upto=-1 if self.upto is None else self.upto,
+            cuts=self.cuts,
+            typed=self.typed,
+            skip=self.skip,
+            try_all=self.try_all,
+            most_bytes=self.most_bytes,
+        )
 
     def learn(self, known: Known) -> bool:
         """Take over the versions and the topics of the last row pass; True if a version is new."""

@@ -1,0 +1,38 @@
+"""Values of Kafka's Java clients, made from Python's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from applier.changefeed.message import TopicPartition
+
+CLOSE_MS = 1_000
+"""How long a client may take to say good-bye to its brokers."""
+
+
+def duration(jvm: Any, milliseconds: int) -> Any:
+    """A `java.time.Duration`."""
+    return jvm.java.time.Duration.ofMillis(milliseconds)
+
+
+def properties(jvm: Any, options: Mapping[str, object]) -> Any:
+    """A `java.util.Properties`, in which every value is text."""
+    found = jvm.java.util.Properties()
+    for key, value in options.items():
+        found.setProperty(key, str(value))
+    return found
+
+
+def places(jvm: Any, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Any]:
+    """Kafka's `TopicPartition` of each."""
+    common = jvm.org.apache.kafka.common
+    return {place: common.TopicPartition(place.topic, place.partition) for place in partitions}
+
+
+def listed(jvm: Any, items: Iterable[Any]) -> Any:
+    """A `java.util.ArrayList`."""
+    found = jvm.java.util.ArrayList()
+    for item in items:
+        found.add(item)
+    return found

@@ -1,0 +1,79 @@
+"""How many messages a window may hold, by count and by bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from applier.changefeed.window import Window
+
+LONGEST = 64
+"""How many times the usual size a window may have."""
+
+NO_LIMIT = 2**62
+
+_LOCAL_BYTES = 64 * 2**20
+"""Windows that are likely smaller than this are decoded in the driver: a Spark job with Python workers costs more."""
+
+_UNKNOWN_BYTES = 4096.0
+"""Bytes of a message before any was read, to choose where a window is decoded."""
+
+_SHARE = 0.75
+"""The part of the bytes that a window is planned for: messages differ, and one that has more is read again."""
+
+
+class WindowTooLargeError(Exception):
+    """A window has more bytes than a step may read. Nothing of it was applied; a shorter one can be read.
+
+    Args:
+        size: Bytes that were read.
+        messages: Messages that had them.
+    """
+
+    def __init__(self, size: int, messages: int) -> None:
+        super().__init__(f"{messages} messages have {size} bytes")
+        self.size = size
+        self.messages = messages
+
+
+@dataclass(slots=True)
+class WindowSize:
+    """The size of the next window.
+
+    Args:
+        messages_per_step: Messages at the most, see `source.messages_per_step`.
+        bytes_per_step: Bytes at the most, see `source.bytes_per_step`.
+
+    Attributes:
+        stretch: How many times that is allowed now, because the watermark stood still in a full window.
+    """
+
+    messages_per_step: int
+    bytes_per_step: int
+    stretch: int = 1
+    _message_bytes: float | None = field(default=None, init=False)
+
+    @property
+    def messages(self) -> int:
+        """Messages to plan the next window for."""
+        limit = self.messages_per_step
+        if self._message_bytes:
+            limit = min(limit, int(self.bytes_per_step * _SHARE / self._message_bytes))
+        return max(1, limit) * self.stretch
+
+    @property
+    def most_bytes(self) -> int:
+        """Bytes at which the reading of a window ends."""
+        return self.bytes_per_step * self.stretch
+
+    def is_small(self, window: Window) -> bool:
+        """Whether a window likely fits into the driver, undecoded. One that is stretched beyond a step does not."""
+        return window.messages * (self._message_bytes or _UNKNOWN_BYTES) <= min(_LOCAL_BYTES, self.bytes_per_step)
+
+    def learn(self, size: int, messages: int) -> None:
+        """Expect messages like those that were read."""
+        if messages:
+            self._message_bytes = size / messages
+
+    def adapt(self, longest: int, *, is_enough: bool) -> None:
+        """Go back to the usual size, or allow twice as much if that was not enough; `longest` times it at the most."""
+        self.stretch = 1 if is_enough else min(self.stretch * 2, longest)

@@ -1,0 +1,141 @@
+"""Messages that are too large for the configuration, or for the memory of the driver, from a real broker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import Producer
+
+from applier.commands import dead_letters
+from applier.config import settings
+from applier.consume import window_size
+from tests import recordings
+from tests.integration.test_kafka_source import from_kafka, produce
+from tests.recovery.process import Applier, once
+from tests.replay import Replay, differences, replay
+from tests.services.kafka import send
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.services.kafka import Broker
+
+DEAD_LETTER = {"on_bad_message": "dead_letter"}
+
+
+def feed(broker: Broker, folder: Path, prefix: str, value: bytes) -> tuple[Replay, str]:
+    """A recorded feed with another message in its middle; and the place of that message."""
+    records = list(recordings.records("pk", "simple-json"))
+    half = len(records) // 2
+    topics = produce(broker.bootstrap, records[:half], topic_prefix=prefix)
+    offset = sum(record["partition"] == 0 for record in records[:half])
+    producer = Producer(
+        {"bootstrap.servers": broker.bootstrap, "message.max.bytes": 1_000_000_000, "compression.type": "zstd"}
+    )
+    producer.produce(topics[0], value=value, partition=0)
+    assert not producer.flush(120)
+    send(broker.bootstrap, records[half:], prefix)
+    lake = {"type": "jdbc", "uri": f"jdbc:sqlite:{folder}/catalog.db", "warehouse": f"{folder}/tables"}
+    found = from_kafka(replay("pk", "simple-json", lake, folder, "simple"), broker.bootstrap, topics)
+    return found, f"{topics[0]}/0:{offset}"
+
+
+def letters(found: Replay) -> list[tuple[str, str]]:
+    """Place and reason of each dead letter."""
+    return [(dead_letters.place_of(letter), letter.error) for letter in dead_letters.found(settings.parse(found.raw))]
+
+
+@pytest.mark.timeout(600)
+def test_a_message_that_does_not_fit_into_memory_is_named_by_its_place(kafka: Broker, tmp_path: Path) -> None:
+    """300 MB in a few kilobytes: the run stops before it, or sets it aside and every other row arrives."""
+    found, place = feed(kafka, tmp_path, "bomb-", b"\0" * 300_000_000)
+
+    stopped = once(found.raw, tmp_path)
+
+    topic, _, offset = place.rpartition(":")
+    assert stopped.code == 3
+    assert (
+        f"Cannot decode simple message at {topic} offset {offset}: It does not fit into the memory of the driver"
+        in (stopped.said)
+    )
+
+    found.raw["changefeed"] |= DEAD_LETTER
+    passed = once(found.raw, tmp_path)
+
+    assert (passed.code, passed.said) == (0, "")
+    assert differences(found, recordings.expected("pk")[-1]) == []
+    assert [where for where, _ in letters(found)] == [place]
+
+    left = Applier(found.raw, tmp_path, "--dead-letters", command="backfill").wait()
+
+    assert left.code == 1
+    assert "It does not fit into the memory of the driver" in " ".join(left.everything.split())
+
+
+@pytest.mark.timeout(600)
+def test_rows_above_the_limit_are_set_aside_and_made_up_for_once_it_is_raised(kafka: Broker, tmp_path: Path) -> None:
+    """Exit 1 while a dead letter is left, and 0 once all of them are applied; then every cell is right."""
+    records = list(recordings.records("txns", "simple-json"))
+    limit = 3_500
+    large = [record for record in records if len(record["value"]) > limit]
+    assert 0 < len(large) < 100
+    topics = produce(kafka.bootstrap, records, topic_prefix="limit-")
+    lake = {"type": "jdbc", "uri": f"jdbc:sqlite:{tmp_path}/catalog.db", "warehouse": f"{tmp_path}/tables"}
+    found = from_kafka(replay("txns", "simple-json", lake, tmp_path, "simple"), kafka.bootstrap, topics)
+    found.raw["source"]["max_message_bytes"] = limit
+    found.raw["changefeed"] |= DEAD_LETTER
+
+    passed = once(found.raw, tmp_path)
+
+    assert (passed.code, passed.said) == (0, "")
+    assert differences(found, recordings.expected("txns")[-1])
+    shown = letters(found)
+    assert len(shown) == len(large)
+    assert all("source.max_message_bytes is 3,500" in why for _, why in shown)
+
+    left = Applier(found.raw, tmp_path, "--dead-letters", command="backfill").wait()
+
+    assert left.code == 1
+
+    found.raw["source"]["max_message_bytes"] = 10_000
+    made_up = Applier(found.raw, tmp_path, "--dead-letters", command="backfill").wait()
+
+    assert made_up.code == 0, made_up.said
+    assert differences(found, recordings.expected("txns")[-1]) == []
+    assert letters(found) == []
+
+
+@pytest.mark.parametrize("local_bytes", [1 << 40, 0], ids=["collected", "streamed"])
+def test_windows_of_large_messages_are_shorter_and_lose_nothing(
+    spark: SparkSession,
+    kafka: Broker,
+    lake: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    local_bytes: int,
+) -> None:
+    """A burst of larger messages is read again in shorter windows; the tables are right at the end."""
+    monkeypatch.setattr(window_size, "_LOCAL_BYTES", local_bytes)
+    name = f"bytes-{min(local_bytes, 1)}"
+    records = list(recordings.records("txns", "simple-json"))
+    topics = produce(kafka.bootstrap, records, topic_prefix=f"{name}-")
+    found = from_kafka(replay("txns", "simple-json", lake, tmp_path, "simple", name=name), kafka.bootstrap, topics)
+    most = 100_000
+    assert sum(len(record["value"]) for record in records) > 4 * most
+    found.raw["source"]["bytes_per_step"] = most
+    sizes: list[int] = []
+    with found.running(spark) as pipeline:
+        ends = pipeline.ends()
+        while True:
+            step = pipeline.step(ends)
+            sizes.append(pipeline.state.counts["bytes"])
+            if not step.moved and step.complete:
+                break
+
+    assert differences(found, recordings.expected("txns")[-1]) == []
+    assert len(sizes) > 4
+    # A window without a new watermark is doubled until it has one.
+    assert sorted(sizes)[len(sizes) // 2] <= most
+    assert max(sizes) <= 4 * most
