@@ -23,8 +23,7 @@ MAX_MESSAGE_BYTES = 64 << 20
 most by default, and JSON with old values writes ten times that of it at the worst."""
 
 UNREADABLE = b"\xffapplier: this message does not fit into memory once it is decompressed\xff"
-"""What the value of such a message begins with, in place of what it holds: neither JSON nor Avro begins so. The rest is
-zeros, one byte more than the configuration allows, so that it is refused for its size and no decoder sees it."""
+"""The value of such a message, in place of what it holds: neither JSON nor Avro begins so. No decoder sees it."""
 
 MESSAGE_ORDER: list[tuple[str, Literal["ascending", "descending"]]] = [
     ("topic", "ascending"),

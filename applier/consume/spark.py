@@ -118,7 +118,7 @@ class KafkaSource:
         own = {key.removeprefix("kafka."): value for key, value in self._options.items()}
         jvm = spark._jvm  # noqa: SLF001 - the one way to Kafka's clients in Spark's JVM
         self._admin = KafkaAdmin(jvm, own)
-        self._client = KafkaClient(jvm, own, section.max_message_bytes, section.bytes_per_step)
+        self._client = KafkaClient(jvm, own, section.bytes_per_step)
         self._ends: Mapping[TopicPartition, int] = {}
         self._is_met = False
         self._pool = WorkerPool(min(spark.sparkContext.defaultParallelism, os.cpu_count() or 1, _MOST_PROCESSES))

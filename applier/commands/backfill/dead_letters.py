@@ -99,7 +99,7 @@ def _read(main: Pipeline, letter: DeadLetter) -> TaskResult:
 
 def _message(main: Pipeline, letter: DeadLetter) -> pa.Table:
     """The message as it was kept; one that did not fit into memory then is read again."""
-    if (letter.value or b"").startswith(UNREADABLE):
+    if letter.value == UNREADABLE:
         return main.source.collect(Window({_place(letter): OffsetRange(letter.offset, letter.offset + 1)}))
     row = {name: getattr(letter, name) for name in MESSAGE_SCHEMA.names}
     return pa.Table.from_pylist([row], schema=MESSAGE_SCHEMA)

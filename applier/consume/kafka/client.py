@@ -13,11 +13,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from applier.changefeed.message import MAX_MESSAGE_BYTES, MESSAGE_SCHEMA, TopicPartition
+from applier.changefeed.message import MESSAGE_SCHEMA, TopicPartition
 from applier.changefeed.window import OffsetRange, Window
 from applier.consume.kafka import java
 from applier.consume.kafka.overfetch import Overfetch
-from applier.consume.kafka.record_by_record import RecordByRecord, is_out_of_memory
+from applier.consume.kafka.record_by_record import MOST_BYTES, RecordByRecord, is_out_of_memory
 from applier.consume.kafka.records import ColumnWriters, KafkaRecords
 from applier.consume.source import Chunk
 from applier.consume.window_size import NO_LIMIT, WindowTooLargeError
@@ -47,13 +47,11 @@ class KafkaClient:
     Args:
         jvm: The view of the JVM that py4j gives.
         options: Options of Kafka's clients.
-        largest: Bytes of the largest message that is wanted. One that does not fit into memory counts as larger.
         most_bytes: Bytes of messages that `read` may hold.
     """
 
     jvm: Any
     options: Mapping[str, str]
-    largest: int = MAX_MESSAGE_BYTES
     most_bytes: int = NO_LIMIT
     _consumer: Any = field(default=None, init=False)
     _writers: ColumnWriters | None = field(default=None, init=False)
@@ -158,19 +156,20 @@ class KafkaClient:
         # What it fetched is lost with it, and no position of its is certain.
         self._end(self._consumer)
         self._consumer = None
-        before = dict(self._at)
+        before, most = dict(self._at), records.bytes + MOST_BYTES
         for place, java_place in left.items():
-            self._at[place] = self._read_alone(place, java_place, window.ranges[place].end, records)
+            if records.bytes < most:
+                self._at[place] = self._read_alone(place, java_place, window.ranges[place].end, records, most)
         self._seek(self._reading(), left)
         return [place for place in left if self._at[place] > before[place]]
 
-    def _read_alone(self, place: TopicPartition, java_place: Any, end: int, records: KafkaRecords) -> int:
+    def _read_alone(self, place: TopicPartition, java_place: Any, end: int, records: KafkaRecords, most: int) -> int:
         """Read some records of one partition one by one; returns the offset to read next."""
         consumer = self._new_consumer({"max.poll.records": "1"})
         try:
             self._seek(consumer, {place: java_place})
             alone = RecordByRecord(consumer, place, java_place, self._wait)
-            return alone.read(self._at[place], end, records, self.largest)
+            return alone.read(self._at[place], end, records, most)
         finally:
             self._end(consumer)
 

@@ -16,6 +16,9 @@ from applier.runtime.permanent_errors import chain_of
 _MOST_RECORDS = 1_000
 """Records to read one at a time before the usual consumer goes on: what follows a large one may well fit again."""
 
+MOST_BYTES = 16 * 2**20
+"""Bytes to read so, of all partitions: what is read before a chunk is handed on must fit into one array."""
+
 
 def is_out_of_memory(error: Exception) -> bool:
     """Whether a call failed because the heap of the JVM, or one array, cannot hold what it makes."""
@@ -38,28 +41,28 @@ class RecordByRecord:
     java_place: Any
     wait: Any
 
-    def read(self, start: int, end: int, records: KafkaRecords, largest: int) -> int:
+    def read(self, start: int, end: int, records: KafkaRecords, most: int) -> int:
         """Read up to an offset, or until a record does not fit alone; that one is taken as unreadable.
 
         Args:
             start: Offset that the consumer reads next.
             end: Offset to end before.
             records: Takes what is read.
-            largest: An unreadable record gets a value of one byte more.
+            most: Bytes that these may have before another one is read.
 
         Returns:
             The offset to read next.
         """
         at = start
         for _ in range(_MOST_RECORDS):
-            if at >= end:
+            if at >= end or records.bytes >= most:
                 break
             try:
                 came = records.add(self.consumer.poll(self.wait))
             except Exception as error:
                 if not is_out_of_memory(error):
                     raise
-                records.add_unreadable(self.place, at, largest + 1)
+                records.add_unreadable(self.place, at)
                 return at + 1
             if not came:
                 break

@@ -121,7 +121,7 @@ class KafkaRecords:
         self.bytes = 0
         self._writers = writers
         self._runs: list[tuple[TopicPartition, int]] = []
-        self._unreadable: list[tuple[TopicPartition, int, int]] = []
+        self._unreadable: list[tuple[TopicPartition, int]] = []
         for name, buffer in writers.buffers.items():
             buffer.reset()
             writers.files[name].reset()
@@ -149,16 +149,9 @@ class KafkaRecords:
             buffer.reset()
         return places
 
-    def add_unreadable(self, place: TopicPartition, offset: int, size: int) -> None:
-        """Take the place of a record that does not fit into memory.
-
-        Args:
-            place: Its partition.
-            offset: Its offset.
-            size: Bytes of the value that stands for it, which begins with `UNREADABLE`.
-        """
-        self._unreadable.append((place, offset, size))
-        self.bytes += size
+    def add_unreadable(self, place: TopicPartition, offset: int) -> None:
+        """Take the place of a record that does not fit into memory; `UNREADABLE` stands for its value."""
+        self._unreadable.append((place, offset))
 
     def tables(self) -> dict[TopicPartition, pa.Table]:
         """All records, by topic and partition, each in the order of its offsets: `MESSAGE_SCHEMA`."""
@@ -174,8 +167,8 @@ class KafkaRecords:
         for (place, count), end in sorted(zip(self._runs, ends.tolist(), strict=True), key=lambda run: run[0][0]):
             rows = {name: column.slice(end - count, count) for name, column in columns.items()}
             parts.setdefault(place, []).append(_placed(place, rows, count))
-        for place, offset, size in self._unreadable:
-            parts.setdefault(place, []).append(_unreadable(place, offset, size))
+        for place, offset in self._unreadable:
+            parts.setdefault(place, []).append(_unreadable(place, offset))
             parts[place].sort(key=_first_offset)
         return {place: pa.concat_tables(tables) for place, tables in parts.items()}
 
@@ -234,12 +227,12 @@ def _placed(place: TopicPartition, rows: dict[str, pa.Array[Any]], count: int) -
     return pa.table({"topic": topics, "partition": partitions, **rows}).cast(MESSAGE_SCHEMA)
 
 
-def _unreadable(place: TopicPartition, offset: int, size: int) -> pa.Table:
+def _unreadable(place: TopicPartition, offset: int) -> pa.Table:
     rows: dict[str, pa.Array[Any]] = {
         "offset": pa.array([offset], pa.int64()),
         "timestamp": pa.nulls(1, pa.timestamp("ms", "UTC")),
         "key": pa.nulls(1, pa.binary()),
-        "value": pa.array([UNREADABLE.ljust(size, b"\0")], pa.binary()),
+        "value": pa.array([UNREADABLE], pa.binary()),
     }
     return _placed(place, rows, 1)
 

@@ -1,4 +1,4 @@
-"""Messages in, the ones out that are larger than the configuration allows."""
+"""Messages in, the ones out that are larger than the configuration or the memory of the driver allows."""
 
 from __future__ import annotations
 
@@ -18,28 +18,31 @@ _MEMORY_HINT = (
     "are refused, too."
 )
 
+_STAND_IN = pa.scalar(UNREADABLE, pa.binary())
+
 
 def too_large(messages: pa.RecordBatch, limit: int) -> dict[int, DecodeError]:
-    """Number of each message whose key and value are larger than a limit, and the error that says so.
+    """Number of each message that is larger than a limit or that the driver cannot hold, and the error that says so.
 
     Args:
         messages: Messages: `MESSAGE_SCHEMA`.
-        limit: Bytes.
+        limit: Bytes of key and value.
     """
-    if messages.nbytes <= limit:
-        return {}
     keys, values = (cast("pa.BinaryArray", messages.column(name)) for name in ("key", "value"))
-    sizes = _sizes(keys) + _sizes(values)
-    return {
-        number: _error(values[number].as_buffer(), int(sizes[number]), limit)
-        for number in np.flatnonzero(sizes > limit).tolist()
+    found = {
+        number: DecodeError("It does not fit into the memory of the driver once it is decompressed.", _MEMORY_HINT)
+        for number in _numbers(np.asarray(pc.equal(values, _STAND_IN).fill_null(False)))
     }
+    if messages.nbytes > limit:
+        sizes = _sizes(keys) + _sizes(values)
+        for number in _numbers(sizes > limit):
+            what = f"It holds {sizes[number]:,} bytes; source.max_message_bytes is {limit:,}."
+            found[number] = DecodeError(what, LIMIT_HINT)
+    return found
 
 
-def _error(value: pa.Buffer | None, size: int, limit: int) -> DecodeError:
-    if value is not None and value.slice(0, len(UNREADABLE)).to_pybytes() == UNREADABLE:
-        return DecodeError("It does not fit into the memory of the driver once it is decompressed.", _MEMORY_HINT)
-    return DecodeError(f"It holds {size:,} bytes; source.max_message_bytes is {limit:,}.", LIMIT_HINT)
+def _numbers(chosen: npt.NDArray[np.bool_]) -> list[int]:
+    return np.flatnonzero(chosen).tolist()
 
 
 def _sizes(column: pa.BinaryArray) -> npt.NDArray[np.int64]:

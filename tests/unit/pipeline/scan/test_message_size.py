@@ -12,7 +12,7 @@ import lz4.frame
 import pyarrow as pa
 import pytest
 
-from applier.changefeed.message import MESSAGE_SCHEMA, TopicPartition
+from applier.changefeed.message import MESSAGE_SCHEMA, UNREADABLE, TopicPartition
 from applier.changefeed.types import TypeRules
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
@@ -58,6 +58,16 @@ def test_a_message_above_the_limit_is_a_bad_message_and_the_others_are_read(prot
         f"Cannot decode {protocol} message at shop/3 offset 40: It holds 1,048,577 bytes; source.max_message_bytes "
         "is 1,048,576. Hint: Raise source.max_message_bytes, if the memory is there."
     )
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_message_that_did_not_fit_into_memory_is_a_bad_message_however_short_its_stand_in_is(protocol: str) -> None:
+    """No decoder sees the text that stands for its value, and the messages beside it are read."""
+    result = found([padded(200), UNREADABLE, padded(200)] if protocol == "simple" else [UNREADABLE], protocol=protocol)
+
+    (bad,) = result.bad
+    assert "It does not fit into the memory of the driver once it is decompressed." in str(bad.error)
+    assert sum(result.read.values()) == (3 if protocol == "simple" else 1)
 
 
 def test_messages_beside_one_above_the_limit_are_read() -> None:
