@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from applier.changefeed.window import OffsetRange, Window
 from applier.consume.source import Source
+from applier.consume.window_size import WindowTooLargeError
 from applier.pipeline.scan.task_result import BadMessage
 from applier.sink.control.control import Control, DeadLetter
 
@@ -28,9 +29,14 @@ def set_aside(bad: Sequence[BadMessage], source: Source, control: Control, step:
 
 
 def _letters(lot: Sequence[BadMessage], source: Source, step: int) -> list[DeadLetter]:
-    """Bad messages of one partition, read at once."""
+    """Bad messages of one partition, read at once, or half of them at a time where they are too large together."""
     errors = {item.offset: str(item.error) for item in lot}
-    found = source.collect(Window({lot[0].partition: OffsetRange(min(errors), max(errors) + 1)})).to_pylist()
+    try:
+        found = source.collect(Window({lot[0].partition: OffsetRange(min(errors), max(errors) + 1)})).to_pylist()
+    except WindowTooLargeError:
+        # One message alone is always read.
+        half = len(lot) // 2
+        return [letter for part in (lot[:half], lot[half:]) for letter in _letters(part, source, step)]
     return [
         DeadLetter(
             topic=message["topic"],

@@ -7,6 +7,7 @@ from pathlib import Path
 from applier.changefeed.window import OffsetRange, Window
 from applier.config.settings import CatalogSection
 from applier.consume.source import Source
+from applier.consume.window_size import WindowTooLargeError
 from applier.decode.decoder import Decoder
 from applier.errors import DecodeError, TransientError
 from applier.sink.format.storage import is_local, local_path, refuse_unwritable
@@ -46,7 +47,11 @@ def look_first(source: Source, decoder: Decoder, protocol: str, catalog: Catalog
 def _refuse_other(source: Source, window: Window, decoder: Decoder, protocol: str) -> None:
     """Raise the first error if not one of the messages is of the protocol."""
     first: DecodeError | None = None
-    for message in source.collect(window).to_pylist():
+    try:
+        messages = source.collect(window).to_pylist()
+    except WindowTooLargeError:
+        return  # The first step reads shorter windows, and refuses one of nothing but bad messages, too.
+    for message in messages:
         try:
             decoder.decode(message["key"], message["value"])
         except TransientError:

@@ -6,6 +6,7 @@ import hashlib
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from applier.changefeed.checkpoint import Reading
 from applier.changefeed.message import TopicPartition
@@ -206,8 +207,10 @@ def _as_of(state: State, lineage: DdlReplay, names: Sequence[TableName], at: int
 
 def _time_of(source: Source, spans: Mapping[TopicPartition, OffsetRange]) -> int:
     """Commit ts of about the time at which the first messages of a range were sent; 0 where none shows."""
-    first = Window({place: OffsetRange(start, start + 1) for place, (start, end) in spans.items() if end > start})
-    times = [time for time in with_retry(lambda: source.collect(first))["timestamp"].to_pylist() if time is not None]
+    # One message alone is always read, however large it is; those of all partitions together may be too large.
+    first = [Window({place: OffsetRange(start, start + 1)}) for place, (start, end) in spans.items() if end > start]
+    found = [with_retry(partial(source.collect, window))["timestamp"].to_pylist() for window in first]
+    times = [time for part in found for time in part if time is not None]
     return from_unix_ms(int(min(times).timestamp() * 1000)) if times else 0
 
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from applier.changefeed.checkpoint import Checkpoint, Holder
 from applier.changefeed.message import MESSAGE_SCHEMA, TopicPartition
+from applier.consume.window_size import WindowTooLargeError
 from applier.errors import DecodeError
 from applier.pipeline.dead_letters import set_aside
 from applier.pipeline.scan.task_result import BadMessage
@@ -23,11 +24,14 @@ ONE, TWO = TopicPartition("feed", 0), TopicPartition("feed", 1)
 class _Source:
     """Every offset has a message whose value says which it is."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = 1_000) -> None:
         self.reads: list[Window] = []
+        self._most = most
 
     def collect(self, window: Window) -> pa.Table:
         self.reads.append(window)
+        if window.messages > self._most:
+            raise WindowTooLargeError(0, window.messages)
         rows = [
             {"topic": p.topic, "partition": p.partition, "offset": n, "key": None, "value": f"{p}@{n}".encode()}
             for p, span in window.ranges.items()
@@ -72,3 +76,16 @@ def test_nothing_bad_is_no_read() -> None:
     set_aside([], cast("Source", source), cast("Control", control), checkpoint.step + 1)
 
     assert (source.reads, control.letters) == ([], [])
+
+
+def test_bad_messages_that_are_too_large_together_are_read_in_parts() -> None:
+    """A step that was stretched may hold more bad messages near to one another than one read may hold."""
+    source, control = _Source(most=3), _Control()
+    offsets = [5, 6, 9, 40, 41, 90]
+
+    bad = [BadMessage(ONE, offset, DecodeError(str(offset))) for offset in offsets]
+    set_aside(bad, cast("Source", source), cast("Control", control), 4)
+
+    assert [(letter.offset, letter.value, letter.error) for letter in control.letters] == [
+        (offset, f"{ONE}@{offset}".encode(), str(offset)) for offset in offsets
+    ]

@@ -13,6 +13,7 @@ import pytest
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.window import OffsetRange, Window
 from applier.config.settings import CatalogSection
+from applier.consume.window_size import WindowTooLargeError
 from applier.decode.decoder import Decoder
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
@@ -130,3 +131,15 @@ def test_a_warehouse_elsewhere_is_left_to_the_catalog(warehouse: str) -> None:
     look_first(topic(), decoder(), "simple", section)
 
     assert not Path(warehouse).exists()
+
+
+def test_first_messages_that_are_too_large_together_are_left_to_the_first_step(tmp_path: Path) -> None:
+    """The look is a courtesy: the step reads shorter windows, and refuses one of nothing but bad messages, too."""
+
+    class Large(Memory):
+        def collect(self, window: Window) -> pa.Table:
+            raise WindowTooLargeError(size=1 << 30, messages=window.messages)
+
+    large = Large([{"topic": "t", "partition": 0, "offset": 0, "timestamp": None, "key": None, "value": b"large"}])
+
+    look_first(large, decoder(), "simple", catalog(tmp_path / "lake"))
