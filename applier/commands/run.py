@@ -42,6 +42,9 @@ _WATERMARK_HINT = (
     "TiCDC writes to this topic."
 )
 
+_FAR = "No newer watermark comes within {messages:,} messages, the most that a step may read. The backlog is longer."
+_FAR_HINT = "raise source.messages_per_step and source.bytes_per_step: a step may read 64 times as much."
+
 Report = Callable[[StatusLine], None]
 """Called for every step that moved, and of those that wait."""
 
@@ -87,7 +90,8 @@ def run_once(pipeline: Pipeline, stop: threading.Event, report: Report) -> None:
     """Step until the ends that the source has now.
 
     Raises:
-        WatermarkStalled: The ends are reached, but rows wait for their schema or partitions never sent a resolved ts.
+        WatermarkStalled: The ends are reached, but rows wait for their schema or partitions never sent a resolved ts;
+            or the longest window brings no newer watermark.
     """
     ends = with_retry(pipeline.ends)
     while not stop.is_set():
@@ -99,6 +103,7 @@ def run_once(pipeline: Pipeline, stop: threading.Event, report: Report) -> None:
         if step.complete and not step.moved:
             refuse_stall(step)
             return
+        refuse_far(step)
 
 
 def follow(
@@ -136,7 +141,7 @@ def follow(
             report(step.status)
             logger().warning("watermark stands still", reason=stall(step))
             warned = True
-        if step.complete:
+        if step.complete or step.is_longest:
             stop.wait(settings.interval_seconds)
 
 
@@ -194,3 +199,10 @@ def refuse_stall(step: Step) -> None:
         raise WatermarkStalled(reason, hint)
     if step.silent:
         raise WatermarkStalled(reason, _PARTITIONS_HINT if step.resolved else _WATERMARK_HINT)
+
+
+def refuse_far(step: Step) -> None:
+    """Raise WatermarkStalled if the next watermark is further away than a step may read: no other step gets there."""
+    if step.is_longest and not step.moved:
+        refuse_stall(step)
+        raise WatermarkStalled(_FAR.format(messages=step.status.messages), _FAR_HINT)

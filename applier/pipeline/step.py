@@ -55,6 +55,7 @@ class Step:
         error: The bad message that the next step would begin with.
         resolved: Newest resolved ts of each partition that sent one.
         mark: Their minimum over the partitions that count: the watermark; None without one.
+        is_longest: True if no step may read a longer window.
     """
 
     moved: bool
@@ -65,6 +66,7 @@ class Step:
     error: DecodeError | None = None
     resolved: Mapping[TopicPartition, int] = field(default_factory=dict)
     mark: int | None = None
+    is_longest: bool = False
 
 
 @dataclass(slots=True)
@@ -139,14 +141,26 @@ class Pipeline:
             with watch.stage("checkpoint"):
                 self._checkpoint(scan, found.bounds, tables)
             self._is_torn = False
-        # A watermark that stands still in a full window wants a longer one, not the same one again.
-        self._size.adapt(self._longest, is_enough=moved or scan.error is not None)
+        is_longest = self._size.stretch >= self._longest
+        self._adapt(found, moved=moved)
         if scan.error is not None and not moved and self.scanner.may_come(scan.error):
             raise TransientError(scan.error.what, scan.error.hint)
-        outcome = self._outcome(found, watch, moved=moved)
+        outcome = replace(self._outcome(found, watch, moved=moved), is_longest=is_longest)
         if moved:
             self._mended = Counter()
         return outcome
+
+    def _adapt(self, found: NextStep, *, moved: bool) -> None:
+        """A watermark that stands still in a full window wants a longer one, not the same one again.
+
+        Where there is no more to read, a longer one has nothing more, and the limits of a step hold for what comes.
+        """
+        upto = found.scan.upto if self.scanner.ordered else None
+        is_below_tables = upto is not None and upto > self.state.resolved_ts
+        if moved or found.scan.error is not None:
+            self._size.adapt(self._longest, is_enough=True)
+        elif is_below_tables or not found.is_complete(self.state.next_offsets):
+            self._size.adapt(self._longest, is_enough=False)
 
     def look(self, ends: Mapping[TopicPartition, int] | None, watch: Stopwatch) -> NextStep:
         """Read the next window without applying anything; see `step` for the arguments and the errors."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from applier.changefeed.message import TopicPartition
-from applier.commands.run import Report, refuse_stall, with_retry
+from applier.commands.run import Report, refuse_far, refuse_stall, with_retry
 from applier.pipeline.step import Pipeline
 
 
@@ -35,7 +35,8 @@ class Driver:
             False if it was asked to stop before.
 
         Raises:
-            WatermarkStalled: The range ends before the schema of its rows, or before any resolved ts.
+            WatermarkStalled: The range ends before the schema of its rows, or before any resolved ts; or
+                the longest window brings no newer watermark.
             TransientError: Something outside did not answer for five minutes.
             TerminalError: The range cannot be applied any further.
         """
@@ -50,4 +51,5 @@ class Driver:
             if step.complete and not step.moved:
                 refuse_stall(step)
                 return True
+            refuse_far(step)
         return False

@@ -13,7 +13,7 @@ import pytest
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName
 from applier.changefeed.ts import from_unix_ms
-from applier.commands.run import behind, follow, stall
+from applier.commands.run import behind, follow, run_once, stall
 from applier.config.settings import RunSection
 from applier.errors import IncompleteRow, WatermarkStalled
 from applier.pipeline.scan.task_result import Waiting
@@ -141,3 +141,44 @@ def test_a_feed_with_some_watermarks_is_only_warned_of() -> None:
 
     assert len(_follow(feed, 20, threading.Event())) == 1
     assert feed.asked == 10
+
+
+class Bounded:
+    """A pipeline with more to read than its steps reach."""
+
+    def __init__(self, *steps: Step) -> None:
+        self.steps = list(steps)
+
+    def ends(self) -> dict[TopicPartition, int]:
+        """Where the source ends."""
+        return {P0: 100}
+
+    def step(self, _ends: object) -> Step:
+        """The next step."""
+        return self.steps.pop(0)
+
+
+def test_a_run_up_to_the_ends_ends_when_no_window_is_long_enough_for_the_next_watermark() -> None:
+    """The same window would be read for ever; the sentence names its size and the keys that allow a longer one."""
+    short = Step(moved=False, complete=False, status=STATUS, resolved={P0: EARLY}, mark=EARLY)
+    longest = replace(short, is_longest=True, status=replace(STATUS, messages=32_000_000))
+
+    with pytest.raises(WatermarkStalled) as refusal:
+        run_once(cast("Pipeline", Bounded(short, longest)), threading.Event(), lambda _: None)
+
+    assert refusal.value.what == (
+        "No newer watermark comes within 32,000,000 messages, the most that a step may read. The backlog is longer."
+    )
+    assert refusal.value.hint == (
+        "raise source.messages_per_step and source.bytes_per_step: a step may read 64 times as much."
+    )
+
+
+def test_a_long_backlog_without_any_watermark_names_the_partitions_and_the_ways_out() -> None:
+    """A longer window would not help: the feed carries none."""
+    silent = Step(moved=False, complete=False, status=replace(STATUS, messages=9), silent=[P0, P1], is_longest=True)
+
+    with pytest.raises(WatermarkStalled) as refusal:
+        run_once(cast("Pipeline", Bounded(silent)), threading.Event(), lambda _: None)
+
+    assert refusal.value.what == "No watermark has ever come from t/0, t/1."
