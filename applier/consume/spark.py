@@ -23,10 +23,12 @@ from applier.consume.kafka.admin import KafkaAdmin
 from applier.consume.kafka.client import KafkaClient, KafkaSilentError
 from applier.consume.kafka.listener import is_met
 from applier.consume.kafka.prefetch import ahead
+from applier.consume.kafka.record_by_record import is_out_of_memory
 from applier.consume.source import Job
 from applier.consume.workers.pool import WorkerPool
 from applier.consume.workers.task_error import defect, is_outage
 from applier.errors import OutsideRefused, SourceLost, TerminalError, TransientError
+from applier.runtime.logs import logger
 from applier.runtime.permanent_errors import KAFKA, SPARK, Cause, chain_of, refusal, told, without_secrets
 
 _FETCH_WAIT_MS = "5"
@@ -121,6 +123,7 @@ class KafkaSource:
         self._client = KafkaClient(jvm, own, section.bytes_per_step)
         self._ends: Mapping[TopicPartition, int] = {}
         self._is_met = False
+        self._heavy: Window | None = None
         self._pool = WorkerPool(min(spark.sparkContext.defaultParallelism, os.cpu_count() or 1, _MOST_PROCESSES))
 
     def bounds(self) -> Mapping[TopicPartition, OffsetRange]:
@@ -150,13 +153,28 @@ class KafkaSource:
         """See `Source`."""
         with _reading():
             if self._stays_here(window):
-                chunks = ahead(self._client.chunks(window, _CHUNK_BYTES))
-                behind = sum(max(0, self._ends.get(place, 0) - span.end) for place, span in window.ranges.items())
-                return self._pool.run(window, job, chunks, behind)
-            return mapped(self._frame(window), job, schema)
+                return self._map_here(window, job)
+            try:
+                return self._frame(window).mapInArrow(job, schema).toArrow()
+            except (Py4JJavaError, PySparkException) as error:
+                if not is_out_of_memory(error):
+                    raise
+            logger().warning(
+                "messages do not fit into the memory of tasks",
+                partitions=[str(place) for place in sorted(window.ranges)],
+            )
+            self._heavy = window
+            return self._map_here(window, job)
+
+    def _map_here(self, window: Window, job: Job) -> pa.Table:
+        chunks = ahead(self._client.chunks(window, _CHUNK_BYTES))
+        behind = sum(max(0, self._ends.get(place, 0) - span.end) for place, span in window.ranges.items())
+        return self._pool.run(window, job, chunks, behind)
 
     def _stays_here(self, window: Window) -> bool:
         """True if the driver reads it: one process that decodes what another reads costs half as much as two do."""
+        if window == self._heavy:
+            return True
         if self._engine != "auto":
             return self._engine == "driver"
         context = self._spark.sparkContext

@@ -40,6 +40,8 @@ _LOCAL_DEFAULTS = {
     # A name that does not resolve stops Spark in containers, and one that does opens its ports to the network.
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
+    # A task that runs out of memory would end the JVM, without a word about the message that was too large for it.
+    "spark.executor.killOnFatalError.depth": "0",
 }
 
 _COMPILER = " ".join(
