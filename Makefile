@@ -8,7 +8,7 @@ READY := .venv/requirements.lock
 NO_JVM := not (spark or kafka or registry or s3 or recovery or slow or soak)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-integration test-recovery soak fuzz services check lint types imports structure generated fmt \
+.PHONY: help setup demo test test-unit test-integration test-recovery test-recorded soak fuzz services check lint types imports structure generated fmt \
         bench bench-quick schemas lock clean
 
 ##@ Start
@@ -31,14 +31,17 @@ demo: $(READY) ## Apply a recorded changefeed to Iceberg tables on this machine 
 test: $(READY) services ## All tests, in three processes with a Spark session each, those without a JVM first
 	@$(PYTEST) --numprocesses 3 --dist worksteal
 
-test-unit: $(READY) ## Tests that need no JVM
-	@$(PYTEST) -m "$(NO_JVM)"
+test-unit: $(READY) ## Tests that need no JVM and no second of their own
+	@$(PYTEST) --numprocesses 2 -m "$(NO_JVM)"
 
 test-integration: $(READY) services ## Against a Kafka broker, a schema registry and S3, all started here
 	@$(PYTEST) -m "(kafka or registry or s3) and not soak"
 
 test-recovery: $(READY) services ## Every kind of past killed at every point, in processes and in this one; more than an hour
 	@RECOVERY=all $(PYTEST) -m recovery --numprocesses 2 --dist worksteal tests/recovery
+
+test-recorded: $(READY) services ## Every variant of every recorded feed; `make test` runs one or two of each scenario and protocol
+	@$(PYTEST) -m "soak or not soak" --numprocesses 2 --dist worksteal tests/recorded
 
 soak: $(READY) services ## 1,000 schedules never drawn before; SCHEDULES=n for others, SEED_FROM=n for a first seed, SEED=n for one
 	@from=$(or $(SEED_FROM),$$(( $$(date +%s) / 60 * 1000 ))); \

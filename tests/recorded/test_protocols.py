@@ -42,7 +42,7 @@ EVERY_TIME = {
     "debezium": ("types", "txns"),
     "debezium-avro": ("pk",),
 }
-"""What `make test` runs; `make soak` runs every variant."""
+"""What `make test` runs; `make test-recorded` runs every variant."""
 
 FAMILIES = (
     ("open", "open"),

@@ -126,12 +126,22 @@ def test_the_image_copies_files_that_exist() -> None:
 
 
 def test_the_image_has_the_versions_that_were_tested() -> None:
-    """Packages of the image are those of requirements.lock, without the tools."""
+    """Packages of the image are those of requirements.lock without the tools, beside what the extras bring."""
     tested = _pins(_ROOT / "requirements.lock")
     image = _pins(_DEPLOY / "requirements.lock")
 
-    assert image.items() <= tested.items()
+    assert {name: version for name, version in image.items() if name in tested}.items() <= tested.items()
+    assert len(image.keys() & tested.keys()) > 30
     assert not {"pytest", "mypy", "ruff", "moto"} & image.keys()
+
+
+def test_the_image_reads_every_storage_and_catalog() -> None:
+    """Each extra of pyproject.toml is in its lock."""
+    project = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    image = _pins(_DEPLOY / "requirements.lock")
+
+    assert {"s3fs", "gcsfs", "adlfs", "psycopg2-binary", "pymysql", "boto3", "thrift"} <= image.keys()
+    assert set(project["optional-dependencies"]) == {"s3", "gcs", "azure", "postgres", "mysql", "glue", "hive"}
 
 
 def test_locks_name_no_host() -> None:
