@@ -1,1 +1,1 @@
-"""The nouns: what a changefeed carries. Pure; imports nothing of ours but errors."""
+"""The nouns: what a changefeed carries. Pure; imports nothing of applier but errors."""

@@ -1,4 +1,4 @@
-"""The configured Iceberg catalog in, its tables as they are out: read by PyIceberg without Spark, never written."""
+"""Reads the tables of the configured catalog with PyIceberg, without Spark; writes nothing."""
 
 from __future__ import annotations
 

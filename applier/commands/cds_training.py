@@ -73,7 +73,7 @@ def _apply(pipeline: Pipeline) -> None:
 
 
 def _read_kafka(session: SparkSession) -> None:
-    """Load Kafka's clients; there is nobody to talk to, and nobody is needed for that."""
+    """Load Kafka's clients; no broker is there, and none is needed for that."""
     patience = {f"kafka.{name}.ms": "500" for name in ("default.api.timeout", "request.timeout")}
     reader = session.read.format("kafka").options(**{"kafka.bootstrap.servers": _NOWHERE, **patience})
     for name, value in {

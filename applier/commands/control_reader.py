@@ -1,4 +1,4 @@
-"""The control tables of a changefeed in, what they say out: read by PyIceberg without Spark, never written."""
+"""Reads the control tables of a changefeed with PyIceberg, without Spark; writes nothing."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ def follow(
             progress, warned = now, False
             continue
         if not step.resolved and not step.status.messages:
-            # A topic that nobody has written to yet says nothing about watermarks.
+            # A topic without a message says nothing about watermarks.
             progress = now
         if now - progress > settings.stall_seconds and not warned and stall(step):
             if step.silent and not step.resolved:

@@ -1,4 +1,4 @@
-"""Names of the options of Kafka's clients: a `kafka.*` key in, the option that it nearly is out."""
+"""Names the option of Kafka's clients that a misspelt `kafka.*` key means."""
 
 from __future__ import annotations
 

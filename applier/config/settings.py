@@ -1,4 +1,4 @@
-"""The configuration file: TOML in, one frozen `Config` out, or every problem at once."""
+"""Reads the configuration file into one frozen `Config`, or reports every problem at once."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ class RunSection(Section):
         float, Field(gt=0, description="The hold on the changefeed is renewed this often, in a long step, too.")
     ] = 20.0
     lease_seconds: Annotated[
-        float, Field(gt=0, description="A holder silent for this long has lost the changefeed to whoever asks.")
+        float, Field(gt=0, description="A holder silent for this long loses the lease to the next applier.")
     ] = 60.0
     stop_seconds: Annotated[
         float,

@@ -32,7 +32,7 @@ from applier.runtime.logs import logger
 from applier.runtime.permanent_errors import KAFKA, SPARK, Cause, chain_of, refusal, told, without_secrets
 
 _FETCH_WAIT_MS = "5"
-"""How long a broker may wait for more to come. A window ends where the topic did, so nobody needs what comes later; but
+"""How long a broker may wait for more to come. A window ends where the topic did, so what comes later is not read; but
 a consumer that asked for it at the end of one step cannot read again, in the next, before it is answered: with Kafka's
 500 ms each step that reads held rows again took a second longer."""
 _FETCH_BYTES = str(4 * 2**20)

@@ -1,4 +1,4 @@
-"""One table before an action in, the same table after it out: columns, their order, and keys.
+"""Applies an action to the columns and keys of one table.
 
 TiDB compares names of columns and indexes without regard to case, and so does this.
 """

@@ -1,4 +1,4 @@
-"""Tokens of ALTER TABLE in, one action or more for each of its specifications out."""
+"""Parses ALTER TABLE: one action or more for each of its specifications."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tokens of a table's elements in, columns and indexes out: what stands in CREATE TABLE (…), ADD, MODIFY and CHANGE."""
+"""Parses the elements of a table: columns and indexes of CREATE TABLE (…), ADD, MODIFY and CHANGE."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Definition:
         except UnicodeDecodeError:
             if backfill:
                 raise Unreadable("the default of rows that exist is no UTF-8 text", self.column.name) from None
-            # Rows always carry the column, so nobody fills in this default; Simple garbles such bytes, too.
+            # Rows always carry the column, so this default is never filled in; Simple garbles such bytes, too.
             return bytes.fromhex(self.default.text).decode(errors="replace")
         except ValueError:
             raise Unreadable("a default is too long for its type", self.column.name) from None

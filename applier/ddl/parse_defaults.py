@@ -1,4 +1,4 @@
-"""Tokens of a DEFAULT clause in, the text of the default out, as TiDB keeps it and Simple reports it."""
+"""Parses a DEFAULT clause into the text of the default, as TiDB keeps it and Simple reports it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tokens of a table's options in, their text out; only the comment and the charset matter to anyone."""
+"""Parses the options of a table; only the comment and the charset matter."""
 
 from __future__ import annotations
 

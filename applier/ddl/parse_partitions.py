@@ -1,4 +1,4 @@
-"""Tokens of partition clauses in, `Partitioning` and `Partition` out; bounds and values stay SQL."""
+"""Parses partition clauses into `Partitioning` and `Partition`; bounds and values stay SQL."""
 
 from __future__ import annotations
 

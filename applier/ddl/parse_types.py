@@ -1,4 +1,4 @@
-"""Tokens of a column's type in, its `ColumnType` out: the names and lengths that TiDB gives it, as in Simple."""
+"""Parses the type of a column into a `ColumnType`, with the names and lengths that TiDB gives it, as in Simple."""
 
 from __future__ import annotations
 

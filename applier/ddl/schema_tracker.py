@@ -1,4 +1,4 @@
-"""All tables before a DDL in, all tables after it out: names, columns, keys and partitions.
+"""Follows all tables through a DDL: names, columns, keys and partitions.
 
 TiDB compares names of databases and tables without regard to case, and so does this.
 """

@@ -1,4 +1,4 @@
-"""Names as DDL text writes them in, names as the tables have them out: TiDB finds tables in any letters."""
+"""Resolves names of DDL text to the tables that they mean: TiDB finds tables in any letter case."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A statement that is not understood in, what its first words say out: enough to ask whether it matters at all."""
+"""Reads the first words of a statement that is not understood: enough to decide whether it matters."""
 
 from __future__ import annotations
 

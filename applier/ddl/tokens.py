@@ -1,4 +1,4 @@
-"""Text of a DDL in, its statements as tokens out, and what all readers of tokens share.
+"""Splits the text of a DDL into statements and tokens.
 
 TiCDC parses a statement and prints it again. Two things of that print are not SQL as MySQL would read it: a backslash
 in a string stands for itself, because the printer does not escape it; and what only TiDB knows is in comments such as

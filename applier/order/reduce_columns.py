@@ -1,4 +1,4 @@
-"""Blocks of rows of one table version in, one reduced Arrow table out: the last change of each key, values as sent."""
+"""Reduces blocks of rows of one table version to the last change of each key, values as sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Renames of one statement in any order in, the order in which the statement makes them out.
+"""Puts the renames of one statement into the order in which the statement makes them.
 
 TiCDC sends each rename of `RENAME TABLE a TO tmp, b TO a, tmp TO b` as a message of its own, all with one commit ts.
 With a topic per table their offsets count different messages, and the old architecture up to v8.5.4 sends them in any

@@ -1,4 +1,4 @@
-"""DDL messages in, what marks the rows that TiCDC sends again after them out: for feeds in offset order.
+"""Marks the rows that TiCDC sends again behind a DDL message, for feeds in offset order.
 
 To each partition TiCDC sends a DDL after all rows of its tables at or below its commit ts. What comes later at or below
 it was sent before: it belongs to the table as it was, and the DDL has made of it what it is now.

@@ -1,4 +1,4 @@
-"""A configuration in, a pipeline that holds its changefeed out."""
+"""Builds the pipeline of a configuration, which holds the changefeed's lease."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A held changefeed in, a sign of life in time out: a step may take longer than the lease, and the holder still lives.
+"""Renews the lease while a step runs that takes longer than it.
 
 The process beats in a thread of its own, so a process that stands still does not: its lease runs out.
 """

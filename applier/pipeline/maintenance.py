@@ -1,4 +1,4 @@
-"""Tables between two steps in, the same rows with less wear out: units of work that are due, within a budget."""
+"""Maintains tables between two steps: units of work that are due, within a budget."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class _Memory:
         commits: Looks that found another head.
         next_look: When to look at what only time changes; 0 before the first look.
         rests_until: When maintenance may be tried again.
-        turn: Number of the unit of work that it had last; whoever waited longest comes first.
+        turn: Number of the unit of work that it had last; the table that waited longest comes first.
     """
 
     due: set[Task] = field(default_factory=set)

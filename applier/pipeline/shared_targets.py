@@ -1,4 +1,4 @@
-"""Upstream tables in, a refusal out where two of them would write one Iceberg table, or one that applier keeps."""
+"""Refuses two upstream tables that would write one Iceberg table, and names that the control tables have."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def refuse_shared(config: Config, scan: WindowScan, known: Tables, described: It
     Args:
         config: Where tables go, and which are meant.
         scan: What the step would apply.
-        known: The tables as of before it.
+        known: The tables before it.
         described: Tables that it would make without a CREATE TABLE.
 
     Raises:

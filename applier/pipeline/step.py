@@ -1,4 +1,4 @@
-"""One step: checkpoint in, next checkpoint out. The only file that composes all stages."""
+"""One step, from a checkpoint to the next. The only file that composes all stages."""
 
 from __future__ import annotations
 
@@ -307,7 +307,7 @@ class Pipeline:
     def _parted(self, ddl: Sequence[Ddl]) -> dict[TableName, int]:
         """By table, the place of the last DDL that is done already and parts the table from all rows before it.
 
-        Those of before an ALTER TABLE that is done, too, must not follow it then: another table may have the name now.
+        Those before an ALTER TABLE that is done, too, must not follow it then: another table may have the name now.
         """
         if self.scanner.ordered:
             return {}
@@ -321,7 +321,7 @@ class Pipeline:
             if batch.name not in self.state.tables:
                 self.state.track(batch.newest)
             elif not self.scanner.ordered and not 0 < batch.newest_ts <= self.state.changed_at(batch.name):
-                # Rows of before a DDL say what the table was: following them would undo it.
+                # Rows from before a DDL say what the table was: following them would undo it.
                 self.ddl_handler.follow(batch.newest)
         whole = self._not_found.refusing((batch.name for batch in batches), self.state, self.config.tables)
         done = self.targets.apply(batches, self.state.tables, whole)

@@ -1,4 +1,4 @@
-"""The Iceberg tables of a changefeed: reduced rows in, one fenced commit per table and segment out."""
+"""The Iceberg tables of a changefeed: reduced rows become one fenced commit per table and segment."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from applier.sink.write.engine import Engine
 from applier.sink.write.table_writer import Applied, TableWriter
 
 ADOPTED = "applier.adopted"
-"""Table property: rows were there before the first commit of ours, so no key may be taken for new."""
+"""Table property: rows were there before the first commit of applier, so no key may be taken for new."""
 
 
 @dataclass(slots=True)
@@ -160,7 +160,7 @@ class TargetTables:
         if writer is not None and writer.known is not None:
             return
         is_other = "is not the one that this changefeed wrote" if writer else "is not in the catalog any more"
-        what = f"Table {'.'.join(identifier)} {is_other}, though the checkpoint lists it: somebody dropped it."
+        what = f"Table {'.'.join(identifier)} {is_other}, though the checkpoint lists it: it was dropped."
         way_out = (
             "Register it again from its last metadata file (system.register_table), or build it anew with "
             "applier backfill from the first offset of its rows."

@@ -1,4 +1,4 @@
-"""A point's name in, a dead or stopped process out: what recovery tests order by an environment variable."""
+"""Named points at which recovery tests kill or stop the process, by an environment variable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jars: the name of a group in, the paths of its verified jars out, fetched from Maven Central the first time.
+"""Finds the jars of a group, verified; downloads them the first time.
 
 A lock is a folder with `jars.xml` (coordinates, for the Ivy that ships inside pyspark) and `jars.sha256` (one line a
 file, as sha256sum writes them); applier's own lock lies beside this file.

@@ -1,4 +1,4 @@
-"""Java: the environment in, the home of a Java that Spark 4.1 runs on out."""
+"""Finds a Java that Spark 4.1 runs on."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def set_up_logging(level: str = "info") -> None:
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=False,
     )
-    # py4j logs every lost connection of its own at shutdown; nobody acts on that.
+    # py4j logs every lost connection of its own at shutdown, which needs no action.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
 
 

@@ -16,7 +16,7 @@ from applier.runtime.logs import StatusLine
 
 @contextmanager
 def served(settings: MetricsSection, changefeed: str) -> Iterator[Metrics]:
-    """The numbers of a changefeed, which are served over HTTP meanwhile; without a port nobody can ask for them.
+    """The numbers of a changefeed, which are served over HTTP meanwhile; without a port they cannot be asked for.
 
     Args:
         settings: Section `metrics` of the configuration.

@@ -1,4 +1,4 @@
-"""A call that may fail in, its result out: asked again while an outside system does not answer."""
+"""Repeats a call while an outside system does not answer."""
 
 from __future__ import annotations
 

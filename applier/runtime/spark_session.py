@@ -1,4 +1,4 @@
-"""Spark: settings and a catalog in, one quiet SparkSession out that reads Kafka and writes Iceberg."""
+"""Builds the Spark session: quiet, with the catalog, Kafka and Iceberg."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def _java_options(spark: Mapping[str, str], *ours: str) -> str:
 
 
 def _collector(spark: Mapping[str, str], given: str) -> str:
-    """The collector that suits the cores, where nobody chose one; empty to leave it to Java."""
+    """The collector that suits the cores, where the configuration names none; empty to leave it to Java."""
     elsewhere = [spark.get("spark.driver.defaultJavaOptions", ""), *map(os.environ.get, _JAVA_VARIABLES)]
     is_chosen = any(_COLLECTOR.search(options or "") for options in [given, *elsewhere])
     return (

@@ -30,7 +30,7 @@ class Stopping:
     """The stop request of this process.
 
     Attributes:
-        event: Set once somebody has asked.
+        event: Set once a stop was requested.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Stopping:
         """A stop request ends the block at once; only the main thread may use it.
 
         Raises:
-            StopRequested: Somebody has asked, before or meanwhile.
+            StopRequested: A stop was requested, before or meanwhile.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
@@ -61,7 +61,7 @@ class Stopping:
         """Sleep; a stop request ends it at once.
 
         Raises:
-            StopRequested: Somebody has asked, and this is the main thread.
+            StopRequested: A stop was requested, and this is the main thread.
         """
         with self.waiting():
             self.event.wait(seconds)

@@ -150,7 +150,7 @@ class Upkeep:
 
     @property
     def orphans_removed_at(self) -> int | None:
-        """Unix milliseconds of the last search for orphan files; None if nobody knows."""
+        """Unix milliseconds of the last search for orphan files; None if it is unknown."""
         found = self.writer.table.setting(ORPHANS_REMOVED_AT)
         return None if found is None else int(found)
 

@@ -20,6 +20,8 @@ from tests.fuzz.judge import SLOWEST, Fault, Judge
 from tests.fuzz.mutants import Mutants
 from tests.fuzz.respell import respell
 
+pytestmark = pytest.mark.slow
+
 MESSAGES = 6000
 VARIANTS = (
     "simple-json-checksum-shanghai",

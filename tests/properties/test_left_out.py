@@ -12,6 +12,8 @@ import pytest
 from tests.fuzz.corpus import Feed, feeds
 from tests.properties.left_out import differs, members, named, parts, reason, samples, without
 
+pytestmark = pytest.mark.slow
+
 VARIANTS = (
     "simple-json",
     "simple-json-checksum-shanghai",

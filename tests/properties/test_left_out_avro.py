@@ -15,6 +15,8 @@ from tests.properties.left_out_avro import framed_changes, registered, simple_ch
 from tests.properties.test_left_out import ABSENT
 from tests.properties.test_left_out import DIFFERENCES as OF_SIMPLE
 
+pytestmark = pytest.mark.slow
+
 SCENARIOS = ("types", "ddl", "pk")
 FRAMED = ("avro-plain", "avro-precise", "avro-string-checksum", "avro-before-value", "debezium-avro")
 

@@ -23,7 +23,7 @@ EVERY_TIME = {
     "ddl": ("json", "json-topic-per-table"),
     "partition": ("json", "avro"),
 }
-"""What `make test` runs of these scenarios; `make test-recorded` runs every variant. All forms of rows are in `types`."""
+"""What `make test` runs of these scenarios; `make test-recorded` runs all. Every form of rows is in `types`."""
 
 
 def cases() -> Iterator[ParameterSet]:

@@ -1,4 +1,4 @@
-"""What `--from` and `--to` say in, the offsets and commit timestamps of a range out."""
+"""Resolves `--from` and `--to` to the offsets and commit timestamps of a range."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OPEN = 2**63 - 1
 """Upper commit ts of a range that offsets alone end."""
 
 CLOCK_SKEW_MS = 60_000
-"""How far the clocks of TiDB and of whoever wrote the messages may be apart: so much more is read, and left out."""
+"""How far the clocks of TiDB and of the writer of the messages may be apart: so much more is read, and left out."""
 
 _SMALLEST_TSO = 1 << 48
 """TSOs below it lie in 1970: such a number is an offset that lacks its partition."""

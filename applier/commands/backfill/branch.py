@@ -1,4 +1,4 @@
-"""Batches of a covered range in, commits to a branch of each table out; readers see none of it."""
+"""Commits batches of a covered range to a branch of each table; readers see none of it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from applier.sink.write.table_writer import Applied, TableWriter
 
 REBUILT = "applier.rebuilt-by"
 """Property of a table that was gone and is made anew by a backfill: readers see no row of it before it is shown. It has
-no stamp until then, so that nobody takes it for the one that is gone."""
+no stamp until then, so that it is not taken for the one that is gone."""
 
 EMPTIED = "applier.emptied"
 """Entry of the stamp of a commit that removed all rows from a branch, because a DDL of the range did."""
@@ -68,7 +68,7 @@ class Branches(TargetTables):
             above: Commit ts above which the range begins; 0 where offsets alone show it.
 
         Raises:
-            RangeRefused: A branch of that name was made by somebody else; or a table is gone, and the range does not
+            RangeRefused: A branch of that name was made by another job; or a table is gone, and the range does not
                 hold all of its rows.
         """
         for name in self.names:
@@ -120,7 +120,7 @@ class Branches(TargetTables):
             The table.
 
         Raises:
-            JavaError: Somebody has written the table since the branch was begun.
+            JavaError: Another writer changed the table since the branch was begun.
         """
         table = self.main(name)
         table.fast_forward(self.branch)

@@ -1,4 +1,4 @@
-"""A range in, branches built from it, compared with what readers see, and shown if that was asked for out."""
+"""Builds branches from a range, compares them with what readers see, and publishes them on demand."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def publish(main: Pipeline, job: Job, names: Sequence[TableName]) -> None:
     """Let readers see the branches, and the checkpoint name their snapshots; may be called again after a crash.
 
     Raises:
-        RangeRefused: Somebody has written a table since its branch was begun.
+        RangeRefused: Another writer changed a table since its branch was begun.
     """
     state, targets = main.state, main.targets
     healed = [name for name in names if job.heals(name, state)]

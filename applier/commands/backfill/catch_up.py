@@ -1,4 +1,4 @@
-"""A range in, tables that were brought forward by it out: what they cover is skipped, what lies beyond is applied."""
+"""Applies a range to tables that are behind: skips what they have, and applies what lies beyond."""
 
 from __future__ import annotations
 

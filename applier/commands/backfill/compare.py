@@ -1,4 +1,4 @@
-"""A table as readers see it and as a branch has it in, how they differ out; costs what differs, not the table."""
+"""Compares a table with a branch of it; the cost follows what differs, not the size of the table."""
 
 from __future__ import annotations
 

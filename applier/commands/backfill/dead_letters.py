@@ -1,4 +1,4 @@
-"""Dead letters in, the range that makes up for those that can be read by now out."""
+"""Finds the range that makes up for the dead letters that can be read now."""
 
 from __future__ import annotations
 

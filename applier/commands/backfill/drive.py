@@ -1,4 +1,4 @@
-"""A pipeline and the ends of a range in, steps until the range is applied out."""
+"""Runs steps until a range is applied."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Driver:
     """Drives pipelines through ranges.
 
     Args:
-        stop: Set when whoever started the command wants it to end.
+        stop: Set when the command is to end.
         report: Called for every step that moved.
     """
 

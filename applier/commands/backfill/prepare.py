@@ -1,4 +1,4 @@
-"""A range and tables in, a pipeline that applies it to their branches out, with durable progress of its own."""
+"""Prepares a pipeline that applies a range to branches, with durable progress of its own."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ def _time_of(source: Source, spans: Mapping[TopicPartition, OffsetRange]) -> int
 
 
 def _config(config: Config, names: Sequence[TableName]) -> Config:
-    # Rows of before a CREATE TABLE in the range go to a branch that is emptied there.
+    # Rows before a CREATE TABLE in the range go to a branch that is emptied there.
     tables = config.tables.model_copy(update={"include": rules_for(names), "incomplete": "allow"})
     # What a BOOTSTRAP message alone describes was made long ago.
     changefeed = config.changefeed.model_copy(update={"start": "beginning"})

@@ -1,6 +1,6 @@
-"""Rows as an old segment of the feed has them in, the same rows as the table has its columns now out.
+"""Converts rows of an old segment of the feed to the columns that the table has now.
 
-A branch has the columns of its table, which lie beyond all DDL of a covered range. TiDB changed the rows of before
+A branch has the columns of its table, which lie beyond all DDL of a covered range. TiDB changed the rows before
 along with each DDL, and so does this, with the very steps that the table took.
 """
 
@@ -27,7 +27,7 @@ from applier.sink.evolve.rewrite import cast_chunks
 from applier.sink.evolve.steps import AddField, ConvertField, DropField, PromoteField, RenameField, SetKey
 
 EMPTIES: TypeAlias = say.CreateTable | say.DropTable | say.TruncateTable | say.DropDatabase
-"""Actions after which a table holds none of the rows of before."""
+"""Actions after which a table holds none of the former rows."""
 
 MOVES: TypeAlias = (
     say.RenameTable | say.RecoverTable | say.DropPartitions | say.TruncatePartitions | say.ExchangePartition

@@ -1,4 +1,4 @@
-"""The command line of `backfill` in, what is asked for out."""
+"""Parses the command line of `backfill`."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def asked(
     if branch and (branch in (MAIN, REPAIR_BRANCH) or not _BRANCH.fullmatch(branch)):
         problems.append(f"--branch {branch!r}: give letters, digits, - and _, and neither main nor {REPAIR_BRANCH}.")
     if dead_letters and (begin or end or branch or repair):
-        problems.append("--dead-letters finds its range by itself: leave out --from, --to, --branch and --repair.")
+        problems.append("--dead-letters finds its own range: leave out --from, --to, --branch and --repair.")
     if not begin and not dead_letters:
         problems.append("--from is missing: give offsets, a time, a resolved ts, or beginning.")
     bounds = []

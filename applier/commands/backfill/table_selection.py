@@ -1,4 +1,4 @@
-"""Filter rules of `--tables` in, the tables of the changefeed that they mean out."""
+"""Selects the tables of the changefeed that the filter rules of `--tables` mean."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A coming DDL in, the Avro schemas that TiCDC would register after it and the registry's verdict on them out."""
+"""Derives the Avro schemas that TiCDC would register after a coming DDL, and the registry's verdict on them."""
 
 from __future__ import annotations
 

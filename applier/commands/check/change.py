@@ -1,4 +1,4 @@
-"""A coming schema or DDL and both sides in, whether TiCDC and the applier go on after it out."""
+"""Decides whether TiCDC and applier continue after a coming schema or DDL."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from applier.decode.protocols import build
 from applier.decode.registry.client import SchemaRegistry, registry_settings
 
 ATTEMPTS = 3
-"""Rounds over the registry's addresses before it counts as unreachable: somebody waits for the answer."""
+"""Rounds over the registry's addresses before it counts as unreachable: a person waits for the answer."""
 
 
 def check(config: Config, *, subject: str | None = None, schema: Path | None = None, ddl: str | None = None) -> Report:

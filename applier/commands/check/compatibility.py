@@ -1,4 +1,4 @@
-"""Compatibility levels of a schema registry in, which upstream changes they stop out; and two schemas in, why.
+"""Decides which upstream changes a compatibility level of the schema registry stops, and why.
 
 The verdict is always the registry's. What is here says in words of DDL what its verdict rests on: Avro's rules for
 reading with one schema what was written with another, applied to the schemas that TiCDC generates.

@@ -1,4 +1,4 @@
-"""Actions of a coming DDL in, what becomes of each Iceberg table out. Nothing is written."""
+"""Decides what becomes of each Iceberg table under a coming DDL. Nothing is written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Upstream tables in, whether their Iceberg tables take their rows out, now and after a change. Nothing is written."""
+"""Decides whether Iceberg tables take the rows of upstream tables, now and after a change. Nothing is written."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class Sides:
 
     @contextmanager
     def noting(self) -> Iterator[None]:
-        """Note an error of ours instead of raising it."""
+        """Note an error of applier instead of raising it."""
         try:
             yield
         except ConfigError as error:

@@ -1,4 +1,4 @@
-"""A schema registry in, its subjects as the decoder sees them out, and its verdict on schemas that are to come."""
+"""Reads the subjects of a schema registry as the decoder does, and its verdict on schemas to come."""
 
 from __future__ import annotations
 

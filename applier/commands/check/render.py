@@ -1,4 +1,4 @@
-"""What `applier check` found in, readable tables on a terminal out."""
+"""Prints what `applier check` found as tables on a terminal."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ class TableAnswer:
         table: Upstream name.
         iceberg: Identifier of the Iceberg table.
         outcome: What happens.
-        known_from: Where the columns of before come from: `control table`, `registry` or `iceberg`; "" for none.
+        known_from: Where the present columns come from: `control table`, `registry` or `iceberg`; "" for none.
         steps: What is done, in order.
         reasons: Why it is refused, or under which conditions.
         ways_out: What to do about it.

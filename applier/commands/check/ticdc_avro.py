@@ -1,4 +1,4 @@
-"""Columns of a table in, the Avro schema that TiCDC registers for them out; `avro_schema.py` reads it back."""
+"""Builds the Avro schema that TiCDC registers for the columns of a table; `decode/avro/schema.py` reads it back."""
 
 from __future__ import annotations
 

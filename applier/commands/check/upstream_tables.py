@@ -1,4 +1,4 @@
-"""Control tables and Iceberg columns in, the upstream tables that they describe out."""
+"""Derives the upstream tables from control tables and Iceberg columns."""
 
 from __future__ import annotations
 

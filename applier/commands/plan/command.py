@@ -1,4 +1,4 @@
-"""Command `plan`: the configuration in, what the next step of `run` would do out. Nothing is written anywhere."""
+"""Command `plan`: what the next step of `run` would do. It writes nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A configuration in, a pipeline that can look but not touch out: no lease is taken, and no table is made."""
+"""Builds a pipeline that only reads: it takes no lease and makes no table."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NEVER = Checkpoint(epoch=0, step=0, resolved_ts=0, written_at=0, holder=Holder("
 
 @contextmanager
 def looking(config: Config, *, spark: SparkSession | None = None) -> Iterator[Pipeline]:
-    """The pipeline of a configuration at its newest checkpoint, whoever holds the changefeed; only `look` at it.
+    """The pipeline of a configuration at its newest checkpoint, without the lease; only `look` at it.
 
     Args:
         config: The configuration.
@@ -84,7 +84,7 @@ class Absent(AppendOnlyTable):
         self._columns = columns
 
     def refresh(self) -> None:
-        """Nothing: it is not made by whoever looks."""
+        """Nothing: a look makes no table."""
 
     def newest(self) -> pa.Table:
         """No rows."""

@@ -203,7 +203,7 @@ def _notes(
     tables: Sequence[TableProgress], silent: float, config: Config, last: Checkpoint, *, letters: int
 ) -> Iterator[str]:
     if not last.released and silent > config.run.lease_seconds:
-        yield f"{last.holder} holds the changefeed, but has been silent for {silent:.0f} s: whoever starts may take it."
+        yield f"{last.holder} holds the changefeed, but has been silent for {silent:.0f} s: the next applier takes it."
     ahead = [table.iceberg for table in tables if table.state == "ahead" and table.snapshot_id == table.cut_snapshot_id]
     if ahead:
         yield f"The cut shows more than the resolved ts of {', '.join(ahead)}, until a step has caught up with them."

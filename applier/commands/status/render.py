@@ -1,4 +1,4 @@
-"""What `applier status` found in, readable tables on a terminal out."""
+"""Prints what `applier status` found as tables on a terminal."""
 
 from __future__ import annotations
 

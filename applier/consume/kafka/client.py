@@ -219,7 +219,7 @@ class KafkaClient:
         return self._consumer
 
     def _new_consumer(self, options: Mapping[str, str]) -> Any:
-        # A place to begin is always given: where Kafka does not have it, nobody may choose another.
+        # A place to begin is always given: where Kafka does not have it, no other may be chosen.
         fixed = {"enable.auto.commit": "false", "auto.offset.reset": "none", **options}
         # The bytes stay where they were received: a copy of each record is garbage a moment later.
         as_received = self.jvm.org.apache.kafka.common.serialization.ByteBufferDeserializer

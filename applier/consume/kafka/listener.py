@@ -1,4 +1,4 @@
-"""Kafka's options in, a refusal out where a listener speaks TLS and the client does not, or the other way round.
+"""Refuses a Kafka listener that speaks TLS where the client does not, and the reverse.
 
 Kafka's clients cannot distinguish such a listener from a broker that is down: the connection ends without an error.
 """

@@ -1,4 +1,4 @@
-"""An iterator in, the same one out whose next item is made while the last one is used."""
+"""Makes the next item of an iterator while the last one is used."""
 
 from __future__ import annotations
 

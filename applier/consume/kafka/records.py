@@ -1,4 +1,4 @@
-"""Records of Kafka's Java consumer in, one Arrow table out, without a call from Python for each record.
+"""Copies the records of Kafka's Java consumer into one Arrow table, without a call from Python for each record.
 
 py4j has no lambdas, but Java makes an interface of any method handle: so the JVM itself writes one file for each column
 of many records, which Python reads as the columns that they are.

@@ -44,7 +44,7 @@ def serve(job: Job, requests: BufferedReader, answers: BufferedWriter) -> None:
 
     Raises:
         SystemExit: The messages do not end, or the job failed.
-        BrokenPipeError: Nobody is there any more.
+        BrokenPipeError: The process that started it is gone.
     """
     messages = _messages(requests)
     try:

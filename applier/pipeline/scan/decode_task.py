@@ -228,7 +228,7 @@ class _TaskState:
                     else:
                         self._take_control(event, place, offset, index)
             except TransientError:
-                raise  # Also where it is a DecodeError: no message is bad because the registry lets nobody in.
+                raise  # Also where it is a DecodeError: no message is bad because the registry refuses a log-in.
             except DecodeError as error:
                 self._seen.reject(place, offset, error, owners(self._decoder, place.topic, values[number], error))
 

@@ -1,4 +1,4 @@
-"""What a feed that is begun midstream says in, the tables that it only describes out: no CREATE TABLE of them comes."""
+"""Finds the tables that a feed begun midstream only describes: no CREATE TABLE of them comes."""
 
 from __future__ import annotations
 

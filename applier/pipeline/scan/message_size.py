@@ -1,4 +1,4 @@
-"""Messages in, the ones out that are larger than the configuration or the memory of the driver allows."""
+"""Finds the messages that are larger than the configuration or the memory of the driver allows."""
 
 from __future__ import annotations
 

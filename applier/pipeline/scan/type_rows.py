@@ -1,4 +1,4 @@
-"""Wire values of reduced rows in, columns of the table's own types out; or each row with a value that does not fit."""
+"""Converts the wire values of reduced rows to the table's types, or names each row whose value does not fit."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ class DdlApplier:
                 self.targets.committed(writer, writer.head)
 
     def _pass_unread(self, ddl: Ddl, refusal: SchemaChangeRefused) -> None:
-        """Pass a statement that is not understood if it concerns no table of ours, or a person said so; else refuse."""
+        """Pass an unknown statement that concerns no replicated table, or that a person skips; else refuse."""
         change = ddl.barrier.change
         table = ddl.names[0] if ddl.names else TableName(change.database, "")
         admits = TableFilter(self.settings.include).admits
@@ -162,7 +162,7 @@ class DdlApplier:
     def is_begun(self, ddl: Ddl) -> bool:
         """True if a step that did not reach its checkpoint came as far as the DDL: the rows below it are in the tables.
 
-        After a rename they are under another name, where nobody would look for them.
+        After a rename they are under another name, where no reader would look for them.
         """
         renames = [action for action in ddl.actions if isinstance(action, say.RenameTable)]
         change = ddl.barrier.change

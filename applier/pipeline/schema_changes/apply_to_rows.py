@@ -47,7 +47,7 @@ class RowDdlApplier:
 
     Args:
         targets: The tables.
-        state: What is known of them, as of before the DDL.
+        state: What is known of them before the DDL.
         settings: Which tables are meant, and what becomes of dropped ones.
     """
 

@@ -1,4 +1,4 @@
-"""DDL messages in order in, DDL with what their statements say out, in the names that the tables have."""
+"""Reads DDL messages: what their statements say, in the names that the tables have."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Ddl:
 
     @staticmethod
     def of(barrier: Barrier, names: Spelling) -> Ddl:
-        """Read the statement; `names` are those of the tables as of before it."""
+        """Read the statement; `names` are those of the tables before it."""
         change = barrier.change
         before = change.before.name if change.before else None
         after = change.after.name if change.after else None
@@ -75,7 +75,7 @@ def read_all(barriers: Iterable[Barrier], names: Spelling, met: Mapping[TableNam
 
     Args:
         barriers: The DDL.
-        names: The tables as of before the first; it is moved past the last.
+        names: The tables before the first; it is moved past the last.
         met: Tables of which only rows are known, with the lowest commit ts of these.
     """
     found: list[Ddl] = []

@@ -1,4 +1,4 @@
-"""A way to prepare a change in, one committed snapshot out: fenced, never twice, prepared anew when others commit."""
+"""Commits a prepared change once: fenced, never twice, prepared again when another writer commits first."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _T = TypeVar("_T")
 
 
 class _Moved(TransientError):
-    """Somebody else committed, or the outcome was not ours: prepare again."""
+    """Another writer committed, or the outcome was not this commit's: prepare again."""
 
 
 @dataclass(slots=True)
@@ -40,9 +40,9 @@ class Committer:
         epoch: Epoch of this applier.
         head: Snapshot that our plan is of; valid until a commit is refused.
         known: Stamp that the table had when we last looked or wrote.
-        is_foreign: Somebody else has changed rows since our last commit; compaction does not count.
-        is_cut: Whether somebody has cannot be determined, as the history has expired.
-        rolled_back: Why the table cannot be used: somebody set it to an older snapshot.
+        is_foreign: Another writer has changed rows since the last commit of applier; compaction does not count.
+        is_cut: Whether another writer did cannot be determined, as the history has expired.
+        rolled_back: Why the table cannot be used: it was set to an older snapshot.
     """
 
     table: Table
@@ -83,7 +83,7 @@ class Committer:
         """Make one commit.
 
         After every failure the table is read again, and three answers are possible: our commit is there (the answer
-        was lost, not the commit); another applier was there (stop); somebody else was, a compaction or nobody at all
+        was lost, not the commit); another applier was there (stop); another writer was, a compaction or none at all
         (prepare again on what is there now).
 
         Args:
@@ -179,7 +179,7 @@ def _attempts() -> Retrying:
 
 
 def _with_retry(call: Callable[[], _T]) -> _T:
-    """Ask again while the catalog does not answer: without its answer nobody knows whether a commit was made."""
+    """Ask again while the catalog does not answer: without its answer it is unknown whether a commit was made."""
     patient = Retrying(
         retry=retry_if_exception_type(TransientError),
         stop=stop_after_attempt(ATTEMPTS),

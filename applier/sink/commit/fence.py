@@ -1,7 +1,7 @@
-"""A table that an earlier holder of the changefeed may still write in, one that refuses all its commits out.
+"""Fences a table, so that every commit of an earlier owner of the changefeed is refused.
 
-A commit is refused by the head that it was planned on, not by an epoch that nobody has written yet. So whoever takes a
-changefeed from a process that may wake up again moves the head of every table, idle ones too, before anything else.
+A commit is refused by the head that it was planned on, not by an epoch that is not written yet. So a process that takes
+the lease from one that may wake up again moves the head of every table, idle ones too, before anything else.
 """
 
 from __future__ import annotations

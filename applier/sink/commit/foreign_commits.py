@@ -1,4 +1,4 @@
-"""Snapshots of a table in, what others have done to it since the last commit of ours out."""
+"""Finds what other writers have done to a table since the changefeed's last commit."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Trace(NamedTuple):
 
 
 def trace(table: Table, changefeed: str) -> Trace:
-    """Walk back from the head to the newest commit of a changefeed: one step, if nobody else has written."""
+    """Walk back from the head to the newest commit of a changefeed: one step, if no other writer committed."""
     is_foreign = is_cut = False
     for snapshot in table.history():
         if BACKFILL in snapshot.summary:

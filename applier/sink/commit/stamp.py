@@ -1,4 +1,4 @@
-"""How far a table is: the stamp that each commit of ours leaves in its snapshot and in the table's properties."""
+"""How far a table is: the stamp that each commit of applier leaves in its snapshot and in the table's properties."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def progress(table: Table, changefeed: str) -> Stamp | None:
     """The newest stamp of a table of this changefeed.
 
     Raises:
-        TableMismatch: The table belongs to another changefeed, or somebody edited its stamp.
+        TableMismatch: The table belongs to another changefeed, or its stamp was edited.
     """
     try:
         stamp = read(table.properties if table.branch == MAIN else _branch_entries(table))
@@ -103,7 +103,7 @@ def covered(table: Table) -> AppliedOffsets:
     """The messages that a stamped table has, as far as a feed in offset order has written it.
 
     Raises:
-        TableMismatch: Somebody edited the stamp.
+        TableMismatch: The stamp was edited.
     """
     try:
         return AppliedOffsets.from_text(table.setting(OFFSETS) or "{}")

@@ -1,4 +1,4 @@
-"""Rows of one control table in, one fenced append out; and its rows back, the newest without reading the others."""
+"""A control table: rows are appended, fenced, and the newest are read without the others."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ class Control:
         )
 
     def last_checkpoint(self) -> Checkpoint | None:
-        """The newest checkpoint, whoever wrote it; None for a new changefeed. Reads one small file."""
+        """The newest checkpoint, of any epoch; None for a new changefeed. Reads one small file."""
         self.checkpoints.refresh()
         return newest(self.checkpoints)
 

@@ -1,4 +1,4 @@
-"""The newest checkpoint in, the right to take its changefeed out, or a refusal that says who holds it."""
+"""Takes the lease of a changefeed, or refuses and names its owner."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def may_take(
         last: Newest checkpoint; None for a new changefeed.
         me: This process.
         now: Unix time in milliseconds.
-        lease_seconds: A holder that has been silent for longer has lost the changefeed to whoever asks.
+        lease_seconds: A holder that has been silent for longer loses the lease to the next applier.
         start_of: Looks processes of this machine up.
-        take_over: Whoever started this process says that the holder is gone.
+        take_over: The user says that the holder is gone.
 
     Raises:
         CheckpointConflict: Another process holds the changefeed, or may still hold it.

@@ -1,4 +1,4 @@
-"""Rows of an older writer schema in, the same rows with the values of the columns that came in since out.
+"""Gives rows of an older writer schema the values of the columns that were added since.
 
 A feed without DDL messages shows a new column by the schema of the rows that have it. TiDB gives the column's default
 to all rows that were there before, also to those whose messages arrive in the same step, or later from a partition that

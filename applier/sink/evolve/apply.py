@@ -1,4 +1,4 @@
-"""An evolution in, one fenced and stamped commit out: schema, rewritten files and properties together, or nothing."""
+"""Commits an evolution of a table: schema, rewritten files and properties together, fenced and stamped, or nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The steps of an evolution in, one attempt at it on a table's head out: what is staged before the commit."""
+"""One attempt at an evolution on a table's head: what is staged before the commit."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class EvolutionAttempt:
     """One attempt at an evolution.
 
     The schema is changed in up to three updates: drops and renames, so that later names are those of after; then all
-    that changes fields; then the identity, as Iceberg looks at the field of before when an identifier is made anew.
+    that changes fields; then the identity, as Iceberg looks at the former field when an identifier is made anew.
 
     Args:
         table: The table, as it is now.

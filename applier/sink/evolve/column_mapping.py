@@ -1,4 +1,4 @@
-"""Two versions of a table in, which column became which out; and two orders in, the fewest moves out."""
+"""Matches the columns of two versions of a table, and finds the fewest moves between two orders."""
 
 from __future__ import annotations
 

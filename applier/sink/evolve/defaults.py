@@ -1,4 +1,4 @@
-"""A column that ADD COLUMN made in, the value that TiDB gives it in the rows that were there before out."""
+"""Computes the value that TiDB gives existing rows in a column that ADD COLUMN makes."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _dated(text: str, column: Column, arrow: pa.DataType, policy: str, zone: str
     if pa.types.is_string(arrow):
         return pa.scalar(text, arrow)
     if text.startswith("0000"):
-        return _zero(arrow, policy)  # Arrow takes year 0 for a year, but nobody who reads the table does.
+        return _zero(arrow, policy)  # Arrow takes year 0 for a year, but no reader of the table does.
     try:
         # Arrow does not take text without a zone for an instant.
         return pa.scalar(text + "Z" if getattr(arrow, "tz", None) else text).cast(arrow)

@@ -1,4 +1,4 @@
-"""Rows of one table's snapshot in, data files of another table out: how rows move between tables without row events.
+"""Writes the rows of one table's snapshot as data files of another: how rows move between tables without row events.
 
 Each commit of such a move can be made again after a crash: what a statement has changed already is still in the
 snapshot before it.

@@ -1,4 +1,4 @@
-"""Two versions of a table and the DDL between them in, the steps that its Iceberg table has to take out.
+"""Plans the steps by which an Iceberg table follows its upstream table through a DDL.
 
 The actions of the statement show renames, the difference of the versions shows everything else. Fields
 stay optional unless they identify rows: Iceberg refuses a NULL in a required field, and rows that TiDB fills without a

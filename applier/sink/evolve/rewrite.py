@@ -1,4 +1,4 @@
-"""Living rows of a table in, data files of the same rows with other columns out, a bounded part at a time."""
+"""Rewrites the living rows of a table with other columns, a bounded part at a time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from applier.sink.write.parquet import ParquetSource
 Column: TypeAlias = "pa.ChunkedArray[Any]"
 
 CHUNK_BYTES = 256 << 20
-"""Bytes of rows in memory that become one data file. Small files of before are brought together on the way."""
+"""Bytes of rows in memory that become one data file. Older small files are merged on the way."""
 
 
 @dataclass(frozen=True, slots=True)

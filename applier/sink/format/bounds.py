@@ -1,4 +1,4 @@
-"""Bounds of a data file's columns and a set of keys in, whether the file can hold one of the keys out."""
+"""Decides by the bounds of its columns whether a data file can hold one of some keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Parquet footer in, Iceberg's column metrics out: what every later plan prunes by.
+"""Reads Iceberg's column metrics from a Parquet footer: what every later plan prunes by.
 
 Iceberg's own library can read them too, but it would open each new file again, over the network and with a Hadoop
 configuration parsed anew: a third of the CPU of a small commit.

@@ -1,4 +1,4 @@
-"""Rows and a partition spec in, one group of rows a partition out, with its values as Iceberg's single-value JSON."""
+"""Groups rows by a partition spec; each group has its values as Iceberg's single-value JSON."""
 
 from __future__ import annotations
 

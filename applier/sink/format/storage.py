@@ -1,4 +1,4 @@
-"""Locations of a table's files in, bytes out, and back: how Python reaches the storage that Iceberg writes to."""
+"""Opens a table's files for Python in the storage that Iceberg writes to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What rows leave open in their types in, the same as the Iceberg table has it out.
+"""Takes from the Iceberg table what rows leave open in their types.
 
 Rows of Open and Canal-JSON name neither the precision of a decimal nor the length of a bit column. A table that was
 loaded before the feed begins has both.

@@ -1,4 +1,4 @@
-"""Arrow types in, Iceberg types out, and back: a schema as Iceberg's JSON and as Arrow fields that carry field ids."""
+"""Converts schemas between Arrow, with field ids, and Iceberg's JSON."""
 
 from __future__ import annotations
 

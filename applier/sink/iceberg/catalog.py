@@ -1,4 +1,4 @@
-"""Names in, tables out: an Iceberg catalog through Iceberg's own Java library, in the JVM of a Spark session."""
+"""An Iceberg catalog through Iceberg's Java library, in the JVM of a Spark session."""
 
 from __future__ import annotations
 

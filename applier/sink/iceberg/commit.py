@@ -1,4 +1,4 @@
-"""One change in, one snapshot out: the transaction that is refused unless the branch is where it was planned on."""
+"""Commits one change as one snapshot, which is refused unless the branch is where the change was planned."""
 
 from __future__ import annotations
 

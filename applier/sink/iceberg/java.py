@@ -1,4 +1,4 @@
-"""Python values in, Java objects out, and back: the few moves that every call into Iceberg's Java library needs."""
+"""Converts the values that calls into Iceberg's Java library take and return."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A table in, the same rows in fewer files out: Iceberg's own maintenance, so that main moves only by our fence."""
+"""Runs Iceberg's own maintenance on a table, fenced like every commit."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Compacted:
 def compact(table: Table, options: Mapping[str, str], stamp: Stamp, expected: int) -> Compacted:
     """Rewrite data files without their dead rows, in the table's sort order where it has one.
 
-    Iceberg's action commits by itself and knows no fence, so it commits to a branch. Main is fast-forwarded to that
+    Iceberg's action makes its own commit and knows no fence, so it commits to a branch. Main is fast-forwarded to that
     branch in a transaction, which Iceberg refuses if anything about the table has changed meanwhile.
 
     Args:
@@ -47,7 +47,7 @@ def compact(table: Table, options: Mapping[str, str], stamp: Stamp, expected: in
         expected: The head that the caller has looked at.
 
     Raises:
-        JavaError: Somebody else committed, or catalog or storage did not answer; main is as it was, unless the
+        JavaError: Another writer committed, or catalog or storage did not answer; main is as it was, unless the
             answer alone was lost.
     """
     java, handle = table.java, table.handle
@@ -74,7 +74,7 @@ def rewrite_manifests(table: Table, stamp: Stamp, expected: int) -> int:
         Manifests that took their place.
 
     Raises:
-        JavaError: Somebody else committed, or catalog or storage did not answer.
+        JavaError: Another writer committed, or catalog or storage did not answer.
     """
     with translated(f"Cannot rewrite the manifests of table {table}"):
         transaction = table.handle.newTransaction()

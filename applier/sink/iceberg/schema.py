@@ -1,4 +1,4 @@
-"""Schema updates and new files in, one transaction on an Iceberg table out, fenced like every other commit."""
+"""Commits schema updates and new files as one fenced transaction."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Revision:
 class SchemaUpdate:
     """One update of a schema.
 
-    As in Iceberg, names are those of before the update, save that added fields go by their own.
+    As in Iceberg, names are those before the update, save that added fields go by their own.
     """
 
     def __init__(self, table: Table, update: Any) -> None:
@@ -65,13 +65,13 @@ class SchemaUpdate:
         self._update = update
 
     def add(self, name: str, kind: pa.DataType, doc: str = "", *, required: bool = False) -> None:
-        """Add a field that rows of before read as NULL."""
+        """Add a field that existing rows read as NULL."""
         # The parent is given, as None, because Iceberg would take a dot in the name for a path otherwise.
         method = self._update.addRequiredColumn if required else self._update.addColumn
         method(None, name, self._type(kind), doc or None)
 
     def add_with_default(self, name: str, kind: pa.DataType, default: pa.Scalar[Any], doc: str = "") -> None:
-        """Add a field that rows of before read as `default` (format version 3)."""
+        """Add a field that existing rows read as `default` (format version 3)."""
         self._update.addColumn(None, name, self._type(kind), doc or None, self._literal(kind, default))
 
     def drop(self, name: str) -> None:

@@ -1,4 +1,4 @@
-"""A Spark write without a commit: what Spark writes under a name of ours comes back as data files of our own commit."""
+"""A Spark write without a commit: what Spark writes comes back as data files for a commit of applier."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def staged(table: Table, write: Callable[[str], None]) -> list[DataFile]:
     """Let Spark write rows of a table, and keep the files instead of committing them.
 
     Iceberg's own compaction works this way: a table registered under an id is written by `format("iceberg").save(id)`,
-    and the files wait for whoever asks for them.
+    and the files wait until they are asked for.
 
     Args:
         table: The table.

@@ -1,4 +1,4 @@
-"""Bounds and values of partitions in, comparisons with the rows of a column out."""
+"""Compares the rows of a column with the bounds and values of partitions."""
 
 from __future__ import annotations
 

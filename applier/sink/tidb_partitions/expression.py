@@ -1,4 +1,4 @@
-"""SQL of a partitioning expression in, its tree out: the few forms that TiDB lets partition a table."""
+"""Parses a partitioning expression: the few forms that TiDB allows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows and a partitioning expression in, its values out, exactly as TiDB computes them (`pkg/expression`)."""
+"""Evaluates a partitioning expression exactly as TiDB does (`pkg/expression`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values of rows in, the number of the partition by HASH or KEY that each is in out."""
+"""Computes the number of the partition by HASH or KEY that each row belongs to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How an upstream table is partitioned in, a predicate for the rows of some of its partitions out.
+"""Builds a predicate for the rows of some partitions of an upstream table.
 
 TiDB drops, truncates and exchanges partitions without row events, so a row's partition is computed here as TiDB
 computes it (`pkg/table/tables/partition.go`). What the feed does not show (the collation of a column, the time zone of

@@ -1,4 +1,4 @@
-"""Positions in, delete files out: one Puffin file of merged deletion vectors, or position deletes for format 2."""
+"""Writes delete files: one Puffin file of merged deletion vectors, or position deletes for format 2."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A table's snapshot in, its data files with key bounds and deleted positions out: what a batch is located against."""
+"""Lists the data files of a snapshot with key bounds and deleted positions: what a batch is located against."""
 
 from __future__ import annotations
 

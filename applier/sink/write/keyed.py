@@ -1,4 +1,4 @@
-"""A batch of a table with a key in, the change of one commit out."""
+"""Turns a batch of a table with a key into the change of one commit."""
 
 from __future__ import annotations
 

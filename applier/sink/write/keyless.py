@@ -1,4 +1,4 @@
-"""A batch of a table without a key in, what to add and which rows to remove out: the table is a bag of rows."""
+"""Finds what a batch of a keyless table adds and removes: the table is a bag of rows."""
 
 from __future__ import annotations
 

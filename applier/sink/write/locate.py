@@ -1,4 +1,4 @@
-"""Keys in, the positions of their rows out: a semi-join with the key columns of the files that may hold them."""
+"""Finds the positions of keys: a semi-join with the key columns of the files that may hold them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns by field id in, Arrow tables out: reading a table's Parquet files whatever their columns were called then."""
+"""Reads the Parquet files of a table by field id, whatever their columns were called when they were written."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""New images in, staged Parquet files out: rows in the table's own columns, sorted by key, one file a partition."""
+"""Writes new images as Parquet files: in the table's own columns, sorted by key, one file a partition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys in, positions out, and rows in, data files out, as Spark jobs: for batches beyond one process."""
+"""Locates keys and writes data files as Spark jobs, for batches beyond one process."""
 
 from __future__ import annotations
 

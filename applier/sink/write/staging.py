@@ -96,7 +96,7 @@ class Staging:
 
     def _planned(self, work: CommitWork, head: int | None, columns: Sequence[Field]) -> FileIndex:
         """The plan of the head. The one in memory is good for it exactly if it is of that snapshot: the fence lets
-        nobody slip in between our commits without being noticed.
+        no other writer slip in between two commits unnoticed.
         """
         with work.timed("plan"):
             kept = self.plan

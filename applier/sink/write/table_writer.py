@@ -1,4 +1,4 @@
-"""The changes of one table in, one fenced and stamped Iceberg commit out."""
+"""Commits the changes of one table as one fenced and stamped Iceberg commit."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class TableWriter:
 
     @property
     def own_stamp(self) -> Stamp | None:
-        """The table's progress under this applier's epoch; None for a table that nobody has stamped.
+        """The table's progress under this applier's epoch; None for a table without a stamp.
 
         It lacks the extra entries: the commit of a DDL is found by them.
         """
@@ -107,11 +107,11 @@ class TableWriter:
 
     @property
     def rolled_back(self) -> TableMismatch | None:
-        """Why the table must not be written on: somebody set it to an older snapshot; None if nobody did."""
+        """Why the table must not be written on: it was set to an older snapshot; None if it was not."""
         return self._committer.rolled_back
 
     def look(self) -> None:
-        """Read the table again, and notice if somebody else has changed its rows.
+        """Read the table again, and notice if another writer has changed its rows.
 
         Raises:
             CheckpointConflict: A newer applier holds it.
@@ -139,7 +139,7 @@ class TableWriter:
 
         Raises:
             TableIncomplete: The table counts as whole, and lacks a row that the batch updates or deletes.
-            TableMismatch: The table does not fit the batch, or belongs to somebody else.
+            TableMismatch: The table does not fit the batch, or belongs to another changefeed.
             ValueRefused: A value does not fit its column.
             CheckpointConflict: Another applier wrote the table.
             TransientError: Storage or catalog did not answer.
@@ -148,7 +148,7 @@ class TableWriter:
         def stage(work: CommitWork, head: int | None) -> None:
             match batch:
                 case ChangeBatch():
-                    # Rows that somebody else added may have a key that is new upstream.
+                    # Rows that another writer added may have a key that is new upstream.
                     trusted = exact and self._committer.trusts_new_keys
                     self._staging.keyed(work, head, batch, whole, exact=trusted)
                 case KeylessBatch():

@@ -5,7 +5,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import pytest
+
 from bench.meter import begin, measure
+
+pytestmark = pytest.mark.slow
 
 _BURN = "import time\nwhile time.process_time() < 0.5: pass"
 

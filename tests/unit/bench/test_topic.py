@@ -30,6 +30,8 @@ from bench.topic.expected import plain, write_expected
 from bench.topic.images import images
 from bench.topic.stream import ENCODERS, PARTITIONS, stream
 
+pytestmark = pytest.mark.slow
+
 PROTOCOLS = {
     "simple-json": "simple", "simple-avro": "simple", "canal-json": "canal-json", "open": "open",
     "debezium": "debezium", "avro": "avro",

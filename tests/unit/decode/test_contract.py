@@ -21,6 +21,8 @@ from tests.fuzz.corpus import protocol_of
 from tests.losses import explained
 from tests.unit.decode.contract import Cells, Place, Written, feed
 
+pytestmark = pytest.mark.slow
+
 OFTEN, SELDOM = ("types", "pk"), ("ddl", "partition", "txns")
 """Scenarios that `make test` compares, and those that `make soak` does: they are of the same types."""
 

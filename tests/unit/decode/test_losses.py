@@ -20,6 +20,8 @@ from tests.losses import RULES
 from tests.unit.decode.contract import Written, feed
 from tests.unit.decode.test_contract import Pair
 
+pytestmark = pytest.mark.slow
+
 Proof: TypeAlias = Callable[[Path], bool]
 """Takes a folder for claim-check files; True if a recorded feed shows the loss."""
 

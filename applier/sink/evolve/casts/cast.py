@@ -1,4 +1,4 @@
-"""Values of a column as TiDB had them in, the same values as TiDB rewrote them for a new type out.
+"""Casts the values of a column as TiDB casts them when a DDL changes its type.
 
 TiDB sends no row events for the rewrite of MODIFY COLUMN, so the same conversion is made here, by the rules of
 `pkg/types/datum.go` (`Datum.ConvertTo`) in strict SQL mode, in which the statement fails where a value does not fit. A

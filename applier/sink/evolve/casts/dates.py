@@ -1,4 +1,4 @@
-"""Dates and times in, dates and times of another type or precision out, rounded half up as TiDB rounds."""
+"""Casts dates and times to another type or precision, rounded half up as TiDB rounds."""
 
 from __future__ import annotations
 

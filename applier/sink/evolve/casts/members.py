@@ -1,4 +1,4 @@
-"""Labels, numbers and texts in, labels of an enum or set out, and back."""
+"""Casts between labels, numbers and texts of enums and sets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers of one TiDB type in, numbers of another out, rounded as TiDB rounds; errors where they do not fit."""
+"""Casts numbers between TiDB's types, rounded as TiDB rounds; refuses values that do not fit."""
 
 from __future__ import annotations
 

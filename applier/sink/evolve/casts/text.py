@@ -1,4 +1,4 @@
-"""Values in, the text that TiDB prints of them out; and text and bytes made to fit a column, or refused."""
+"""Casts values to text as TiDB prints them, and fits text and bytes into a column or refuses them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two types of a column in, whether every value stays what it is out."""
+"""Decides whether every value of a column stays the same in another type."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def test_a_repair_is_made_in_a_branch_that_is_shown() -> None:
         ({"repair": True, "branch": "b"}, "--repair shows its result at once, --branch does not: give one of them"),
         ({"branch": "main"}, "--branch 'main': give letters, digits, - and _, and neither main nor applier_repair"),
         ({"branch": "a/b"}, "--branch 'a/b': give letters"),
-        ({"dead_letters": True}, "--dead-letters finds its range by itself: leave out --from"),
+        ({"dead_letters": True}, "--dead-letters finds its own range: leave out --from"),
         ({"begin": "tomorrow"}, "--from 'tomorrow' is no bound"),
     ],
 )

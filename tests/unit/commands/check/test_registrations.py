@@ -16,6 +16,8 @@ from applier.decode.registry.client import Compatibility, RegistrySchema, Subjec
 from tests import recordings
 from tests.unit.commands.check.world import column, nullable, record
 
+pytestmark = pytest.mark.slow
+
 _DDL = re.compile(r"^(CREATE|ALTER|DROP|RENAME|TRUNCATE) .*?; --", re.IGNORECASE)
 _UNREPLICATED = ("CREATE VIEW", "DROP VIEW")
 

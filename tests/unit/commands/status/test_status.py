@@ -209,7 +209,7 @@ def test_a_silent_holder_is_noted(lake: Lake) -> None:
     head = lake.orders(1)
     lake.checkpoint(head)
     assert lake.status(100).notes == (
-        "process 41 on host-a holds the changefeed, but has been silent for 99 s: whoever starts may take it.",
+        "process 41 on host-a holds the changefeed, but has been silent for 99 s: the next applier takes it.",
     )
 
     lake.checkpoint(head, step=13, released=True)

@@ -21,6 +21,8 @@ from applier.consume.workers import pool as pools
 from applier.consume.workers.pool import WorkerPool, shared_out
 from applier.errors import TerminalError, TransientError
 
+pytestmark = pytest.mark.slow
+
 SIZES = {("a", 0): 50, ("a", 1): 30, ("a", 2): 0, ("b", 0): 20, ("b", 7): 1}
 WINDOW = Window({TopicPartition(*place): OffsetRange(5, 5 + size) for place, size in SIZES.items()})
 FOUND: pa.Schema = pa.schema(

@@ -19,6 +19,8 @@ from tests.model import replay as follow
 from tests.unit.decode.recorded_registry import RecordedRegistry
 from tests.unit.decode.replay import Comparison, decode_all
 
+pytestmark = pytest.mark.slow
+
 SCENARIOS = ("types", "ddl", "pk", "partition", "midstream", "txns")
 WATERMARKED = ("avro-precise", "avro-string-checksum", "avro-before-value")
 UNIQUE_ONLY = {"keys.k_uk", "audit.codes"}

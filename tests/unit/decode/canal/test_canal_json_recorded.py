@@ -11,6 +11,8 @@ from applier.errors import IncompleteRow
 from tests import recordings
 from tests.unit.decode.described import Mirror, counts, decoder_of, events, script
 
+pytestmark = pytest.mark.slow
+
 PROTOCOL = "canal-json"
 ROWS_ONLY = ("types", "pk", "txns", "midstream", "workload")
 """Scenarios whose rows say all; in the others DDL changes rows."""

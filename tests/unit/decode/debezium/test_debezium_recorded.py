@@ -23,6 +23,8 @@ from tests.model import replay as follow
 from tests.unit.decode.recorded_registry import RecordedRegistry
 from tests.unit.decode.replay import Comparison, Decoded, decode_all
 
+pytestmark = pytest.mark.slow
+
 SCENARIOS = ("types", "ddl", "pk", "partition", "midstream", "txns")
 JSON = ("debezium", "debezium-noschema", "debezium-plain", "debezium-no-old-value")
 VARIANTS = (*JSON, "debezium-avro")

@@ -10,6 +10,8 @@ from applier.changefeed.event import Op, RowChange, SchemaChange
 from tests import recordings
 from tests.unit.decode.described import Mirror, counts, decoder_of, events, script
 
+pytestmark = pytest.mark.slow
+
 PROTOCOL = "open"
 ROWS_ONLY = ("types", "pk", "txns", "midstream")
 """Scenarios whose rows say all; in the others DDL changes rows."""

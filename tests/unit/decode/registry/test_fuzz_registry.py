@@ -23,6 +23,8 @@ from applier.errors import DecodeError, ValueRefused
 from tests import recordings
 from tests.unit.decode.recorded_registry import RecordedRegistry
 
+pytestmark = pytest.mark.slow
+
 ROUNDS = 3000
 VARIANTS = (
     "avro-precise",

@@ -23,6 +23,8 @@ from applier.decode.values.convert import to_array
 from applier.errors import DecodeError, IncompleteRow
 from tests import recordings
 
+pytestmark = pytest.mark.slow
+
 ALL = [
     (scenario, variant) for scenario in recordings.scenarios() for variant in recordings.variants(scenario, "simple")
 ]

@@ -36,6 +36,8 @@ from applier.runtime.logs import Stopwatch
 from tests import recordings
 from tests.unit.decode.recorded_registry import RecordedRegistry
 
+pytestmark = pytest.mark.slow
+
 NEVER = 2**63 - 1
 ENOUGH = 1_500
 """Messages of a recording that show all that there is to show."""
