@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import threading
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
-from applier.decode.protocols import forget_decoder
+from applier.decode import protocols
 from applier.errors import ConfigError
 from applier.runtime import jars, java_home
 
@@ -53,9 +54,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _new_decoder() -> None:
+def _new_decoder(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test begins with the decoder of another, whose registry may have had the same address."""
-    forget_decoder()
+    monkeypatch.setattr(protocols, "_OF_THREAD", threading.local())
 
 
 @pytest.fixture(scope="session")

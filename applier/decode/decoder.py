@@ -12,7 +12,7 @@ from applier.decode.values.wire_format import WireForm
 from applier.errors import DecodeError, SchemaUnknown
 
 if TYPE_CHECKING:
-    from applier.decode.columnar.structs import Bulk
+    from applier.decode.columnar.groups import Bulk
 
 
 @dataclass(frozen=True, slots=True)

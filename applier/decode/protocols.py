@@ -45,8 +45,3 @@ def decoder_of_thread(protocol: str, options: DecoderOptions) -> Decoder:
         _OF_THREAD.kept = (protocol, options), decoder
     decoder.restart()
     return decoder
-
-
-def forget_decoder() -> None:
-    """Let this thread begin with a new decoder."""
-    _OF_THREAD.__dict__.clear()

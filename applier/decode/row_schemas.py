@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from applier.changefeed.event import Bootstrap, Image
+from applier.changefeed.event import Bootstrap, Event, Image, RowChange
 from applier.changefeed.table import Column, Index, TableName, TableVersion, fingerprint
 from applier.decode.bounded_cache import Bounded
 from applier.decode.values.decimal_scales import TextScales
@@ -86,3 +86,36 @@ def describe(
     version = TableVersion(name, number, tuple(columns), indexes, handle_key)
     decimals = (column.name for column in columns if column.type.name == "decimal" and column.type.scale is None)
     return Description(name, version, scales=dict.fromkeys(decimals, _UNKNOWN))
+
+
+class Announcer:
+    """Puts a `Bootstrap` before the first row of each version."""
+
+    def __init__(self) -> None:
+        self._known: Bounded[tuple[TableName, int], bool] = Bounded()
+        self._scales = TextScales()
+
+    def learn(self, version: TableVersion) -> None:
+        """No `Bootstrap` is needed for this one."""
+        self._known[version.name, version.version] = True
+
+    def knows(self, version: TableVersion) -> bool:
+        """Whether no `Bootstrap` is needed for this one."""
+        return (version.name, version.version) in self._known
+
+    def events(self, version: TableVersion, text_decimals: Sequence[str], change: RowChange) -> Sequence[Event]:
+        """The row change, with its version in front when it is new.
+
+        Args:
+            version: What the schema of the row says.
+            text_decimals: Columns of decimals whose scale shows only in their text.
+            change: The row change, which names the version.
+        """
+        if text_decimals:
+            image = change.before if change.after is None else change.after
+            version = self._scales.version(version, text_decimals, image or {})
+            change = RowChange(change.name, version.version, change.commit_ts, change.op, change.before, change.after)
+        if self.knows(version):
+            return (change,)
+        self.learn(version)
+        return (Bootstrap(version), change)

@@ -24,7 +24,6 @@ from applier.changefeed.types import TypeRules
 from applier.ddl.parser import parse
 from applier.ddl.schema_tracker import Tables
 from applier.decode.columnar import groups
-from applier.decode.columnar import structs as bulk
 from applier.decode.decoder import Decoder
 from applier.decode.options import DecoderOptions
 from applier.decode.values.convert import to_array
@@ -225,7 +224,7 @@ class Judge:
         return ""
 
     def _quick(self, placed: Sequence[tuple[int, Message]]) -> _Pass:
-        with patch.object(bulk, "ENOUGH", 1), patch.object(groups, "FEWEST", 1):
+        with patch.object(groups, "FEWEST", 1):
             return self._run(placed, self._decoder)
 
     def _run(self, placed: Sequence[tuple[int, Message]], decoder: Decoder) -> _Pass:

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from applier.changefeed.event import Op
-from applier.changefeed.row_block import ColumnBlock
 from applier.changefeed.table import TableVersion
 from applier.decode.avro.schema import BEFORE, CHECKSUM, COMMIT_TS, OP, RecordSchema
-from applier.decode.columnar.avro_columns import Head, RowPlan, avro_types, column_plan, held
-from applier.decode.columnar.avro_reader import Datums, Flags, Ints, Numbers, ReadRecords, Records, Texts, Values
-from applier.decode.columnar.groups import Reader
+from applier.decode.columnar.avro_columns import AvroRows, Found, Head, RowPlan, avro_types, column_plan
+from applier.decode.columnar.avro_reader import Datums, Ints, Numbers, Records, Texts, Values
 from applier.decode.registry.wire_format import HEADER_BYTES, WriterSchema
 
 _DELETE = 3
@@ -29,7 +26,7 @@ def head(key: bytes | None, value: bytes | None) -> Head | None:
 
 def rows_reader(
     version: TableVersion, record: RecordSchema, renamed: Mapping[str, str | None] | None, writer: WriterSchema
-) -> Reader | None:
+) -> AvroRows | None:
     """A reader of the rows of one pair of schemas; None if they must be read one by one.
 
     Args:
@@ -51,67 +48,23 @@ def rows_reader(
     plan = RowPlan(version.name, version.version, version.key, version.version, columns)
     if not plan.is_reducible:
         return None
-    made: Reader = AvroDeletes(plan, writer.read_many)
-    return made if version.keys_only else AvroColumns(plan, writer.read_many, record.op_has_default)
+    read = writer.read_many
+    if version.keys_only:
+        return AvroRows(plan, lambda datums, values: _deletes(read(datums), datums, values), in_keys=True)
+    insert = Op.INSERT if record.op_has_default else Op.UPDATE  # Else nothing shows that a row is new.
+    return AvroRows(plan, lambda datums, _: _rows(read(datums), datums, insert))
 
 
-@dataclass(frozen=True, slots=True)
-class AvroDeletes:
-    """Reads deletes, of which the key is a datum.
-
-    Attributes:
-        plan: The key columns.
-        keys: Reads keys.
-    """
-
-    plan: RowPlan
-    keys: ReadRecords
-
-    def read(
-        self, keys: Sequence[bytes | None], values: Sequence[bytes | None], places: Ints
-    ) -> tuple[list[ColumnBlock], Flags]:
-        """See `Reader`."""
-        datums = Datums.of([key or b"" for key in keys], HEADER_BYTES)
-        image = self.keys(datums)
-        stamps = np.array([int.from_bytes((value or b"")[1:], "big", signed=True) for value in values], np.int64)
-        good = datums.is_done() & ~self.plan.odd(image, len(keys)) & (stamps >= 0)
-        return [self.plan.block(Op.DELETE, image, np.flatnonzero(good), places, stamps)], ~good
+def _deletes(image: Records, datums: Datums, values: Sequence[bytes | None]) -> Found:
+    stamps = np.array([int.from_bytes((value or b"")[1:], "big", signed=True) for value in values], np.int64)
+    return Found(stamps, datums.is_done(), [(Op.DELETE, True, image)])
 
 
-@dataclass(frozen=True, slots=True)
-class AvroColumns:
-    """Reads rows: inserts, updates, and deletes with their old image.
-
-    Attributes:
-        plan: The columns.
-        values: Reads values.
-        has_inserts: That a row is new can be determined.
-    """
-
-    plan: RowPlan
-    values: ReadRecords
-    has_inserts: bool
-
-    def read(
-        self, keys: Sequence[bytes | None], values: Sequence[bytes | None], places: Ints
-    ) -> tuple[list[ColumnBlock], Flags]:
-        """See `Reader`."""
-        count = len(values)
-        datums = Datums.of([value or b"" for value in values], HEADER_BYTES)
-        row = self.values(datums)
-        letters, stamps = _letters(row.fields.get(OP), count), _stamps(row.fields.get(COMMIT_TS), count)
-        good = datums.is_done() & ~self.plan.odd(row, count) & (stamps >= 0)
-        updates = np.flatnonzero(good & (letters == ord("u")))
-        before = row.fields.get(BEFORE)
-        told = held(before, updates)
-        if isinstance(before, Records) and len(told):
-            good[told[self.plan.moved(before, row, told)]] = False
-        blocks = []
-        for letter, op in (("c", Op.INSERT if self.has_inserts else Op.UPDATE), ("u", Op.UPDATE), ("d", Op.DELETE)):
-            rows = np.flatnonzero(good & (letters == ord(letter)))
-            if len(rows):
-                blocks.append(self.plan.block(op, row, rows, places, stamps))
-        return blocks, ~(good & np.isin(letters, list(b"cud")))
+def _rows(row: Records, datums: Datums, insert: Op) -> Found:
+    count = len(datums.at)
+    letters, stamps = _letters(row.fields.get(OP), count), _stamps(row.fields.get(COMMIT_TS), count)
+    images = [(op, letters == ord(sign), row) for sign, op in (("c", insert), ("u", Op.UPDATE), ("d", Op.DELETE))]
+    return Found(stamps, datums.is_done(), images, row.fields.get(BEFORE))
 
 
 def _letters(values: Values, count: int) -> Ints:

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from applier.changefeed.event import Bootstrap, Event, Image, Op, Resolved, RowChange, SchemaChange
+from applier.changefeed.event import Event, Image, Op, Resolved, RowChange, SchemaChange
 from applier.changefeed.table import TableName, TableVersion, fingerprint
 from applier.decode.avro.checksum import AvroChecksums
 from applier.decode.avro.columns import head, rows_reader
@@ -40,7 +40,7 @@ from applier.decode.options import DecoderOptions
 from applier.decode.registry.client import SchemaRegistry, registry_settings
 from applier.decode.registry.subjects import Subjects, SubjectSource
 from applier.decode.registry.wire_format import ConfluentReader, SchemaSource
-from applier.decode.values.decimal_scales import TextScales
+from applier.decode.row_schemas import Announcer
 from applier.decode.values.wire_format import WireForm
 from applier.errors import DecodeError, IncompleteRow
 
@@ -149,11 +149,10 @@ class AvroDecoder:
         self._reader.restart()
         self._names = OriginalNames()
         self._layouts: dict[tuple[int, int], _Layout] = {}
-        self._scales = TextScales()
         self._checksums = AvroChecksums(self.wire.zone)
         self._subjects = Subjects(self._subject_source)
         self._whole = WholeRows(self._subjects)
-        self._known: set[tuple[TableName, int]] = set()
+        self._announcer = Announcer()
         self.bulk.forget()
 
     def learn(self, version: TableVersion) -> None:
@@ -162,7 +161,7 @@ class AvroDecoder:
         Only a described version lists indexes, and all its tables have some: TiCDC refuses tables without a key.
         """
         if not version.indexes:
-            self._known.add((version.name, version.version))
+            self._announcer.learn(version)
             return
         self._names.learn(version)
         self._whole.learn(version)
@@ -213,7 +212,7 @@ class AvroDecoder:
             raise refused(layout.version.name, layout.lacking)
         if CHECKSUM in extension and change.after is not None:
             self._verify(layout, change.commit_ts, change.after, extension)
-        return self._announced(layout, change)
+        return self._announcer.events(layout.version, layout.text_decimals, change)
 
     def _verify(self, layout: _Layout, commit_ts: int, image: Image, extension: dict[str, Any]) -> None:
         kind, is_corrupted = extension.get(CHECKSUM_VERSION, 0), extension.get(CORRUPTED, False)
@@ -228,19 +227,7 @@ class AvroDecoder:
         layout = self._layouts.get((key_id, 0)) or self._key_layout(key_id)
         image, version = layout.image(self._reader.read(key_id, key)), layout.version
         change = RowChange(version.name, version.version, commit_ts, Op.DELETE, image, None)
-        return self._announced(layout, change)
-
-    def _announced(self, layout: _Layout, change: RowChange) -> Sequence[Event]:
-        version = layout.version
-        if layout.text_decimals:
-            image = change.before if change.after is None else change.after
-            version = self._scales.version(version, layout.text_decimals, image or {})
-            change = msgspec.structs.replace(change, version=version.version)
-        known = (version.name, version.version)
-        if known in self._known:
-            return (change,)
-        self._known.add(known)
-        return (Bootstrap(version), change)
+        return self._announcer.events(layout.version, layout.text_decimals, change)
 
     def _row_reader(self, beginning: Head, *_: bytes | None) -> Reader | None:
         """A reader of rows of schemas that were met and whose version was announced."""
@@ -248,7 +235,7 @@ class AvroDecoder:
         if key_id is None or value_id is None:
             return None
         layout = self._layouts.get((key_id, value_id))
-        if layout is None or layout.lacking or (layout.version.name, layout.version.version) not in self._known:
+        if layout is None or layout.lacking or not self._announcer.knows(layout.version):
             return None
         return rows_reader(layout.version, layout.record, layout.renamed, self._reader.writer(value_id or key_id))
 

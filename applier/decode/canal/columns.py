@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from contextlib import suppress
+from dataclasses import replace
+from operator import attrgetter
 from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
+import pyarrow as pa
 
 from applier.changefeed.event import Op
-from applier.changefeed.row_block import RowShape, row_shape
-from applier.decode.columnar.structs import RowReader, key_columns
+from applier.decode.columnar.json_columns import JsonColumn, JsonRows, old_key, row_struct
 from applier.decode.row_schemas import Description
 
 TYPE_MARK = b',"type":"'
@@ -20,7 +22,7 @@ TYPE_MARK = b',"type":"'
 
 _KINDS = {Op.INSERT: "INSERT", Op.UPDATE: "UPDATE", Op.DELETE: "DELETE"}
 _One = msgspec.Meta(min_length=1, max_length=1)
-_Decode: TypeAlias = Callable[[bytes], Any]
+_Parse: TypeAlias = Callable[[bytes], Any]
 
 _TIMES = re.compile(rb'\d{1,18},"ts":\d{1,18},"sql":"",')
 """What differs between messages of a table before their row: when they were committed and sent, in milliseconds."""
@@ -43,7 +45,7 @@ class _WithExtension(msgspec.Struct, gc=False, kw_only=True):
 
 def row_reader(
     sample: bytes, op: Op, description: Description, types: Mapping[str, str], names: Sequence[str]
-) -> RowReader | None:
+) -> JsonRows | None:
     """A reader of rows of the version that the description stands for now; None if nothing can be reduced by a key.
 
     Args:
@@ -53,47 +55,44 @@ def row_reader(
         types: The same as they say it: type of each column.
         names: The columns in the rows' order.
     """
-    key, number = description.version.key, description.number
-    if not key or number is None:
+    number = description.number
+    if not description.version.key or number is None:
         return None
-    columns = tuple((name, types[name]) for name in names)
+    version = replace(description.version, version=number)
     try:
-        shape, whole, typeless = _row_message(_KINDS[op], columns, key)
+        whole, typeless = _row_message(_KINDS[op], [(name, types[name]) for name in names], version.key)
     except ValueError:  # a column with a name that msgspec does not take
         return None
-    decode = _shortened(sample, _KINDS[op], whole, typeless)
-    before = _before if op is Op.UPDATE else None
-    scales = tuple(description.scales.items())
-    return RowReader(description.name, number, op, shape, decode, "extension.commit_ts", _image, before, scales)
-
-
-@lru_cache(maxsize=1024)
-def _row_message(
-    kind: str, columns: tuple[tuple[str, str], ...], key: tuple[str, ...]
-) -> tuple[RowShape, _Decode, _Decode]:
-    """The shape of the rows, a decoder of messages, and one of messages whose first half is left out."""
-    shape = row_shape([name for name, _ in columns], key)
-    types = msgspec.defstruct(
-        "Types",
-        [(f"c{number}", Literal[text]) for number, (_, text) in enumerate(columns)],
-        gc=False,
-        forbid_unknown_fields=True,
-        rename={f"c{number}": name for number, (name, _) in enumerate(columns)},
+    return JsonRows(
+        version,
+        op,
+        tuple(JsonColumn(name, pa.string()) for name in names),
+        _shortened(sample, _KINDS[op], whole, typeless),
+        attrgetter("extension.commit_ts"),
+        lambda message: message.data[0],
+        (lambda message: message.old[0]) if op is Op.UPDATE else None,
+        scales=dict(description.scales),
     )
-    images: list[Any] = [("data", Annotated[list[shape.row], _One])]  # type: ignore[name-defined]  # made here
+
+
+def _row_message(kind: str, columns: Sequence[tuple[str, str]], key: Sequence[str]) -> tuple[_Parse, _Parse]:
+    """A decoder of messages, and one of messages whose first half is left out."""
+    names = [name for name, _ in columns]
+    types, row = row_struct(names, [Literal[text] for _, text in columns]), row_struct(names, [str | None] * len(names))
+    images: list[Any] = [("data", Annotated[list[row], _One])]  # type: ignore[valid-type]  # made here
     if kind == "UPDATE":
-        images.append(("old", Annotated[list[key_columns(key)], _One]))  # type: ignore[misc]  # too
+        images.append(("old", Annotated[list[old_key(key, Any, msgspec.UNSET)], _One]))  # type: ignore[misc]  # too
     described: list[Any] = [("type", Literal[kind]), ("types", types, msgspec.field(name="mysqlType"))]
     absent: list[Any] = [("type", None, None), ("types", None, msgspec.field(name="mysqlType", default=None))]
-    return shape, _decoder([*described, *images]), _decoder([*absent, *images])
+    return _decoder([*described, *images]), _decoder([*absent, *images])
 
 
-def _decoder(fields: Sequence[Any]) -> _Decode:
+def _decoder(fields: Sequence[Any]) -> _Parse:
     message = msgspec.defstruct("Message", fields, bases=(_WithExtension,), gc=False, kw_only=True)
     return msgspec.json.Decoder(message).decode
 
 
-def _shortened(sample: bytes, kind: str, whole: _Decode, typeless: _Decode) -> _Decode:
+def _shortened(sample: bytes, kind: str, whole: _Parse, typeless: _Parse) -> Callable[[Any, bytes], Any]:
     """Reads messages, and does not parse what describes their table if it was met before: half of each.
 
     So it is where TiCDC writes it: between the times and the row. Official Canal writes the row first. TiCDC takes the
@@ -103,12 +102,12 @@ def _shortened(sample: bytes, kind: str, whole: _Decode, typeless: _Decode) -> _
     lead = sample[: sample.find(TYPE_MARK)] + TYPE_MARK + kind.encode() + b'","es":'
     times = _TIMES.match(sample, len(lead))
     if times is None or not sample.startswith(lead):
-        return whole
+        return lambda _key, value: whole(value)
     lead_end, times_end, end = len(lead), times.end(), _end(sample, times.end())
     known = {sample[times_end:end]}
     looks = 0
 
-    def decode(value: bytes) -> Any:
+    def decode(_key: Any, value: bytes) -> Any:
         nonlocal looks
         if len(known) > _MOST_ORDERS or not value.startswith(lead):
             return whole(value)
@@ -126,10 +125,11 @@ def _shortened(sample: bytes, kind: str, whole: _Decode, typeless: _Decode) -> _
                 known.add(types)
         return message
 
-    try:
-        return decode if whole(sample) is not None and typeless(b"{" + sample[end:]) is not None else whole
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        return whole
+    with suppress(msgspec.MsgspecError, UnicodeDecodeError):
+        whole(sample)
+        typeless(b"{" + sample[end:])
+        return decode
+    return lambda _key, value: whole(value)
 
 
 def _end(message: bytes, start: int) -> int:
@@ -141,11 +141,3 @@ def _end(message: bytes, start: int) -> int:
     except ValueError:
         return len(message)
     return start + len(text[:size].encode(errors="surrogateescape")) + 1
-
-
-def _image(message: Any) -> Any:
-    return message.data[0]
-
-
-def _before(message: Any) -> Any:
-    return message.old[0]

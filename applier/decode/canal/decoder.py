@@ -19,9 +19,17 @@ from applier.changefeed.ts import from_unix_ms
 from applier.decode.bounded_cache import BoundedLists
 from applier.decode.canal.columns import TYPE_MARK, row_reader
 from applier.decode.canal.types import column_type
-from applier.decode.columnar.structs import BulkReader, RowReader
+from applier.decode.columnar.groups import GroupedReader
+from applier.decode.columnar.json_columns import JsonRows, TypeHeads
 from applier.decode.decoder import Capabilities
-from applier.decode.large_messages import ClaimedMessage, LargeMessages, RowMark, handle_key_only
+from applier.decode.large_messages import (
+    PROTOCOL_HINT,
+    ClaimedMessage,
+    LargeMessages,
+    RowMark,
+    handle_key_only,
+    read_json,
+)
 from applier.decode.options import DecoderOptions
 from applier.decode.row_schemas import Description, Descriptions, describe
 from applier.decode.values.wire_format import WireForm
@@ -51,7 +59,6 @@ _UPDATE, _DELETE = Op.UPDATE, Op.DELETE  # A member is slow to reach through its
 _MARKERS = frozenset({"GTID", "XACOMMIT", "XAROLLBACK", "MHEARTBEAT"})
 """What official Canal says of transactions and of itself."""
 _JSON_START = b'{"'
-_PROTOCOL_HINT = "Check that changefeed.protocol names the protocol of the sink."
 
 
 class Extension(msgspec.Struct, gc=False, rename="camel"):
@@ -106,7 +113,7 @@ class CanalJsonDecoder:
         self._large = LargeMessages(options, _is_plain)
         self._descriptions = Descriptions()
         self._seen: BoundedLists[tuple[str | None, str | None], _Seen] = BoundedLists()
-        self.bulk = BulkReader(TYPE_MARK, self._row_reader)
+        self.bulk = GroupedReader(TypeHeads(TYPE_MARK), self._row_reader)
 
     def restart(self) -> None:
         """Begin a pass; see `Decoder.restart`."""
@@ -132,15 +139,10 @@ class CanalJsonDecoder:
 
     def _read(self, value: bytes | None) -> CanalEnvelope:
         if not value:
-            raise DecodeError("The message has no value.", _PROTOCOL_HINT)
+            raise DecodeError("The message has no value.", PROTOCOL_HINT)
         if value[:2] != _JSON_START:
             value = self._large.decompress(value)
-        try:
-            return _ENVELOPES.decode(value)
-        except UnicodeDecodeError as error:
-            raise DecodeError("The message holds bytes that are not UTF-8.") from error
-        except (msgspec.MsgspecError, RecursionError) as error:
-            raise DecodeError(f"The message is no Canal-JSON: {error}.", _PROTOCOL_HINT) from error
+        return read_json(_ENVELOPES, value, "Canal-JSON")
 
     def _rows(self, envelope: CanalEnvelope, op: Op, commit_ts: int) -> list[Event]:
         rows = envelope.data
@@ -156,10 +158,10 @@ class CanalJsonDecoder:
         if len(rows) == 1 and (olds is None or len(olds) == 1):
             return self._change(description, op, commit_ts, rows[0], olds[0] if olds else None)
         if any(list(row) != names for row in rows):
-            raise DecodeError(f"The rows of one message of {_title(envelope)} have different columns.", _PROTOCOL_HINT)
+            raise DecodeError(f"The rows of one message of {_title(envelope)} have different columns.", PROTOCOL_HINT)
         if olds is not None and len(olds) != len(rows):
             what = f"An UPDATE of {_title(envelope)} holds {len(rows)} new rows and {len(olds)} old ones."
-            raise DecodeError(what, _PROTOCOL_HINT)
+            raise DecodeError(what, PROTOCOL_HINT)
         pairs = zip(rows, olds or repeat(None), strict=False)
         return [event for row, old in pairs for event in self._change(description, op, commit_ts, row, old)]
 
@@ -200,7 +202,7 @@ class CanalJsonDecoder:
         self._seen.keep(place, (names, types, key, description))
         return description
 
-    def _row_reader(self, value: bytes) -> RowReader | None:
+    def _row_reader(self, _head: bytes, _key: bytes | None, value: bytes | None) -> JsonRows | None:
         """A reader of rows like this one, if it is one whole row and its version has been announced."""
         try:
             envelope = self._read(value)
@@ -214,7 +216,7 @@ class CanalJsonDecoder:
             return None
         if not description.fits(rows[0]):
             return None
-        return row_reader(value, op, description, envelope.mysql_type or {}, list(rows[0]))
+        return row_reader(value or b"", op, description, envelope.mysql_type or {}, list(rows[0]))
 
     def _commit_ts(self, envelope: CanalEnvelope) -> int:
         """The commit ts; in a feed by offset, without the extension, its time; else 0 without the extension."""
@@ -222,18 +224,18 @@ class CanalJsonDecoder:
         if extension is not None and extension.commit_ts is not None:
             return extension.commit_ts
         if extension is not None and not self._by_offset:
-            raise DecodeError(f"The {envelope.type} message has a member _tidb without a commit ts.", _PROTOCOL_HINT)
+            raise DecodeError(f"The {envelope.type} message has a member _tidb without a commit ts.", PROTOCOL_HINT)
         if not self._by_offset:
             return 0
         if envelope.es is None:
-            raise DecodeError(f"The {envelope.type} message has neither a commit ts nor a time.", _PROTOCOL_HINT)
+            raise DecodeError(f"The {envelope.type} message has neither a commit ts nor a time.", PROTOCOL_HINT)
         return from_unix_ms(envelope.es)
 
     def _other(self, envelope: CanalEnvelope) -> Sequence[Event]:
         extension = envelope.extension
         if envelope.is_ddl:
             if not envelope.sql:
-                raise DecodeError("The DDL message holds no statement.", _PROTOCOL_HINT)
+                raise DecodeError("The DDL message holds no statement.", PROTOCOL_HINT)
             return (SchemaChange(self._commit_ts(envelope), envelope.sql, envelope.database or ""),)
         if envelope.type == "TIDB_WATERMARK":
             if extension is None or extension.watermark_ts is None:
@@ -241,17 +243,17 @@ class CanalJsonDecoder:
             return (Resolved(extension.watermark_ts),)
         if envelope.type in _MARKERS:
             return ()
-        raise DecodeError("The message is of a type that Canal-JSON does not have.", _PROTOCOL_HINT)
+        raise DecodeError("The message is of a type that Canal-JSON does not have.", PROTOCOL_HINT)
 
 
 def _describe(envelope: CanalEnvelope, names: list[str]) -> Description:
     if envelope.pk_names is msgspec.UNSET:
-        raise DecodeError(f"The {envelope.type} of rows of {_title(envelope)} has no member pkNames.", _PROTOCOL_HINT)
+        raise DecodeError(f"The {envelope.type} of rows of {_title(envelope)} has no member pkNames.", PROTOCOL_HINT)
     types, key = envelope.mysql_type or {}, tuple(envelope.pk_names or ())
     if not envelope.database or not envelope.table:
-        raise DecodeError("The message holds a row but does not name its table.", _PROTOCOL_HINT)
+        raise DecodeError("The message holds a row but does not name its table.", PROTOCOL_HINT)
     if not names or types.keys() != set(names):
-        raise DecodeError(f"The columns and the types of a row of {_title(envelope)} do not agree.", _PROTOCOL_HINT)
+        raise DecodeError(f"The columns and the types of a row of {_title(envelope)} do not agree.", PROTOCOL_HINT)
     if not types.keys() >= set(key):
         hint = "The key columns must not be left out by `column-selectors`."
         what = f"The {envelope.type} of a row of {_title(envelope)} lacks key columns."
@@ -267,7 +269,7 @@ def _is_plain(value: bytes) -> bool:
 
 
 def _row_hint(envelope: CanalEnvelope) -> str:
-    return "Set binlog_format to ROW upstream: this is a statement, not its rows." if envelope.sql else _PROTOCOL_HINT
+    return "Set binlog_format to ROW upstream: this is a statement, not its rows." if envelope.sql else PROTOCOL_HINT
 
 
 def _mark(envelope: CanalEnvelope) -> RowMark:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +16,7 @@ from applier.changefeed.table import ColumnType, TableName
 from applier.changefeed.zoned_text import ZONED
 from applier.decode.columnar.avro_reader import (
     DECIMAL_BYTES,
+    Datums,
     Flags,
     Ints,
     Numbers,
@@ -110,7 +112,7 @@ class RowPlan:
         name: Their table.
         version: What they refer to.
         key: Names of the key columns.
-        form: See `RowBlock`.
+        form: See `ColumnBlock`.
         columns: The columns.
     """
 
@@ -139,24 +141,6 @@ class RowPlan:
                 odd[held] |= found
         return odd
 
-    def block(self, op: Op, image: Records, rows: Ints, places: Ints, commit_ts: Ints) -> ColumnBlock:
-        """A block of some rows.
-
-        Args:
-            op: Their kind.
-            image: Their new image, of a delete the old one.
-            rows: Which rows.
-            places: Number of each message, of all that were read.
-            commit_ts: Likewise, its TSO.
-
-        Raises:
-            pa.ArrowInvalid: A text is not UTF-8.
-        """
-        chosen = self.columns if op is not Op.DELETE else [plan for plan in self.columns if plan.name in self.key]
-        inside = within(image, rows)
-        columns = {plan.name: plan.array(image.fields[plan.field], inside) for plan in chosen}
-        return ColumnBlock(self.name, self.version, op, self.key, places[rows], commit_ts[rows], self.form, columns)
-
     def moved(self, before: Records, after: Records, rows: Ints) -> Flags:
         """Which of some rows changed their key."""
         moved = np.zeros(len(rows), np.bool_)
@@ -167,6 +151,62 @@ class RowPlan:
                 for one, other in zip(_parts(old), _parts(new), strict=True):
                     moved |= ~pc.fill_null(pc.equal(one, other), False).to_numpy(zero_copy_only=False)
         return moved
+
+
+class Found(NamedTuple):
+    """What the datums of some messages hold.
+
+    Attributes:
+        commit_ts: TSO of each message.
+        good: Messages that are whole rows.
+        images: Of each kind the messages that are of it, and the image that holds their rows.
+        before: The old image of updates that have one.
+    """
+
+    commit_ts: Ints
+    good: Flags
+    images: Sequence[tuple[Op, Flags | bool, Values]]
+    before: Values = None
+
+
+@dataclass(frozen=True, slots=True)
+class AvroRows:
+    """How messages of one schema are read; see `groups.Reader`.
+
+    Attributes:
+        plan: The columns.
+        find: Reads the datums, given the values of the messages, too. Raises ValueError if none can be read so.
+        start: Bytes before each datum.
+        in_keys: The datums are the keys of the messages.
+    """
+
+    plan: RowPlan
+    find: Callable[[Datums, Sequence[bytes | None]], Found]
+    start: int = HEADER_BYTES
+    in_keys: bool = False
+
+    def read(
+        self, keys: Sequence[bytes | None], values: Sequence[bytes | None], places: Ints
+    ) -> tuple[list[ColumnBlock], Flags]:
+        """See `groups.Reader`."""
+        plan, count = self.plan, len(places)
+        found = self.find(Datums.of([data or b"" for data in (keys if self.in_keys else values)], self.start), values)
+        blocks, alone = [], np.ones(count, np.bool_)
+        for op, mine, image in found.images:
+            if not isinstance(image, Records):
+                continue
+            chosen = found.good & mine & (found.commit_ts >= 0) & ~plan.odd(image, count)
+            told = held(found.before, np.flatnonzero(chosen)) if op is Op.UPDATE else _NONE
+            if isinstance(found.before, Records) and len(told):
+                chosen[told[plan.moved(found.before, image, told)]] = False
+            rows = np.flatnonzero(chosen)
+            names = plan.key if op is Op.DELETE else [column.name for column in plan.columns]
+            inside = within(image, rows)
+            columns = {c.name: c.array(image.fields[c.field], inside) for c in plan.columns if c.name in names}
+            at, stamps = places[rows], found.commit_ts[rows]
+            blocks.append(ColumnBlock(plan.name, plan.version, op, plan.key, at, stamps, plan.form, columns))
+            alone[rows] = False
+        return blocks, alone
 
 
 def _parts(array: Any) -> list[Any]:

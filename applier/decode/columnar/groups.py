@@ -23,6 +23,15 @@ UNFIT = (ValueError, TypeError, OverflowError)
 _Head = TypeVar("_Head")
 
 
+class Bulk(Protocol):
+    """Reads what it can of many messages at once. One instance belongs to one decoder."""
+
+    def read(
+        self, keys: Sequence[bytes | None], values: Sequence[bytes | None]
+    ) -> tuple[Sequence[ColumnBlock], Sequence[int]]:
+        """The rows that can be read at once, and the places of all other messages."""
+
+
 class Reader(Protocol):
     """Reads messages with one head."""
 

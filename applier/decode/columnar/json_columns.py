@@ -1,17 +1,52 @@
-"""Values of many JSON messages in, column by column the Arrow array of wire values out, if all are of one kind."""
+"""The fast path of JSON: messages of one table and kind become a struct of just its columns, then arrays.
+
+`msgspec` checks while it parses that a message has these members and no others. Whatever differs in the least is left
+to the decoder, message by message: the fast path decides how quickly a row is read, never what it says. A protocol
+describes its messages by a `JsonRows`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from applier.changefeed.event import Op
-from applier.changefeed.row_block import ColumnBlock, FixedRow, Ints
+from applier.changefeed.row_block import ColumnBlock, Ints
 from applier.changefeed.table import TableVersion
+from applier.changefeed.zoned_text import ZONED
+
+_MALFORMED = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+_LONGEST_HEAD = 1_000
+
+
+class TypeHeads:
+    """Recognises messages by their first bytes, up to the first letter of their type.
+
+    Args:
+        mark: What stands before that letter.
+    """
+
+    def __init__(self, mark: bytes) -> None:
+        self._mark = mark
+        self._last = b"\0"
+
+    def __call__(self, _key: bytes | None, value: bytes | None) -> bytes | None:
+        """What a message begins with; None for one that shows no type."""
+        if value is None:
+            return None
+        if not value.startswith(self._last):  # Most messages begin as the one before.
+            at = value.find(self._mark, 0, _LONGEST_HEAD)
+            if at < 0:
+                return None
+            self._last = value[: at + len(self._mark) + 1]
+        return self._last
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,60 +55,147 @@ class JsonColumn:
 
     Attributes:
         name: The column.
-        types: What its values may be, beside None: exactly what is read one by one.
         kind: What they become.
+        types: What they may be beside None: exactly what is read one by one. None where the struct checks them.
         reader: Turns each value that is not None into one of `kind`; None where they are already.
     """
 
     name: str
-    types: frozenset[type]
     kind: pa.DataType
+    types: frozenset[type] | None = None
     reader: Callable[[Any], Any] | None = None
 
     def array(self, values: Sequence[Any]) -> pa.Array[Any]:
-        """All values. Raises one of `grouped.UNFIT` if one of them is not as it must be."""
-        if not self.types >= set(map(type, values)) - {type(None)}:
+        """All values. Raises one of `groups.UNFIT` if one of them is not as it must be."""
+        if self.types is not None and not self.types >= set(map(type, values)) - {type(None)}:
             raise TypeError
         if self.reader is not None:
             read = self.reader
             values = [None if value is None else read(value) for value in values]
-        made: pa.Array[Any] = pa.array(values, self.kind)
-        return made
+        if self.kind == ZONED:
+            pairs = [(None, None) if value is None else (value.location, value.value) for value in values]
+            locations, clocks = (pa.array(part, pa.string()) for part in zip(*pairs, strict=True))
+            return pa.StructArray.from_arrays([locations, clocks], fields=list(ZONED), mask=locations.is_null())
+        return pa.array(values, self.kind)
 
 
 @dataclass(frozen=True, slots=True)
 class JsonRows:
-    """How rows of one table and kind are read; the protocols add what is their own.
+    """How messages of one table and kind are read; see `groups.Reader`.
 
     Attributes:
         version: What the rows refer to.
         op: Their kind.
-        columns: The columns.
-        decode: Reads a message, or of Debezium the part before its schema.
+        columns: The columns, in the order of the fields of `row_struct`.
+        decode: Reads key and value of a message.
+        commit_ts: Takes the commit ts out of what was read.
+        row: Takes the row out of it: a `row_struct`.
+        old: Takes the old image of an update out of it: an `old_key`, or None where the message has none.
+        cell: Where the value lies within the field of a column: "" for the field itself.
+        scales: Columns of decimals whose scale shows only in their text, and the scale that the version has.
+        marked: Numbers of the columns whose cell must have a flag `h`.
     """
 
     version: TableVersion
     op: Op
     columns: tuple[JsonColumn, ...]
-    decode: Callable[[bytes], Any]
+    decode: Callable[[Any, Any], Any]
+    commit_ts: Callable[[Any], int]
+    row: Callable[[Any], Any]
+    old: Callable[[Any], Any] | None = None
+    cell: str = ""
+    scales: Mapping[str, int] | None = None
+    marked: Collection[int] = ()
 
-    def block(self, places: Ints, commit_ts: Ints, columns: Mapping[str, pa.Array[Any]]) -> list[ColumnBlock]:
-        """The rows of some messages; see `ColumnBlock`."""
-        version, form = self.version, tuple(str(column.kind) for column in self.columns)
-        return [ColumnBlock(version.name, version.version, self.op, version.key, places, commit_ts, form, columns)]
+    def read(
+        self, keys: Sequence[bytes | None], values: Sequence[bytes | None], places: Ints
+    ) -> tuple[list[ColumnBlock], npt.NDArray[np.bool_]]:
+        """See `groups.Reader`."""
+        messages, odd = self._messages(keys, values)
+        rows = list(map(self.row, messages))
+        strange = self._strange(messages, rows)
+        if strange:
+            odd[np.flatnonzero(~odd)[sorted(strange)]] = True
+            messages = [message for number, message in enumerate(messages) if number not in strange]
+            rows = [row for number, row in enumerate(rows) if number not in strange]
+        if not rows:
+            return [], odd
+        version = self.version
+        # Of a deleted row only the key counts; the other columns become NULL beside rows that have them.
+        names = version.key if self.op is Op.DELETE else [column.name for column in self.columns]
+        columns = self._arrays(rows, names)
+        stamps = np.array(list(map(self.commit_ts, messages)), np.int64)
+        form = frozenset((column.name, str(column.kind)) for column in self.columns if column.kind != pa.string())
+        block = ColumnBlock(version.name, version.version, self.op, version.key, places[~odd], stamps, form, columns)
+        return [block], odd
+
+    def _messages(
+        self, keys: Sequence[bytes | None], values: Sequence[bytes | None]
+    ) -> tuple[list[Any], npt.NDArray[np.bool_]]:
+        """What the messages hold, without those that are not as they seemed, and which these are."""
+        odd = np.zeros(len(values), np.bool_)
+        try:
+            return list(map(self.decode, keys, values)), odd
+        except _MALFORMED:
+            messages = []
+        for number, (key, value) in enumerate(zip(keys, values, strict=True)):
+            try:
+                messages.append(self.decode(key, value))
+            except _MALFORMED:
+                odd[number] = True
+        return messages, odd
+
+    def _strange(self, messages: Sequence[Any], rows: Sequence[Any]) -> set[int]:
+        """Updates that change a key, and rows with other flags or scales: those are of another version."""
+        strange = set[int]()
+        if self.old is not None:
+            count = len(self.version.key)
+            old, new = attrgetter(*(f"k{n}{self.cell}" for n in range(count))), self._values(self.version.key)
+            unchanged = msgspec.UNSET if count == 1 else (msgspec.UNSET,) * count
+            for n, (before, row) in enumerate(zip(map(self.old, messages), rows, strict=True)):
+                if before is not None and (key := old(before)) != new(row) and key != unchanged:
+                    strange.add(n)
+        for name, scale in (self.scales or {}).items():
+            texts = map(self._values([name]), rows)
+            strange.update(n for n, text in enumerate(texts) if text is not None and not _has_scale(text, scale))
+        for number in self.marked:
+            flags = map(attrgetter(f"c{number}.h"), rows)
+            strange.update(n for n, is_marked in enumerate(flags) if not is_marked)
+        return strange
+
+    def _values(self, names: Sequence[str]) -> attrgetter[Any]:
+        numbers = {column.name: number for number, column in enumerate(self.columns)}
+        return attrgetter(*(f"c{numbers[name]}{self.cell}" for name in names))
+
+    def _arrays(self, rows: Sequence[Any], names: Sequence[str]) -> dict[str, pa.Array[Any]]:
+        values = zip(*map(self._values([*names, names[0]]), rows), strict=True)  # The last makes it a tuple always.
+        by_name = {column.name: column for column in self.columns}
+        return {name: by_name[name].array(found) for name, found in zip(names, values, strict=False)}
 
 
-def row_struct(names: Sequence[str], kinds: Sequence[Any], **default: Any) -> Any:
+def row_struct(names: Sequence[str], kinds: Sequence[Any]) -> Any:
     """A struct with just these members: fields `c0`, `c1`, … of the given kinds.
-
-    Args:
-        names: The members.
-        kinds: The type of each.
-        default: `default`, where members may be missing: what they are then.
 
     Raises:
         ValueError: A name is none that msgspec takes.
     """
-    fields: list[Any] = [(f"c{number}", kind, *default.values()) for number, kind in enumerate(kinds)]
+    fields: list[Any] = [(f"c{number}", kind) for number, kind in enumerate(kinds)]
     renamed = {f"c{number}": name for number, name in enumerate(names)}
-    return msgspec.defstruct("Row", fields, bases=(FixedRow,), gc=False, forbid_unknown_fields=True, rename=renamed)
+    return msgspec.defstruct("Row", fields, gc=False, forbid_unknown_fields=True, rename=renamed)
+
+
+def old_key(key: Sequence[str], kind: Any = Any, *default: Any) -> Any:
+    """A struct of the key columns of an old image: fields `k0`, `k1`, …, whatever else the image has.
+
+    Args:
+        key: The key columns.
+        kind: Their type.
+        default: What a column is that the image lacks; nothing where it must not lack one.
+    """
+    fields: list[Any] = [(f"k{number}", kind, *default) for number in range(len(key))]
+    return msgspec.defstruct("Key", fields, gc=False, rename={f"k{n}": name for n, name in enumerate(key)})
+
+
+def _has_scale(text: Any, scale: int) -> bool:
+    """Whether the text of a decimal has so many digits after the point."""
+    return isinstance(text, str) and (text[-scale - 1 : -scale] == "." if scale else "." not in text)

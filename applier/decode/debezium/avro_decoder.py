@@ -19,11 +19,12 @@ from applier.decode.columnar.groups import GroupedReader, Reader
 from applier.decode.debezium.avro_columns import head, rows_reader
 from applier.decode.debezium.ddl import TableChange, schema_change
 from applier.decode.debezium.fields import ConnectField
-from applier.decode.debezium.rows import Announcer, Layout, declared_layout, held_image, operation, row_change
+from applier.decode.debezium.rows import Layout, declared_layout, held_image, operation, row_change
 from applier.decode.decoder import Capabilities
 from applier.decode.options import DecoderOptions
 from applier.decode.registry.client import SchemaRegistry, registry_settings
 from applier.decode.registry.wire_format import AvroSchema, ConfluentReader, SchemaSource
+from applier.decode.row_schemas import Announcer
 from applier.decode.values.wire_format import WireForm
 from applier.errors import DecodeError
 
@@ -166,7 +167,7 @@ class DebeziumAvroDecoder:
         rows = self._rows.get((name, key_id, value_id)) or self._learn_rows(name, key_id, value_id)
         self._last[key_id, value_id] = rows
         change = row_change(rows.layout, op, commit_ts, rows.image(before), rows.image(after))
-        return self._announcer.events(rows.layout, change)
+        return self._announcer.events(rows.layout.version, rows.layout.text_decimals, change)
 
     def _row_reader(self, beginning: Head, *_: bytes | None) -> Reader | None:
         """A reader of rows of schemas that were met, of the table that was met with them last."""

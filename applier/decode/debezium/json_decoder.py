@@ -24,7 +24,6 @@ from applier.decode.debezium.json_columns import SCHEMA, Head, MessageHeads, row
 from applier.decode.debezium.keys import KeyColumns, key_names
 from applier.decode.debezium.rows import (
     UNKNOWN_VERSION,
-    Announcer,
     Layout,
     declared_layout,
     held_image,
@@ -35,6 +34,7 @@ from applier.decode.debezium.rows import (
 from applier.decode.decoder import Capabilities
 from applier.decode.large_messages import LargeMessages
 from applier.decode.options import DecoderOptions
+from applier.decode.row_schemas import Announcer
 from applier.decode.values.wire_format import WireForm
 from applier.errors import DecodeError
 
@@ -155,7 +155,8 @@ class DebeziumDecoder:
             if described is None or any(described.column(column) is None for column in image):
                 return (_waiting(name, payload, op),)
             layout = self._described_layout(described, self._keys.of(name, key, commit_ts, image))
-        return self._announcer.events(layout, row_change(layout, op, commit_ts, payload.before, payload.after))
+        change = row_change(layout, op, commit_ts, payload.before, payload.after)
+        return self._announcer.events(layout.version, layout.text_decimals, change)
 
     def _declared_layout(self, name: TableName, schema: bytes, key: tuple[str, ...], image: Image) -> Layout:
         # Comparing the schema with the last one of the table is ten times cheaper than hashing its kilobytes.

@@ -6,11 +6,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from applier.changefeed.event import Bootstrap, Event, Op, RowChange
+from applier.changefeed.event import Op, RowChange
 from applier.changefeed.table import TableName, TableVersion, fingerprint
-from applier.decode.bounded_cache import Bounded
 from applier.decode.debezium.fields import ConnectField, Reader, read_values
-from applier.decode.values.decimal_scales import TextScales
 from applier.errors import DecodeError, IncompleteRow
 
 OWN = 1 << 62
@@ -77,35 +75,6 @@ def declared_layout(
 def own_version(version: TableVersion) -> TableVersion:
     """The version with a number made of its content."""
     return replace(version, version=fingerprint(replace(version, version=0).to_json().encode()) | OWN)
-
-
-class Announcer:
-    """Puts a `Bootstrap` before the first row of each version."""
-
-    def __init__(self) -> None:
-        self._known: Bounded[tuple[TableName, int], bool] = Bounded()
-        self._scales = TextScales()
-
-    def learn(self, version: TableVersion) -> None:
-        """No `Bootstrap` is needed for this one."""
-        self._known[version.name, version.version] = True
-
-    def knows(self, version: TableVersion) -> bool:
-        """Whether no `Bootstrap` is needed for this one."""
-        return (version.name, version.version) in self._known
-
-    def events(self, layout: Layout, change: RowChange) -> Sequence[Event]:
-        """The row change, with its version in front when it is new."""
-        version = layout.version
-        if layout.text_decimals:
-            image = change.before if change.after is None else change.after
-            version = self._scales.version(version, layout.text_decimals, image or {})
-            change = RowChange(change.name, version.version, change.commit_ts, change.op, change.before, change.after)
-        known = (version.name, version.version)
-        if known in self._known:
-            return (change,)
-        self._known[known] = True
-        return (Bootstrap(version), change)
 
 
 def operation(letter: str | None) -> Op:

@@ -23,7 +23,14 @@ from applier.changefeed.table import TableName, TableVersion
 from applier.decode.bounded_cache import BoundedLists
 from applier.decode.columnar.groups import Reader as RowReader
 from applier.decode.decoder import Capabilities
-from applier.decode.large_messages import ClaimedMessage, LargeMessages, RowMark, handle_key_only
+from applier.decode.large_messages import (
+    PROTOCOL_HINT,
+    ClaimedMessage,
+    LargeMessages,
+    RowMark,
+    handle_key_only,
+    read_json,
+)
 from applier.decode.open.cells import UNREADABLE, Cell, Reader, keys, reader, to_column
 from applier.decode.open.columns import Head, OpenBulk, rows_reader
 from applier.decode.options import DecoderOptions
@@ -48,10 +55,10 @@ CAPABILITIES = Capabilities(
 
 Tso = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 
+_WHAT = "of the Open protocol"
 _VERSION = struct.pack(">Q", 1)
 _LENGTH = struct.Struct(">Q")
 _ROW, _DDL, _RESOLVED = 1, 2, 3
-_PROTOCOL_HINT = "Check that changefeed.protocol names the protocol of the sink."
 _ALL_OLD_VALUES = "Set only-output-updated-columns to false in the changefeed, or give the table a primary key."
 
 
@@ -131,7 +138,7 @@ class OpenDecoder:
         pairs = _split(key, value)
         for event_key, body in pairs:
             try:
-                events += self._event(_parse(_KEYS, event_key), body)
+                events += self._event(read_json(_KEYS, event_key, _WHAT), body)
             except IncompleteRow as error:
                 if len(pairs) > 1:
                     error.table = None  # The message holds other rows, which must not be passed over with it.
@@ -142,23 +149,23 @@ class OpenDecoder:
         if key.t == _ROW:
             return self._row(key, body)
         if key.t == _DDL:
-            statement = _parse(_STATEMENTS, self._large.decompress(body))
+            statement = read_json(_STATEMENTS, self._large.decompress(body), _WHAT)
             if not statement.q:
-                raise DecodeError("The DDL event holds no statement.", _PROTOCOL_HINT)
+                raise DecodeError("The DDL event holds no statement.", PROTOCOL_HINT)
             return (SchemaChange(key.ts, statement.q, key.scm),)
         if key.t == _RESOLVED:
             return (Resolved(key.ts),)
-        raise DecodeError(f"The event is of type {key.t}, which the Open protocol does not have.", _PROTOCOL_HINT)
+        raise DecodeError(f"The event is of type {key.t}, which the Open protocol does not have.", PROTOCOL_HINT)
 
     def _row(self, key: EventKey, body: bytes) -> Sequence[Event]:
         if key.ccl is not None:
             # Before `ohk`: the value of such an event holds the key columns only, too.
             key, body = self._large.claimed(_mark(key), key.ccl, _claimed)
-        row = _parse(_ROWS, _with_signed_zeros(self._large.decompress(body)))
+        row = read_json(_ROWS, _with_signed_zeros(self._large.decompress(body)), _WHAT)
         cells = row.d if row.u is None else row.u
         if not cells or (row.u is not None and row.d is not None):
             what = f"An event of a row of {key.scm}.{key.tbl} holds no row."
-            raise IncompleteRow(what, _PROTOCOL_HINT, (key.scm, key.tbl))
+            raise IncompleteRow(what, PROTOCOL_HINT, (key.scm, key.tbl))
         if key.ohk and row.u is not None:
             raise handle_key_only(_mark(key))
         return self._change(key, row, cells)
@@ -183,7 +190,7 @@ class OpenDecoder:
             if seen.codes == codes and seen.names == names:
                 return seen
         if not key.scm or not key.tbl:
-            raise DecodeError("The event holds a row but does not name its table.", _PROTOCOL_HINT)
+            raise DecodeError("The event holds a row but does not name its table.", PROTOCOL_HINT)
         columns = [to_column(name, cell) for name, cell in cells.items()]
         indexes, handle_key = keys(cells)
         readers = [(name, read) for name, cell in cells.items() if (read := reader(cell)) is not None]
@@ -195,7 +202,7 @@ class OpenDecoder:
     def _row_reader(self, beginning: Head, event_key: bytes | None, body: bytes | None) -> RowReader | None:
         """A reader of rows like this one, if it is whole and its version was announced."""
         with suppress(DecodeError):
-            key, row = _parse(_KEYS, event_key or b""), _parse(_ROWS, body or b"")
+            key, row = read_json(_KEYS, event_key or b"", _WHAT), read_json(_ROWS, body or b"", _WHAT)
             cells = row.d if row.u is None else row.u
             if key.t == _ROW and key.ccl is None and not key.ohk and cells:
                 seen = self._recognise(key, cells)
@@ -209,7 +216,7 @@ class OpenDecoder:
 def _split(key: bytes | None, value: bytes | None) -> Sequence[tuple[bytes, bytes]]:
     """Key and value of each event of a message."""
     if not key or not value or not key.startswith(_VERSION) or len(key) == len(_VERSION):
-        raise DecodeError("The message does not begin as one of the Open protocol, version 1, does.", _PROTOCOL_HINT)
+        raise DecodeError("The message does not begin as one of the Open protocol, version 1, does.", PROTOCOL_HINT)
     start = len(_VERSION) + _LENGTH.size
     event_key, body = key[start:], value[_LENGTH.size :]
     if key[len(_VERSION) : start] == _LENGTH.pack(len(event_key)) and value[: _LENGTH.size] == _LENGTH.pack(len(body)):
@@ -234,16 +241,7 @@ def _framed(data: bytes, start: int) -> tuple[bytes, int]:
         end = begin + _LENGTH.unpack_from(data, start)[0]
         if end <= len(data):
             return data[begin:end], end
-    raise DecodeError("The message is cut short.", _PROTOCOL_HINT)
-
-
-def _parse(decoder: msgspec.json.Decoder[Any], data: bytes) -> Any:
-    try:
-        return decoder.decode(data)
-    except UnicodeDecodeError as error:
-        raise DecodeError("An event holds bytes that are not UTF-8.") from error
-    except (msgspec.MsgspecError, RecursionError) as error:
-        raise DecodeError(f"An event is not of the Open protocol: {error}.", _PROTOCOL_HINT) from error
+    raise DecodeError("The message is cut short.", PROTOCOL_HINT)
 
 
 def _with_signed_zeros(body: bytes) -> bytes:
@@ -290,7 +288,7 @@ def _is_plain(body: bytes) -> bool:
 def _claimed(claimed: ClaimedMessage) -> tuple[RowMark | None, tuple[EventKey, bytes]]:
     """The large event, which lies in the claim-check storage as a message of its own."""
     events = _split(claimed.key, claimed.value)
-    key = _parse(_KEYS, events[0][0])
+    key = read_json(_KEYS, events[0][0], _WHAT)
     return _mark(key) if len(events) == 1 else None, (key, events[0][1])
 
 

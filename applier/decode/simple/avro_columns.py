@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow as pa
 
 from applier.changefeed.event import Op
-from applier.changefeed.row_block import ColumnBlock
 from applier.changefeed.table import ColumnType, TableVersion
 from applier.changefeed.zoned_text import ZONED
-from applier.decode.columnar.avro_columns import ColumnPlan, RowPlan, held
+from applier.decode.columnar.avro_columns import AvroRows, ColumnPlan, Found, RowPlan
 from applier.decode.columnar.avro_reader import Datums, Flags, Ints, Numbers, Records, Texts, Values, Zoned, real
 from applier.decode.simple.avro_form import ROW
+from applier.decode.simple.json_form import SimpleEnvelope
 
 _FIRST = b"\x02"
 """Version 1 of the protocol."""
@@ -38,9 +38,9 @@ _KINDS: dict[str, tuple[int, pa.DataType]] = {
 _TEXT = (_STRING, pa.string())
 
 
-def head(_key: bytes | None, value: bytes | None) -> bytes | None:
+def head(value: bytes) -> bytes | None:
     """What a row begins with: version, database and table; None for anything else."""
-    if value is None or not value.startswith(ROW + _FIRST):
+    if not value.startswith(ROW + _FIRST):
         return None
     start = at = len(ROW) + len(_FIRST)
     for _ in range(2):
@@ -51,19 +51,20 @@ def head(_key: bytes | None, value: bytes | None) -> bytes | None:
     return value[start:at]
 
 
-def rows_reader(names: Sequence[str], version: TableVersion, schema_version: int) -> SimpleAvroColumns | None:
-    """A reader of rows with these columns; None if they must be read one by one."""
+def rows_reader(sample: SimpleEnvelope, version: TableVersion) -> AvroRows | None:
+    """A reader of rows with the columns of a sample; None if they must be read one by one."""
+    names = list(sample.data or sample.old or ())
     types = {column.name: column.type for column in version.columns}
-    if not version.key or any(name not in types for name in names):
+    if not names or not version.key or any(name not in types for name in names):
         return None
     kinds = [_KINDS.get(types[name].name, _TEXT) for name in names]
     columns = tuple(ColumnPlan(name, name, kind) for name, (_, kind) in zip(names, kinds, strict=True))
-    plan = RowPlan(version.name, schema_version, version.key, "avro", columns)
+    plan = RowPlan(version.name, version.version, version.key, "avro", columns)
     if not plan.is_reducible:
         return None
     branches = np.array([branch for branch, _ in kinds])
     wraps = np.array([_wraps(types[name]) for name in names])
-    return SimpleAvroColumns(plan, _Names.of(names), branches, wraps)
+    return AvroRows(plan, SimpleAvroColumns(plan, _Names.of(names), branches, wraps).find, len(ROW) + len(_FIRST))
 
 
 def _wraps(column: ColumnType) -> bool:
@@ -130,25 +131,13 @@ class SimpleAvroColumns:
     branches: Ints
     wraps: Flags
 
-    def read(
-        self, keys: Sequence[bytes | None], values: Sequence[bytes | None], places: Ints
-    ) -> tuple[list[ColumnBlock], Flags]:
-        """See `Reader`."""
-        del keys
-        datums = Datums.of([value or b"" for value in values], len(ROW) + len(_FIRST))
+    def find(self, datums: Datums, _values: Sequence[bytes | None]) -> Found:
+        """See `AvroRows`."""
         kinds, stamps = self._envelope(datums)
         after, before = self._optional(datums), self._optional(datums)
-        good = datums.is_done() & (stamps >= 0)
-        blocks = []
-        for kind, op, image in ((0, Op.INSERT, after), (2, Op.UPDATE, after), (4, Op.DELETE, before)):
-            rows = held(image, np.flatnonzero(good & (kinds == kind)))
-            if op is Op.UPDATE and len(told := held(before, rows)):
-                good[told[self.plan.moved(before, after, told)]] = False
-                rows = rows[good[rows]]
-            if len(rows):
-                blocks.append(self.plan.block(op, image, rows, places, stamps))
-        taken = np.isin(places, np.concatenate([places[:0], *(block.places for block in blocks)]))
-        return blocks, ~taken
+        branches = ((0, Op.INSERT, after), (2, Op.UPDATE, after), (4, Op.DELETE, before))
+        images = [(op, kinds == branch, image) for branch, op, image in branches]
+        return Found(stamps, datums.is_done(), images, before)
 
     def _envelope(self, datums: Datums) -> tuple[Ints, Ints]:
         """Kind and commit ts of each row; one with anything special is odd."""

@@ -9,18 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
-
-import numpy as np
 
 from applier.changefeed.event import Bootstrap, Event, Op, Resolved, RowChange, SchemaChange
-from applier.changefeed.row_block import Block
 from applier.changefeed.table import TableName, TableVersion
 from applier.decode.bounded_cache import Bounded
 from applier.decode.columnar.groups import GroupedReader, Reader
-from applier.decode.columnar.structs import Bulk, BulkReader, RowReader
+from applier.decode.columnar.json_columns import TypeHeads
 from applier.decode.decoder import Capabilities
-from applier.decode.large_messages import ClaimedMessage, LargeMessages, RowMark, handle_key_only
+from applier.decode.large_messages import (
+    PROTOCOL_HINT,
+    ClaimedMessage,
+    LargeMessages,
+    RowMark,
+    handle_key_only,
+)
 from applier.decode.options import DecoderOptions
 from applier.decode.simple import avro_columns, avro_form, json_form
 from applier.decode.simple.json_form import SimpleEnvelope
@@ -41,7 +43,7 @@ CAPABILITIES = Capabilities(
 _OPS = {"INSERT": Op.INSERT, "UPDATE": Op.UPDATE, "DELETE": Op.DELETE}
 _DDL = frozenset({"CREATE", "RENAME", "CINDEX", "DINDEX", "ERASE", "TRUNCATE", "ALTER", "QUERY"})
 _JSON_START = b'{"'
-_PROTOCOL_HINT = "Check that changefeed.protocol names the protocol of the sink."
+_AVRO_START = avro_form.ROW[0]
 
 
 class SimpleDecoder:
@@ -59,10 +61,8 @@ class SimpleDecoder:
         self._checksums = RowChecksums()
         self._names: Bounded[tuple[str, str], TableName] = Bounded()
         self._versions: dict[tuple[TableName, int], TableVersion] = {}
-        self.bulk = BothForms(
-            BulkReader(json_form.TYPE_MARK, self._row_reader),
-            GroupedReader(avro_columns.head, self._avro_reader),
-        )
+        self._type_heads = TypeHeads(json_form.TYPE_MARK)
+        self.bulk = GroupedReader(self._head, self._row_reader)
 
     def restart(self) -> None:
         """Begin a pass; see `Decoder.restart`."""
@@ -77,11 +77,11 @@ class SimpleDecoder:
     def decode(self, key: bytes | None, value: bytes | None) -> Sequence[Event]:
         """Decode one message; the key says nothing in this protocol."""
         if not value:
-            raise DecodeError("The message has no value.", _PROTOCOL_HINT)
+            raise DecodeError("The message has no value.", PROTOCOL_HINT)
         envelope = self._read(value)
         op = _OPS.get(envelope.type)
         if not envelope.commit_ts and envelope.type != "BOOTSTRAP":
-            raise DecodeError(f"The {envelope.type} message has no commit ts.", _PROTOCOL_HINT)
+            raise DecodeError(f"The {envelope.type} message has no commit ts.", PROTOCOL_HINT)
         return (self._row(envelope, op),) if op is not None else self._other(envelope)
 
     def _read(self, value: bytes) -> SimpleEnvelope:
@@ -113,30 +113,26 @@ class SimpleDecoder:
         name = self._name(envelope)
         if not envelope.schema_version:
             what = f"The {envelope.type} of a row of {name} does not name its schema version."
-            raise DecodeError(what, _PROTOCOL_HINT)
+            raise DecodeError(what, PROTOCOL_HINT)
         change = RowChange(name, envelope.schema_version, envelope.commit_ts, op, before, after)
         if envelope.checksum is not None:
             self._checksums.verify(change, envelope.checksum)
         return change
 
-    def _row_reader(self, value: bytes) -> RowReader | None:
-        """A reader of rows like this one, if it is whole and JSON and its columns and key are known."""
+    def _head(self, key: bytes | None, value: bytes | None) -> bytes | None:
+        """What a message begins with, in JSON or in Avro, which a changefeed may turn to half-way."""
+        return avro_columns.head(value) if value and value[0] == _AVRO_START else self._type_heads(key, value)
+
+    def _row_reader(self, _head: bytes, _key: bytes | None, value: bytes | None) -> Reader | None:
+        """A reader of rows like this one, if it is whole and its columns and key are known."""
         with suppress(DecodeError):
-            envelope = json_form.read(value)
+            envelope = self._read(value or b"")
             op = _OPS.get(envelope.type)
             version = self._versions.get((TableName(envelope.database, envelope.table), envelope.schema_version))
             if op is not None and version is not None:
+                if value and value[0] == _AVRO_START:
+                    return avro_columns.rows_reader(envelope, version)
                 return json_form.row_reader(envelope, op, version)
-        return None
-
-    def _avro_reader(self, _head: bytes, _key: bytes | None, value: bytes | None) -> Reader | None:
-        """The same for Avro."""
-        with suppress(DecodeError):
-            envelope = avro_form.read(value or b"")
-            version = self._versions.get((TableName(envelope.database, envelope.table), envelope.schema_version))
-            names = list(envelope.data or envelope.old or ())
-            if version is not None and names:
-                return avro_columns.rows_reader(names, version, envelope.schema_version)
         return None
 
     def _name(self, envelope: SimpleEnvelope) -> TableName:
@@ -167,7 +163,7 @@ class SimpleDecoder:
 
     def _schema_change(self, envelope: SimpleEnvelope) -> SchemaChange:
         if not envelope.sql:
-            raise DecodeError("The DDL message holds no statement.", _PROTOCOL_HINT)
+            raise DecodeError("The DDL message holds no statement.", PROTOCOL_HINT)
         schema, previous = envelope.table_schema, envelope.pre_table_schema
         return SchemaChange(
             commit_ts=envelope.commit_ts,
@@ -179,28 +175,11 @@ class SimpleDecoder:
 
     def _version(self, schema: SimpleTableSchema) -> TableVersion | None:
         if not schema.name.database or not schema.name.table:
-            raise DecodeError("The message describes a table without its name.", _PROTOCOL_HINT)
+            raise DecodeError("The message describes a table without its name.", PROTOCOL_HINT)
         version = schema.to_version(avro=bool(schema.database))
         if version is not None:
             self._checksums.learn(version)
         return version
-
-
-class BothForms:
-    """The `Bulk` of Simple: of messages in JSON and of those in Avro, which a changefeed may turn to half-way."""
-
-    def __init__(self, texts: Bulk, datums: Bulk) -> None:
-        self._texts = texts
-        self._datums = datums
-
-    def read(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> tuple[list[Block], Sequence[int]]:
-        """See `Bulk`."""
-        blocks, rest = self._texts.read(keys, values)
-        if all((values[place] or _JSON_START).startswith(_JSON_START) for place in rest):
-            return list(blocks), rest
-        more, left = self._datums.read([keys[place] for place in rest], [values[place] for place in rest])
-        moved = [replace(block, places=np.array(rest)[block.places]) for block in more]
-        return [*blocks, *moved], [rest[place] for place in left]
 
 
 def _is_plain(value: bytes) -> bool:

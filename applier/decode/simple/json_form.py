@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import lru_cache
 from operator import attrgetter
 from typing import Annotated, Any, Literal
 
 import msgspec
+import pyarrow as pa
 
 from applier.changefeed.event import Op
-from applier.changefeed.row_block import RowShape, row_shape
 from applier.changefeed.table import TableVersion
-from applier.changefeed.zoned_text import ZonedText
-from applier.decode.columnar.structs import RowReader, key_columns
+from applier.changefeed.zoned_text import ZONED, ZonedText
+from applier.decode.columnar.json_columns import JsonColumn, JsonRows, old_key, row_struct
+from applier.decode.large_messages import read_json
 from applier.decode.simple.table_schema import SimpleTableSchema, Version
-from applier.errors import DecodeError
 
 Value = str | int | float | bytes | ZonedText | None
 """A value in a row: JSON has text, null and timestamps only; Avro has numbers and bytes as well."""
@@ -78,50 +76,42 @@ def read(value: bytes) -> SimpleEnvelope:
     Raises:
         DecodeError: It is no JSON, or not of this protocol.
     """
-    try:
-        return _ENVELOPES.decode(value)
-    except UnicodeDecodeError as error:
-        raise DecodeError("The message holds bytes that are not UTF-8.") from error
-    except (msgspec.MsgspecError, RecursionError) as error:
-        hint = "Check that changefeed.protocol names the protocol of the sink."
-        raise DecodeError(f"The message is not of the Simple protocol: {error}.", hint) from error
+    return read_json(_ENVELOPES, value, "of the Simple protocol")
 
 
-def row_reader(sample: SimpleEnvelope, op: Op, version: TableVersion) -> RowReader | None:
-    """A reader of messages like a sample; None for one that has no such like.
+def row_reader(sample: SimpleEnvelope, op: Op, version: TableVersion) -> JsonRows | None:
+    """A reader of messages like a sample; None if they must be read one by one.
 
     Args:
         sample: A row.
         op: Its kind.
         version: What it refers to.
     """
-    image = sample.old if op is Op.DELETE else sample.data
-    if not image or not version.key or not image.keys() >= set(version.key):
+    image, key = sample.old if op is Op.DELETE else sample.data, version.key
+    if not image or not key or not image.keys() >= set(key):
         return None
-    columns = tuple((name, _is_zoned(name, version)) for name in image)
+    columns = tuple(JsonColumn(name, ZONED if _is_zoned(name, version) else pa.string()) for name in image)
+    kinds = [ZonedText | None if column.kind == ZONED else str | None for column in columns]
+    fields: list[Any] = [("type", Literal[sample.type]), ("schema_version", Literal[sample.schema_version])]
     try:
-        shape, decode = _row_message(sample.type, sample.schema_version, columns, version.key)
+        row = row_struct(list(image), kinds)
+        if op is Op.UPDATE:
+            fields += [("data", row), ("old", old_key(key, Any, msgspec.UNSET) | None, None)]
+        else:
+            fields.append(("old" if op is Op.DELETE else "data", row))
+        message = msgspec.defstruct("Message", fields, bases=(_PlainMessage,), gc=False, rename="camel", kw_only=True)
     except ValueError:  # a column with a name that msgspec does not take
         return None
-    image_of = attrgetter("old" if op is Op.DELETE else "data")
-    before = attrgetter("old") if op is Op.UPDATE else None
-    return RowReader(version.name, version.version, op, shape, decode, "commit_ts", image_of, before)
-
-
-@lru_cache(maxsize=1024)
-def _row_message(
-    kind: str, schema_version: int, columns: tuple[tuple[str, bool], ...], key: tuple[str, ...]
-) -> tuple[RowShape, Callable[[bytes], Any]]:
-    shape = row_shape([name for name, _ in columns], key, [name for name, is_zoned in columns if is_zoned])
-    fields: list[Any] = [("type", Literal[kind]), ("schema_version", Literal[schema_version])]
-    if kind == "DELETE":
-        fields.append(("old", shape.row))
-    else:
-        fields.append(("data", shape.row))
-    if kind == "UPDATE":
-        fields.append(("old", key_columns(key) | None, None))
-    message = msgspec.defstruct(kind.title(), fields, bases=(_PlainMessage,), gc=False, rename="camel", kw_only=True)
-    return shape, msgspec.json.Decoder(message).decode
+    parse = msgspec.json.Decoder(message).decode
+    return JsonRows(
+        version,
+        op,
+        columns,
+        lambda _key, value: parse(value),
+        attrgetter("commit_ts"),
+        attrgetter("old" if op is Op.DELETE else "data"),
+        attrgetter("old") if op is Op.UPDATE else None,
+    )
 
 
 def _is_zoned(name: str, version: TableVersion) -> bool:

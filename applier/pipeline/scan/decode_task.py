@@ -19,7 +19,7 @@ from applier.changefeed.applied_offsets import AppliedOffsets
 from applier.changefeed.event import Bootstrap, Event, Resolved, RowChange, SchemaChange
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.message import TopicPartition
-from applier.changefeed.row_block import Block, Ints, without
+from applier.changefeed.row_block import ColumnBlock, Ints, without
 from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.types import TypeRules
 from applier.consume.window_size import NO_LIMIT, WindowTooLargeError
@@ -134,8 +134,8 @@ class _Runs:
 
 
 def _taken_apart(
-    blocks: Sequence[Block], rest: Iterable[int], versions: TaskVersions
-) -> tuple[Sequence[Block], Iterable[int]]:
+    blocks: Sequence[ColumnBlock], rest: Iterable[int], versions: TaskVersions
+) -> tuple[Sequence[ColumnBlock], Iterable[int]]:
     """Move the rows of blocks that cannot be reduced by column to the messages that are decoded one by one."""
     alone = {number for block in blocks if not versions.is_reducible(block) for number in block.places.tolist()}
     if not alone:
@@ -186,7 +186,7 @@ class _TaskState:
         columns: list[list[Any]] = [messages.column(name).to_pylist() for name in ("key", "value")]
         keys, values = columns
         rest: Iterable[int] = range(len(values))
-        blocks: Sequence[Block] = ()
+        blocks: Sequence[ColumnBlock] = ()
         if self._decoder.bulk is not None and not skip and not self._job.try_all:
             blocks, rest = self._decoder.bulk.read(keys, values)
             blocks, rest = _taken_apart(blocks, rest, self._versions)
@@ -276,7 +276,7 @@ class _TaskState:
         rows.add(row, (place.partition, offset, index), replay=replay, run=run)
         self._seen.counts["rows"] += 1
 
-    def _take_block(self, block: Block, place: TopicPartition, offsets: Ints) -> None:
+    def _take_block(self, block: ColumnBlock, place: TopicPartition, offsets: Ints) -> None:
         """Take many rows as `_take_row` takes one."""
         job, name = self._job, block.name
         stamps, where = block.commit_ts, offsets[block.places]
@@ -300,7 +300,7 @@ class _TaskState:
             some = block if len(rows) == len(stamps) else block.part(due[rows])
             self._add_rows(some, number, place, offsets)
 
-    def _add_rows(self, block: Block, number: int, place: TopicPartition, offsets: Ints) -> None:
+    def _add_rows(self, block: ColumnBlock, number: int, place: TopicPartition, offsets: Ints) -> None:
         """Reduce the rows of a block, which are of one segment."""
         where = (block.name, block.version, number, place.topic, block.form)
         reduced = self._block_groups.get(where)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from applier.changefeed.row_block import Block
+from applier.changefeed.row_block import ColumnBlock
 from applier.changefeed.table import TableName, TableVersion, refuse_rekeyed
 from applier.decode.decoder import Decoder
 
@@ -84,7 +84,7 @@ class TaskVersions:
         if not version.key:
             self.keyless.add(version.name)
 
-    def is_reducible(self, block: Block) -> bool:
+    def is_reducible(self, block: ColumnBlock) -> bool:
         """False if DDL show another key than the rows do, in any segment: they may not hold it whole."""
         version = self._versions.get((block.name, block.version))
         cuts = self._cuts.get(block.name, ())

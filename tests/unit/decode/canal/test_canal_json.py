@@ -334,11 +334,11 @@ def test_a_bare_claim_check_is_read(tmp_path: Any) -> None:
         ({"type": "MERGE"}, "of a type that Canal-JSON does not have"),
         ({"type": "TIDB_WATERMARK"}, "holds no watermark"),
         ({"isDdl": True}, "holds no statement"),
-        ({"data": [ROW | {"id": 1}]}, "no Canal-JSON"),
+        ({"data": [ROW | {"id": 1}]}, "not Canal-JSON"),
         ({"data": [ROW | {"bal": "0." + "1" * 31}]}, "at most 30 digits"),
-        ({"_tidb": {"commitTs": -1}}, "no Canal-JSON"),
-        ({"_tidb": {"commitTs": 2**63}}, "no Canal-JSON"),
-        ({"_tidb": {"commitTs": 1.5}}, "no Canal-JSON"),
+        ({"_tidb": {"commitTs": -1}}, "not Canal-JSON"),
+        ({"_tidb": {"commitTs": 2**63}}, "not Canal-JSON"),
+        ({"_tidb": {"commitTs": 1.5}}, "not Canal-JSON"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(members: dict[str, Any], sentence: str) -> None:

@@ -11,10 +11,9 @@ from unittest.mock import Mock
 import pytest
 
 from applier.changefeed.event import RowChange
-from applier.changefeed.row_block import RowBlock
 from applier.decode.canal import columns as canal_rows
 from applier.decode.canal.decoder import CanalJsonDecoder
-from applier.decode.columnar.structs import ENOUGH
+from applier.decode.columnar.groups import FEWEST as ENOUGH
 from applier.decode.options import DecoderOptions
 from tests.unit.decode.canal import test_canal_json
 
@@ -51,10 +50,9 @@ def together(values: Sequence[bytes]) -> tuple[list[tuple[int, Mapping[str, Any]
     blocks, rest = decoder.bulk.read([None] * len(values), values)
     found: dict[int, tuple[int, Mapping[str, Any]]] = {}
     for block in blocks:
-        assert isinstance(block, RowBlock)
-        columns = [array.to_pylist() for array in block.shape.arrays(block.rows, block.shape.names)]
+        columns = [array.to_pylist() for array in block.columns.values()]
         for place, ts, *values_ in zip(block.places, block.commit_ts, *columns, strict=True):
-            found[place] = ts, dict(zip(block.shape.names, values_, strict=True))
+            found[place] = ts, dict(zip(block.columns, values_, strict=True))
     return [found[place] for place in sorted(found)], rest
 
 

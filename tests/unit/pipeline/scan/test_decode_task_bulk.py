@@ -19,7 +19,7 @@ from applier.changefeed.window import OffsetRange, Window
 from applier.consume.source import Job
 from applier.ddl.schema_tracker import Tables
 from applier.decode.avro import decoder as avro
-from applier.decode.columnar import groups, structs
+from applier.decode.columnar import groups
 from applier.decode.debezium import avro_decoder
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
@@ -152,10 +152,8 @@ def both_ways(monkeypatch: pytest.MonkeyPatch, source: Messages, variant: str, *
     use_recorded_registry(monkeypatch, source.scenario, variant)
     monkeypatch.setattr(decode_task, "FIRST_ROWS", 16)
     monkeypatch.setattr(decode_task, "SLICE_ROWS", 16)
-    monkeypatch.setattr(structs, "ENOUGH", NEVER)
     monkeypatch.setattr(groups, "FEWEST", NEVER)
     slow = scan(source, variant, **known)
-    monkeypatch.setattr(structs, "ENOUGH", 1)
     monkeypatch.setattr(groups, "FEWEST", 1)
     return summary(slow), summary(scan(source, variant, **known))
 
