@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 from applier.changefeed.table import Column
 from applier.changefeed.types import TypeRules
+from applier.decode.decoder import WireForm
 from applier.decode.values.convert import to_array
-from applier.decode.values.wire_format import WireForm
 
 
 class Rule(Protocol):

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 from applier.changefeed.event import Event
 from applier.changefeed.table import TableName, TableVersion
-from applier.decode.values.wire_format import WireForm
 from applier.errors import DecodeError, SchemaUnknown
 
 if TYPE_CHECKING:
@@ -36,6 +35,22 @@ class Capabilities:
     schema: Literal["messages", "registry", "rows"]
     exact_decimals: bool
     losses: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WireForm:
+    """How a protocol writes the values whose text alone does not show; read by `decode/values/convert.py`.
+
+    Attributes:
+        binary: Strings in columns of binary and blob types hold `base64`, `latin1` (one character a byte), are
+            `escaped` as Go writes them, or come as `bytes` objects alone.
+        members: Enum and set values are the `index` (enum: 1-based, set: bit mask) or the `label`.
+        zone: IANA name of the zone of TIMESTAMP text that carries none itself.
+    """
+
+    binary: Literal["base64", "latin1", "escaped", "bytes"]
+    members: Literal["index", "label"]
+    zone: str = "UTC"
 
 
 @runtime_checkable

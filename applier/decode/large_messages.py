@@ -29,7 +29,6 @@ _LZ4_MAGIC = b"\x04\x22\x4d\x18"
 _SNAPPY_RATIO = 64
 """More than snappy's format can reach; keeps a forged length from allocating memory."""
 _HINT = "Check changefeed.compression and changefeed.protocol."
-PROTOCOL_HINT = "Check that changefeed.protocol names the protocol of the sink."
 _WHOLE_ROWS = (
     "Set large-message-handle-option to claim-check in the changefeed and changefeed.claim_check here, "
     "or raise max-message-bytes, so that messages hold whole rows."
@@ -80,25 +79,6 @@ class RowMark(NamedTuple):
     def name(self) -> tuple[str, str]:
         """The table, as `IncompleteRow` has it."""
         return self.database or "", self.table or ""
-
-
-def read_json(decoder: msgspec.json.Decoder[_Message], data: bytes, what: str) -> _Message:
-    """Read a message, or a part of one, in JSON.
-
-    Args:
-        decoder: Of what it must be.
-        data: The message.
-        what: What an error says that it is not, to end a sentence.
-
-    Raises:
-        DecodeError: It is not that.
-    """
-    try:
-        return decoder.decode(data)
-    except UnicodeDecodeError as error:
-        raise DecodeError("The message holds bytes that are not UTF-8.") from error
-    except (msgspec.MsgspecError, RecursionError) as error:
-        raise DecodeError(f"The message is not {what}: {error}.", PROTOCOL_HINT) from error
 
 
 class LargeMessages:

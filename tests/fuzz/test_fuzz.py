@@ -13,8 +13,7 @@ from applier.changefeed.event import Event, Resolved, SchemaChange
 from applier.changefeed.table import TableVersion
 from applier.ddl import parser as ddl
 from applier.decode.columnar.json_columns import JsonRows
-from applier.decode.decoder import Decoder
-from applier.decode.values.wire_format import WireForm
+from applier.decode.decoder import Decoder, WireForm
 from applier.errors import DecodeError
 from tests.fuzz import judge, run
 from tests.fuzz.corpus import Feed, Message, feeds, protocol_of

@@ -18,8 +18,8 @@ from applier import cli
 from applier.changefeed.table import Column, ColumnType
 from applier.changefeed.types import TypeRules
 from applier.config import settings as config
+from applier.decode.decoder import WireForm
 from applier.decode.values.convert import to_array
-from applier.decode.values.wire_format import WireForm
 from applier.runtime import logs
 from tests import recordings
 

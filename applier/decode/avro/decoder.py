@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from decimal import Context, Decimal
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 
@@ -35,13 +35,13 @@ from applier.decode.avro.schema import (
 from applier.decode.avro.whole_rows import WholeRows, refused
 from applier.decode.columnar.avro_columns import Head, schema_id
 from applier.decode.columnar.groups import GroupedReader, Reader
-from applier.decode.decoder import Capabilities
+from applier.decode.decoder import Capabilities, WireForm
+from applier.decode.json_messages import Tso
 from applier.decode.options import DecoderOptions
 from applier.decode.registry.client import SchemaRegistry, registry_settings
 from applier.decode.registry.subjects import Subjects, SubjectSource
 from applier.decode.registry.wire_format import ConfluentReader, SchemaSource
 from applier.decode.row_schemas import Announcer
-from applier.decode.values.wire_format import WireForm
 from applier.errors import DecodeError, IncompleteRow
 
 CAPABILITIES = Capabilities(
@@ -71,7 +71,7 @@ _NO_KEY_HINT = (
 
 class _Ddl(msgspec.Struct):
     query: str
-    commit_ts: Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)] = msgspec.field(name="commitTs")
+    commit_ts: Tso = msgspec.field(name="commitTs")
     schema: str = ""
 
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from applier.changefeed.event import Op
 from applier.decode.columnar.json_columns import JsonColumn, JsonRows, old_key, row_struct
+from applier.decode.json_messages import Tso
 from applier.decode.row_schemas import Description
 
 TYPE_MARK = b',"type":"'
@@ -34,7 +35,7 @@ _MOST_ORDERS = 16
 class _Extension(msgspec.Struct, gc=False, rename="camel"):
     """The extension of a whole row: what is None here must not be there."""
 
-    commit_ts: Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+    commit_ts: Tso
     only_handle_key: None = None
     claim_check_location: None = None
 

@@ -19,20 +19,18 @@ from applier.changefeed.ts import from_unix_ms
 from applier.decode.bounded_cache import BoundedLists
 from applier.decode.canal.columns import TYPE_MARK, row_reader
 from applier.decode.canal.types import column_type
-from applier.decode.columnar.groups import GroupedReader
-from applier.decode.columnar.json_columns import JsonRows, TypeHeads
-from applier.decode.decoder import Capabilities
+from applier.decode.columnar.groups import GroupedReader, TypeHeads
+from applier.decode.columnar.json_columns import JsonRows
+from applier.decode.decoder import Capabilities, WireForm
+from applier.decode.json_messages import PROTOCOL_HINT, Tso, read_json
 from applier.decode.large_messages import (
-    PROTOCOL_HINT,
     ClaimedMessage,
     LargeMessages,
     RowMark,
     handle_key_only,
-    read_json,
 )
 from applier.decode.options import DecoderOptions
 from applier.decode.row_schemas import Description, Descriptions, describe
-from applier.decode.values.wire_format import WireForm
 from applier.errors import DecodeError, IncompleteRow
 
 CAPABILITIES = Capabilities(
@@ -51,7 +49,6 @@ CAPABILITIES = Capabilities(
     ),
 )
 
-Tso = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 _Row = dict[str, str | None]
 
 _OPS = {"INSERT": Op.INSERT, "UPDATE": Op.UPDATE, "DELETE": Op.DELETE}

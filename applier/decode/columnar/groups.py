@@ -20,6 +20,8 @@ _MOST_BYTES = 64 << 20
 UNFIT = (ValueError, TypeError, OverflowError)
 """Raised for a value that is not as the others; Arrow's own errors are of these types."""
 
+_LONGEST_HEAD = 1_000
+
 _Head = TypeVar("_Head")
 
 
@@ -48,6 +50,29 @@ class Reader(Protocol):
         Raises:
             ValueError: Some value is not as all must be, so that none can be read together; or another of `UNFIT`.
         """
+
+
+class TypeHeads:
+    """Recognises messages by their first bytes, up to the first letter of their type.
+
+    Args:
+        mark: What stands before that letter.
+    """
+
+    def __init__(self, mark: bytes) -> None:
+        self._mark = mark
+        self._last = b"\0"
+
+    def __call__(self, _key: bytes | None, value: bytes | None) -> bytes | None:
+        """What a message begins with; None for one that shows no type."""
+        if value is None:
+            return None
+        if not value.startswith(self._last):  # Most messages begin as the one before.
+            at = value.find(self._mark, 0, _LONGEST_HEAD)
+            if at < 0:
+                return None
+            self._last = value[: at + len(self._mark) + 1]
+        return self._last
 
 
 class GroupedReader(Generic[_Head]):

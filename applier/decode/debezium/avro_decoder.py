@@ -20,12 +20,11 @@ from applier.decode.debezium.avro_columns import head, rows_reader
 from applier.decode.debezium.ddl import TableChange, schema_change
 from applier.decode.debezium.fields import ConnectField
 from applier.decode.debezium.rows import Layout, declared_layout, held_image, operation, row_change
-from applier.decode.decoder import Capabilities
+from applier.decode.decoder import Capabilities, WireForm
 from applier.decode.options import DecoderOptions
 from applier.decode.registry.client import SchemaRegistry, registry_settings
 from applier.decode.registry.wire_format import AvroSchema, ConfluentReader, SchemaSource
 from applier.decode.row_schemas import Announcer
-from applier.decode.values.wire_format import WireForm
 from applier.errors import DecodeError
 
 CAPABILITIES = Capabilities(

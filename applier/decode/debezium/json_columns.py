@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from operator import attrgetter
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 import pyarrow as pa
@@ -14,13 +14,13 @@ from applier.changefeed.table import TableVersion
 from applier.decode.columnar.json_columns import JsonColumn, JsonRows, old_key, row_struct
 from applier.decode.debezium.fields import BITS, ConnectField
 from applier.decode.debezium.rows import Layout
+from applier.decode.json_messages import Tso
 
 SCHEMA = b',"schema":{'
 """Where the schema of a message begins, behind the payload."""
 
 _OP = b'"op":"'
 _OPS = {b"c": Op.INSERT, b"u": Op.UPDATE, b"d": Op.DELETE}
-_Tso = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 
 _INT, _REAL, _TEXT = frozenset({int}), frozenset({int, float}), frozenset({str})
 _KINDS: dict[str, tuple[frozenset[type], pa.DataType]] = {
@@ -103,7 +103,7 @@ def _parser(version: TableVersion, letter: str) -> Callable[[bytes], Any]:
     """A decoder of messages with just these columns; what is None in it must not be there."""
     row = row_struct([column.name for column in version.columns], [Any] * len(version.columns))
     place: list[Any] = [("db", Literal[version.name.database]), ("table", Literal[version.name.table])]
-    source = msgspec.defstruct("Source", [*place, ("commit_ts", _Tso)], gc=False)
+    source = msgspec.defstruct("Source", [*place, ("commit_ts", Tso)], gc=False)
     images: dict[str, list[Any]] = {
         "c": [("after", row), ("before", None, None)],
         "u": [("after", row), ("before", old_key(version.key) | None, None)],

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 
@@ -31,11 +31,11 @@ from applier.decode.debezium.rows import (
     own_version,
     row_change,
 )
-from applier.decode.decoder import Capabilities
+from applier.decode.decoder import Capabilities, WireForm
+from applier.decode.json_messages import Tso
 from applier.decode.large_messages import LargeMessages
 from applier.decode.options import DecoderOptions
 from applier.decode.row_schemas import Announcer
-from applier.decode.values.wire_format import WireForm
 from applier.errors import DecodeError
 
 CAPABILITIES = Capabilities(
@@ -60,7 +60,7 @@ CAPABILITIES = Capabilities(
 class _Source(msgspec.Struct, gc=False):
     db: str
     table: str
-    commit_ts: Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+    commit_ts: Tso
 
 
 class _Payload(msgspec.Struct, rename={"database": "databaseName", "changes": "tableChanges"}, gc=False):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 import numpy as np
@@ -18,6 +18,7 @@ from applier.changefeed.row_block import ColumnBlock, Ints, without
 from applier.changefeed.table import TableVersion
 from applier.decode.columnar.groups import GroupedReader, Reader
 from applier.decode.columnar.json_columns import JsonColumn, JsonRows, old_key, row_struct
+from applier.decode.json_messages import Tso
 from applier.decode.open.cells import BINARY, Cell, reader
 from applier.errors import DecodeError
 
@@ -44,7 +45,7 @@ _DOUBLE = 5
 
 
 class _Stamp(msgspec.Struct, gc=False):
-    ts: Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+    ts: Tso
 
 
 _STAMPS = msgspec.json.Decoder(_Stamp)

@@ -14,7 +14,7 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -22,20 +22,18 @@ from applier.changefeed.event import Event, Op, Resolved, RowChange, SchemaChang
 from applier.changefeed.table import TableName, TableVersion
 from applier.decode.bounded_cache import BoundedLists
 from applier.decode.columnar.groups import Reader as RowReader
-from applier.decode.decoder import Capabilities
+from applier.decode.decoder import Capabilities, WireForm
+from applier.decode.json_messages import PROTOCOL_HINT, Tso, read_json
 from applier.decode.large_messages import (
-    PROTOCOL_HINT,
     ClaimedMessage,
     LargeMessages,
     RowMark,
     handle_key_only,
-    read_json,
 )
 from applier.decode.open.cells import UNREADABLE, Cell, Reader, keys, reader, to_column
 from applier.decode.open.columns import Head, OpenBulk, rows_reader
 from applier.decode.options import DecoderOptions
 from applier.decode.row_schemas import Description, Descriptions, describe
-from applier.decode.values.wire_format import WireForm
 from applier.errors import DecodeError, IncompleteRow
 
 CAPABILITIES = Capabilities(
@@ -52,8 +50,6 @@ CAPABILITIES = Capabilities(
         "With output-old-value off, an UPDATE of a table without any key looks like an INSERT.",
     ),
 )
-
-Tso = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 
 _WHAT = "of the Open protocol"
 _VERSION = struct.pack(">Q", 1)

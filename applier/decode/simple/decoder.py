@@ -13,11 +13,10 @@ from contextlib import suppress
 from applier.changefeed.event import Bootstrap, Event, Op, Resolved, RowChange, SchemaChange
 from applier.changefeed.table import TableName, TableVersion
 from applier.decode.bounded_cache import Bounded
-from applier.decode.columnar.groups import GroupedReader, Reader
-from applier.decode.columnar.json_columns import TypeHeads
-from applier.decode.decoder import Capabilities
+from applier.decode.columnar.groups import GroupedReader, Reader, TypeHeads
+from applier.decode.decoder import Capabilities, WireForm
+from applier.decode.json_messages import PROTOCOL_HINT, read_json
 from applier.decode.large_messages import (
-    PROTOCOL_HINT,
     ClaimedMessage,
     LargeMessages,
     RowMark,
@@ -28,7 +27,6 @@ from applier.decode.simple import avro_columns, avro_form, json_form
 from applier.decode.simple.json_form import SimpleEnvelope
 from applier.decode.simple.table_schema import SimpleTableSchema
 from applier.decode.values.checksum import RowChecksums
-from applier.decode.values.wire_format import WireForm
 from applier.errors import DecodeError, IncompleteRow
 
 CAPABILITIES = Capabilities(
@@ -40,6 +38,7 @@ CAPABILITIES = Capabilities(
     exact_decimals=True,
 )
 
+_WHAT = "of the Simple protocol"
 _OPS = {"INSERT": Op.INSERT, "UPDATE": Op.UPDATE, "DELETE": Op.DELETE}
 _DDL = frozenset({"CREATE", "RENAME", "CINDEX", "DINDEX", "ERASE", "TRUNCATE", "ALTER", "QUERY"})
 _JSON_START = b'{"'
@@ -87,7 +86,7 @@ class SimpleDecoder:
     def _read(self, value: bytes) -> SimpleEnvelope:
         if value[:2] != _JSON_START:
             value = self._large.decompress(value)
-        envelope = json_form.read(value) if value[:2] == _JSON_START else avro_form.read(value)
+        envelope = read_json(json_form.ENVELOPES, value, _WHAT) if value[:2] == _JSON_START else avro_form.read(value)
         if envelope.version != 1:
             hint = "This applier reads version 1; upgrade it."
             raise DecodeError(f"The message is of version {envelope.version} of the Simple protocol.", hint)

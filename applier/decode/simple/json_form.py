@@ -1,4 +1,4 @@
-"""JSON text of one Simple message in, an `SimpleEnvelope` out."""
+"""What a message of the Simple protocol holds, and its form in JSON."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from applier.changefeed.event import Op
 from applier.changefeed.table import TableVersion
 from applier.changefeed.zoned_text import ZONED, ZonedText
 from applier.decode.columnar.json_columns import JsonColumn, JsonRows, old_key, row_struct
-from applier.decode.large_messages import read_json
-from applier.decode.simple.table_schema import SimpleTableSchema, Version
+from applier.decode.json_messages import Tso
+from applier.decode.simple.table_schema import SimpleTableSchema
 
 Value = str | int | float | bytes | ZonedText | None
 """A value in a row: JSON has text, null and timestamps only; Avro has numbers and bytes as well."""
@@ -42,8 +42,8 @@ class SimpleEnvelope(msgspec.Struct, gc=False, rename="camel"):
     type: str
     database: str = ""
     table: str = ""
-    commit_ts: Version = 0
-    schema_version: Version = 0
+    commit_ts: Tso = 0
+    schema_version: Tso = 0
     data: dict[str, str | ZonedText | None] | None = None
     old: dict[str, str | ZonedText | None] | None = None
     handle_key_only: bool = False
@@ -67,16 +67,7 @@ class _PlainMessage(msgspec.Struct, gc=False, rename="camel", kw_only=True):
 TYPE_MARK = b',"type":"'
 """What stands before the type of a message."""
 
-_ENVELOPES = msgspec.json.Decoder(SimpleEnvelope)
-
-
-def read(value: bytes) -> SimpleEnvelope:
-    """Read a message.
-
-    Raises:
-        DecodeError: It is no JSON, or not of this protocol.
-    """
-    return read_json(_ENVELOPES, value, "of the Simple protocol")
+ENVELOPES = msgspec.json.Decoder(SimpleEnvelope)
 
 
 def row_reader(sample: SimpleEnvelope, op: Op, version: TableVersion) -> JsonRows | None:

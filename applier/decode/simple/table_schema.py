@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import msgspec
 
 from applier.changefeed.table import Column, ColumnType, Index, TableName, TableVersion
-
-Version = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
+from applier.decode.json_messages import Tso
 
 _UNSIGNED_TYPES = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "float", "double", "decimal"})
 _SECOND_TYPES = {"time": 10, "datetime": 19, "timestamp": 19}
@@ -77,7 +74,7 @@ class SimpleTableSchema(msgspec.Struct, rename={"table_id": "tableID"}):
 
     table: str
     table_id: int
-    version: Version
+    version: Tso
     columns: list[ColumnSchema]
     indexes: list[IndexSchema] | None
     schema: str = ""

@@ -34,10 +34,10 @@ import pyarrow.compute as pc
 
 from applier.changefeed.table import Column
 from applier.changefeed.types import DATE_TYPES, UINT64, TypeRules, arrow_type
+from applier.decode.decoder import WireForm
 from applier.decode.open.cells import unescape
 from applier.decode.values.dates import listed, strings, to_dates, to_datetimes, to_times, to_timestamps
 from applier.decode.values.target import Target
-from applier.decode.values.wire_format import WireForm
 from applier.errors import ValueRefused
 
 _U64 = (1 << 64) - 1

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from applier.changefeed.table import Column, ColumnType
 from applier.changefeed.types import DATE_TYPES
-from applier.decode.values.wire_format import WireForm
+from applier.decode.decoder import WireForm
 from applier.errors import ValueRefused
 
 

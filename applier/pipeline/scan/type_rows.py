@@ -11,8 +11,8 @@ import pyarrow as pa
 from applier.changefeed.event import Image
 from applier.changefeed.table import Column, TableVersion
 from applier.changefeed.types import TypeRules
+from applier.decode.decoder import WireForm
 from applier.decode.values.convert import to_array
-from applier.decode.values.wire_format import WireForm
 from applier.errors import ValueRefused
 from applier.order.merge import DATA, KEYED_SCHEMA, KEYLESS_SCHEMA
 from applier.order.reduce import KeyedGroup, KeylessGroup

@@ -17,9 +17,8 @@ from typing import Any
 from applier.changefeed.event import Bootstrap, Image, Op, RowChange, SchemaChange
 from applier.changefeed.table import Column, ColumnType, TableName, TableVersion
 from applier.changefeed.types import TypeRules
-from applier.decode.decoder import Decoder
+from applier.decode.decoder import Decoder, WireForm
 from applier.decode.values.convert import to_array
-from applier.decode.values.wire_format import WireForm
 
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\).*")
 

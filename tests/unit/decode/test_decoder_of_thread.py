@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from applier.changefeed.event import Bootstrap, Event, SchemaChange
+from applier.decode.columnar import groups
 from applier.decode.decoder import Decoder
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import decoder_of_thread
@@ -55,6 +56,25 @@ def test_a_pass_reads_what_a_new_decoder_reads(variant: str, tmp_path: Path) -> 
 
     assert _read(decoder, messages) == first
     assert _read(recorded_decoder("ddl", variant, tmp_path), messages) == first
+
+
+def test_a_pass_reads_at_once_what_an_earlier_one_has_met(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of a known version need no other one before them that is read by itself."""
+    monkeypatch.setattr(groups, "FEWEST", 1)
+    decoder = recorded_decoder("pk", "canal-json-ext", tmp_path)
+    messages = [(record["key"], record["value"]) for record in recordings.records("pk", "canal-json-ext")][:200]
+    versions = [event.version for event in _read(decoder, messages) if isinstance(event, Bootstrap)]
+    assert decoder.bulk is not None
+    keys, values = [key for key, _ in messages], [value for _, value in messages]
+    blocks, rest = decoder.bulk.read(keys, values)
+
+    decoder.restart()
+    for version in versions:
+        decoder.learn(version)
+    again, left = decoder.bulk.read(keys, values)
+
+    assert left == rest
+    assert [len(block.places) for block in again] == [len(block.places) for block in blocks] != []
 
 
 def test_a_thread_keeps_the_decoder_of_its_changefeed() -> None:

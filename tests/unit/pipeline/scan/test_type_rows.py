@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from applier.changefeed.types import TypeRules
+from applier.decode.decoder import WireForm
 from applier.decode.values.convert import to_array
-from applier.decode.values.wire_format import WireForm
 from applier.pipeline.scan.type_rows import Typing, Values
 from tests.builders import version
 
