@@ -63,6 +63,7 @@ LIVE = Completeness("live")
 """A table that the feed created: no row of it can be older than what the feed holds."""
 
 NO_CREATE = "the feed does not hold its CREATE TABLE, so earlier rows may be missing"
+UNMET = "its CREATE TABLE was supplied, and no row of it has come, so earlier rows may be missing"
 UNRECORDED = "an older version wrote it, which kept no record of what the table may lack"
 LEFT_OUT = "tables.include left it out"
 NOT_FOUND = "the feed changes rows that the table does not hold"

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from applier.changefeed.filter import TableFilter
 from applier.config.changefeed import ChangefeedSection
 from applier.config.source import SourceSection
+from applier.config.upstream import UpstreamSection
 from applier.ddl.actions import KINDS
 from applier.errors import ConfigError
 
@@ -210,6 +211,7 @@ class Config(Section):
 
     changefeed: ChangefeedSection
     source: SourceSection
+    upstream: UpstreamSection = UpstreamSection()
     registry: RegistrySection | None = None
     catalog: CatalogSection
     tables: TablesSection = TablesSection()
@@ -231,6 +233,9 @@ class Config(Section):
             raise ValueError(msg)
         if self.tables.keys and self.changefeed.protocol != "debezium":
             msg = f"[tables.keys] is for protocol debezium; rows of {self.changefeed.protocol} name their key"
+            raise ValueError(msg)
+        if self.upstream.schemas is not None and self.changefeed.protocol == "simple":
+            msg = "[upstream] schemas is not for protocol simple, whose messages describe each table"
             raise ValueError(msg)
         if self.changefeed.protocol in {"avro", "debezium-avro"} and self.registry is None:
             msg = f"[registry] is needed for protocol {self.changefeed.protocol}"

@@ -6,7 +6,7 @@ not know as plain text, and a specification that is passed over is a table that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import TypeAlias
 
 from applier.changefeed.table import TableName, TableVersion
@@ -55,7 +55,11 @@ _HINT = (
 
 
 def parse(
-    sql: str, database: str, before: TableName | None = None, after: TableName | None = None
+    sql: str,
+    database: str,
+    before: TableName | None = None,
+    after: TableName | None = None,
+    passed: Container[str] = (),
 ) -> tuple[Action, ...]:
     """Actions of a DDL text, in the order in which they take effect.
 
@@ -64,6 +68,7 @@ def parse(
         database: Database of names that name none; "" where the message does not say.
         before: The table before the statement, where the message describes it.
         after: The table after it, likewise.
+        passed: First words of statements to pass over.
 
     Returns:
         At least one action; ALTER TABLE with several specifications has several.
@@ -72,7 +77,7 @@ def parse(
         SchemaChangeRefused: A statement, or part of one, is not understood.
     """
     try:
-        return _parse(sql, lambda statement: Tokens(statement, database, before, after))
+        return _parse(sql, lambda statement: Tokens(statement, database, before, after), passed)
     except Unreadable as error:
         near = f" near `{_cut(error.near, _NEAR)}`" if error.near else ""
         raise SchemaChangeRefused(
@@ -84,14 +89,14 @@ def _cut(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[:length]}…"
 
 
-def _parse(sql: str, reader: _Reader) -> tuple[Action, ...]:
+def _parse(sql: str, reader: _Reader, passed: Container[str]) -> tuple[Action, ...]:
     if "\\" not in sql:
-        return _read(sql, reader, printed=True)
+        return _read(sql, reader, passed, printed=True)
     readings: dict[bool, tuple[Action, ...]] = {}
     problem = Unreadable("the statement is empty")
     for printed in (False, True):
         try:
-            readings[printed] = _read(sql, reader, printed=printed)
+            readings[printed] = _read(sql, reader, passed, printed=printed)
         except Unreadable as error:
             problem = error
     if not readings:
@@ -100,10 +105,12 @@ def _parse(sql: str, reader: _Reader) -> tuple[Action, ...]:
     return readings[looks_printed(sql)] if len(readings) > 1 else next(iter(readings.values()))
 
 
-def _read(sql: str, reader: _Reader, *, printed: bool) -> tuple[Action, ...]:
+def _read(sql: str, reader: _Reader, passed: Container[str], *, printed: bool) -> tuple[Action, ...]:
     actions: list[Action] = []
     for statement in statements(sql, printed=printed):
         tokens = reader(statement)
+        if tokens.next.kind == WORD and tokens.next.text.upper() in passed:
+            continue
         actions += _statement(tokens)
         if not tokens.done:
             raise tokens.unreadable("the statement goes on where it should end")

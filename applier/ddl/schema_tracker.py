@@ -98,6 +98,16 @@ class Tables:
         known = self.partitioning(version.name)
         self._entries[_key(version.name)] = _Entry(version, partitioning or known)
 
+    def beside(self, others: Tables) -> Tables:
+        """These tables, and those of `others` that are not among them."""
+        if not len(others):
+            return self
+        both = self.copy()
+        for name, version in others.items():
+            if name not in self:
+                both.put(version, others.partitioning(name))
+        return both
+
     def copy(self) -> Tables:
         """An independent copy."""
         other = Tables()

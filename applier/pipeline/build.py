@@ -13,10 +13,12 @@ from applier.changefeed.checkpoint import Checkpoint, Holder
 from applier.changefeed.route import Route
 from applier.changefeed.types import TypeRules
 from applier.config.settings import Config
+from applier.config.upstream import supplied_tables
 from applier.consume.archive import Archive
 from applier.consume.offsets import refuse_gaps
 from applier.consume.source import Source
 from applier.consume.spark import ArchiveSource, KafkaSource
+from applier.ddl.schema_tracker import Tables
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
 from applier.errors import ApplierError
@@ -120,6 +122,7 @@ def _epoch_of_tables(control: Control, config: Config, catalog: Catalog) -> int:
 def assemble(config: Config, source: Source, catalog: Catalog, state: State) -> Pipeline:
     """Put the stages together."""
     topics.use_protocol(state, config.changefeed.protocol)
+    state.supplied = supplied_tables(config.upstream, config.tables.include)
     rules = type_rules(config)
     ordered = config.changefeed.order == "resolved"
     options = decoder_options(config)
@@ -206,12 +209,14 @@ def decoder_options(config: Config) -> DecoderOptions:
     """What the decoder needs to know."""
     section = config.changefeed
     registry = config.registry.model_dump(exclude_none=True) if config.registry else {}
+    supplied = supplied_tables(config.upstream, config.tables.include) if section.protocol == "debezium" else Tables()
+    keys = {str(name): version.key for name, version in supplied.items()}
     return DecoderOptions(
         section.timezone,
         section.compression,
         section.claim_check,
         registry,
         by_offset=section.order == "offset",
-        keys=config.tables.keys,
+        keys={**keys, **config.tables.keys},
         max_bytes=config.source.max_message_bytes,
     )

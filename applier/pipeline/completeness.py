@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from applier.changefeed.completeness import LEFT_OUT, LIVE, NO_CREATE, UNRECORDED, Completeness
+from applier.changefeed.completeness import LEFT_OUT, LIVE, NO_CREATE, UNMET, UNRECORDED, Completeness
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.table import TableName
 from applier.config.settings import Config
@@ -93,7 +93,7 @@ def meet(names: Iterable[TableName], ddl: Sequence[Ddl], state: State, targets: 
         TableIncomplete: Nothing proves that a table is whole, and the configuration refuses such tables.
     """
     coming = {name for item in ddl for action in item.actions for name in _brought(action)}
-    new = sorted({name for name in names if name not in state.tables and name not in coming})
+    new = sorted({name for name in names if name not in coming and (name not in state.tables or is_unmet(name, state))})
     found = {
         name: Completeness("live", reason="it was loaded before")
         if _is_loaded(targets, name, config)
@@ -106,6 +106,19 @@ def meet(names: Iterable[TableName], ddl: Sequence[Ddl], state: State, targets: 
     state.completeness |= found
     for name in lacking:
         _warn(name, found[name])
+
+
+def meet_ddl(name: TableName, state: State, targets: TargetTables, config: Config) -> None:
+    """Take note of a table that a DDL changes before any row of it has come; its rows are yet to be judged."""
+    is_loaded = _is_loaded(targets, name, config)
+    loaded = Completeness("live", reason="it was loaded before")
+    state.completeness[name] = loaded if is_loaded else Completeness("incomplete", reason=UNMET)
+
+
+def is_unmet(name: TableName, state: State) -> bool:
+    """Whether DDL alone concerned a table so far whose CREATE TABLE the feed does not hold: no row of it has come."""
+    known = state.completeness.get(name)
+    return known is not None and known.reason == UNMET
 
 
 def follow(action: say.Action, state: State, targets: TargetTables, *, ignored: bool) -> None:

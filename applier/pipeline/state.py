@@ -34,6 +34,7 @@ class State:
         topic_ids: What distinguishes each topic from another of its name, as last asked; the next checkpoint keeps it.
         protocol: Protocol of the messages that are read.
         completeness: Whether each table holds every row of its upstream table.
+        supplied: Tables as the configuration declares them; each counts until the feed first concerns its table.
     """
 
     control: Control
@@ -47,6 +48,7 @@ class State:
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     completeness: dict[TableName, Completeness] = field(default_factory=dict)
     protocol: str = ""
+    supplied: Tables = field(default_factory=Tables)
     _writing: threading.RLock = field(default_factory=threading.RLock)
 
     @staticmethod
@@ -61,8 +63,7 @@ class State:
         """Return to the checkpoint, after a start or a step that failed on its way; what was decided stays decided."""
         checkpoint = self.checkpoint
         decisions = self.control.decisions(checkpoint.resolved_ts)
-        self.tables, self.topics, self.ahead, self.covered = Tables(), {}, {}, {}
-        self.completeness = {}
+        self.tables, self.topics, self.ahead, self.covered, self.completeness = Tables(), {}, {}, {}, {}
         for name, tracked in checkpoint.tables.items():
             self.tables.put(self.versions[name, tracked.version], tracked.partitioning)
             self.topics[name] = tracked.topic

@@ -32,6 +32,7 @@ from applier.pipeline.scan.scanner import WindowScanner
 from applier.pipeline.scan.task_result import Waiting
 from applier.pipeline.scan.unreadable import refuse_unreadable
 from applier.pipeline.scan.window_scan import WindowScan
+from applier.pipeline.schema_changes import supplied
 from applier.pipeline.schema_changes.handler import DdlHandler
 from applier.pipeline.schema_changes.statements import Ddl
 from applier.pipeline.shared_targets import refuse_shared
@@ -276,6 +277,7 @@ class Pipeline:
         upto = cast("int", scan.upto)
         completeness.meet((name for name, _ in scan.results.parts), scan.ddl, self.state, self.targets, self.config)
         self.state.learn(scan.versions, scan.topics)
+        supplied.take(scan, self.state, self.targets, self.config)
         set_aside(scan.bad, self.source, self.state.control, self.state.step + 1)
         doubted = self.targets.doubted = owners(scan.bad)
         self.targets.doubt(self.state.names if doubted is None else doubted)
@@ -330,7 +332,7 @@ class Pipeline:
         return len(done)
 
     def _described(self, scan: WindowScan) -> list[TableVersion]:
-        return described(scan, self.state.tables) if self.config.changefeed.start == "midstream" else []
+        return described(scan, self.state) if self.config.changefeed.start == "midstream" else []
 
     def _checkpoint(self, scan: WindowScan, bounds: Mapping[TopicPartition, OffsetRange], tables: int) -> None:
         failpoints.reach("applied")

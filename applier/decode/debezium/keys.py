@@ -79,12 +79,15 @@ class KeyColumns:
             return version.key
         lost = [column for column in names if column not in held]
         if lost:
-            what = f"A row of table {name} has no column {lost[0]}, which tables.keys names."
+            what = f"A row of table {name} has no column {lost[0]}, which its configured key names."
             raise IncompleteRow(what, f"Name the columns of its primary key under [tables.keys]: {name}.", name)
         return names
 
 
 def _unknown(name: TableName) -> IncompleteRow:
     what = f"A row of table {name} has no Kafka key, so its primary key is unknown: TiCDC v8.0 to v8.4 writes none."
-    way_out = f'Set "{name}" = ["COLUMN"] under [tables.keys], with [] for a table without any key, or upgrade TiCDC.'
+    way_out = (
+        f'Set "{name}" = ["COLUMN"] under [tables.keys], with [] for a table without any key; or name a folder '
+        "with its CREATE TABLE as upstream.schemas; or upgrade TiCDC."
+    )
     return IncompleteRow(what, way_out, name)

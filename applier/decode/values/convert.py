@@ -276,7 +276,7 @@ class _Labels(dict[Any, str | None]):
     def _unknown(self) -> Exception:
         if self._elements:
             return self._target.refuse("it names a member that the column does not have")
-        return self._target.refuse("the members are not known", "Read the changefeed from the CREATE TABLE on.")
+        return self._target.refuse("the members are not known", _NO_MEMBERS)
 
 
 class _EnumLabels(_Labels):
@@ -311,6 +311,9 @@ def _vector(values: Sequence[Any], target: Target) -> pa.Array[Any]:
     return array
 
 
+_NO_MEMBERS = (
+    "Read the changefeed from the CREATE TABLE on, or set [upstream] schemas to a folder with the CREATE TABLE text."
+)
 _FLOATS = msgspec.json.Decoder(list[float])
 _BYTES: dict[str, Callable[[str], bytes]] = {
     "base64": _base64,

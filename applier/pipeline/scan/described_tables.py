@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from applier.changefeed.table import TableVersion
-from applier.ddl.schema_tracker import Tables
 from applier.pipeline.scan.window_scan import WindowScan
+from applier.pipeline.state import State
 
 
-def described(scan: WindowScan, tables: Tables) -> list[TableVersion]:
+def described(scan: WindowScan, state: State) -> list[TableVersion]:
     """Tables that were made before the start of the feed.
 
     A version is the TSO of the DDL that made it: a DDL of this window or a later one brings its table. One that an
@@ -19,4 +19,5 @@ def described(scan: WindowScan, tables: Tables) -> list[TableVersion]:
     # In the order of the messages: where versions are no TSO but hashes, their numbers have none.
     fresh = [version for key, version in scan.versions.items() if key in scan.fresh]
     versions = [version for version in fresh if version not in made and version.version <= upto]
-    return [version for version in versions if version.name not in tables]
+    known = state.tables.beside(state.supplied)
+    return [version for version in versions if version.name not in known]

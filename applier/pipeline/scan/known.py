@@ -31,7 +31,7 @@ class Known:
         applied_of: The same of tables that are ahead of it.
         applied_ddl: DDL at exactly that ts that were applied.
         versions: Table versions.
-        tables: Each table as of `applied`.
+        tables: Each table as of `applied`, those that the configuration alone declares included.
         covered: In a feed in offset order what tables have beyond the checkpoint, by place.
         passed: As `Checkpoint.passed`.
         parked: Tables whose rows are not applied.
@@ -68,6 +68,6 @@ class Known:
             passed=state.passed,
             applied_ddl=frozenset(state.ddl.applied),
             versions=state.versions,
-            tables=state.tables,
+            tables=state.tables.beside(state.supplied),
             parked=state.parked,
         )

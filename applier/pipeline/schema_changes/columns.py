@@ -12,6 +12,7 @@ from applier.changefeed.types import TypeRules
 from applier.ddl import actions as say
 from applier.ddl.actions import touches
 from applier.errors import RELOAD, SchemaChangeRefused
+from applier.pipeline.completeness import is_unmet
 from applier.pipeline.schema_changes.apply_to_rows import make_way
 from applier.pipeline.schema_changes.stamp import DDL, DROPPED_AT, is_in, mark, shown
 from applier.pipeline.schema_changes.track import after_of
@@ -58,7 +59,7 @@ class ColumnDdl:
             make_way(self.targets, name)
             self.targets.ensure(after, self.targets.stamp(change.commit_ts, {DDL: mark(change)}))
             return "applied"
-        if before is None and writer is None:
+        if writer is None and (before is None or is_unmet(name, self.state)):
             # TiCDC sent no row of it so far: the rows that follow make a table that is incomplete.
             return "without a table"
         if before is None or writer is None:

@@ -47,8 +47,8 @@ def test_all_problems_are_reported_at_once() -> None:
         "changefeed.protcol: unknown key, did you mean protocol?.",
         "catalog.type: missing.",
         (
-            "extra: unknown key; known keys are changefeed, source, registry, catalog, tables, ddl, sink, maintenance, "
-            "run, metrics, spark."
+            "extra: unknown key; known keys are changefeed, source, upstream, registry, catalog, tables, ddl, sink, "
+            "maintenance, run, metrics, spark."
         ),
     ]
 

@@ -166,7 +166,7 @@ def test_a_configured_key_that_a_row_lacks_is_refused() -> None:
     """A misspelt column names no row."""
     decoder = DebeziumDecoder(DecoderOptions(keys={"shop.t": ("ID",)}))
 
-    with pytest.raises(IncompleteRow, match=r"A row of table shop\.t has no column ID, which tables\.keys names"):
+    with pytest.raises(IncompleteRow, match=r"A row of table shop\.t has no column ID, which its configured key names"):
         decoder.decode(None, value(UPDATE, ID))
 
 

@@ -1,0 +1,83 @@
+"""What the configuration says of the upstream beside the feed: a folder with CREATE TABLE texts."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from applier.changefeed.filter import TableFilter
+from applier.ddl.schema_files import is_schema_file, read_schemas
+from applier.ddl.schema_tracker import Tables
+from applier.errors import ConfigError, SchemaChangeRefused
+
+_EXPORT = "Export the tables with `tiup dumpling --no-data -o DIR`, and name that folder as upstream.schemas."
+
+
+class UpstreamSection(BaseModel):
+    """The upstream itself, for what no message says."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    schemas: Annotated[
+        str | None,
+        Field(
+            description="Folder with CREATE TABLE texts as Dumpling writes them (`DATABASE.TABLE-schema.sql`), of the "
+            "moment at which the changefeed starts. Tables whose CREATE TABLE the feed does not hold take from them "
+            "what rows lack. Not for `simple`, whose messages lack nothing."
+        ),
+    ] = None
+
+
+def supplied_tables(section: UpstreamSection, include: Sequence[str]) -> Tables:
+    """The tables that the folder of CREATE TABLE texts declares, of those that the configuration replicates.
+
+    Args:
+        section: The section.
+        include: `tables.include`.
+
+    Raises:
+        ConfigError: The folder or a file of it cannot be read, or nothing in it declares a table.
+    """
+    if section.schemas is None:
+        return Tables()
+    texts = _texts(Path(section.schemas))
+    if not any(is_schema_file(name) for name in texts):
+        raise ConfigError([f"Folder {section.schemas} of upstream.schemas holds no schema file (*.sql). {_EXPORT}"])
+    try:
+        declared = read_schemas(texts)
+    except SchemaChangeRefused as refusal:
+        raise ConfigError([f"{refusal.what} {refusal.hint}"]) from None
+    admits, tables = TableFilter(include).admits, Tables()
+    for name, version in declared.items():
+        if admits(name):
+            tables.put(version, declared.partitioning(name))
+    return tables
+
+
+def _texts(folder: Path) -> dict[str, str]:
+    """The text of each schema file, by its name without `.gz`."""
+    try:
+        names = sorted(path.name for path in folder.iterdir())
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise ConfigError([f"Cannot read folder {folder} of upstream.schemas: {reason}. {_EXPORT}"]) from error
+    views = {name for name in names if name.removesuffix(".gz").endswith("-schema-view.sql")}
+    kept = [name for name in names if name in views or is_schema_file(name.removesuffix(".gz"))]
+    return {name.removesuffix(".gz"): _text(folder / name) for name in kept}
+
+
+def _text(path: Path) -> str:
+    try:
+        data = path.read_bytes()
+        return (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8")
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or "it is no text in UTF-8"
+        what = (
+            f"Cannot read file {path.name} of upstream.schemas: {reason}. Export the table again, or remove the file."
+        )
+        raise ConfigError([what]) from error

@@ -1,0 +1,118 @@
+"""Tables whose CREATE TABLE the configuration supplies: checked against their first rows, then known as any other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from applier.changefeed.table import TableName, TableVersion
+from applier.config.settings import Config
+from applier.ddl import actions as say
+from applier.ddl.actions import touches
+from applier.errors import TableMismatch
+from applier.pipeline import completeness
+from applier.pipeline.scan.window_scan import WindowScan
+from applier.pipeline.schema_changes.statements import Ddl
+from applier.pipeline.state import State
+from applier.pipeline.target_tables import TargetTables
+
+_NUMBERS = frozenset(
+    "tinyint smallint mediumint int bigint year float double decimal bit".split()  # noqa: SIM905 - a list of words
+)
+_TIMES = frozenset({"date", "datetime", "timestamp"})
+_HINT = (
+    "Export the schema again as of the start of the changefeed, or remove its file if the feed holds the CREATE TABLE."
+)
+
+
+def take(scan: WindowScan, state: State, targets: TargetTables, config: Config) -> None:
+    """Let supplied tables be known from here on, so that the checkpoint keeps them as DDL leave them.
+
+    Args:
+        scan: The window; rows or DDL of it concern the tables.
+        state: What is known; it is changed.
+        targets: The tables.
+        config: Says whether tables were loaded before.
+
+    Raises:
+        TableMismatch: Rows have a column that the supplied text lacks, lack one of it, or have another kind of value.
+    """
+    for name in _met(scan, state):
+        version = state.supplied.get(name)
+        if version is None:
+            continue
+        for rows in _first_rows(name, scan, state):
+            # In offset order DDL need not come, and the table follows the columns of its rows.
+            _compare(rows, version, is_ordered=targets.ordered)
+        if name not in state.completeness:
+            completeness.meet_ddl(name, state, targets, config)
+        partitioning = state.supplied.partitioning(name)
+        state.track(version)
+        state.tables.put(version, partitioning)
+
+
+def _met(scan: WindowScan, state: State) -> list[TableName]:
+    """Supplied tables that this window concerns first; one that a DDL makes or renames before is another table."""
+    if not len(state.supplied):
+        return []
+    changed, made = _by_ddl(scan.ddl)
+    names = [*changed, *(name for name, segment in scan.results.parts if segment == 0 or name not in made)]
+    return [name for name in dict.fromkeys(names) if name in state.supplied and name not in state.tables]
+
+
+def _first_rows(name: TableName, scan: WindowScan, state: State) -> list[TableVersion]:
+    """What messages say of the rows of a table from before its first DDL."""
+    numbers = {part.version.version for part in scan.results.parts.get((name, 0), ())}
+    keys = [(name, number) for number in sorted(numbers)]
+    found = [scan.versions.get(key) or state.versions.get(key) for key in keys]
+    return [version for version in found if version is not None]
+
+
+def _by_ddl(ddl: Iterable[Ddl]) -> tuple[list[TableName], set[TableName]]:
+    """Tables that DDL change as they were before the window, and those that DDL bring."""
+    changed: list[TableName] = []
+    made: set[TableName] = set()
+    for action in (action for item in ddl for action in item.actions):
+        brought = set(_brought(action))
+        changed += [name for name in touches(action) if name not in brought and name not in made]
+        made |= brought
+    return changed, made
+
+
+def _brought(action: say.Action) -> Iterator[TableName]:
+    match action:
+        case say.CreateTable(table):
+            yield table
+        case say.RenameTable(_, to):
+            yield to
+        case say.RecoverTable(table, to):
+            yield to or table
+
+
+def _compare(rows: TableVersion, known: TableVersion, *, is_ordered: bool) -> None:
+    for column in rows.columns:
+        declared = known.column(column.name)
+        if declared is None:
+            if is_ordered:
+                raise _refusal(known.name, f"rows have column {column.name}, which it lacks")
+        elif _kind(column.type.name) != _kind(declared.type.name):
+            what = f"column {column.name} is {declared.type.name} there, and {column.type.name} in rows"
+            raise _refusal(known.name, what)
+    held = {column.name for column in rows.columns}
+    # Deletes may hold the key alone, and virtual columns are not replicated.
+    if rows.keys_only or held <= {*known.key, *rows.key} or not is_ordered:
+        return
+    lost = [column.name for column in known.columns if column.name not in held and column.generated != "virtual"]
+    if lost:
+        raise _refusal(known.name, f"it declares column {lost[0]}, which rows lack")
+
+
+def _kind(name: str) -> str:
+    """What protocols show of every type; narrower names differ between them."""
+    if name in _NUMBERS:
+        return "number"
+    return "time" if name in _TIMES else "text"
+
+
+def _refusal(name: TableName, why: str) -> TableMismatch:
+    what = f"The CREATE TABLE of table {name} under upstream.schemas is not that of its rows: {why}."
+    return TableMismatch(what, _HINT)

@@ -1,0 +1,305 @@
+"""Tables that were loaded before, whose rows lack facts of their columns: a supplied CREATE TABLE has them."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from applier.config import settings as config
+from applier.config.settings import Config
+from applier.errors import ConfigError, TableMismatch
+from applier.pipeline.build import assembled
+from applier.sink.iceberg.catalog import Catalog
+from tests.spark.feeds import read
+
+pytestmark = pytest.mark.spark
+
+START = 470_606_913_410_433_024
+DECLARED = """/*!40014 SET FOREIGN_KEY_CHECKS=0*/;
+/*!40101 SET NAMES binary*/;
+CREATE TABLE `parcel` (
+  `id` bigint NOT NULL,
+  `price` decimal(10,2) DEFAULT NULL,
+  `stage` enum('packed','sent, late','lost') DEFAULT NULL,
+  `marks` set('frail','cold','gift') DEFAULT NULL,
+  `doors` bit(6) DEFAULT NULL,
+  `pieces` int unsigned DEFAULT NULL,
+  `twice` bigint GENERATED ALWAYS AS (`pieces` * 2) VIRTUAL,
+  PRIMARY KEY (`id`) /*T![clustered_index] CLUSTERED */
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
+"""
+COLUMNS: dict[str, pa.DataType] = {
+    "id": pa.int64(),
+    "price": pa.decimal128(10, 2),
+    "stage": pa.string(),
+    "marks": pa.string(),
+    "doors": pa.int64(),
+    "pieces": pa.int64(),
+}
+Message = tuple[bytes | None, bytes]
+Encode = Callable[[dict[str, Any], int], Message]
+KINDS = {"id": "bigint", "price": "decimal", "stage": "enum", "marks": "set", "doors": "bit", "pieces": "int unsigned"}
+SQL_TYPES = {"id": -5, "price": 3, "stage": 4, "marks": -7, "doors": -7, "pieces": 4}
+CODES = {
+    "id": (8, 11),
+    "price": (246, 65),
+    "stage": (247, 64),
+    "marks": (248, 64),
+    "doors": (16, 65),
+    "pieces": (3, 193),
+}
+CODES |= {"seal": (15, 64)}
+
+
+def canal_row(row: dict[str, Any], ts: int) -> Message:
+    """Plain Canal-JSON: numbers as text, members by number."""
+    texts = {name: None if value is None else str(value) for name, value in row.items()}
+    kinds = {name: KINDS.get(name, "varchar") for name in row}
+    codes = {name: SQL_TYPES.get(name, 12) for name in row}
+    body = {"type": "INSERT", "pkNames": ["id"], "mysqlType": kinds, "sqlType": codes, "data": [texts]}
+    return canal({"table": "parcel", **body, "_tidb": {"commitTs": ts}}, ts)
+
+
+def canal(message: dict[str, Any], ts: int) -> Message:
+    """Any message of Canal-JSON."""
+    base = {"id": 0, "database": "depot", "table": "", "pkNames": None, "isDdl": False, "es": ts >> 18, "ts": ts >> 18}
+    nothing = {"sql": "", "sqlType": None, "mysqlType": None, "data": None, "old": None}
+    return None, json.dumps(base | nothing | message).encode()
+
+
+def canal_watermark(ts: int) -> Message:
+    """A resolved ts."""
+    return canal({"type": "TIDB_WATERMARK", "_tidb": {"watermarkTs": ts}}, ts)
+
+
+def canal_ddl(sql: str, ts: int) -> Message:
+    """A DDL."""
+    return canal({"table": "parcel", "isDdl": True, "type": "QUERY", "sql": sql, "_tidb": {"commitTs": ts}}, ts)
+
+
+def open_message(key: dict[str, Any], body: bytes) -> Message:
+    """A key and a value, each behind its length."""
+    name = json.dumps(key).encode()
+    return struct.pack(">QQ", 1, len(name)) + name, struct.pack(">Q", len(body)) + body
+
+
+def open_row(row: dict[str, Any], ts: int) -> Message:
+    """Open: types by code, members by number."""
+    image = {
+        name: {"t": CODES[name][0], "f": CODES[name][1], "v": value} | ({"h": True} if name == "id" else {})
+        for name, value in row.items()
+    }
+    return open_message({"ts": ts, "scm": "depot", "tbl": "parcel", "t": 1}, json.dumps({"u": image}).encode())
+
+
+def open_watermark(ts: int) -> Message:
+    """A resolved ts."""
+    return open_message({"ts": ts, "t": 3}, b"")
+
+
+def debezium_row(row: dict[str, Any], ts: int) -> Message:
+    """Debezium of TiCDC v8.0 to v8.4 without the extension: no Kafka key, and decimals as doubles."""
+    kinds: dict[str, dict[str, Any]] = {
+        "id": {"type": "int64", "optional": False},
+        "price": {"type": "double", "optional": True},
+        "stage": {"type": "string", "optional": True, "name": "io.debezium.data.Enum", "version": 1},
+        "marks": {"type": "string", "optional": True, "name": "io.debezium.data.EnumSet", "version": 1},
+        "doors": {"type": "bytes", "optional": True, "name": "io.debezium.data.Bits", "version": 1},
+        "pieces": {"type": "int64", "optional": True},
+    }
+    fields = [{**kind, "field": name} for name, kind in kinds.items()]
+    image = {"type": "struct", "optional": True, "name": "default.depot.parcel.Value", "fields": fields}
+    source = {"version": "2.4.0.Final", "connector": "TiCDC", "name": "default", "ts_ms": ts >> 18, "snapshot": "false"}
+    source |= {"db": "depot", "table": "parcel", "server_id": 0, "commit_ts": ts, "cluster_id": "default"}
+    payload = {"source": source, "ts_ms": 1, "transaction": None, "op": "c", "before": None, "after": row}
+    both = [{**image, "field": "before"}, {**image, "field": "after"}]
+    name = "default.depot.parcel.Envelope"
+    schema = {"type": "struct", "optional": False, "name": name, "version": 1, "fields": both}
+    return None, json.dumps({"payload": payload, "schema": schema}).encode()
+
+
+@dataclass
+class Depot:
+    """A changefeed with one table that was loaded before, and a folder with its CREATE TABLE."""
+
+    spark: SparkSession
+    lake: dict[str, str]
+    folder: Path
+    name: str
+    protocol: str = "canal-json"
+    messages: list[Message] = field(default_factory=list)
+    changefeed: dict[str, Any] = field(default_factory=dict)
+    has_schemas: bool = True
+
+    @property
+    def identifier(self) -> tuple[str, ...]:
+        """The Iceberg table."""
+        return (f"{self.name}__depot", "parcel")
+
+    def declare(self, text: str = DECLARED, file: str = "depot.parcel-schema.sql") -> None:
+        """Write a schema file."""
+        (self.folder / "schemas").mkdir(parents=True, exist_ok=True)
+        (self.folder / "schemas" / file).write_text(text)
+
+    def load(self) -> None:
+        """The table with one row, loaded by other means."""
+        fields = [pa.field(name, kind, nullable=name != "id") for name, kind in COLUMNS.items()]
+        Catalog(self.spark, "lake").create(self.identifier, pa.schema(fields), key=["id"], sort=["id"])
+        values = "(1, 10.50, 'packed', 'cold', 3, 7), (2, 0.01, NULL, '', 0, 1)"
+        self.spark.sql(f"INSERT INTO lake.{'.'.join(self.identifier)} VALUES {values}")  # noqa: S608 - names of this test
+
+    @property
+    def config(self) -> Config:
+        """The configuration, with the topic as it is now."""
+        feed = self.folder / "feed"
+        feed.mkdir(parents=True, exist_ok=True)
+        lines = [
+            {
+                "topic": "depot",
+                "partition": 0,
+                "offset": offset,
+                "timestamp": START >> 18,
+                "key": None if key is None else base64.b64encode(key).decode(),
+                "value": base64.b64encode(value).decode(),
+            }
+            for offset, (key, value) in enumerate(self.messages)
+        ]
+        (feed / "feed.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        raw: dict[str, Any] = {
+            "changefeed": {"name": self.name, "protocol": self.protocol, "start": "midstream", **self.changefeed},
+            "source": {"archive": str(feed)},
+            "catalog": {"name": "lake", **self.lake},
+            "tables": {"route": f"{self.name}__{{database}}.{{table}}", "incomplete": "refuse"},
+        }
+        return config.parse(raw | ({"upstream": {"schemas": str(self.folder / "schemas")}} if self.has_schemas else {}))
+
+    def run(self) -> None:
+        """Apply all that is there."""
+        with assembled(self.config, spark=self.spark, take_over=True) as pipeline:
+            while (step := pipeline.step()).moved:
+                pass
+            if step.error is not None:
+                raise step.error
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Rows as Spark reads them."""
+        return sorted(read(self.spark, self.identifier).to_pylist(), key=lambda row: row["id"])
+
+
+@pytest.fixture
+def depot(spark: SparkSession, warehouse: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Depot:
+    """A changefeed."""
+    lake = {"type": "jdbc", "uri": f"jdbc:sqlite:{warehouse}/catalog.db", "warehouse": f"{warehouse}/tables"}
+    return Depot(spark, lake, tmp_path, re.sub(r"\W+", "_", request.node.name)[-50:].strip("_"))
+
+
+SENT = {"id": 1, "price": "12345678.90", "stage": 2, "marks": 5, "doors": 33, "pieces": 4294967295}
+NEW = {"id": 3, "price": "-0.05", "stage": 3, "marks": 0, "doors": None, "pieces": None}
+EXPECTED = [
+    {"id": 1, "price": Decimal("12345678.90"), "stage": "sent, late", "marks": "frail,gift", "doors": 33}
+    | {"pieces": 4294967295},
+    {"id": 2, "price": Decimal("0.01"), "stage": None, "marks": "", "doors": 0, "pieces": 1},
+    {"id": 3, "price": Decimal("-0.05"), "stage": "lost", "marks": "", "doors": None, "pieces": None},
+]
+
+
+@pytest.mark.parametrize(
+    ("protocol", "row", "watermark"),
+    [("canal-json", canal_row, canal_watermark), ("open", open_row, open_watermark)],
+)
+def test_a_loaded_table_is_adopted_with_the_types_of_its_supplied_schema(
+    depot: Depot, protocol: str, row: Encode, watermark: Callable[[int], Message]
+) -> None:
+    """DECIMAL keeps its digits, members get their names, and a restart goes on from the checkpoint alone."""
+    depot.protocol = protocol
+    depot.load()
+    depot.declare()
+    depot.messages = [row(SENT, START + 1), watermark(START + 2)]
+    depot.run()
+    # The checkpoint has the columns: what the folder says later is not asked any more.
+    depot.declare(DECLARED.replace("'packed',", ""))
+    depot.messages += [row(NEW, START + 3), watermark(START + 4)]
+
+    depot.run()
+
+    assert depot.rows() == EXPECTED
+
+
+def test_rows_of_debezium_without_a_kafka_key_have_the_key_of_the_supplied_table(depot: Depot) -> None:
+    """A row that is sent twice is there once, in the types of the table."""
+    depot.protocol, depot.changefeed = "debezium", {"order": "offset"}
+    depot.load()
+    depot.declare()
+    sent = {"id": 1, "price": 12345678.9, "stage": "sent, late", "marks": "frail,gift", "doors": "IQ=="}
+    depot.messages = [debezium_row(sent | {"pieces": 4294967295}, START + 1)] * 2
+    new = {"id": 3, "price": -0.05, "stage": "lost", "marks": "", "doors": None, "pieces": None}
+
+    depot.run()
+    depot.messages.append(debezium_row(new, START + 3))
+    depot.run()
+
+    assert depot.rows() == EXPECTED
+
+
+def test_without_the_schema_the_refusal_names_it_as_a_way_out(depot: Depot) -> None:
+    """Members sent by number are refused, and the hint names the key of the configuration."""
+    depot.has_schemas = False
+    depot.load()
+    depot.messages = [canal_row(SENT, START + 1), canal_watermark(START + 2)]
+
+    with pytest.raises(Exception, match=r"the members are not known.*set \[upstream\] schemas"):
+        depot.run()
+
+
+def test_ddl_before_the_first_row_change_the_supplied_table(depot: Depot) -> None:
+    """A column that the feed adds is part of the table, also if a restart lies between the DDL and the first row."""
+    depot.load()
+    depot.declare()
+    depot.messages = [canal_ddl("ALTER TABLE `parcel` ADD COLUMN `seal` VARCHAR(9)", START + 1)]
+    depot.messages += [canal_watermark(START + 2)]
+    depot.run()
+    depot.messages += [canal_row(SENT | {"seal": "wax"}, START + 3), canal_watermark(START + 4)]
+
+    depot.run()
+
+    assert depot.rows() == [EXPECTED[0] | {"seal": "wax"}, EXPECTED[1] | {"seal": None}]
+
+
+@pytest.mark.parametrize(
+    ("declared", "why"),
+    [
+        (DECLARED.replace("  `doors` bit(6) DEFAULT NULL,\n", ""), "rows have column doors, which it lacks"),
+        (DECLARED.replace("  PRIMARY", "  `extra` int,\n  PRIMARY"), "it declares column extra, which rows lack"),
+        (DECLARED.replace("int unsigned", "varchar(9)"), "column pieces is varchar there, and int in rows"),
+    ],
+)
+def test_a_schema_that_is_not_that_of_the_rows_is_refused(depot: Depot, declared: str, why: str) -> None:
+    """The refusal names table and column, and nothing is written."""
+    depot.load()
+    depot.declare(declared)
+    depot.messages = [canal_row(SENT, START + 1), canal_watermark(START + 2)]
+
+    with pytest.raises(TableMismatch) as refusal:
+        depot.run()
+
+    expected = f"The CREATE TABLE of table depot.parcel under upstream.schemas is not that of its rows: {why}."
+    assert refusal.value.what == expected
+    assert refusal.value.hint.startswith("Export the schema again as of the start of the changefeed")
+    assert len(depot.rows()) == 2
+
+
+def test_a_folder_that_is_not_there_ends_the_start(depot: Depot) -> None:
+    """The sentence names the folder and how to make it."""
+    with pytest.raises(ConfigError, match=r"Cannot read folder .* No such file or directory\. Export the tables with"):
+        depot.run()
