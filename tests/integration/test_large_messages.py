@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 DEAD_LETTER = {"on_bad_message": "dead_letter"}
 
 
-def feed(broker: Broker, folder: Path, prefix: str, value: bytes) -> tuple[Replay, str]:
-    """A recorded feed with another message in its middle; and the place of that message."""
+def feed(broker: Broker, folder: Path, prefix: str, value: bytes, replaced: int | None = None) -> tuple[Replay, str]:
+    """A recorded feed with another message in its middle, or in place of one; and the place of that message."""
     records = list(recordings.records("pk", "simple-json"))
-    half = len(records) // 2
+    half = len(records) // 2 if replaced is None else replaced
     topics = produce(broker.bootstrap, records[:half], topic_prefix=prefix)
     offset = sum(record["partition"] == 0 for record in records[:half])
     producer = Producer(
@@ -36,7 +36,7 @@ def feed(broker: Broker, folder: Path, prefix: str, value: bytes) -> tuple[Repla
     )
     producer.produce(topics[0], value=value, partition=0)
     assert not producer.flush(120)
-    send(broker.bootstrap, records[half:], prefix)
+    send(broker.bootstrap, records[half + (replaced is not None) :], prefix)
     lake = {"type": "jdbc", "uri": f"jdbc:sqlite:{folder}/catalog.db", "warehouse": f"{folder}/tables"}
     found = from_kafka(replay("pk", "simple-json", lake, folder, "simple"), broker.bootstrap, topics)
     return found, f"{topics[0]}/0:{offset}"
@@ -80,6 +80,34 @@ def test_a_message_that_does_not_fit_into_memory_is_named_by_its_place(
 
     assert left.code == 1
     assert "It does not fit into the memory of the driver" in " ".join(left.everything.split())
+
+
+@pytest.mark.timeout(600)
+def test_a_row_that_did_not_fit_into_memory_is_made_up_for_once_there_is_more(kafka: Broker, tmp_path: Path) -> None:
+    """What the error says helps: with more memory and a higher limit the row is read from the topic again."""
+    records = list(recordings.records("pk", "simple-json"))
+    chosen = next(
+        number
+        for number, record in enumerate(records)
+        if number > len(records) // 2 and record["partition"] == 0 and b'"type":"INSERT"' in record["value"]
+    )
+    row = records[chosen]["value"]
+    found, place = feed(kafka, tmp_path, "heal-", row[:-1] + b" " * 250_000_000 + row[-1:], replaced=chosen)
+    found.raw["changefeed"] |= DEAD_LETTER
+
+    passed = once(found.raw, tmp_path)
+
+    assert passed.code == 0
+    assert [where for where, _ in letters(found)] == [place]
+    assert differences(found, recordings.expected("pk")[-1])
+
+    found.raw["source"]["max_message_bytes"] = 300_000_000
+    found.raw["spark"] = {"spark.master": "local[1]", "spark.driver.memory": "2g", "spark.ui.enabled": "false"}
+    made_up = Applier(found.raw, tmp_path, "--dead-letters", command="backfill").wait()
+
+    assert made_up.code == 0, made_up.said
+    assert letters(found) == []
+    assert differences(found, recordings.expected("pk")[-1]) == []
 
 
 @pytest.mark.timeout(600)
