@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 import json
 import re
 import struct
@@ -12,15 +13,18 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from applier.commands.plan.command import plan
 from applier.config import settings as config
 from applier.config.settings import Config
-from applier.errors import ConfigError, TableMismatch
+from applier.errors import ConfigError, TableIncomplete, TableMismatch
 from applier.pipeline.build import assembled
 from applier.sink.iceberg.catalog import Catalog
+from tests.fake_registry import Answer, FakeRegistry, fake_registry
 from tests.spark.feeds import read
 
 pytestmark = pytest.mark.spark
@@ -129,6 +133,51 @@ def debezium_row(row: dict[str, Any], ts: int) -> Message:
     return None, json.dumps({"payload": payload, "schema": schema}).encode()
 
 
+class AvroRows:
+    """Avro with watermarks and `avro-decimal-handling-mode = "string"`, which shows no digits.
+
+    Args:
+        registry: Learns the schemas.
+    """
+
+    def __init__(self, registry: FakeRegistry) -> None:
+        kinds = {
+            "id": ("long", {"tidb_type": "BIGINT"}),
+            "price": ("string", {"tidb_type": "DECIMAL"}),
+            "stage": ("string", {"tidb_type": "ENUM", "allowed": "packed,sent\\, late,lost"}),
+            "marks": ("string", {"tidb_type": "SET", "allowed": "frail,cold,gift"}),
+            "doors": ("bytes", {"tidb_type": "BIT", "length": "6"}),
+            "pieces": ("long", {"tidb_type": "INT UNSIGNED"}),
+        }
+        types: dict[str, Any] = {
+            name: {"type": kind, "connect.parameters": more} for name, (kind, more) in kinds.items()
+        }
+        key = {"name": "id", "type": types["id"]}
+        others = [{"name": name, "type": ["null", kind], "default": None} for name, kind in types.items()][1:]
+        extension: list[dict[str, Any]] = [{"name": "_tidb_op", "type": "string", "default": ""}]
+        extension += [
+            {"name": f"_tidb_commit_{name}", "type": "long", "default": 0} for name in ("ts", "physical_time")
+        ]
+        record = {"type": "record", "name": "parcel", "namespace": "default.depot"}
+        self._schemas = [{**record, "fields": [key]}, {**record, "fields": [key, *others, *extension]}]
+        for number, schema in enumerate(self._schemas, 1):
+            registry.on(f"/schemas/ids/{number}", Answer(200, {"schema": json.dumps(schema)}))
+
+    def row(self, row: dict[str, Any], ts: int) -> Message:
+        """A row."""
+        extension = {"_tidb_op": "c", "_tidb_commit_ts": ts, "_tidb_commit_physical_time": ts >> 18}
+        return self._framed(1, {"id": row["id"]}), self._framed(2, row | extension)
+
+    def watermark(self, ts: int) -> Message:
+        """A resolved ts."""
+        return None, b"\x02" + struct.pack(">Q", ts)
+
+    def _framed(self, number: int, values: dict[str, Any]) -> bytes:
+        body = io.BytesIO()
+        fastavro.schemaless_writer(body, fastavro.parse_schema(self._schemas[number - 1]), values)
+        return b"\0" + struct.pack(">I", number) + body.getvalue()
+
+
 @dataclass
 class Depot:
     """A changefeed with one table that was loaded before, and a folder with its CREATE TABLE."""
@@ -141,6 +190,7 @@ class Depot:
     messages: list[Message] = field(default_factory=list)
     changefeed: dict[str, Any] = field(default_factory=dict)
     has_schemas: bool = True
+    registry: str = ""
 
     @property
     def identifier(self) -> tuple[str, ...]:
@@ -182,6 +232,7 @@ class Depot:
             "catalog": {"name": "lake", **self.lake},
             "tables": {"route": f"{self.name}__{{database}}.{{table}}", "incomplete": "refuse"},
         }
+        raw |= {"registry": {"url": self.registry}} if self.registry else {}
         return config.parse(raw | ({"upstream": {"schemas": str(self.folder / "schemas")}} if self.has_schemas else {}))
 
     def run(self) -> None:
@@ -252,6 +303,23 @@ def test_rows_of_debezium_without_a_kafka_key_have_the_key_of_the_supplied_table
     assert depot.rows() == EXPECTED
 
 
+def test_decimals_of_avro_without_digits_fit_the_supplied_table(depot: Depot) -> None:
+    """The text of a decimal is read with the digits of the supplied table."""
+    with fake_registry() as registry:
+        avro = AvroRows(registry)
+        depot.protocol, depot.registry = "avro", registry.url
+        depot.load()
+        depot.declare()
+        sent = {"id": 1, "price": "12345678.90", "stage": "sent, late", "marks": "frail,gift", "doors": b"\x21"}
+        new = {"id": 3, "price": "-0.05", "stage": "lost", "marks": "", "doors": None, "pieces": None}
+        depot.messages = [avro.row(sent | {"pieces": 4294967295}, START + 1), avro.row(new, START + 2)]
+        depot.messages.append(avro.watermark(START + 3))
+
+        depot.run()
+
+    assert depot.rows() == EXPECTED
+
+
 def test_without_the_schema_the_refusal_names_it_as_a_way_out(depot: Depot) -> None:
     """Members sent by number are refused, and the hint names the key of the configuration."""
     depot.has_schemas = False
@@ -274,6 +342,33 @@ def test_ddl_before_the_first_row_change_the_supplied_table(depot: Depot) -> Non
     depot.run()
 
     assert depot.rows() == [EXPECTED[0] | {"seal": "wax"}, EXPECTED[1] | {"seal": None}]
+
+
+def test_a_schema_alone_makes_no_table_whole(depot: Depot) -> None:
+    """A DDL of a table that was not loaded passes and makes nothing; its first row is refused."""
+    depot.declare()
+    depot.messages = [canal_ddl("ALTER TABLE `parcel` ADD COLUMN `seal` VARCHAR(9)", START + 1)]
+    depot.messages += [canal_watermark(START + 2)]
+    depot.run()
+    depot.messages += [canal_row(SENT | {"seal": "wax"}, START + 3), canal_watermark(START + 4)]
+
+    with pytest.raises(TableIncomplete, match=r"CREATE TABLE the feed does not hold.*: depot\.parcel\."):
+        depot.run()
+
+    assert Catalog(depot.spark, "lake").load(depot.identifier) is None
+
+
+def test_plan_reads_the_supplied_schemas(depot: Depot) -> None:
+    """It decodes members by them, and writes nothing."""
+    depot.load()
+    depot.declare()
+    depot.messages = [canal_row(SENT, START + 1), canal_watermark(START + 2)]
+
+    found = plan(depot.config, spark=depot.spark)
+
+    assert [(table.upstream, table.rows, table.is_new) for table in found.tables] == [("depot.parcel", 1, False)]
+    assert found.waits == ""
+    assert len(depot.rows()) == 2
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from applier.config.settings import parse
 from applier.config.upstream import UpstreamSection, supplied_tables
 from applier.errors import ConfigError
 
@@ -59,3 +60,11 @@ def test_a_text_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     (tmp_path / "yard.t-schema.sql").write_text("CREATE TABLE t (id NUMBRE)")
     with pytest.raises(ConfigError, match=r"File yard\.t-schema\.sql of upstream\.schemas cannot be read: .*NUMBRE"):
         supplied_tables(UpstreamSection(schemas=str(tmp_path)), ["*.*"])
+
+
+def test_simple_needs_no_supplied_schemas() -> None:
+    """Its messages describe each table, so the key would have no effect."""
+    raw = {"changefeed": {"name": "a", "protocol": "simple"}, "source": {"archive": "x"}, "upstream": {"schemas": "y"}}
+
+    with pytest.raises(ConfigError, match=r"\[upstream\] schemas is not for protocol simple, whose messages describe"):
+        parse({**raw, "catalog": {"name": "lake", "type": "jdbc"}})
