@@ -4,43 +4,36 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
-from applier.changefeed.applied_offsets import AppliedOffsets, furthest
 from applier.changefeed.checkpoint import Reading
 from applier.changefeed.message import TopicPartition
-from applier.changefeed.table import TableName, TableVersion
-from applier.changefeed.window import OffsetRange, Window
+from applier.changefeed.table import TableName
+from applier.changefeed.window import OffsetRange
 from applier.config.settings import Config
-from applier.consume.offsets import capped, missing, next_window, refuse_missing
 from applier.consume.source import Source
-from applier.consume.window_size import LONGEST, NO_LIMIT, WindowSize, WindowTooLargeError
 from applier.errors import DecodeError, TransientError
 from applier.order.resent import passed
 from applier.order.watermark import silent
-from applier.pipeline import completeness, topics
+from applier.pipeline import completeness
 from applier.pipeline.dead_letters import set_aside
 from applier.pipeline.filtered import owners
 from applier.pipeline.maintenance import Maintenance
 from applier.pipeline.not_found import MissingRows
-from applier.pipeline.scan.described_tables import described
-from applier.pipeline.scan.known import Known
-from applier.pipeline.scan.next_step import NextStep
+from applier.pipeline.scan.next_step import NextStep, StepReader
 from applier.pipeline.scan.scanner import WindowScanner
 from applier.pipeline.scan.task_result import Waiting
-from applier.pipeline.scan.unreadable import refuse_unreadable
 from applier.pipeline.scan.window_scan import WindowScan
 from applier.pipeline.schema_changes import supplied
 from applier.pipeline.schema_changes.handler import DdlHandler
 from applier.pipeline.schema_changes.statements import Ddl
-from applier.pipeline.shared_targets import refuse_shared
 from applier.pipeline.state import State
 from applier.pipeline.table_batch import Batch, ReadExtent, segments_below
 from applier.pipeline.target_tables import TargetTables
 from applier.runtime import failpoints
-from applier.runtime.logs import StatusLine, Stopwatch, logger
+from applier.runtime.logs import StatusLine, Stopwatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,14 +84,13 @@ class Pipeline:
     ddl_handler: DdlHandler
     state: State
     maintenance: Maintenance
-    _size: WindowSize = field(init=False)
+    _reader: StepReader = field(init=False)
     _is_torn: bool = field(default=False, init=False)
     _mended: Counter[str] = field(default_factory=Counter, init=False)
-    _reported: set[TopicPartition] = field(default_factory=set, init=False)
     _not_found: MissingRows = field(default_factory=MissingRows, init=False)
 
     def __post_init__(self) -> None:
-        self._size = WindowSize(self.config.source.messages_per_step, self.config.source.bytes_per_step)
+        self._reader = StepReader(self.config, self.source, self.scanner, self.targets, self.state)
 
     def ends(self) -> dict[TopicPartition, int]:
         """Ends of the source now."""
@@ -108,7 +100,7 @@ class Pipeline:
         """Begin at the checkpoint, with the tables as they are: some may be ahead of it, after a step that failed."""
         self.state.restore()
         self.state.ahead = self.targets.restore(self.state.names, self.state.checkpoint)
-        self.state.covered = {} if self.scanner.ordered else self._covered(self.state.ahead)
+        self.state.covered = {} if self.scanner.ordered else self._reader.covered(self.state.ahead)
         completeness.judge(self.state, self.targets, self.config)
         self._is_torn = False
 
@@ -135,15 +127,15 @@ class Pipeline:
         found = self.look(ends, watch)
         scan = found.scan
         failpoints.reach("decoded")
-        moved = self._has_news(scan)
+        moved = self._reader.has_news(scan)
         if moved:
             self._is_torn = True
             tables = self._apply(scan, watch)
             with watch.stage("checkpoint"):
                 self._checkpoint(scan, found.bounds, tables)
             self._is_torn = False
-        is_longest = self._size.stretch >= self._longest
-        self._adapt(found, moved=moved)
+        is_longest = self._reader.is_longest
+        self._reader.adapt(found, moved=moved)
         if scan.error is not None and not moved and self.scanner.may_come(scan.error):
             raise TransientError(scan.error.what, scan.error.hint)
         outcome = replace(self._outcome(found, watch, moved=moved), is_longest=is_longest)
@@ -151,69 +143,9 @@ class Pipeline:
             self._mended = Counter()
         return outcome
 
-    def _adapt(self, found: NextStep, *, moved: bool) -> None:
-        """A watermark that stands still in a full window wants a longer one, not the same one again.
-
-        Where there is no more to read, a longer one has nothing more, and the limits of a step hold for what comes.
-        """
-        upto = found.scan.upto if self.scanner.ordered else None
-        is_below_tables = upto is not None and upto > self.state.resolved_ts
-        if moved or found.scan.error is not None:
-            self._size.adapt(self._longest, is_enough=True)
-        elif is_below_tables or not found.is_complete(self.state.next_offsets):
-            self._size.adapt(self._longest, is_enough=False)
-
     def look(self, ends: Mapping[TopicPartition, int] | None, watch: Stopwatch) -> NextStep:
         """Read the next window without applying anything; see `step` for the arguments and the errors."""
-        with watch.stage("plan"):
-            bounds = capped(self.source.bounds(), ends)
-            window = self._next_window(bounds)
-            several = len({place.topic for place in bounds}) > 1
-            later = capped(self.source.bounds(), ends) if several else bounds
-            known = Known.of(self.state, later, self.config.changefeed.partitions)
-        window, scan = self._scan(window, bounds, known, watch)
-        if self._find_ahead(scan):
-            known = replace(known, applied_of=self.state.ahead, covered=self.state.covered)
-            window, scan = self._scan(window, bounds, known, watch)
-        if window.ranges:
-            # After the messages: a topic that took the place of the one that they are to be of may do so at any time.
-            topics.meet(self.state, self.source.topic_ids())
-        refuse_shared(self.config, scan, self.state.tables, self._described(scan))
-        empty = missing(scan.window, scan.results.read)
-        self._report_empty(scan.window, empty)
-        refuse_unreadable(scan, self.state, self.config.changefeed.protocol)
-        self._size.learn(scan.results.counts.get("bytes", 0), scan.results.counts.get("messages", 0))
-        return NextStep(scan, known, bounds, empty)
-
-    def _next_window(self, bounds: Mapping[TopicPartition, OffsetRange], most: int = NO_LIMIT) -> Window:
-        return next_window(self.state.next_offsets, bounds, min(self._size.messages, most), self._least())
-
-    def _scan(
-        self, window: Window, bounds: Mapping[TopicPartition, OffsetRange], known: Known, watch: Stopwatch
-    ) -> tuple[Window, WindowScan]:
-        """Scan a window, or a shorter one where its messages have more bytes than a step may read."""
-        most_bytes, is_small = self._size.most_bytes, self.config.source.engine != "spark"
-        while True:
-            local = is_small and self._size.is_small(window)
-            try:
-                return window, self.scanner.scan(window, known, watch, local=local, most_bytes=most_bytes)
-            except WindowTooLargeError as found:
-                self._size.learn(found.size, found.messages)
-            shorter = self._next_window(bounds, window.messages // 2)
-            if shorter.messages >= window.messages:
-                # It cannot be shorter: a step that failed left tables as far as its end, or it is a message each.
-                most_bytes, is_small = NO_LIMIT, False
-            window = shorter
-
-    def _report_empty(self, window: Window, empty: Mapping[TopicPartition, int]) -> None:
-        """Refuse offsets without a message, or log them once for each partition."""
-        if self.config.source.missing_offsets == "stop":
-            refuse_missing(window, empty)
-        for place, count in empty.items():
-            if place not in self._reported:
-                start, end = window.ranges[place]
-                logger().warning("offsets without a message", partition=str(place), missing=count, start=start, end=end)
-        self._reported |= empty.keys()
+        return self._reader.look(ends, watch)
 
     def _maintain(self, watch: Stopwatch) -> None:
         """Mend tables, unless a step that failed left some beyond the checkpoint: its repetition may need them so."""
@@ -221,56 +153,6 @@ class Pipeline:
             return
         with watch.stage("maintain"):
             self._mended.update(self.maintenance.tend(self.state.checkpoint))
-
-    def _find_ahead(self, scan: WindowScan) -> bool:
-        """Take note of tables that a crash left in the catalog, with rows, before any checkpoint knew of them."""
-        names = {name for name, _ in scan.results.parts if name not in self.state.tables} - self.state.ahead.keys()
-        if not self.scanner.ordered:
-            found = self._covered(names - self.state.covered.keys())
-            self.state.covered |= found
-            return bool(found)
-        applied = {name: self.targets.applied_ts(name) or 0 for name in names}
-        ahead = {name: ts for name, ts in applied.items() if ts > self.state.resolved_ts}
-        self.state.ahead |= ahead
-        return bool(ahead)
-
-    def _covered(self, names: Iterable[TableName]) -> dict[TableName, AppliedOffsets]:
-        """In offset order what tables have beyond the checkpoint."""
-        found = {name: self.targets.covered(name).beyond(self.state.next_offsets) for name in names}
-        return {name: covered for name, covered in found.items() if covered}
-
-    def _least(self) -> dict[TopicPartition, int]:
-        """Ends of the window of a step in offset order that failed: a shorter one might leave out a DDL that is done.
-
-        A backfill of single tables may have come so far that no window holds it; it stops before any DDL of theirs.
-        """
-        ends, state = furthest(self.state.covered.values()), self.state
-        messages = sum(max(0, end - state.next_offsets.get(place, 0)) for place, end in ends.items())
-        is_long = messages > self.config.source.messages_per_step * LONGEST
-        return {} if is_long and state.checkpoint.partitions else ends
-
-    def _has_news(self, scan: WindowScan) -> bool:
-        """True if the checkpoint can advance: by a higher watermark, or in a feed without one by any message."""
-        if scan.upto is None or not scan.window.ranges:
-            return False
-        if not self.scanner.ordered:
-            # Rows that wait for their schema are read again: where nothing else came, they wait.
-            held = scan.results.held
-            return any(held.get(place, span.end) > span.start for place, span in scan.window.ranges.items())
-        # A step that failed may have left tables ahead; a checkpoint below them would not be one cut through all.
-        is_late = scan.error is not None or self._size.stretch >= self._longest
-        is_whole = scan.upto >= self.state.reached or (is_late and not self.state.is_without_checkpoint)
-        return scan.upto > self.state.resolved_ts and is_whole
-
-    @property
-    def _longest(self) -> int:
-        """How many times the usual size a window may have.
-
-        Without a checkpoint all that the tables have is read in one window: a part of it would bring tables back that
-        were renamed or dropped since. Little is held of it, as the rows that a table has are dropped where they are
-        read.
-        """
-        return NO_LIMIT if self.scanner.ordered and self.state.is_without_checkpoint else LONGEST
 
     def _apply(self, scan: WindowScan, watch: Stopwatch) -> int:
         """Apply DDL in order, each after the rows below it and before the rows above it; then all other rows."""
@@ -281,7 +163,7 @@ class Pipeline:
         set_aside(scan.bad, self.source, self.state.control, self.state.step + 1)
         doubted = self.targets.doubted = owners(scan.bad)
         self.targets.doubt(self.state.names if doubted is None else doubted)
-        for version in self._described(scan):
+        for version in self._reader.described(scan):
             completeness.meet([version.name], scan.ddl, self.state, self.targets, self.config)
             self.state.track(version)
             self.targets.ensure(version, self.targets.stamp(self.state.resolved_ts))
@@ -331,9 +213,6 @@ class Pipeline:
             self._not_found.note(name, applied.not_found, self.state)
         return len(done)
 
-    def _described(self, scan: WindowScan) -> list[TableVersion]:
-        return described(scan, self.state) if self.config.changefeed.start == "midstream" else []
-
     def _checkpoint(self, scan: WindowScan, bounds: Mapping[TopicPartition, OffsetRange], tables: int) -> None:
         failpoints.reach("applied")
         upto = scan.upto if self.scanner.ordered and scan.upto is not None else 0
@@ -354,7 +233,7 @@ class Pipeline:
         if not self.scanner.ordered:
             # What was held is read again, with rows that were applied beside it.
             is_beyond = scan.results.held or self.state.covered
-            self.state.covered = self._covered(self.state.tables) if is_beyond else {}
+            self.state.covered = self._reader.covered(self.state.tables) if is_beyond else {}
 
     def _outcome(self, found: NextStep, watch: Stopwatch, *, moved: bool) -> Step:
         scan = found.scan
