@@ -139,8 +139,7 @@ class Pipeline:
         if scan.error is not None and not moved and self.scanner.may_come(scan.error):
             raise TransientError(scan.error.what, scan.error.hint)
         outcome = replace(self._outcome(found, watch, moved=moved), is_longest=is_longest)
-        if moved:
-            self._mended = Counter()
+        self._mended = Counter() if moved else self._mended
         return outcome
 
     def look(self, ends: Mapping[TopicPartition, int] | None, watch: Stopwatch) -> NextStep:
