@@ -48,7 +48,7 @@ def letters(found: Replay) -> list[tuple[str, str]]:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("engine", ["auto", "spark"])
+@pytest.mark.parametrize("engine", ["auto", pytest.param("spark", marks=pytest.mark.soak)])
 def test_a_message_that_does_not_fit_into_memory_is_named_by_its_place(
     engine: str, kafka: Broker, tmp_path: Path
 ) -> None:
@@ -82,6 +82,7 @@ def test_a_message_that_does_not_fit_into_memory_is_named_by_its_place(
     assert "It does not fit into the memory of the driver" in " ".join(left.everything.split())
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(600)
 def test_a_row_that_did_not_fit_into_memory_is_made_up_for_once_there_is_more(kafka: Broker, tmp_path: Path) -> None:
     """What the error says helps: with more memory and a higher limit the row is read from the topic again."""

@@ -15,8 +15,8 @@ from typing import Any
 
 from applier.runtime.failpoints import KILL_AT
 
-SECONDS = 120
-"""Longest that a process may take; a quiet machine needs ten."""
+SECONDS = 240
+"""Longest that a process may take; a quiet machine needs ten, and one that unpacks 250 MB a minute."""
 
 _SPARK = {"spark.master": "local[1]", "spark.driver.memory": "512m", "spark.ui.enabled": "false"}
 
