@@ -93,7 +93,8 @@ class Stopping:
             raise StopRequested
 
     def end(self) -> None:
-        """The command is over: nothing is left that a stop request could give up."""
+        """The command is over: a stop request of it concerns nothing that the process does later."""
+        self.event.clear()
         if self._end_of_step is not None:
             self._end_of_step.cancel()
             self._end_of_step = None

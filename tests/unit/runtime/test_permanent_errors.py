@@ -142,3 +142,11 @@ def test_a_command_that_ended_in_time_is_not_given_up(monkeypatch: pytest.Monkey
         for timer in [thread for thread in threading.enumerate() if isinstance(thread, threading.Timer)]:
             timer.join(5)
     assert given_up == [0.01]
+
+
+def test_a_stop_request_ends_with_its_command() -> None:
+    """What the same process calls after the command waits as long as it has to."""
+    with stop_signals():
+        signal.raise_signal(signal.SIGTERM)
+
+    STOPPING.pause(0)
