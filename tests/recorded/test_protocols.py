@@ -37,7 +37,7 @@ EVERY_TIME = {
     "canal-json-ext": ("types", "pk", "ddl"),
     "canal-json-claimcheck-lz4": ("txns",),
     "canal-json-raw-change": ("pk",),
-    "avro-before-value": ("types", "pk", "txns"),
+    "avro-before-value": ("types", "pk"),
     "avro-precise": ("txns",),
     "debezium": ("types", "txns"),
     "debezium-avro": ("pk",),

@@ -18,12 +18,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 EVERY_TIME = {
+    "types": ("json", "avro", "avro-claimcheck", "json-checksum-shanghai", "json-column-selector", "json-raw-change"),
     "pk": ("json", "avro"),
-    "txns": ("json", "json-ts-dispatch", "json-claimcheck-lz4"),
+    "txns": ("json-ts-dispatch", "json-claimcheck-lz4"),
     "ddl": ("json", "json-topic-per-table"),
     "partition": ("json", "avro"),
 }
-"""What `make test` runs of these scenarios; `make test-recorded` runs all. Every form of rows is in `types`."""
+"""What `make test` runs of these scenarios; `make test-recorded` runs all. Forms of rows are in `types`."""
 
 
 def cases() -> Iterator[ParameterSet]:

@@ -18,6 +18,12 @@ from tests.replay import Replay, differences, replay
 
 SIGNALS = [signal.SIGTERM, signal.SIGINT]
 
+TERM_FIRST = [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.soak)]
+"""`make test` sends one signal in each of these places, and `make test-recovery` both."""
+
+INT_FIRST = [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.soak)]
+"""As above."""
+
 NOWHERE = "127.0.0.1:9"
 """An address at which nothing listens."""
 
@@ -96,7 +102,7 @@ def test_an_idle_run_stops(number: signal.Signals, tmp_path: Path) -> None:
     stopped(applier, number)
 
 
-@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("number", TERM_FIRST)
 @pytest.mark.parametrize("config", [without_kafka, without_registry])
 def test_a_wait_for_an_outside_system_is_left_at_once(
     config: Callable[[Path], dict[str, Any]], number: signal.Signals, tmp_path: Path
@@ -108,7 +114,7 @@ def test_a_wait_for_an_outside_system_is_left_at_once(
     stopped(applier, number)
 
 
-@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("number", INT_FIRST)
 def test_a_wait_for_the_catalog_is_left_at_once(number: signal.Signals, tmp_path: Path) -> None:
     """A signal while the database of the catalog is locked ends the run with exit 0."""
     found = feed(tmp_path)
@@ -120,7 +126,7 @@ def test_a_wait_for_the_catalog_is_left_at_once(number: signal.Signals, tmp_path
         stopped(applier, number)
 
 
-@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("number", TERM_FIRST)
 def test_a_backfill_finishes_its_step_first(number: signal.Signals, tmp_path: Path) -> None:
     """A signal in a step ends a backfill after it with exit 0, and the same command goes on to the end."""
     found = feed(tmp_path)
@@ -136,7 +142,7 @@ def test_a_backfill_finishes_its_step_first(number: signal.Signals, tmp_path: Pa
     assert differences(found, recordings.expected("pk")[-1]) == []
 
 
-@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("number", INT_FIRST)
 @pytest.mark.parametrize("config", [without_kafka, without_registry])
 def test_a_backfill_leaves_a_wait_for_an_outside_system_at_once(
     config: Callable[[Path], dict[str, Any]], number: signal.Signals, tmp_path: Path
@@ -148,7 +154,7 @@ def test_a_backfill_leaves_a_wait_for_an_outside_system_at_once(
     stopped(applier, number)
 
 
-@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("number", TERM_FIRST)
 def test_a_backfill_leaves_a_wait_for_the_catalog_at_once(number: signal.Signals, tmp_path: Path) -> None:
     """A signal while the database of the catalog is locked ends a backfill with exit 0."""
     found = feed(tmp_path)
