@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from applier.commands import dead_letters_cli
+from applier.commands.tables import cli as tables_cli
 from applier.errors import ApplierError, ConfigError, IncompatibleSchema
 from applier.runtime.escaping import escaped
 
@@ -22,6 +23,7 @@ app = typer.Typer(
 )
 
 app.add_typer(dead_letters_cli.app, name="dead-letters")
+app.add_typer(tables_cli.app)
 ddl_app = typer.Typer(help="See what became of each DDL, and pass one that is refused.", no_args_is_help=True)
 app.add_typer(ddl_app, name="ddl")
 

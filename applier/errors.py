@@ -11,6 +11,7 @@ ApplierError
         RegistryDenied        it answers 401 or 403: retried as a TransientError, which it also is
     ValueRefused              one value does not fit its column
     SchemaChangeRefused       a DDL that cannot be applied exactly: table, statement, why, what to do
+      DdlStopped              a DDL whose policy is to stop
     WatermarkStalled          partitions without a resolved ts, or rows whose schema never came
     SourceLost                offsets that the source no longer has, or a topic made anew
     RangeRefused              a range that would leave the tables wrong
@@ -129,6 +130,10 @@ class ValueRefused(DecodeError):
 
 class SchemaChangeRefused(TerminalError):
     """A DDL that cannot be applied so that the table stays equal to its upstream."""
+
+
+class DdlStopped(SchemaChangeRefused):
+    """A DDL whose kind the configuration tells to stop the changefeed, whatever table it is for."""
 
 
 class WatermarkStalled(TerminalError):

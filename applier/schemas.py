@@ -78,7 +78,7 @@ def generated(root: Path = ROOT) -> dict[Path, bytes]:
     }
     files = {
         "schemas/config.schema.json": config_schema(),
-        "schemas/checkpoint/v2.json": json_schema(),
+        "schemas/checkpoint/v3.json": json_schema(),
         "schemas/simple/message.avsc": Path(avro_form.__file__).with_name("message.avsc").read_bytes(),
         "docs/configuration.md": configuration().encode(),
     }

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, NamedTuple
 
 import msgspec
 
-from applier.changefeed.completeness import Completeness, Wholeness
+from applier.changefeed.completeness import Cause, Completeness, Wholeness
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.partitioning import Partitioning
+from applier.changefeed.position import AppliedDdl, FeedPosition, Reading
 from applier.changefeed.table import TableName
 from applier.errors import TerminalError
 
-FORMAT = 2
-"""Version of the JSON form. It rises with every new member: a reader drops members that it does not know, and what it
-writes next would lack them. Format 1 does not hold the completeness of tables."""
+__all__ = ["AppliedDdl", "Checkpoint", "Holder", "Reading", "Resuming", "Tracked"]
 
-_READ = (1, 2)
+FORMAT = 3
+"""Version of the JSON form. It rises with every new member: a reader drops members that it does not know, and what it
+writes next would lack them. Format 1 does not hold the completeness of tables, format 2 not where parked tables left
+the others."""
+
+_READ = (1, 2, 3)
 """Formats that this version reads."""
 
 
@@ -51,23 +55,11 @@ class Holder:
         return f"process {self.pid} on {self.host}"
 
 
-class Reading(NamedTuple):
-    """How far one partition is read.
-
-    Attributes:
-        next_offset: The offset to read next: the lowest of anything that is not applied yet.
-        resolved_ts: Newest resolved ts that the partition has sent; None before its first.
-    """
-
-    next_offset: int
-    resolved_ts: int | None = None
-
-
 class Tracked(NamedTuple):
     """What a table is at the checkpoint.
 
     Attributes:
-        version: Number of its `TableVersion`.
+        version: Number of its `TableVersion`; -1 for a parked table whose columns are not known.
         topic: Topic that brought it; "" where unknown. A topic none of whose tables is left gets no more watermarks.
         partitioning: How it is partitioned; None where it is not, or where no statement shows it. A later DROP
             PARTITION names the partition alone, and the statement that gave its bounds is not read again after a
@@ -81,15 +73,20 @@ class Tracked(NamedTuple):
     completeness: Completeness | None = None
 
 
-class AppliedDdl(NamedTuple):
-    """A DDL that was applied at exactly the checkpoint's resolved ts, of which others may still follow.
+UNKNOWN = -1
+"""Number of a version that is not known."""
 
-    In a feed in offset order it is one of the latest, as it may come again.
+
+class Resuming(NamedTuple):
+    """Parked tables that are being brought back: their rows and DDL are applied beside the others.
+
+    Attributes:
+        job: Names this attempt. What an earlier one has made counts for nothing.
+        progress: How far these tables are; its tables are those under way, by the names that they have there.
     """
 
-    sql: str
-    table: str
-    commit_ts: int = 0
+    job: str
+    progress: Checkpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +112,8 @@ class Checkpoint:
         topic_ids: What distinguishes each topic from another of its name; {} where the source does not show it.
         counts: Figures of the step, for people; nothing depends on them.
         protocol: Protocol of the messages that were read; "" in format 1, which does not hold it.
+        resuming: Parked tables that are being brought back; None where none is.
+        handled: Requests of commands that were carried out, by their id, with the outcome in words; the latest ones.
     """
 
     epoch: int
@@ -133,6 +132,8 @@ class Checkpoint:
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
     protocol: str = ""
+    resuming: Resuming | None = None
+    handled: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def next_offsets(self) -> dict[TopicPartition, int]:
@@ -149,7 +150,7 @@ class Checkpoint:
         }
 
     def to_json(self) -> str:
-        """Text form, as `schemas/checkpoint/v2.json` describes it."""
+        """Text form, as `schemas/checkpoint/v3.json` describes it."""
         return msgspec.json.encode(_written(self)).decode()
 
     @staticmethod
@@ -169,6 +170,14 @@ class Checkpoint:
             what = f"The newest checkpoint is damaged: {error}."
             way_out = "Drop the control table checkpoints and replay: the tables know by their stamps what they have."
             raise TerminalError(what, way_out) from error
+
+
+def caught_up(known: Completeness, last: Checkpoint) -> float | None:
+    """Share of what it missed that a table has which is being brought back; None for others, and in offset order."""
+    if last.resuming is None or known.position is None or not known.is_due or not last.resolved_ts:
+        return None
+    begin, reached = known.position.ts, last.resuming.progress.resolved_ts
+    return round(max(0.0, min(1.0, (reached - begin) / max(1, last.resolved_ts - begin))), 3)
 
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -214,14 +223,42 @@ class OffsetV2(msgspec.Struct, frozen=True):
     offset: Count
 
 
+class NameV3(msgspec.Struct, frozen=True):
+    """Name of an upstream table, in format 3."""
+
+    database: str
+    table: str
+
+
+class PositionV3(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Where a table left the others, in format 3: as `position.FeedPosition`."""
+
+    name: NameV3
+    ts: Count = 0
+    place: Count | None = None
+    """Number of the place in `places` of the checkpoint: many tables may have left at once."""
+    version: int | None = None
+    partitioning: PartitioningV1 | None = None
+    passed: tuple[OffsetV2, ...] = ()
+    """By partition a commit ts, as `offset`."""
+
+
 class CompletenessV2(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Completeness of a table, in format 2: as `completeness.Completeness`."""
+    """Completeness of a table: as `completeness.Completeness`. `offsets` and `missed_ddl` are of format 2 alone, all
+    from `cause` on is new in format 3.
+    """
 
     state: Wholeness
     since: Count = 0
     offsets: tuple[OffsetV2, ...] = ()
     reason: str = ""
     missed_ddl: bool = False
+    cause: Cause = ""
+    position: PositionV3 | None = None
+    lacked: str = ""
+    partners: tuple[NameV3, ...] = ()
+    is_due: bool = False
+    origin: PositionV3 | None = None
 
 
 class TableV1(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -253,8 +290,22 @@ class PassedV1(msgspec.Struct, frozen=True):
     partitions: tuple[Count, ...]
 
 
+class PlaceV3(msgspec.Struct, frozen=True):
+    """What positions of several tables share, in format 3."""
+
+    partitions: tuple[PartitionV1, ...] = ()
+    ddl: tuple[DdlV1, ...] = ()
+
+
+class ResumingV3(msgspec.Struct, frozen=True):
+    """Parked tables that are being brought back, in format 3: as `Resuming`."""
+
+    job: str
+    progress: CheckpointV1
+
+
 class CheckpointV1(msgspec.Struct, frozen=True):
-    """A checkpoint, in formats 1 and 2."""
+    """A checkpoint; `protocol` is new in format 2, what follows it in format 3."""
 
     format: Annotated[int, msgspec.Meta(ge=_READ[0], le=FORMAT)]
     epoch: Annotated[int, msgspec.Meta(ge=1)]
@@ -273,10 +324,13 @@ class CheckpointV1(msgspec.Struct, frozen=True):
     topic_ids: dict[str, str] = {}
     passed: tuple[PassedV1, ...] = ()
     protocol: str = ""
+    places: tuple[PlaceV3, ...] = ()
+    resuming: ResumingV3 | None = None
+    handled: dict[str, str] = {}
 
 
 def json_schema() -> bytes:
-    """JSON Schema of format 2, as kept in `schemas/checkpoint/v2.json`; format 1 is the same without `completeness`."""
+    """JSON Schema of format 3, as kept in `schemas/checkpoint/v3.json`; older formats are the same with less."""
     described = msgspec.json.schema(CheckpointV1)
     described["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     return msgspec.json.format(msgspec.json.encode(described, order="sorted"), indent=2) + b"\n"
@@ -287,6 +341,8 @@ class _AnyFormat(msgspec.Struct):
 
 
 def _written(checkpoint: Checkpoint) -> CheckpointV1:
+    places: list[PlaceV3] = []
+    resuming = checkpoint.resuming
     return CheckpointV1(
         format=FORMAT,
         epoch=checkpoint.epoch,
@@ -297,20 +353,22 @@ def _written(checkpoint: Checkpoint) -> CheckpointV1:
         released=checkpoint.released,
         unfenced=checkpoint.unfenced,
         fenced=checkpoint.fenced,
-        partitions=tuple(
-            PartitionV1(*partition, *reading) for partition, reading in sorted(checkpoint.partitions.items())
-        ),
+        partitions=_written_readings(checkpoint.partitions),
         snapshots=tuple(SnapshotV1(table, head) for table, head in sorted(checkpoint.snapshots.items())),
         counts=dict(checkpoint.counts),
-        tables=tuple(_written_table(name, checkpoint.tables[name]) for name in sorted(checkpoint.tables)),
+        tables=tuple(_written_table(name, checkpoint.tables[name], places) for name in sorted(checkpoint.tables)),
         ddl=tuple(DdlV1(*ddl) for ddl in checkpoint.ddl),
         topic_ids=dict(checkpoint.topic_ids),
         passed=_written_passed(checkpoint.passed),
         protocol=checkpoint.protocol,
+        resuming=None if resuming is None else ResumingV3(resuming.job, _written(resuming.progress)),
+        handled=dict(checkpoint.handled),
+        places=tuple(places),
     )
 
 
 def _read(written: CheckpointV1) -> Checkpoint:
+    resuming = written.resuming
     return Checkpoint(
         epoch=written.epoch,
         step=written.step,
@@ -320,40 +378,113 @@ def _read(written: CheckpointV1) -> Checkpoint:
         released=written.released,
         unfenced=written.unfenced,
         fenced=written.fenced,
-        partitions={
-            TopicPartition(item.topic, item.partition): Reading(item.next_offset, item.resolved_ts)
-            for item in written.partitions
-        },
+        partitions=_read_readings(written.partitions),
         snapshots={item.table: item.snapshot_id for item in written.snapshots},
-        tables={TableName(item.database, item.table): _read_table(item) for item in written.tables},
+        tables={TableName(item.database, item.table): _read_table(item, written.places) for item in written.tables},
         ddl=tuple(AppliedDdl(item.sql, item.table, item.commit_ts) for item in written.ddl),
         topic_ids=written.topic_ids,
         passed=_read_passed(written.passed),
         protocol=written.protocol,
         counts=written.counts,
+        resuming=None if resuming is None else Resuming(resuming.job, _read(resuming.progress)),
+        handled=written.handled,
     )
 
 
-def _written_table(name: TableName, tracked: Tracked) -> TableV1:
-    partitioning = tracked.partitioning
-    form = None if partitioning is None else msgspec.convert(partitioning, PartitioningV1, from_attributes=True)
+def _written_readings(readings: Mapping[TopicPartition, Reading]) -> tuple[PartitionV1, ...]:
+    return tuple(PartitionV1(*partition, *reading) for partition, reading in sorted(readings.items()))
+
+
+def _read_readings(written: Iterable[PartitionV1]) -> dict[TopicPartition, Reading]:
+    return {TopicPartition(item.topic, item.partition): Reading(item.next_offset, item.resolved_ts) for item in written}
+
+
+def _written_table(name: TableName, tracked: Tracked, places: list[PlaceV3]) -> TableV1:
     known = tracked.completeness
-    offsets = () if known is None else tuple(OffsetV2(*place, at) for place, at in sorted(known.offsets.items()))
-    whole = None if known is None else CompletenessV2(known.state, known.since, offsets, known.reason, known.missed_ddl)
-    return TableV1(*name, tracked.version, tracked.topic, form, whole)
+    whole = None
+    if known is not None:
+        whole = CompletenessV2(
+            state=known.state,
+            since=known.since,
+            reason=known.reason,
+            cause=known.cause,
+            position=None if known.position is None else _written_position(known.position, places),
+            lacked=known.lacked,
+            partners=tuple(NameV3(*partner) for partner in known.partners),
+            is_due=known.is_due,
+            origin=None if known.origin is None else _written_position(known.origin, places),
+        )
+    return TableV1(*name, tracked.version, tracked.topic, _written_partitioning(tracked.partitioning), whole)
 
 
-def _read_table(written: TableV1) -> Tracked:
-    form = written.partitioning
-    partitioning = None if form is None else msgspec.convert(form, Partitioning, from_attributes=True)
-    return Tracked(written.version, written.topic, partitioning, _read_completeness(written.completeness))
+def _written_position(position: FeedPosition, places: list[PlaceV3]) -> PositionV3:
+    at = None
+    if position.readings or position.ddl:
+        place = PlaceV3(_written_readings(position.readings), tuple(DdlV1(*ddl) for ddl in position.ddl))
+        if place not in places:
+            places.append(place)
+        at = places.index(place)
+    passed = tuple(OffsetV2(*partition, ts) for partition, ts in sorted(position.passed.items()))
+    form = _written_partitioning(position.partitioning)
+    return PositionV3(NameV3(*position.name), position.ts, at, position.version, form, passed)
 
 
-def _read_completeness(written: CompletenessV2 | None) -> Completeness | None:
+def _read_table(written: TableV1, places: Sequence[PlaceV3]) -> Tracked:
+    return Tracked(
+        written.version,
+        written.topic,
+        _read_partitioning(written.partitioning),
+        _read_completeness(written, places),
+    )
+
+
+def _read_completeness(table: TableV1, places: Sequence[PlaceV3]) -> Completeness | None:
+    written = table.completeness
     if written is None:
         return None
-    offsets = {TopicPartition(item.topic, item.partition): item.offset for item in written.offsets}
-    return Completeness(written.state, written.since, offsets, written.reason, written.missed_ddl)
+    found = written.position
+    return Completeness(
+        state=written.state,
+        since=written.since,
+        reason=written.reason,
+        cause=written.cause or ("include" if written.state == "parked" else ""),
+        position=_former_position(table, written) if found is None else _read_position(found, places),
+        lacked=written.lacked,
+        partners=tuple(TableName(item.database, item.table) for item in written.partners),
+        is_due=written.is_due,
+        origin=None if written.origin is None else _read_position(written.origin, places),
+    )
+
+
+def _read_position(written: PositionV3, places: Sequence[PlaceV3]) -> FeedPosition:
+    place = PlaceV3() if written.place is None else places[written.place]
+    return FeedPosition(
+        name=TableName(written.name.database, written.name.table),
+        ts=written.ts,
+        ddl=tuple(AppliedDdl(item.sql, item.table, item.commit_ts) for item in place.ddl),
+        readings=_read_readings(place.partitions),
+        version=written.version,
+        partitioning=_read_partitioning(written.partitioning),
+        passed={TopicPartition(item.topic, item.partition): item.offset for item in written.passed},
+    )
+
+
+def _former_position(table: TableV1, written: CompletenessV2) -> FeedPosition | None:
+    """Where a table of format 2 was parked; None if it missed a DDL, as its columns of that time are not known."""
+    if written.state != "parked" or written.cause or written.missed_ddl or not (written.since or written.offsets):
+        return None
+    readings = {TopicPartition(item.topic, item.partition): Reading(item.offset) for item in written.offsets}
+    form = _read_partitioning(table.partitioning)
+    name = TableName(table.database, table.table)
+    return FeedPosition(name, written.since, readings=readings, version=table.version, partitioning=form)
+
+
+def _written_partitioning(partitioning: Partitioning | None) -> PartitioningV1 | None:
+    return None if partitioning is None else msgspec.convert(partitioning, PartitioningV1, from_attributes=True)
+
+
+def _read_partitioning(written: PartitioningV1 | None) -> Partitioning | None:
+    return None if written is None else msgspec.convert(written, Partitioning, from_attributes=True)
 
 
 def _written_passed(passed: Mapping[TableName, Mapping[TopicPartition, int]]) -> tuple[PassedV1, ...]:

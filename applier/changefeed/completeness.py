@@ -1,17 +1,21 @@
-"""Whether a table holds every row of its upstream table, and since when it may not."""
+"""Whether a table holds every row of its upstream table, and how it comes to do so again."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from applier.changefeed.message import TopicPartition
+from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName
 
 Wholeness: TypeAlias = Literal["live", "incomplete", "parked"]
 """`live`: the table holds every row at its resolved ts. `incomplete`: rows arrived, but nothing proves that the earlier
-rows are there. `parked`: the rows since some point are not applied; the table shows its last true snapshot."""
+rows are there. `parked`: the rows and the DDL since some point are not applied; the table shows its last true
+snapshot."""
+
+Cause: TypeAlias = Literal["", "include", "hand", "ddl", "row", "table", "lost"]
+"""Why a table is parked: `tables.include` leaves it out; a user parked it; a DDL or a row could not be applied; others
+changed its Iceberg table; or it lost rows that it should hold, so that only its whole history brings it back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,17 +24,26 @@ class Completeness:
 
     Attributes:
         state: See `Wholeness`.
-        since: Commit ts up to which the table is whole, for a parked table; 0 where it never was, or in offset order.
-        offsets: The same in offset order, as the next offset of each partition.
+        since: Commit ts up to which a parked table is whole; 0 in offset order.
         reason: Why, as a clause that follows a colon.
-        missed_ddl: A DDL of a parked table was passed over, so its columns may be other ones by now.
+        cause: See `Cause`; "" unless the table is parked.
+        position: Where a parked table left the others; None where nothing shows it, so that the feed cannot bring the
+            table back.
+        lacked: Why the table was incomplete when it was parked; "" if it was whole.
+        partners: Tables that exchanged rows with it while it was parked: they resume together.
+        is_due: The table resumes as soon as `run` comes to it.
+        origin: Of a table that is being brought back, the `position` from which it began.
     """
 
     state: Wholeness
     since: int = 0
-    offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
     reason: str = ""
-    missed_ddl: bool = False
+    cause: Cause = ""
+    position: FeedPosition | None = None
+    lacked: str = ""
+    partners: tuple[TableName, ...] = ()
+    is_due: bool = False
+    origin: FeedPosition | None = None
 
     @property
     def is_live(self) -> bool:
@@ -38,25 +51,48 @@ class Completeness:
         return self.state == "live"
 
     @property
-    def bound(self) -> str:
-        """The bound for `applier backfill --from` at which the missing rows begin."""
-        if self.state != "parked" or self.missed_ddl:
-            return "beginning"
-        if self.offsets:
-            return ",".join(f"{place.topic}:{place.partition}:{at}" for place, at in sorted(self.offsets.items()))
-        return str(self.since) if self.since else "beginning"
+    def is_parked(self) -> bool:
+        """True if its rows and DDL are not applied."""
+        return self.state == "parked"
+
+    @property
+    def resumed(self) -> Completeness:
+        """What the table is once it has all that it missed while it was parked."""
+        return Completeness("incomplete", reason=self.lacked) if self.lacked else LIVE
 
     def sentence(self, name: TableName) -> str:
         """What is known, for people."""
-        since = f" since resolved ts {self.since}" if self.state == "parked" and self.since else ""
-        return f"Table {name} is {self.state}{since}: {self.reason}."
+        since = f" since resolved ts {self.since}" if self.is_parked and self.since else ""
+        state = "parked and resumes" if self.is_due else self.state
+        return f"Table {name} is {state}{since}: {self.reason}."
 
-    def way_out(self, name: TableName) -> str:
-        """How the table becomes live again."""
-        repair = f"applier backfill --from {self.bound} --repair --tables '{name}'"
-        first = "drop the Iceberg table, whose columns are out of date, then run " if self.missed_ddl else "run "
-        until = "" if self.state == "parked" and not self.missed_ddl else " if the feed still holds its CREATE TABLE"
-        return f"{first}`{repair}`{until}; or load it by other means and run `applier adopt --tables '{name}' --why …`."
+    def way_out(self, name: TableName, config: str) -> str:
+        """The command that makes the table live again.
+
+        Args:
+            name: The table.
+            config: Path of the configuration file.
+        """
+        adopt = f"applier adopt -c {config} --tables '{name}' --why TEXT"
+        by_hand = f"load its rows by other means, then run `{adopt}`"
+        if self.is_due:
+            return f"`applier run -c {config}` brings it back."
+        if self.cause == "include":
+            forget = f"applier forget -c {config} --tables '{name}'"
+            return f"admit it in tables.include again, and `applier run` resumes it; or run `{forget}`."
+        if self.is_parked and self.position is None:
+            return f"{by_hand}; or leave it out with '!{name}' in tables.include."
+        if self.reason == LETTERS:
+            letters = f"applier backfill -c {config} --dead-letters"
+            return f"run `{letters}`, or `applier dead-letters discard -c {config} --all --why TEXT`."
+        if self.reason.startswith(SKIPPED):
+            return f"bring the Iceberg table to what its upstream is, then run `{adopt}`."
+        together = ",".join(str(table) for table in (name, *self.partners))
+        resume = f"run `applier resume -c {config} --tables '{together}'`"
+        if self.is_parked:
+            first = "mend what the reason names, then " if self.cause in ("ddl", "row", "table") else ""
+            return f"{first}{resume}."
+        return f"{resume} if the feed still holds its CREATE TABLE; or {by_hand}."
 
 
 LIVE = Completeness("live")
@@ -65,5 +101,8 @@ LIVE = Completeness("live")
 NO_CREATE = "the feed does not hold its CREATE TABLE, so earlier rows may be missing"
 UNMET = "its CREATE TABLE was supplied, and no row of it has come, so earlier rows may be missing"
 UNRECORDED = "an older version wrote it, which kept no record of what the table may lack"
-LEFT_OUT = "tables.include left it out"
+LEFT_OUT = "left out by tables.include"
+LEFT_OUT_AT_FIRST = "tables.include left it out until now"
 NOT_FOUND = "the feed changes rows that the table does not hold"
+SKIPPED = "a DDL was skipped"
+LETTERS = "a message that may hold a row of it was set aside as a dead letter"

@@ -10,6 +10,10 @@ LOGICAL = (1 << LOGICAL_BITS) - 1
 """The bits of the logical counter. PD counts from 1, so where all are 0 a millisecond was made into a commit ts."""
 
 
+CLOCK_SKEW_MS = 60_000
+"""How far the clocks of TiDB and of the writer of the messages may be apart: so much more is read, and left out."""
+
+
 def unix_ms(tso: int) -> int:
     """Unix time in milliseconds of a commit ts or resolved ts."""
     return tso >> LOGICAL_BITS

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from applier.changefeed.table import TableName
-from applier.commands.backfill.table_selection import selected
 from applier.config.settings import Config
 from applier.errors import ConfigError
 from applier.pipeline import completeness
 from applier.pipeline.build import assembled
+from applier.pipeline.table_selection import selected
 from applier.runtime.logs import logger
 
 if TYPE_CHECKING:

@@ -102,13 +102,13 @@ class Lake:
         found = self._load(identifier)
         if found is None:
             return []
-        with _reported(f"read table {'.'.join(identifier)} of catalog {self._name}"):
+        with reported(f"read table {'.'.join(identifier)} of catalog {self._name}"):
             return list(found.scan(only, selected_fields=columns).to_arrow().to_pylist())
 
     def _load(self, identifier: tuple[str, ...]) -> Table | None:
         if self._catalog is None:
             return None
-        with _reported(f"load table {'.'.join(identifier)} of catalog {self._name}"):
+        with reported(f"load table {'.'.join(identifier)} of catalog {self._name}"):
             try:
                 return self._catalog.load_table(identifier)
             except (NoSuchTableError, NoSuchNamespaceError):
@@ -129,7 +129,7 @@ def open_lake(section: CatalogSection) -> Iterator[Lake]:
     if _is_missing(section):
         yield Lake(section.name, None)
         return
-    with _reported(f"open catalog {section.name}", section.type):
+    with reported(f"open catalog {section.name}", section.type):
         catalog = load_catalog(section.name, **catalog_properties(section))
     try:
         yield Lake(section.name, catalog)
@@ -137,21 +137,25 @@ def open_lake(section: CatalogSection) -> Iterator[Lake]:
         catalog.close()
 
 
-def catalog_properties(section: CatalogSection) -> dict[str, str]:
+def catalog_properties(section: CatalogSection, *, is_read_only: bool = True) -> dict[str, str]:
     """Properties that PyIceberg takes, for a catalog that Spark is configured for."""
     given = section.properties
     properties = {key: value for key, value in given.items() if not key.startswith(_JAVA_ONLY)}
     if section.type in ("jdbc", "sql"):
         # PyIceberg makes its own tables in a database that has none; a reader must not.
-        properties |= {"type": "sql", "uri": _database(given), "init_catalog_tables": "false"}
+        properties |= {
+            "type": "sql",
+            "uri": _database(given, "ro" if is_read_only else "rw"),
+            "init_catalog_tables": "false",
+        }
     return properties
 
 
-def _database(properties: Mapping[str, str]) -> str:
+def _database(properties: Mapping[str, str], mode: str) -> str:
     """Address of a catalog's database as SQLAlchemy has it."""
     uri = properties.get("uri", "").removeprefix("jdbc:")
     if (file := _sqlite_file(properties)) is not None:
-        return f"sqlite:///file:{quote(str(file.absolute()))}?mode=ro&uri=true"
+        return f"sqlite:///file:{quote(str(file.absolute()))}?mode={mode}&uri=true"
     scheme, mark, rest = uri.partition("://")
     user, password = (quote(properties.get(f"jdbc.{name}", ""), safe="") for name in ("user", "password"))
     login = f"{user}:{password}@" if user and "@" not in rest.partition("/")[0] else ""
@@ -188,7 +192,7 @@ def _described(identifier: tuple[str, ...], table: Table) -> LakeTable:
 
 
 @contextmanager
-def _reported(what: str, kind: str = "") -> Iterator[None]:
+def reported(what: str, kind: str = "") -> Iterator[None]:
     """Wrap what PyIceberg and its libraries raise. Their own texts may show addresses with passwords.
 
     Args:

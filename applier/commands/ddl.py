@@ -88,11 +88,16 @@ def skip(
         raise ConfigError(["A statement is skipped only with a reason: --why TEXT."])
     with assembled(config, take_over=take_over, spark=spark) as pipeline:
         state = pipeline.state
-        pending = _pending(state.control.decisions(state.resolved_ts))
+        pending = [
+            item
+            for item in _pending(state.control.decisions())
+            if item.commit_ts >= state.resolved_ts or item.table in state.parked
+        ]
         chosen = [item for item in pending if item.commit_ts == commit_ts]
         if not chosen:
             others = ", ".join(str(item.commit_ts) for item in pending) or "none"
-            what = f"No DDL of commit ts {commit_ts} holds changefeed {config.changefeed.name} up; pending: {others}."
+            name = config.changefeed.name
+            what = f"No DDL of commit ts {commit_ts} holds changefeed {name} or a table of it up; pending: {others}."
             raise ConfigError([what])
         reason = f"{getpass.getuser()} on {state.checkpoint.holder.host}: {why.strip()}"
         decided = [

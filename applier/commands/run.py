@@ -77,7 +77,8 @@ def run(config: Config, *, once: bool, take_over: bool, reports: Reports, accept
     """
     with stop_signals(config.run.stop_seconds) as stop, assembled(config, take_over=take_over) as pipeline:
         reports.start(pipeline.state.resolved_ts or None)
-        pipeline.targets.hold_to_checkpoint()
+        pipeline.hold_to_checkpoint()
+        pipeline.state.keep_completeness()
         if accept_remade:
             topics.accept(pipeline.state, with_retry(pipeline.source.topic_ids))
         if once:
@@ -100,6 +101,8 @@ def run_once(pipeline: Pipeline, stop: threading.Event, report: Report) -> None:
             report(step.status)
         if step.error is not None and not step.moved:
             raise refusal(step.error, step)
+        if step.resuming:
+            continue
         if step.complete and not step.moved:
             refuse_stall(step)
             return
@@ -131,6 +134,8 @@ def follow(
         if step.moved:
             report(step.status)
             progress, warned = now, False
+            continue
+        if step.resuming:
             continue
         if not step.resolved and not step.status.messages:
             # A topic without a message says nothing about watermarks.

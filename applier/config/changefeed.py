@@ -61,8 +61,19 @@ class ChangefeedSection(BaseModel):
     ] = False
     on_bad_message: Annotated[
         Literal["stop", "dead_letter"],
-        Field(description="A message that cannot be decoded stops the job, or is kept in `dead_letters` and passed."),
+        Field(
+            description="A message that cannot be decoded stops the job, or is kept in `dead_letters` and passed. One "
+            "that certainly belongs to one table counts as an error of that table unless it is kept."
+        ),
     ] = "stop"
+    on_table_error: Annotated[
+        Literal["park", "stop"],
+        Field(
+            description="What concerns one table alone (a refused DDL, a value that does not fit, an Iceberg table "
+            "that others changed) parks that table at its last true snapshot while all others go on; or it stops the "
+            "job."
+        ),
+    ] = "park"
 
     @property
     def session_zone(self) -> str | None:

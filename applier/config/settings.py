@@ -5,11 +5,12 @@ from __future__ import annotations
 import difflib
 import os
 import re
+import shlex
 import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
 
 from applier.changefeed.filter import TableFilter
 from applier.config.changefeed import ChangefeedSection
@@ -223,6 +224,17 @@ class Config(Section):
     spark: Annotated[
         dict[str, str], Field(description="Any Spark configuration; `spark.master` defaults to local[*].")
     ] = {}
+    _path: str = PrivateAttr(default="applier.toml")
+
+    def of_file(self, path: str) -> Config:
+        """The same configuration, which messages call by its file."""
+        self._path = path
+        return self
+
+    @property
+    def path(self) -> str:
+        """Path of the file, for commands in messages."""
+        return self._path
 
     @model_validator(mode="after")
     def _check(self) -> Config:
@@ -258,7 +270,7 @@ def load(path: str | Path) -> Config:
         raw = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError([f"{path} is not valid TOML: {error}."]) from error
-    return parse(raw)
+    return parse(raw).of_file(shlex.quote(str(path)))
 
 
 def parse(raw: dict[str, Any]) -> Config:

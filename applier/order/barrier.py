@@ -23,6 +23,11 @@ class DdlId:
     table: str
 
 
+def ddl_id(change: SchemaChange) -> DdlId:
+    """Identity of a DDL."""
+    return DdlId(change.commit_ts, change.sql, str(change.after.name) if change.after else change.database)
+
+
 @dataclass(frozen=True, slots=True)
 class Barrier:
     """One DDL at its place: after all rows at or below its commit ts, before all rows above it."""
@@ -34,8 +39,7 @@ class Barrier:
     @property
     def id(self) -> DdlId:
         """Its identity."""
-        after = self.change.after
-        return DdlId(self.change.commit_ts, self.change.sql, str(after.name) if after else self.change.database)
+        return ddl_id(self.change)
 
 
 def in_order(barriers: Iterable[Barrier], applied_ts: int, applied: Iterable[DdlId] = ()) -> list[Barrier]:

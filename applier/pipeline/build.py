@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from applier.changefeed.checkpoint import Checkpoint, Holder
 from applier.changefeed.route import Route
@@ -26,6 +26,7 @@ from applier.pipeline import completeness, topics
 from applier.pipeline.first_look import look_first
 from applier.pipeline.heartbeat import beating
 from applier.pipeline.maintenance import Maintenance
+from applier.pipeline.resume.resumption import Resumption
 from applier.pipeline.scan.decode_task import DecodeTask
 from applier.pipeline.scan.scanner import WindowScanner
 from applier.pipeline.schema_changes.apply import DdlApplier
@@ -156,10 +157,13 @@ def assemble(config: Config, source: Source, catalog: Catalog, state: State) -> 
         ordered=ordered,
         rows_describe=build(config.changefeed.protocol, options).capabilities.schema != "messages",
         keep_bad=config.changefeed.on_bad_message == "dead_letter",
+        parks=config.changefeed.on_bad_message == "stop" and config.changefeed.on_table_error == "park",
     )
     ddl_handler = DdlApplier(targets, state, config.ddl, config.tables, rules)
     maintenance = Maintenance(config.maintenance, targets, state.control.confirm)
+    state.config_path = config.path
     pipeline = Pipeline(config, source, scanner, targets, ddl_handler, state, maintenance)
+    pipeline.beside = Resumption(pipeline)
     pipeline.restore()
     completeness.warn(state)
     return pipeline
@@ -169,7 +173,7 @@ def _fence(state: State, targets: TargetTables) -> None:
     """Let no table take a commit of a process that lost the changefeed but may be alive."""
     upto = state.checkpoint.unfenced
     if upto:
-        state.control.fence(upto)
+        cast("Control", state.control).fence(upto)
         tables = targets.fence(state.names, upto)
         state.fenced(tables)
         logger().info("tables fenced", tables=len(tables), upto=upto)

@@ -4,14 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
-from applier.changefeed.completeness import LEFT_OUT, LIVE, NO_CREATE, UNMET, UNRECORDED, Completeness
+from applier.changefeed.completeness import (
+    LEFT_OUT,
+    LEFT_OUT_AT_FIRST,
+    LETTERS,
+    LIVE,
+    NO_CREATE,
+    UNMET,
+    UNRECORDED,
+    Cause,
+    Completeness,
+)
 from applier.changefeed.filter import TableFilter
+from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName
 from applier.config.settings import Config
 from applier.ddl import actions as say
 from applier.ddl.parser import parse
-from applier.errors import SchemaChangeRefused, TableIncomplete, TableMismatch
+from applier.errors import SchemaChangeRefused, TableIncomplete, TableMismatch, TerminalError
 from applier.pipeline.schema_changes.stamp import DROPPED_STATE
 from applier.pipeline.schema_changes.statements import Ddl
 from applier.pipeline.state import State
@@ -22,26 +34,167 @@ _CAME_BACK = "it came back from a drop, and nothing shows what it lacked before"
 _SHOWN = 5
 
 
-def judge(state: State, targets: TargetTables, config: Config) -> None:
-    """Know the completeness of each table at a start.
+def judge(state: State, targets: TargetTables, config: Config, *, is_start: bool = True) -> None:
+    """Determine the completeness of each table at a start.
 
-    A table that `tables.include` does not admit any more is parked from here on. One that it admits again stays
-    parked: the rows of the time between are missing, and the rows that follow would not mend that.
+    A table that `tables.include` does not admit any more is parked from here on. One that it admits again resumes, and
+    so does each whose cause may have gone: the attempt shows it. Only what a user parked stays so.
     """
     admits = TableFilter(config.tables.include).admits
     unknown = [name for name in state.tables if name not in state.completeness]
-    made = _made_by_the_feed(state) if unknown else set()
+    made = begun(state)
     for name in unknown:
-        is_whole = name in made or _is_loaded(targets, name, config)
+        is_whole = (name in made and made[name].is_made) or _is_loaded(targets, name, config)
         state.completeness[name] = LIVE if is_whole else Completeness("incomplete", reason=UNRECORDED)
-    now = parked(state, targets, LEFT_OUT)
-    for name in state.tables:
-        known = state.completeness[name]
-        if not admits(name) and known.state != "parked":
-            state.completeness[name] = now
-        elif admits(name) and known == now:
-            # Nothing was applied meanwhile, so no row is missing.
-            _show(state, targets, name, LIVE)
+    for name, known in list(state.completeness.items()):
+        if not admits(name):
+            if not known.is_parked:
+                park(state, targets, name, "include", LEFT_OUT)
+            else:
+                state.completeness[name] = replace(known, is_due=False)
+        elif is_start and known.is_parked and known.cause not in ("hand", "lost") and known.position is not None:
+            # One whose Iceberg table is still damaged would only fail again.
+            damage = targets.damage(name, is_listed=known.position.version is not None)
+            state.completeness[name] = replace(known, is_due=known.is_due or damage is None)
+    _end_letters(state)
+    for name, item in made.items() if targets.ordered else ():
+        if item.is_left_out and admits(name) and name not in state.completeness:
+            state.completeness[name] = Completeness(
+                "parked", state.resolved_ts, LEFT_OUT_AT_FIRST, "include", item.position, is_due=True
+            )
+
+
+def park(
+    state: State,
+    targets: TargetTables,
+    name: TableName,
+    cause: Cause,
+    reason: str,
+    partners: tuple[TableName, ...] = (),
+) -> None:
+    """Apply no rows and no DDL of a table from here on; readers keep its last true snapshot.
+
+    A table that is parked already keeps its place in the feed.
+
+    Args:
+        state: What is known; it is changed.
+        targets: The tables.
+        name: The table.
+        cause: See `Cause`.
+        reason: Why, as a clause that follows a colon.
+        partners: Tables that resume with it.
+    """
+    known = state.completeness.get(name, Completeness("incomplete", reason=NO_CREATE))
+    together = tuple(dict.fromkeys([*known.partners, *partners]))
+    if known.is_parked:
+        state.completeness[name] = replace(known, partners=together)
+        return
+    applied = (targets.applied_ts(name) or 0) if targets.ordered and name not in targets.broken else 0
+    state.completeness[name] = Completeness(
+        "parked",
+        since=max(state.resolved_ts, applied),
+        reason=reason.rstrip("."),
+        cause=cause,
+        position=state.position(name, ordered=targets.ordered),
+        lacked="" if known.is_live else known.reason,
+        partners=together,
+        origin=known.origin,
+    )
+
+
+def report(state: State, name: TableName, hint: str = "") -> None:
+    """Log that a table was parked, why, and how it comes back."""
+    found = state.completeness[name]
+    way_out = found.way_out(name, state.config_path)
+    logger().warning("table parked", table=str(name), because=found.reason, hint=hint, way_out=way_out)
+
+
+def give_up(state: State, name: TableName, error: TerminalError, *, is_lost: bool = False) -> None:
+    """Leave a table parked that cannot be brought back.
+
+    Args:
+        state: What is known; it is changed.
+        name: The table.
+        error: Why.
+        is_lost: The feed does not hold what the table misses, and never will.
+    """
+    known = state.completeness[name]
+    position = None if is_lost else known.position
+    reason = error.what.rstrip(".")
+    state.completeness[name] = replace(known, is_due=False, reason=reason, position=position)
+    report(state, name, error.hint)
+
+
+def refusing(ddl: Ddl, state: State, config: Config) -> list[TableName]:
+    """The tables to park for a DDL that cannot be applied; () if the changefeed cannot go on without it."""
+    admits = TableFilter(config.tables.include).admits
+    names: list[TableName] = []
+    for action in ddl.actions:
+        match action:
+            case say.RenameTable(table, to) if table in state.tables:
+                # Rows of both names follow, and nothing shows whose they are.
+                return []
+            case say.RenameTable(_, to):
+                names.append(to)
+            case say.CreateTable(table) | say.RecoverTable(table, None) | say.RecoverTable(_, TableName() as table):
+                names.append(table)
+            case _:
+                names += say.touches(action)
+    found = [name for name in dict.fromkeys(names or ddl.swept) if admits(name) or name in state.parked]
+    return found if set(found) - state.parked else []
+
+
+class Begun(NamedTuple):
+    """How a table came to be, as the audit of DDL shows it.
+
+    Attributes:
+        position: The place in front of its CREATE TABLE.
+        is_made: The DDL that left it without older rows was applied: every row since is in the table.
+        is_left_out: `tables.include` left the table out at that time.
+    """
+
+    position: FeedPosition
+    is_made: bool
+    is_left_out: bool
+
+
+def end_letters(state: State, targets: TargetTables) -> None:
+    """Let tables be whole again that may have lacked a row of a dead letter, if no letter is left."""
+    if _end_letters(state):
+        state.keep(cut(state, targets), state.checkpoint.resuming)
+
+
+def _end_letters(state: State) -> bool:
+    lacking = [name for name, known in state.completeness.items() if known.reason == LETTERS]
+    if not lacking or state.control.letters():
+        return False
+    for name in lacking:
+        state.completeness[name] = replace(state.completeness[name], state="live", reason="")
+    return True
+
+
+def begun(state: State) -> dict[TableName, Begun]:
+    """How each table came to be whose CREATE TABLE or TRUNCATE the audit of DDL holds, by the names of now."""
+    found: dict[TableName, Begun] = {}
+    for item in state.control.decisions():
+        try:
+            actions = parse(item.sql, item.table.database, item.table, item.table)
+        except SchemaChangeRefused:
+            continue
+        is_made, is_left_out = item.decision in ("applied", "rewritten"), item.reason == LEFT_OUT
+        for action in actions:
+            match action:
+                case say.CreateTable(table):
+                    found[table] = Begun(FeedPosition(table, item.commit_ts - 1), is_made, is_left_out)
+                case say.TruncateTable(table) if is_made and table in found:
+                    found[table] = found[table]._replace(is_made=True)
+                case say.TruncateTable(table) if is_made:
+                    found[table] = Begun(FeedPosition(table, item.commit_ts), is_made, is_left_out=False)
+                case say.DropTable(table):
+                    found.pop(table, None)
+                case say.RenameTable(table, to) if table in found:
+                    found[to] = found.pop(table)
+    return found
 
 
 def adopt(state: State, targets: TargetTables, name: TableName, why: str) -> None:
@@ -65,18 +218,11 @@ def _show(state: State, targets: TargetTables, name: TableName, known: Completen
         targets.committed(writer, writer.head)
 
 
-def parked(state: State, targets: TargetTables, reason: str) -> Completeness:
-    """The completeness of a table of which no row beyond the checkpoint is applied."""
-    if targets.ordered:
-        return Completeness("parked", since=state.resolved_ts, reason=reason)
-    return Completeness("parked", offsets=state.next_offsets, reason=reason)
-
-
 def warn(state: State) -> None:
     """Log each table that is not live."""
     for name, found in sorted(state.completeness.items()):
         if not found.is_live:
-            _warn(name, found)
+            _warn(name, found, state.config_path)
 
 
 def meet(names: Iterable[TableName], ddl: Sequence[Ddl], state: State, targets: TargetTables, config: Config) -> None:
@@ -105,7 +251,7 @@ def meet(names: Iterable[TableName], ddl: Sequence[Ddl], state: State, targets: 
         raise _refusal(lacking)
     state.completeness |= found
     for name in lacking:
-        _warn(name, found[name])
+        _warn(name, found[name], state.config_path)
 
 
 def meet_ddl(name: TableName, state: State, targets: TargetTables, config: Config) -> None:
@@ -133,9 +279,9 @@ def follow(action: say.Action, state: State, targets: TargetTables, *, ignored: 
     known = state.completeness
     match action:
         case say.CreateTable(table):
-            known[table] = LIVE
-        case say.TruncateTable(table) if table in known and known[table].state != "parked" and not ignored:
-            known[table] = LIVE
+            known[table] = _whole(known.get(table))
+        case say.TruncateTable(table) if table in known and not known[table].is_parked and not ignored:
+            known[table] = _whole(known[table])
         case say.DropTable(table):
             known.pop(table, None)
         case say.DropDatabase(database):
@@ -147,12 +293,42 @@ def follow(action: say.Action, state: State, targets: TargetTables, *, ignored: 
                 known[to] = known.pop(table)
         case say.RecoverTable(table, to):
             known[to or table] = _recovered(targets, to or table, known.get(table))
+        case say.ExchangePartition(table, _, other) if not ignored:
+            _exchanged(known, table, other)
 
 
-def pass_over(group: Sequence[say.Action], state: State) -> None:
-    """Take note of a DDL that a parked table has not taken: it no longer has the columns of its upstream table."""
-    for name in {name for action in group for name in say.touches(action)} & state.parked:
-        state.completeness[name] = replace(state.completeness[name], missed_ddl=True)
+def _whole(before: Completeness | None) -> Completeness:
+    """A table without older rows; one that is being brought back stays known by where it began."""
+    return LIVE if before is None or before.is_parked else replace(LIVE, origin=before.origin)
+
+
+def _exchanged(known: dict[TableName, Completeness], table: TableName, other: TableName) -> None:
+    """Let two tables that have exchanged rows both be incomplete, if one was: its missing rows may be in the other."""
+    for name, partner in ((table, other), (other, table)):
+        found = known.get(partner)
+        if found is not None and found.state == "incomplete" and name in known and known[name].is_live:
+            reason = f"it exchanged rows with table {partner}, which is incomplete"
+            known[name] = replace(known[name], state="incomplete", reason=reason)
+
+
+def follow_include(state: State, name: TableName, *, is_wanted: bool) -> None:
+    """Let a parked table resume whose new name `tables.include` admits, and stay parked one whose name it does not."""
+    known = state.completeness.get(name)
+    if known is None or is_wanted == (known.cause != "include"):
+        return
+    if is_wanted:
+        state.completeness[name] = replace(known, is_due=known.position is not None)
+    else:
+        state.completeness[name] = replace(known, cause="include", reason=LEFT_OUT, is_due=False)
+
+
+def doubt(state: State, names: Iterable[TableName], reason: str) -> None:
+    """Tables that may lack a row from here on are no longer whole, and leave the cut."""
+    for name in names:
+        known = state.completeness.get(name)
+        if known is not None and known.is_live:
+            found = state.completeness[name] = replace(known, state="incomplete", reason=reason)
+            _warn(name, found, state.config_path)
 
 
 def cut(state: State, targets: TargetTables) -> Mapping[tuple[str, ...], int]:
@@ -191,28 +367,6 @@ def _is_loaded(targets: TargetTables, name: TableName, config: Config) -> bool:
     return writer.table.setting(ADOPTED) is not None or (writer.known is None and writer.head is not None)
 
 
-def _made_by_the_feed(state: State) -> set[TableName]:
-    """Tables whose CREATE TABLE or TRUNCATE was applied, as the audit of an older version shows."""
-    made: set[TableName] = set()
-    for item in state.control.decisions():
-        if item.decision not in ("applied", "rewritten"):
-            continue
-        try:
-            actions = parse(item.sql, item.table.database, item.table, item.table)
-        except SchemaChangeRefused:
-            continue
-        for action in actions:
-            match action:
-                case say.CreateTable(table) | say.TruncateTable(table):
-                    made.add(table)
-                case say.DropTable(table):
-                    made.discard(table)
-                case say.RenameTable(table, to) if table in made:
-                    made.discard(table)
-                    made.add(to)
-    return made
-
-
 def _refusal(names: Sequence[TableName]) -> TableIncomplete:
     shown = ", ".join(map(str, names[:_SHOWN])) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
     what = f"Rows arrive of tables whose CREATE TABLE the feed does not hold, so earlier rows may be missing: {shown}."
@@ -223,7 +377,6 @@ def _refusal(names: Sequence[TableName]) -> TableIncomplete:
     return TableIncomplete(what, hint)
 
 
-def _warn(name: TableName, found: Completeness) -> None:
-    logger().warning(
-        "table is not whole", table=str(name), state=found.state, because=found.reason, way_out=found.way_out(name)
-    )
+def _warn(name: TableName, found: Completeness, config: str) -> None:
+    way_out = found.way_out(name, config)
+    logger().warning("table is not whole", table=str(name), state=found.state, because=found.reason, way_out=way_out)

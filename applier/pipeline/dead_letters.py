@@ -8,13 +8,14 @@ from applier.changefeed.window import OffsetRange, Window
 from applier.consume.source import Source
 from applier.consume.window_size import WindowTooLargeError
 from applier.pipeline.scan.task_result import BadMessage
-from applier.sink.control.control import Control, DeadLetter
+from applier.pipeline.state import ControlTables
+from applier.sink.control.control import DeadLetter
 
 _LOT_OFFSETS = 256
 """Offsets that are read at once to get at bad messages. Good ones between them are read for nothing: not too many."""
 
 
-def set_aside(bad: Sequence[BadMessage], source: Source, control: Control, step: int) -> None:
+def set_aside(bad: Sequence[BadMessage], source: Source, control: ControlTables, step: int) -> None:
     """Keep bad messages whole as dead letters.
 
     Args:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from applier.changefeed.completeness import NOT_FOUND, Completeness
+from applier.changefeed.completeness import NOT_FOUND
 from applier.changefeed.table import TableName
-from applier.config.settings import TablesSection
+from applier.config.settings import Config
 from applier.pipeline.state import State
 from applier.runtime.logs import logger
 
@@ -23,9 +23,9 @@ class MissingRows:
     count: int = 0
     _logged: set[TableName] = field(default_factory=set)
 
-    def refusing(self, names: Iterable[TableName], state: State, config: TablesSection) -> Collection[TableName]:
-        """The tables that must hold each row that a change updates or deletes: live ones, unless others are allowed."""
-        if config.incomplete == "allow":
+    def refusing(self, names: Iterable[TableName], state: State, config: Config) -> Collection[TableName]:
+        """The tables that must hold each row that a change updates or deletes: live ones, unless they may go on."""
+        if config.tables.incomplete == "allow" and config.changefeed.on_table_error == "stop":
             return frozenset()
         return {name for name in names if name in state.completeness and state.completeness[name].is_live}
 
@@ -36,8 +36,8 @@ class MissingRows:
         self.count += rows
         found = state.completeness.get(name)
         if found is not None and found.is_live:
-            found = state.completeness[name] = Completeness("incomplete", reason=NOT_FOUND)
+            found = state.completeness[name] = replace(found, state="incomplete", reason=NOT_FOUND)
         if name not in self._logged:
             self._logged.add(name)
-            way_out = found.way_out(name) if found is not None else ""
+            way_out = found.way_out(name, state.config_path) if found is not None else ""
             logger().warning("rows to change are not in the table", table=str(name), rows=rows, way_out=way_out)

@@ -5,17 +5,53 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
+from typing import Protocol
 
 from applier.changefeed.applied_offsets import AppliedOffsets
-from applier.changefeed.checkpoint import AppliedDdl, Checkpoint, Reading, Tracked
+from applier.changefeed.checkpoint import UNKNOWN, Checkpoint, Resuming, Tracked
 from applier.changefeed.completeness import Completeness
 from applier.changefeed.message import TopicPartition
+from applier.changefeed.position import AppliedDdl, FeedPosition, Reading
 from applier.changefeed.table import TableName, TableVersion
 from applier.ddl.schema_tracker import Tables
 from applier.order.barrier import DdlId
 from applier.pipeline.ddl_progress import DdlProgress
 from applier.sink.commit.fence import Fenced
-from applier.sink.control.control import Control, SchemaDecision, unix_ms
+from applier.sink.control.control import DeadLetter, SchemaDecision, unix_ms
+
+_HANDLED = 50
+"""Outcomes of requests that the checkpoint keeps: a command waits for its own for minutes at most."""
+
+
+class ControlTables(Protocol):
+    """Where durable state is kept: `Control`, or for parked tables that are brought back a part of the checkpoint."""
+
+    def confirm(self) -> None:
+        """Raise CheckpointConflict once another process has the changefeed."""
+
+    def load_versions(self) -> list[TableVersion]:
+        """All table versions."""
+
+    def save_versions(self, versions: Iterable[TableVersion]) -> None:
+        """Keep table versions."""
+
+    def decisions(self, since: int = 0) -> list[SchemaDecision]:
+        """What became of the DDL at or above a commit ts, oldest first."""
+
+    def record_schema_changes(self, decisions: Sequence[SchemaDecision]) -> None:
+        """Keep what became of some DDL."""
+
+    def bury(self, letters: Sequence[DeadLetter]) -> None:
+        """Keep messages that were passed over."""
+
+    def letters(self) -> list[DeadLetter]:
+        """Messages that were passed over and not made up for since."""
+
+    def append_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Append the next checkpoint."""
+
+    def release(self) -> None:
+        """Say that this process has stopped."""
 
 
 @dataclass(slots=True)
@@ -35,9 +71,12 @@ class State:
         protocol: Protocol of the messages that are read.
         completeness: Whether each table holds every row of its upstream table.
         supplied: Tables as the configuration declares them; each counts until the feed first concerns its table.
+        config_path: Path of the configuration file, for commands in messages.
+        refused: DDL that this step could not apply; the tables that they are for are parked.
+        altered: By table the commit ts of the newest DDL that this step has come past, and all of its DDL at that ts.
     """
 
-    control: Control
+    control: ControlTables
     checkpoint: Checkpoint
     versions: dict[tuple[TableName, int], TableVersion] = field(default_factory=dict)
     tables: Tables = field(default_factory=Tables)
@@ -49,10 +88,13 @@ class State:
     completeness: dict[TableName, Completeness] = field(default_factory=dict)
     protocol: str = ""
     supplied: Tables = field(default_factory=Tables)
+    config_path: str = "applier.toml"
+    refused: set[DdlId] = field(default_factory=set)
+    altered: dict[TableName, tuple[int, tuple[DdlId, ...]]] = field(default_factory=dict)
     _writing: threading.RLock = field(default_factory=threading.RLock)
 
     @staticmethod
-    def load(control: Control, checkpoint: Checkpoint) -> State:
+    def load(control: ControlTables, checkpoint: Checkpoint) -> State:
         """State as of a checkpoint that this process has just taken."""
         versions = {(version.name, version.version): version for version in control.load_versions()}
         state = State(control, checkpoint, versions)
@@ -64,8 +106,10 @@ class State:
         checkpoint = self.checkpoint
         decisions = self.control.decisions(checkpoint.resolved_ts)
         self.tables, self.topics, self.ahead, self.covered, self.completeness = Tables(), {}, {}, {}, {}
+        self.altered, self.refused = {}, set()
         for name, tracked in checkpoint.tables.items():
-            self.tables.put(self.versions[name, tracked.version], tracked.partitioning)
+            if tracked.version != UNKNOWN:
+                self.tables.put(self.versions[name, tracked.version], tracked.partitioning)
             self.topics[name] = tracked.topic
             if tracked.completeness is not None:
                 self.completeness[name] = tracked.completeness
@@ -82,11 +126,14 @@ class State:
         return list(dict.fromkeys([*self.tables, *(name for name, _ in self.versions)]))
 
     def fenced(self, tables: Iterable[Fenced]) -> None:
-        """Keep that every table refuses the commits of earlier holders; the cut lists the heads that they have now."""
+        """Keep that every table refuses the commits of earlier holders; the cut lists the heads that they have now.
+
+        Copies of tables that were being brought back are not fenced: that begins anew.
+        """
         listed = self.checkpoint.snapshots
         moved = {item.table: item.head for item in tables if listed.get(item.table) == item.before}
         snapshots = {**listed, **{table: head for table, head in moved.items() if table in listed}}
-        self.write(lambda last: replace(last, unfenced=0, fenced=last.unfenced, snapshots=snapshots))
+        self.write(lambda last: replace(last, unfenced=0, fenced=last.unfenced, snapshots=snapshots, resuming=None))
 
     @property
     def resolved_ts(self) -> int:
@@ -121,14 +168,72 @@ class State:
     @property
     def parked(self) -> frozenset[TableName]:
         """Tables whose rows are not applied."""
-        return frozenset(name for name, found in self.completeness.items() if found.state == "parked")
+        return frozenset(name for name, found in self.completeness.items() if found.is_parked)
+
+    def tracked(self) -> dict[TableName, Tracked]:
+        """What each table is, for the checkpoint."""
+        found = {
+            name: Tracked(
+                version.version, self.topics.get(name, ""), self.tables.partitioning(name), self.completeness.get(name)
+            )
+            for name, version in self.tables.items()
+        }
+        # Parked tables of which nothing is known but that they are, and those whose CREATE TABLE is yet to be read.
+        lost = {
+            name: known
+            for name, known in self.completeness.items()
+            if name not in found and (known.is_parked or known.origin is not None)
+        }
+        return found | {name: Tracked(UNKNOWN, self.topics.get(name, ""), None, known) for name, known in lost.items()}
 
     def keep_completeness(self) -> None:
         """Let the checkpoint say what a start has found out about the tables."""
-        known = self.checkpoint.tables
-        tables = {name: tracked._replace(completeness=self.completeness.get(name)) for name, tracked in known.items()}
-        if tables != known:
-            self.write(lambda last: replace(last, tables=tables))
+        if self.tracked() != self.checkpoint.tables:
+            self.write(lambda last: replace(last, tables=self.tracked()))
+
+    def keep(
+        self,
+        snapshots: Mapping[tuple[str, ...], int],
+        resuming: Resuming | None,
+        handled: Mapping[str, str] | None = None,
+    ) -> None:
+        """Write a checkpoint between two steps: what the tables are has changed, and not how far the feed is applied.
+
+        Args:
+            snapshots: The cut.
+            resuming: Parked tables that are being brought back.
+            handled: Outcome of requests that were carried out with it, by their id.
+        """
+        tables = self.tracked()
+        self.write(
+            lambda last: replace(
+                last,
+                tables=tables,
+                snapshots=dict(snapshots),
+                resuming=resuming,
+                handled=dict([*last.handled.items(), *(handled or {}).items()][-_HANDLED:]),
+            )
+        )
+
+    def position(self, name: TableName, *, ordered: bool) -> FeedPosition | None:
+        """Where a table is, within a step: its rows and DDL up to here are applied; None for one that is not known."""
+        version = self.tables.get(name)
+        if version is None:
+            return None
+        ts, done = self.altered.get(name, (0, ()))
+        ddl = tuple(AppliedDdl(item.sql, item.table, item.commit_ts) for item in done)
+        passed = self.passed.get(name, {})
+        if ts <= self.resolved_ts or not ordered:
+            ts, ddl = self.resolved_ts, (*self.checkpoint.ddl, *ddl)
+        return FeedPosition(
+            name, ts, ddl, self.checkpoint.partitions, version.version, self.tables.partitioning(name), passed
+        )
+
+    def note_altered(self, names: Iterable[TableName], ddl: DdlId) -> None:
+        """Take note that tables have come past a DDL in this step."""
+        for name in names:
+            ts, known = self.altered.get(name, (0, ()))
+            self.altered[name] = (ddl.commit_ts, (*known, ddl) if ts == ddl.commit_ts else (ddl,))
 
     def learn(self, versions: Mapping[tuple[TableName, int], TableVersion], topics: Mapping[TableName, str]) -> None:
         """Keep table versions before rows are applied that need them: a restart may read from beyond their message.
@@ -178,15 +283,7 @@ class State:
     ) -> None:
         """Write the checkpoint of a finished step: from here on a restart begins after it."""
         at_upto = self.ddl.at(upto, ddl)
-        tables = {
-            name: Tracked(
-                version.version,
-                self.topics.get(name, ""),
-                self.tables.partitioning(name),
-                self.completeness.get(name),
-            )
-            for name, version in self.tables.items()
-        }
+        tables = self.tracked()
         self.write(
             lambda last: replace(
                 last,
@@ -202,6 +299,7 @@ class State:
             )
         )
         self.ddl.advance(upto, at_upto)
+        self.altered, self.refused = {}, set()
         self.ahead = {name: ts for name, ts in self.ahead.items() if ts > upto}
 
     def heartbeat(self) -> None:

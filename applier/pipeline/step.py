@@ -6,15 +6,24 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import cast
+from typing import Protocol, cast
 
-from applier.changefeed.checkpoint import Reading
+from applier.changefeed.completeness import LETTERS, Cause
 from applier.changefeed.message import TopicPartition
-from applier.changefeed.table import TableName
+from applier.changefeed.position import Reading
+from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.window import OffsetRange
 from applier.config.settings import Config
 from applier.consume.source import Source
-from applier.errors import DecodeError, TransientError
+from applier.errors import (
+    DdlStopped,
+    DecodeError,
+    SchemaChangeRefused,
+    TableIncomplete,
+    TableMismatch,
+    TerminalError,
+    TransientError,
+)
 from applier.order.resent import passed
 from applier.order.watermark import silent
 from applier.pipeline import completeness
@@ -22,6 +31,7 @@ from applier.pipeline.dead_letters import set_aside
 from applier.pipeline.filtered import owners
 from applier.pipeline.maintenance import Maintenance
 from applier.pipeline.not_found import MissingRows
+from applier.pipeline.requests import Requests
 from applier.pipeline.scan.next_step import NextStep, StepReader
 from applier.pipeline.scan.scanner import WindowScanner
 from applier.pipeline.scan.task_result import Waiting
@@ -50,6 +60,7 @@ class Step:
         resolved: Newest resolved ts of each partition that sent one.
         mark: Their minimum over the partitions that count: the watermark; None without one.
         is_longest: True if no step may read a longer window.
+        resuming: True if parked tables are being brought back.
     """
 
     moved: bool
@@ -61,6 +72,20 @@ class Step:
     resolved: Mapping[TopicPartition, int] = field(default_factory=dict)
     mark: int | None = None
     is_longest: bool = False
+    resuming: bool = False
+
+
+class Beside(Protocol):
+    """Work beside the steps.
+
+    Attributes:
+        requests: What commands ask for.
+    """
+
+    requests: Requests
+
+    def advance(self, *, is_busy: bool) -> bool:
+        """Do a piece of it, or nothing in favour of the next step; whether there is more."""
 
 
 @dataclass(slots=True)
@@ -75,6 +100,8 @@ class Pipeline:
         ddl_handler: Applies DDL to them, or passes those that they have.
         state: Progress, in memory and in the control tables.
         maintenance: Mends the tables between steps.
+        beside: Brings parked tables back beside the steps; None where nothing is brought back.
+        is_copy: It brings such tables back itself: what they are, the changefeed knows.
     """
 
     config: Config
@@ -84,8 +111,11 @@ class Pipeline:
     ddl_handler: DdlHandler
     state: State
     maintenance: Maintenance
+    beside: Beside | None = None
+    is_copy: bool = False
     _reader: StepReader = field(init=False)
     _is_torn: bool = field(default=False, init=False)
+    _is_started: bool = field(default=False, init=False)
     _mended: Counter[str] = field(default_factory=Counter, init=False)
     _not_found: MissingRows = field(default_factory=MissingRows, init=False)
 
@@ -101,8 +131,26 @@ class Pipeline:
         self.state.restore()
         self.state.ahead = self.targets.restore(self.state.names, self.state.checkpoint)
         self.state.covered = {} if self.scanner.ordered else self._reader.covered(self.state.ahead)
-        completeness.judge(self.state, self.targets, self.config)
-        self._is_torn = False
+        if not self.is_copy:
+            completeness.judge(self.state, self.targets, self.config, is_start=not self._is_started)
+            if self.targets.is_strict:
+                self.hold_to_checkpoint()
+        self._is_started, self._is_torn = True, False
+
+    def look_at(self, scanner: WindowScanner) -> None:
+        """Scan the next windows in another way."""
+        self.scanner = self._reader.scanner = scanner
+
+    def hold_to_checkpoint(self) -> None:
+        """From here on take no table that others dropped, replaced or rolled back for what the checkpoint lists.
+
+        Raises:
+            TableMismatch: There is such a table, and the configuration says to stop.
+        """
+        self.targets.hold_to_checkpoint()
+        for name in list(self.state.tables):
+            if name not in self.state.parked and (damage := self.targets.damage(name)) is not None:
+                self._set_apart({name: damage}, "table")
 
     def step(self, ends: Mapping[TopicPartition, int] | None = None) -> Step:
         """Read the next window, apply what its watermark allows, and write the checkpoint.
@@ -116,7 +164,12 @@ class Pipeline:
             TerminalError: The feed cannot be applied any further; what came before it is.
         """
         with self.targets.as_holder():
-            return self._step(ends)
+            outcome = self._step(ends)
+            if self.beside is None:
+                return outcome
+            self.beside.requests.take()
+            is_busy = outcome.moved and not outcome.complete
+            return replace(outcome, resuming=self.beside.advance(is_busy=is_busy))
 
     def _step(self, ends: Mapping[TopicPartition, int] | None) -> Step:
         if self._is_torn:
@@ -156,16 +209,18 @@ class Pipeline:
     def _apply(self, scan: WindowScan, watch: Stopwatch) -> int:
         """Apply DDL in order, each after the rows below it and before the rows above it; then all other rows."""
         upto = cast("int", scan.upto)
+        self._set_apart(self._unfit(scan), "row")
         completeness.meet((name for name, _ in scan.results.parts), scan.ddl, self.state, self.targets, self.config)
         self.state.learn(scan.versions, scan.topics)
         supplied.take(scan, self.state, self.targets, self.config)
         set_aside(scan.bad, self.source, self.state.control, self.state.step + 1)
         doubted = self.targets.doubted = owners(scan.bad)
         self.targets.doubt(self.state.names if doubted is None else doubted)
+        completeness.doubt(self.state, list(self.state.tables) if doubted is None else doubted, LETTERS)
         for version in self._reader.described(scan):
             completeness.meet([version.name], scan.ddl, self.state, self.targets, self.config)
             self.state.track(version)
-            self.targets.ensure(version, self.targets.stamp(self.state.resolved_ts))
+            self._ensure(version)
         due = dict(scan.results.parts)
         extent = None if self.scanner.ordered else ReadExtent(scan.window.ranges, self.state.topic_ids)
         commits = 0
@@ -180,12 +235,61 @@ class Pipeline:
                 is_begun = self.ddl_handler.is_begun(ddl)
                 if not is_begun:
                     commits += self._commit(batches)
-                self.ddl_handler.apply(ddl)
+                self._apply_ddl(ddl)
                 if is_begun and self.ddl_handler.leaves_rows(ddl):
                     commits += self._commit([batch for batch in batches if parted.get(batch.name, -1) < place])
             rest = sorted(due.items(), key=lambda item: item[0][0])
             commits += self._commit([Batch(name, parts, upto, extent=extent) for (name, _), parts in rest])
         return commits
+
+    def _unfit(self, scan: WindowScan) -> dict[TableName, DecodeError]:
+        """Tables to which a bad message of a window belongs; of one that the window makes, the next window shows it."""
+        return {
+            name: error
+            for name, error in scan.parking.items()
+            if name in self.state.tables or not any(ddl.frees(frozenset({name})) for ddl in scan.ddl)
+        }
+
+    def _set_apart(
+        self, refused: Mapping[TableName, TerminalError], cause: Cause, together: Sequence[TableName] = ()
+    ) -> None:
+        """Park tables of which something cannot be applied, and go on with all others.
+
+        Args:
+            refused: The tables, and what is wrong with each.
+            cause: What kind of thing it is.
+            together: Tables that have to resume at once.
+
+        Raises:
+            TerminalError: The configuration says to stop.
+        """
+        for name, error in refused.items():
+            if self.config.changefeed.on_table_error == "stop":
+                raise error
+            partners = tuple(other for other in together if other != name)
+            completeness.park(self.state, self.targets, name, cause, error.what, partners)
+            completeness.report(self.state, name, error.hint)
+
+    def _ensure(self, version: TableVersion) -> None:
+        """Have the table of a version, or park it where the one that is there does not fit."""
+        try:
+            self.targets.ensure(version, self.targets.stamp(self.state.resolved_ts))
+        except TableMismatch as error:
+            self.targets.confirm()
+            self._set_apart({version.name: error}, "table")
+
+    def _apply_ddl(self, ddl: Ddl) -> None:
+        """Apply a DDL, or park the tables for which it is refused; what it does to others is done."""
+        try:
+            self.ddl_handler.apply(ddl)
+        except (SchemaChangeRefused, TableMismatch) as refusal:
+            self.targets.confirm()
+            names = [] if isinstance(refusal, DdlStopped) else completeness.refusing(ddl, self.state, self.config)
+            if not names:
+                raise
+            self._set_apart(dict.fromkeys(names, refusal), "ddl", names)
+            self.state.refused.add(ddl.barrier.id)
+            self._apply_ddl(ddl)
 
     def _parted(self, ddl: Sequence[Ddl]) -> dict[TableName, int]:
         """By table, the place of the last DDL that is done already and parts the table from all rows before it.
@@ -200,14 +304,26 @@ class Pipeline:
         }
 
     def _commit(self, batches: Sequence[Batch]) -> int:
+        refused: dict[TableName, TerminalError] = {}
         for batch in batches:
+            if batch.name in self.state.parked:
+                continue
             if batch.name not in self.state.tables:
                 self.state.track(batch.newest)
             elif not self.scanner.ordered and not 0 < batch.newest_ts <= self.state.changed_at(batch.name):
                 # Rows from before a DDL say what the table was: following them would undo it.
-                self.ddl_handler.follow(batch.newest)
-        whole = self._not_found.refusing((batch.name for batch in batches), self.state, self.config.tables)
-        done = self.targets.apply(batches, self.state.tables, whole)
+                try:
+                    self.ddl_handler.follow(batch.newest)
+                except (SchemaChangeRefused, TableMismatch) as refusal:
+                    self.targets.confirm()
+                    refused[batch.name] = refusal
+        self._set_apart(refused, "row")
+        batches = [batch for batch in batches if batch.name not in self.state.parked]
+        whole = self._not_found.refusing((batch.name for batch in batches), self.state, self.config)
+        unfit: dict[TableName, TerminalError] = {}
+        done = self.targets.apply(batches, self.state.tables, whole, unfit)
+        for name, error in unfit.items():
+            self._set_apart({name: error}, "lost" if isinstance(error, TableIncomplete) else "table")
         for name, applied in done.items():
             self._not_found.note(name, applied.not_found, self.state)
         return len(done)

@@ -16,7 +16,7 @@ from applier.changefeed.table import Column, TableName, TableVersion
 from applier.changefeed.types import TypeRules, column_arrow_type
 from applier.config.settings import SinkSection, TablesSection
 from applier.ddl.schema_tracker import Tables
-from applier.errors import TableMismatch
+from applier.errors import SchemaChangeRefused, TableIncomplete, TableMismatch, TerminalError, ValueRefused
 from applier.pipeline.filtered import FILTERED, Doubted
 from applier.pipeline.schema_changes.stamp import DROPPED_AT
 from applier.pipeline.table_batch import Batch, is_empty
@@ -34,6 +34,10 @@ from applier.sink.write.table_writer import Applied, TableWriter
 
 ADOPTED = "applier.adopted"
 """Table property: rows were there before the first commit of applier, so no key may be taken for new."""
+
+
+ABOUT_A_TABLE = (TableMismatch, ValueRefused, TableIncomplete, SchemaChangeRefused)
+"""Errors of a commit that concern its table alone."""
 
 
 @dataclass(slots=True)
@@ -55,6 +59,8 @@ class TargetTables:
             stamp of such an epoch was made or renamed while the fences went up, and gets its own when it is opened.
         filtered: The feed leaves out rows, so no key may be taken for new.
         doubted: Tables that a message of this step may belong to which was set aside; None for all.
+        maker: Makes new tables, with the arguments of `Catalog.create`; None for the catalog itself.
+        broken: Tables that cannot be opened, with the reason.
     """
 
     catalog: Catalog
@@ -71,6 +77,8 @@ class TargetTables:
     is_strict: bool = False
     filtered: bool = False
     doubted: Doubted = frozenset()
+    maker: Callable[..., Table] | None = None
+    broken: dict[TableName, TableMismatch] = field(default_factory=dict)
     _expected: set[tuple[str, ...]] = field(default_factory=set)
     _writers: dict[tuple[str, ...], TableWriter] = field(default_factory=dict)
 
@@ -123,9 +131,16 @@ class TargetTables:
         self.snapshots.clear()
         self.snapshots.update(checkpoint.snapshots)
         self._expected = set(checkpoint.snapshots)
+        self.broken.clear()
         ahead = {}
         for name in names:
-            writer = self.writer(name)
+            try:
+                writer = self.writer(name)
+            except TableMismatch as error:
+                # A table that is parked for it, or the next row of it, says so.
+                self.confirm()
+                self.broken[name] = error
+                continue
             known = writer.known if writer else None
             is_ahead = known is not None and self._is_ahead(name, known, checkpoint)
             if writer is None or known is None or is_ahead:
@@ -142,30 +157,42 @@ class TargetTables:
         return bool(self.covered(name).beyond(checkpoint.next_offsets))
 
     def hold_to_checkpoint(self) -> None:
-        """From here on refuse tables that others dropped, replaced or rolled back: only a backfill can mend them.
-
-        Raises:
-            TableMismatch: A table was rolled back.
-        """
+        """From here on refuse rows of tables that others dropped or replaced: they would begin anew with a part."""
         self.is_strict = True
-        for writer in self._writers.values():
-            if writer.rolled_back is not None:
-                raise writer.rolled_back
+
+    def damage(self, name: TableName, *, is_listed: bool = False) -> TableMismatch | None:
+        """Why nothing may be written to a table as others have left it; None if it may.
+
+        Args:
+            name: The table.
+            is_listed: It must be there, though the cut does not list it.
+        """
+        if name in self.broken:
+            return self.broken[name]
+        writer = self.writer(name)
+        if writer is None:
+            return self._lost(self.identifier(name), is_other=False) if is_listed or self._is_expected(name) else None
+        return writer.rolled_back
+
+    def _is_expected(self, name: TableName) -> bool:
+        return self.is_strict and self.identifier(name) in self._expected
 
     def _refuse_lost(self, batch: Batch) -> None:
         """Refuse to begin a table anew that the checkpoint lists: its older rows would be missing."""
-        identifier, writer = self.identifier(batch.name), self.writer(batch.name)
-        if not self.is_strict or batch.before_ddl or identifier not in self._expected:
+        writer = self.writer(batch.name)
+        if batch.before_ddl or not self._is_expected(batch.name) or (writer is not None and writer.known is not None):
             return
-        if writer is not None and writer.known is not None:
-            return
-        is_other = "is not the one that this changefeed wrote" if writer else "is not in the catalog any more"
-        what = f"Table {'.'.join(identifier)} {is_other}, though the checkpoint lists it: it was dropped."
+        raise self._lost(self.identifier(batch.name), is_other=writer is not None)
+
+    @staticmethod
+    def _lost(identifier: tuple[str, ...], *, is_other: bool) -> TableMismatch:
+        found = "is not the one that this changefeed wrote" if is_other else "is not in the catalog any more"
+        what = f"Table {'.'.join(identifier)} {found}, though the checkpoint lists it: it was dropped."
         way_out = (
             "Register it again from its last metadata file (system.register_table), or build it anew with "
             "applier backfill from the first offset of its rows."
         )
-        raise TableMismatch(what, way_out)
+        return TableMismatch(what, way_out)
 
     def applied_ts(self, name: TableName) -> int | None:
         """Resolved ts of the table's last commit; None for a table that no applier has written."""
@@ -243,7 +270,11 @@ class TargetTables:
                 raise TableMismatch(what, "Load it with the types of docs/types.md, or route the table elsewhere.")
 
     def apply(
-        self, batches: Sequence[Batch], tables: Tables, whole: Collection[TableName] = ()
+        self,
+        batches: Sequence[Batch],
+        tables: Tables,
+        whole: Collection[TableName] = (),
+        refused: dict[TableName, TerminalError] | None = None,
     ) -> dict[TableName, Applied]:
         """Commit batches of different tables, several at a time.
 
@@ -251,13 +282,26 @@ class TargetTables:
             batches: At most one per table.
             tables: Each table as its DDL left it.
             whole: The tables that must hold every row that a change updates or deletes.
+            refused: Takes what is wrong with single tables, to which nothing is committed; None to raise the first.
         """
+
+        def applied(batch: Batch) -> Applied | None:
+            try:
+                return self._apply(batch, tables, whole)
+            except ABOUT_A_TABLE as error:
+                self.confirm()
+                if refused is None:
+                    raise
+                refused[batch.name] = error
+                self._writers.pop(self.identifier(batch.name), None)
+                return None
+
         if len(batches) == 1:
-            done = [self._apply(batches[0], tables, whole)]
+            done = [applied(batches[0])]
         else:
             with ThreadPoolExecutor(self.sink.threads) as pool:
-                done = list(pool.map(lambda batch: self._apply(batch, tables, whole), batches))
-        return {batch.name: applied for batch, applied in zip(batches, done, strict=True) if applied is not None}
+                done = list(pool.map(applied, batches))
+        return {batch.name: item for batch, item in zip(batches, done, strict=True) if item is not None}
 
     def doubt(self, names: Iterable[TableName]) -> None:
         """Take no key of these tables for new any more, as changes of theirs were left out; that survives a restart."""
@@ -330,7 +374,7 @@ class TargetTables:
         omit = self.rules.virtual_columns == "omit"
         columns = pa.schema([self._column(version, column) for column in columns_of_new(version, omit=omit)])
         self.confirm()
-        table = self.catalog.create(
+        table = (self.maker or self.catalog.create)(
             self.identifier(version.name),
             columns,
             key=key,

@@ -16,6 +16,7 @@ from applier.runtime import failpoints
 from applier.sink.iceberg.catalog import Catalog
 from tests.spark.ddl_applier import Applier, Crash, Start
 from tests.spark.upstream_table import Upstream
+from tests.spark.world import Make, World
 
 
 @pytest.fixture(scope="session")
@@ -73,3 +74,13 @@ def upstream(
     """A table that is yet to be created."""
     reader = SqlCatalog("lake", uri=f"sqlite:///{warehouse}/catalog.db", warehouse=f"file://{warehouse}/tables")
     return Upstream(spark, lake, reader, fresh_name())
+
+
+@pytest.fixture
+def make(spark: SparkSession, warehouse: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Make:
+    """Makes changefeeds."""
+    lake = {"type": "jdbc", "uri": f"jdbc:sqlite:{warehouse}/catalog.db", "warehouse": f"{warehouse}/tables"}
+    name = re.sub(r"\W+", "_", request.node.name)[-50:].strip("_")
+    return lambda **changefeed: World(
+        spark, lake, tmp_path / "feed", name, settings={"changefeed": changefeed} if changefeed else {}
+    )

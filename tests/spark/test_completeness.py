@@ -2,166 +2,20 @@
 
 from __future__ import annotations
 
-import base64
 import json
-import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
 
 from applier.changefeed.table import TableName
 from applier.commands.adopt import adopt
-from applier.commands.backfill.command import backfill
-from applier.commands.backfill.request import asked
-from applier.commands.status.command import status
-from applier.commands.status.report import StatusReport, TableProgress
-from applier.config import settings as config
-from applier.config.settings import Config
 from applier.errors import ConfigError, TableIncomplete, TableMismatch, TerminalError
-from applier.pipeline.build import assembled
 from applier.pipeline.state import State
-from applier.pipeline.step import Pipeline
 from applier.sink.iceberg.catalog import Catalog
-from tests.spark.feeds import read
+from tests.spark.world import KINDS, Make, World
 
 pytestmark = pytest.mark.spark
-
-START = 470_606_913_410_433_024
-KINDS = {"id": "bigint", "v": "varchar(9)", "w": "int"}
-
-
-@dataclass
-class World:
-    """A changefeed of Canal-JSON with the TiDB extension, on one partition, and what is asked of it.
-
-    Attributes:
-        ts: Commit ts of the newest message.
-        messages: What the topic holds.
-        settings: Sections of the configuration, by name.
-    """
-
-    spark: SparkSession
-    lake: dict[str, str]
-    folder: Path
-    name: str
-    ts: int = START
-    messages: list[dict[str, Any]] = field(default_factory=list)
-    settings: dict[str, dict[str, Any]] = field(default_factory=dict)
-
-    def ddl(self, sql: str, table: str = "a") -> int:
-        """A DDL."""
-        return self.send({"table": table, "isDdl": True, "type": "QUERY", "sql": sql})
-
-    def create(self, table: str) -> int:
-        """A new table."""
-        return self.ddl(f"CREATE TABLE {table} (id BIGINT PRIMARY KEY, v VARCHAR(9))", table)
-
-    def put(self, table: str, *keys: int, op: str = "INSERT", **more: str) -> int:
-        """Rows, each with the commit ts as its value."""
-        for key in keys:
-            row = {"id": str(key), "v": f"r{self.ts - START}", **more}
-            kinds = {column: KINDS[column] for column in row}
-            types = dict.fromkeys(row, 12)
-            message = {"table": table, "type": op, "pkNames": ["id"], "mysqlType": kinds, "sqlType": types}
-            self.send({**message, "data": [row], **({"old": [{"v": "before"}]} if op == "UPDATE" else {})})
-        return self.ts
-
-    def resolve(self) -> int:
-        """A watermark."""
-        self.ts += 1
-        self._append({"type": "TIDB_WATERMARK", "_tidb": {"watermarkTs": self.ts}})
-        return self.ts
-
-    def send(self, message: dict[str, Any]) -> int:
-        """A message with the next commit ts."""
-        self.ts += 1
-        self._append({"isDdl": False, "sql": "", **message, "_tidb": {"commitTs": self.ts}})
-        return self.ts
-
-    def _append(self, message: dict[str, Any]) -> None:
-        clock = (self.ts >> 18) + len(self.messages)
-        whole = {"id": 0, "database": "shop", "table": "", "pkNames": None, "es": clock, "ts": clock, "old": None}
-        self.messages.append({"mysqlType": None, "sqlType": None, "data": None, **whole, **message})
-
-    @property
-    def config(self) -> Config:
-        """The configuration, with the topic as it is now."""
-        self.folder.mkdir(exist_ok=True)
-        lines = [
-            {
-                "topic": "shop",
-                "partition": 0,
-                "offset": offset,
-                "timestamp": message["ts"],
-                "key": None,
-                "value": base64.b64encode(json.dumps(message).encode()).decode(),
-            }
-            for offset, message in enumerate(self.messages)
-        ]
-        (self.folder / "feed.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-        base: dict[str, dict[str, Any]] = {
-            "changefeed": {"name": self.name, "protocol": "canal-json"},
-            "source": {"archive": str(self.folder)},
-            "catalog": {"name": "lake", **self.lake},
-            "tables": {"route": f"{self.name}__{{database}}.{{table}}"},
-        }
-        return config.parse({section: {**known, **self.settings.get(section, {})} for section, known in base.items()})
-
-    @contextmanager
-    def applier(self) -> Iterator[Pipeline]:
-        """An applier."""
-        with assembled(self.config, spark=self.spark, take_over=True) as pipeline:
-            yield pipeline
-
-    def run(self, **tables: Any) -> None:
-        """Apply all that is there."""
-        self.settings.setdefault("tables", {}).update(tables)
-        with self.applier() as pipeline:
-            while (step := pipeline.step()).moved:
-                pass
-            assert step.error is None
-
-    def status(self) -> StatusReport:
-        """What `applier status` finds, a second after the newest message."""
-        return status(self.config, now_ms=(self.ts >> 18) + 1000)
-
-    def table(self, name: str) -> TableProgress:
-        """The line of a table."""
-        return next(item for item in self.status().tables if item.table == f"shop.{name}")
-
-    def rows(self, table: str) -> dict[int, str]:
-        """Rows as Spark reads them."""
-        return {row["id"]: row["v"] for row in read(self.spark, (f"{self.name}__shop", table)).to_pylist()}
-
-    def in_cut(self) -> set[str]:
-        """Tables that the consistent cut lists."""
-        return set(re.findall(r"__shop`?\.`?(\w+)", " ".join(self.status().cut)))
-
-    def heal(self, hint: str | None) -> None:
-        """Run the command that a hint names."""
-        found = re.search(r"`applier backfill --from (\S+) --repair --tables '(\S+)'`", hint or "")
-        assert found is not None, hint
-        request = asked(found[1], None, tables=found[2], branch="", publish=False, repair=True, dead_letters=False)
-        backfill(self.config, request, take_over=True, report=lambda _: None, spark=self.spark)
-
-
-Make = Callable[..., World]
-
-
-@pytest.fixture
-def make(spark: SparkSession, warehouse: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Make:
-    """Makes changefeeds."""
-    lake = {"type": "jdbc", "uri": f"jdbc:sqlite:{warehouse}/catalog.db", "warehouse": f"{warehouse}/tables"}
-    name = re.sub(r"\W+", "_", request.node.name)[-50:].strip("_")
-    return lambda **changefeed: World(
-        spark, lake, tmp_path / "feed", name, settings={"changefeed": changefeed} if changefeed else {}
-    )
 
 
 def loaded(world: World, table: str, rows: dict[int, str]) -> None:
@@ -216,8 +70,8 @@ def test_an_incomplete_table_says_so_everywhere(make: Make) -> None:
     (sentence,) = report.stale
     assert sentence == (
         "Table shop.a is incomplete: the feed does not hold its CREATE TABLE, so earlier rows may be missing. Hint: "
-        "run `applier backfill --from beginning --repair --tables 'shop.a'` if the feed still holds its CREATE TABLE; "
-        "or load it by other means and run `applier adopt --tables 'shop.a' --why …`."
+        f"run `applier resume -c {world.path} --tables 'shop.a'` if the feed still holds its CREATE TABLE; or load its "
+        f"rows by other means, then run `applier adopt -c {world.path} --tables 'shop.a' --why TEXT`."
     )
 
 
@@ -251,7 +105,7 @@ def test_a_truncate_makes_an_incomplete_table_whole(make: Make) -> None:
 
 
 def test_a_table_that_was_left_out_is_not_taken_for_whole(make: Make) -> None:
-    """Left out, it leaves the cut; taken in again, it stays as it was until the printed command has read its rows."""
+    """Left out, it leaves the cut and `status` names the way back; taken in again, it reads what it missed."""
     world = make()
     for table in ("a", "b"):
         world.create(table)
@@ -265,27 +119,43 @@ def test_a_table_that_was_left_out_is_not_taken_for_whole(make: Make) -> None:
 
     world.run(include=["*.*", "!shop.a"])
 
-    assert (world.table("a").state, world.in_cut()) == ("parked", {"b"})
-    assert world.status().exit_code == 0, "the user leaves it out"
+    left_out = world.table("a")
+    assert (left_out.state, world.in_cut(), world.rows("a")) == ("parked", {"b"}, before)
+    assert world.status().exit_code == 1
+    assert left_out.because is not None
+    assert "is parked since resolved ts" in left_out.because
+    assert left_out.way_out == (
+        "admit it in tables.include again, and `applier run` resumes it; or run "
+        f"`applier forget -c {world.path} --tables 'shop.a'`."
+    )
     world.put("a", 4)
     world.put("a", 1, op="DELETE")
     world.put("b", 4)
     world.resolve()
     world.run(include=["*.*"])
-    parked = world.table("a")
-    assert (parked.state, world.in_cut(), world.rows("a")) == ("parked", {"b"}, before)
-    assert world.status().exit_code == 1
-    assert parked.because is not None
-    assert "is parked since resolved ts" in parked.because
-
-    world.heal(parked.way_out)
-
     assert (world.table("a").state, world.in_cut(), world.status().exit_code) == ("in step", {"a", "b"}, 0)
     assert world.rows("a").keys() == {2, 3, 4}
     world.put("a", 5)
     world.resolve()
     world.run()
     assert world.rows("a").keys() == {2, 3, 4, 5}
+
+
+def test_an_incomplete_table_that_was_left_out_is_incomplete_again(make: Make) -> None:
+    """What it lacked before it was left out, it lacks afterwards, with rows in between and without."""
+    world = make()
+    world.put("a", 1)
+    world.resolve()
+    world.run(incomplete="allow")
+    for rows in ((), (2,)):
+        world.run(include=["*.*", "!shop.a"])
+        world.put("a", *rows)
+        world.resolve()
+        world.run()
+        assert world.table("a").state == "parked"
+        world.run(include=["*.*"])
+        assert (world.table("a").state, world.in_cut()) == ("incomplete", set())
+    assert world.rows("a").keys() == {1, 2}
 
 
 def test_a_table_that_was_left_out_while_nothing_came_is_whole(make: Make) -> None:
@@ -304,33 +174,6 @@ def test_a_table_that_was_left_out_while_nothing_came_is_whole(make: Make) -> No
 
     assert world.table("a").state == "in step"
     assert world.rows("a").keys() == {1, 2}
-
-
-def test_a_parked_table_whose_columns_changed_is_built_anew(make: Make) -> None:
-    """The command that is printed says to drop the table, as its columns are out of date, and then it works."""
-    world = make()
-    world.create("a")
-    world.put("a", 1)
-    world.resolve()
-    world.run()
-    world.run(include=["*.*", "!shop.a"])
-    world.create("z")
-    world.resolve()
-    world.run()
-    world.ddl("ALTER TABLE a ADD COLUMN w INT")
-    world.put("a", 2, w="7")
-    world.resolve()
-    world.run(include=["*.*"])
-    hint = world.table("a").way_out
-    assert hint is not None
-    assert hint.startswith("drop the Iceberg table, whose columns are out of date, then run")
-    Catalog(world.spark, "lake").drop((f"{world.name}__shop", "a"), purge=True)
-
-    world.heal(hint)
-
-    assert world.table("a").state == "in step"
-    found = read(world.spark, (f"{world.name}__shop", "a")).to_pylist()
-    assert sorted((row["id"], row["w"]) for row in found) == [(1, None), (2, 7)]
 
 
 def test_a_name_that_a_parked_table_had_is_free_for_a_new_one(make: Make) -> None:
@@ -358,7 +201,7 @@ def test_a_name_that_a_parked_table_had_is_free_for_a_new_one(make: Make) -> Non
 
 
 def test_a_table_that_is_taken_in_late_is_read_from_its_create(make: Make) -> None:
-    """Its CREATE TABLE was passed over: what comes is marked, and the printed command reads all of it."""
+    """Its CREATE TABLE was passed over while it was left out: once it is taken in, all of it is read."""
     world = make()
     world.create("a")
     world.put("a", 1)
@@ -369,13 +212,9 @@ def test_a_table_that_is_taken_in_late_is_read_from_its_create(make: Make) -> No
     world.put("b", 3)
     world.put("b", 1, op="DELETE")
     world.resolve()
-    with pytest.raises(TableIncomplete, match=r"shop\.b\."):
-        world.run(include=["*.*"], incomplete="refuse")
 
-    world.run(incomplete="allow")
+    world.run(include=["*.*"], incomplete="refuse")
 
-    assert (world.table("b").state, world.in_cut()) == ("incomplete", {"a"})
-    world.heal(world.table("b").way_out)
     assert (world.table("b").state, world.in_cut()) == ("in step", {"a", "b"})
     assert world.rows("b").keys() == {2, 3}
 
@@ -513,9 +352,9 @@ def test_a_step_that_failed_leaves_the_state_of_tables_as_it_was(make: Make, mon
 
 
 @pytest.mark.parametrize("op", ["UPDATE", "DELETE"])
-def test_a_change_of_a_row_that_a_live_table_lacks_is_refused(make: Make, op: str) -> None:
+def test_a_change_of_a_row_that_a_live_table_lacks_stops_the_feed(make: Make, op: str) -> None:
     """An update and a delete of a row that no INSERT brought show that the feed left rows out: nothing is committed."""
-    world = make()
+    world = make(on_table_error="stop")
     world.create("a")
     world.put("a", 1, 2)
     world.resolve()
@@ -528,14 +367,38 @@ def test_a_change_of_a_row_that_a_live_table_lacks_is_refused(make: Make, op: st
 
     table = f"{world.name}__shop.a"
     assert refused.value.what == f"Table {table} does not hold 1 rows that the feed updates or deletes."
-    assert "applier backfill --from beginning --repair --tables 'shop.a'" in refused.value.hint
-    assert 'Set tables.incomplete = "allow"' in refused.value.hint
+    assert "set changefeed.filtered = true" in refused.value.hint
     assert sorted(world.rows("a")) == [1, 2]
+
+
+@pytest.mark.parametrize("op", ["UPDATE", "DELETE"])
+def test_a_change_of_a_row_that_a_live_table_lacks_parks_it(make: Make, op: str) -> None:
+    """Readers keep its last true snapshot; read again from its CREATE TABLE, it comes as far and no further."""
+    world = make()
+    world.create("a")
+    world.put("a", 1, 2)
+    world.create("b")
+    world.resolve()
+    world.run()
+    world.put("a", 2, 9, op=op)
+    world.put("b", 1)
+    world.resolve()
+
+    world.run()
+
+    parked = world.table("a")
+    assert (parked.state, world.in_cut(), world.rows("a").keys()) == ("parked", {"b"}, {1, 2})
+    world.run()
+    assert world.table("a").state == "parked", "a restart alone changes nothing"
+    command = f"applier resume -c {world.path} --tables 'shop.a'"
+    assert f"`{command}`" in (parked.way_out or "")
+    assert "does not hold 1 rows that the feed updates or deletes" in world.obey(command, code=3)
+    assert (world.table("a").state, world.in_cut(), world.rows("a").keys()) == ("parked", {"b"}, {1, 2})
 
 
 def test_a_change_of_a_row_that_a_live_table_lacks_marks_the_table_where_that_is_allowed(make: Make) -> None:
     """The change is applied, counted, and the table leaves the cut as an incomplete one."""
-    world = make()
+    world = make(on_table_error="stop")
     world.create("a")
     world.put("a", 1, 2)
     world.resolve()

@@ -8,15 +8,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from applier.changefeed.message import TopicPartition
-from applier.changefeed.ts import from_unix_ms, unix_ms, wall_clock
+from applier.changefeed.ts import CLOCK_SKEW_MS, from_unix_ms, unix_ms, wall_clock
 from applier.changefeed.window import OffsetRange
 from applier.errors import ConfigError, SourceLost
 
 OPEN = 2**63 - 1
 """Upper commit ts of a range that offsets alone end."""
-
-CLOCK_SKEW_MS = 60_000
-"""How far the clocks of TiDB and of the writer of the messages may be apart: so much more is read, and left out."""
 
 _SMALLEST_TSO = 1 << 48
 """TSOs below it lie in 1970: such a number is an offset that lacks its partition."""

@@ -14,7 +14,7 @@ from applier.config.settings import Policy
 from applier.ddl import actions as say
 from applier.ddl.actions import kind
 from applier.ddl.schema_tracker import Tables
-from applier.errors import RangeRefused
+from applier.errors import RangeRefused, TerminalError
 from applier.pipeline.schema_changes.stamp import DDL, is_in, mark
 from applier.pipeline.schema_changes.statements import Ddl
 from applier.pipeline.schema_changes.track import move_past
@@ -175,7 +175,11 @@ class Branches(TargetTables):
         return Stamp(self.changefeed, self.epoch, upto if self.ordered else 0, {**(extra or {}), BACKFILL: self.job})
 
     def apply(
-        self, batches: Sequence[Batch], tables: Tables, whole: Collection[TableName] = ()
+        self,
+        batches: Sequence[Batch],
+        tables: Tables,
+        whole: Collection[TableName] = (),
+        refused: dict[TableName, TerminalError] | None = None,
     ) -> dict[TableName, Applied]:
         """Commit batches, in the columns that the tables have now; see `TargetTables.apply`.
 
@@ -184,7 +188,7 @@ class Branches(TargetTables):
         Raises:
             RangeRefused: What became of such rows cannot be determined, or they would be there twice.
         """
-        del whole
+        del whole, refused
         found = (self._forward(batch, tables.get(batch.name)) for batch in batches)
         due = [batch for batch in found if batch is not None]
         done = TargetTables.apply(self, due, tables) if due else {}

@@ -12,12 +12,12 @@ from applier.changefeed.window import OffsetRange
 from applier.commands.backfill.bounds import Range
 from applier.commands.backfill.drive import Driver
 from applier.commands.backfill.report import STOPPED, Outcome
-from applier.commands.backfill.table_selection import rules_for
 from applier.errors import RangeRefused
 from applier.pipeline.schema_changes.apply import DdlApplier
 from applier.pipeline.schema_changes.statements import Ddl
 from applier.pipeline.state import State
 from applier.pipeline.step import Pipeline
+from applier.pipeline.table_selection import rules_for
 from applier.sink.control.control import Control
 
 
@@ -76,7 +76,7 @@ def catch_up(pipeline: Pipeline, span: Range, names: Sequence[TableName], driver
     refuse_gap(span, state.next_offsets, state.resolved_ts)
     before, start = state.resolved_ts, dict(state.next_offsets)
     scanner = replace(pipeline.scanner, ceiling=span.upto)
-    moving = replace(pipeline, scanner=scanner)
+    moving = replace(pipeline, scanner=scanner, beside=None)
     if names:
         moving = _alone(moving, names)
     ends = {place: max(end, start.get(place, end)) for place, end in span.ends.items()}
@@ -151,11 +151,16 @@ class _RowsBeforeDdl:
 def _alone(pipeline: Pipeline, names: Iterable[TableName]) -> Pipeline:
     """The same pipeline for some tables, with progress that is kept by their stamps alone."""
     state = pipeline.state
-    control = _Muted(**{item.name: getattr(state.control, item.name) for item in fields(state.control)})
+    control = _Muted(**{item.name: getattr(state.control, item.name) for item in fields(Control)})
     muted = State(control, state.checkpoint, dict(state.versions))
     rules = rules_for(names)
-    config = pipeline.config.model_copy(update={"tables": pipeline.config.tables.model_copy(update={"include": rules})})
-    scanner = replace(pipeline.scanner, template=replace(pipeline.scanner.template, include=rules))
+    config = pipeline.config.model_copy(
+        update={
+            "tables": pipeline.config.tables.model_copy(update={"include": rules}),
+            "changefeed": pipeline.config.changefeed.model_copy(update={"on_table_error": "stop"}),
+        }
+    )
+    scanner = replace(pipeline.scanner, template=replace(pipeline.scanner.template, include=rules), parks=False)
     applier = DdlApplier(pipeline.targets, muted, config.ddl, config.tables, pipeline.targets.rules)
     rows = _RowsBeforeDdl(applier, muted, frozenset(names))
     alone = replace(pipeline, config=config, scanner=scanner, state=muted, ddl_handler=rows)

@@ -10,15 +10,16 @@ import pyarrow as pa
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.message import MESSAGE_SCHEMA, UNREADABLE, TopicPartition
 from applier.changefeed.table import TableName
-from applier.changefeed.ts import from_unix_ms
+from applier.changefeed.ts import CLOCK_SKEW_MS, from_unix_ms
 from applier.changefeed.window import OffsetRange, Window
-from applier.commands.backfill.bounds import CLOCK_SKEW_MS, LOST_HINT, OPEN, Bound, Range, resolve
+from applier.commands.backfill.bounds import LOST_HINT, OPEN, Bound, Range, resolve
 from applier.commands.backfill.request import Request
 from applier.commands.run import with_retry
 from applier.errors import SourceLost
 from applier.pipeline.scan.task_result import RESULT_SCHEMA, TaskResult, collect
+from applier.pipeline.state import ControlTables
 from applier.pipeline.step import Pipeline
-from applier.sink.control.control import Control, DeadLetter
+from applier.sink.control.control import DeadLetter
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +68,13 @@ def opened(main: Pipeline, request: Request, tables: Collection[TableName]) -> L
             continue
         found = with_retry(lambda letter=letter: _read(main, letter))  # type: ignore[misc]  # bound in this very turn
         mine = {name for name, _ in found.parts if name in tables and admits(name)}
-        if found.bad:
+        others = sorted({name for name, _ in found.parts} - mine - set(tables))
+        if found.bad and _fits_its_time(main, letter):
+            said.append(f"{where} is from before a DDL of its table: {_resume(main)}")
+        elif found.bad:
             said.append(f"{where} cannot be read yet: {found.bad[0].error.what}")
+        elif others and not mine:
+            said.append(f"{where} holds rows of {others[0]}, which was renamed or dropped since: {_resume(main)}")
         elif found.barriers:
             said.append(f"{where} holds a DDL, whose place has passed: bring its table to what it is upstream by hand.")
         elif mine:
@@ -80,18 +86,32 @@ def opened(main: Pipeline, request: Request, tables: Collection[TableName]) -> L
     return Letters(ready, sorted(names), span, said)
 
 
-def answer(control: Control, letters: Sequence[DeadLetter], step: int) -> None:
+def answer(control: ControlTables, letters: Sequence[DeadLetter], step: int) -> None:
     """Take note that letters are made up for: a letter without an error is none any more."""
     control.bury([replace(letter, key=None, value=None, error="", step=step) for letter in letters])
 
 
-def _read(main: Pipeline, letter: DeadLetter) -> TaskResult:
+def _resume(main: Pipeline) -> str:
+    path = main.config.path
+    return (
+        f"run `applier resume -c {path} --tables TABLE` with the name that the table has now, which reads the message "
+        f"in its place, then `applier dead-letters discard PLACE -c {path} --why TEXT`."
+    )
+
+
+def _fits_its_time(main: Pipeline, letter: DeadLetter) -> bool:
+    """Whether a message can be read as it was sent, by the columns that it shows itself."""
+    return main.scanner.rows_describe and not with_retry(lambda: _read(main, letter, typed=False)).bad
+
+
+def _read(main: Pipeline, letter: DeadLetter, *, typed: bool = True) -> TaskResult:
     messages = _message(main, letter)
+    types = main.state.tables.items() if typed and main.scanner.rows_describe else ()
     job = replace(
         main.scanner.template,
         versions=tuple(main.state.versions.values()),
         upto=OPEN,
-        typed={name: [version] for name, version in main.state.tables.items()} if main.scanner.rows_describe else {},
+        typed={name: [version] for name, version in types},
     )
     found = job(messages.to_batches())
     return collect(pa.Table.from_batches(list(found), schema=RESULT_SCHEMA))

@@ -17,7 +17,6 @@ from applier.commands.backfill.bounds import OPEN, Range
 from applier.commands.backfill.branch import Branches, PassedDdl
 from applier.commands.backfill.replay_ddl import DdlReplay, Passed
 from applier.commands.backfill.request import Request
-from applier.commands.backfill.table_selection import rules_for
 from applier.commands.run import with_retry
 from applier.config.settings import Config
 from applier.consume.source import Source
@@ -27,6 +26,7 @@ from applier.ddl.spelling import Spelling
 from applier.errors import SchemaChangeRefused
 from applier.pipeline.state import State
 from applier.pipeline.step import Pipeline
+from applier.pipeline.table_selection import rules_for
 from applier.runtime.logs import logger
 from applier.sink.commit.stamp import CHANGEFEED
 from applier.sink.control.control import Control, unix_ms
@@ -34,7 +34,7 @@ from applier.sink.control.lease import this_process
 from applier.sink.control.rows import SchemaDecision
 from applier.sink.iceberg.catalog import Catalog
 
-_LEDGERS = ("checkpoints", "table_versions", "schema_changes", "dead_letters")
+_LEDGERS = ("checkpoints", "table_versions", "schema_changes", "dead_letters", "requests")
 
 
 @dataclass(slots=True)
@@ -62,17 +62,7 @@ class Job:
     def heals(self, name: TableName, main: State) -> bool:
         """True if the branch of a table holds every row that the table lacks."""
         known = main.completeness.get(name)
-        if known is None or known.is_live:
-            return False
-        if self.branches.is_emptied(name):
-            return True
-        if known.state != "parked" or known.missed_ddl:
-            return False
-        if self.branches.ordered:
-            return 0 < self.span.above <= known.since
-        return all(
-            place in self.span.spans and self.span.spans[place].start <= at for place, at in known.offsets.items()
-        )
+        return known is not None and not known.is_live and self.branches.is_emptied(name)
 
     def forget(self) -> None:
         """Drop the progress: the branches are shown, or given up."""
@@ -119,10 +109,13 @@ def prepare(main: Pipeline, request: Request, span: Range, names: Sequence[Table
         main.scanner,
         template=replace(main.scanner.template, include=config.tables.include),
         ceiling=upto,
+        parks=False,
     )
     exact = span.above or not main.scanner.rows_describe
     passed = PassedDdl(branches, job_state, config.ddl, assumed=0 if exact else assumed)
-    pipeline = replace(main, config=config, scanner=scanner, targets=branches, ddl_handler=passed, state=job_state)
+    pipeline = replace(
+        main, config=config, scanner=scanner, targets=branches, ddl_handler=passed, state=job_state, beside=None
+    )
     pipeline.restore()
     return Job(pipeline, branches, _ends(span, state, ordered=ordered), upto, namespace, is_resumed, span)
 
@@ -218,7 +211,7 @@ def _config(config: Config, names: Sequence[TableName]) -> Config:
     # Rows before a CREATE TABLE in the range go to a branch that is emptied there.
     tables = config.tables.model_copy(update={"include": rules_for(names), "incomplete": "allow"})
     # What a BOOTSTRAP message alone describes was made long ago.
-    changefeed = config.changefeed.model_copy(update={"start": "beginning"})
+    changefeed = config.changefeed.model_copy(update={"start": "beginning", "on_table_error": "stop"})
     return config.model_copy(update={"tables": tables, "changefeed": changefeed})
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.table import TableName
 from applier.commands.plan.read_only_pipeline import looking
-from applier.commands.plan.report import DdlDue, SpanDue, StepPlan, TableDue
+from applier.commands.plan.report import DdlDue, SpanDue, StepPlan, TableAside, TableDue
 from applier.commands.run import held_back, with_retry
 from applier.config.settings import Config
 from applier.ddl import actions as say
@@ -57,7 +57,17 @@ def described(pipeline: Pipeline, found: NextStep) -> StepPlan:
         tables=_tables(pipeline, found) if moves else (),
         ddl=_ddl(pipeline, scan.ddl, found.known.tables) if moves else (),
         waits=_waits(found),
+        aside=_aside(pipeline),
     )
+
+
+def _aside(pipeline: Pipeline) -> list[TableAside]:
+    known, path = pipeline.state.completeness, pipeline.config.path
+    return [
+        TableAside(str(name), item.state, item.sentence(name), item.way_out(name, path))
+        for name, item in sorted(known.items())
+        if not item.is_live
+    ]
 
 
 def _spans(found: NextStep) -> list[SpanDue]:

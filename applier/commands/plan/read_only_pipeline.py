@@ -19,6 +19,7 @@ from applier.runtime.spark_session import build_session
 from applier.sink.commit.stamp import Stamp
 from applier.sink.control.append_table import AppendOnlyTable
 from applier.sink.control.control import Control
+from applier.sink.control.requests import REQUESTS
 from applier.sink.control.rows import CHECKPOINTS, DEAD_LETTERS, SCHEMA_CHANGES, TABLE_VERSIONS
 from applier.sink.iceberg.catalog import Catalog
 from applier.sink.iceberg.table import Table
@@ -70,6 +71,7 @@ def unheld(catalog: Catalog, changefeed: str) -> Control:
         append_table("table_versions", TABLE_VERSIONS),
         append_table("schema_changes", SCHEMA_CHANGES),
         append_table("dead_letters", DEAD_LETTERS),
+        append_table("requests", REQUESTS),
     )
 
 

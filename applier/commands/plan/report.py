@@ -73,6 +73,23 @@ class DdlDue:
 
 
 @dataclass(frozen=True, slots=True)
+class TableAside:
+    """A table that is not live.
+
+    Attributes:
+        upstream: Name in TiDB.
+        state: `incomplete` or `parked`.
+        because: What is known of it, as a sentence.
+        way_out: How it becomes live again.
+    """
+
+    upstream: str
+    state: str
+    because: str
+    way_out: str
+
+
+@dataclass(frozen=True, slots=True)
 class StepPlan:
     """What the next step would do.
 
@@ -86,6 +103,7 @@ class StepPlan:
         spans: Offsets.
         tables: Tables that it would write.
         ddl: DDL that it would come to, in order.
+        aside: Tables that are not live: the rows of parked ones would not be applied.
         waits: Why nothing, or not all, can be applied; "" if nothing is in the way.
     """
 
@@ -99,6 +117,7 @@ class StepPlan:
     tables: Sequence[TableDue]
     ddl: Sequence[DdlDue]
     waits: str
+    aside: Sequence[TableAside] = ()
 
     def to_json(self) -> str:
         """The plan for machines; the keys are the attributes."""
@@ -123,6 +142,8 @@ def render(plan: StepPlan, console: Console) -> None:
     if plan.ddl:
         decided = [(_at(ddl.commit_ts), ", ".join(ddl.kinds), ddl.decision, ddl.reason, ddl.sql) for ddl in plan.ddl]
         console.print(_table("DDL", ("commit ts", "kind", "decision", "reason", "statement"), decided))
+    for table in plan.aside:
+        console.print(Text(escaped(f"{table.because} Hint: {table.way_out}")))
     if plan.waits:
         console.print(Text(escaped(plan.waits)))
 

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime
 
-from applier.changefeed.checkpoint import Checkpoint
+from applier.changefeed.checkpoint import Checkpoint, caught_up
 from applier.changefeed.completeness import LEFT_OUT, UNRECORDED, Completeness
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.route import Route
@@ -119,23 +119,29 @@ def _tables(lake: Lake, last: Checkpoint, config: Config) -> tuple[TableProgress
     with ThreadPoolExecutor(_THREADS) as pool:
         found = list(pool.map(lambda name: lake.table(route.identifier(name)), names))
     shown = [_progress(name, route.identifier(name), table, last) for name, table in zip(names, found, strict=True)]
-    wholes = [_whole(name, last, is_wanted=admits(name)) for name in names]
+    wholes = [_whole(name, last, config, is_wanted=admits(name)) for name in names]
     return tuple(_judged(*pair) for pair in zip(shown, wholes, strict=True))
 
 
-def _whole(name: TableName, last: Checkpoint, *, is_wanted: bool) -> TableProgress:
+def _whole(name: TableName, last: Checkpoint, config: Config, *, is_wanted: bool) -> TableProgress:
     """What the checkpoint says of the completeness of a table, in the fields that say it."""
     known = last.tables[name].completeness
     if known is None:
         known = Completeness("incomplete", reason=UNRECORDED)
         return replace(_NOTHING, state="incomplete", because=known.sentence(name), way_out=_START, is_wanted=is_wanted)
     if not is_wanted and known.state != "parked":
-        known = Completeness("parked", since=last.resolved_ts, offsets=last.next_offsets, reason=LEFT_OUT)
+        known = Completeness("parked", since=last.resolved_ts, reason=LEFT_OUT, cause="include")
     if known.is_live:
         return _NOTHING
-    state: TableState = "parked" if known.state == "parked" else "incomplete"
+    state: TableState = "parked" if known.is_parked else "incomplete"
     return replace(
-        _NOTHING, state=state, because=known.sentence(name), way_out=known.way_out(name), is_wanted=is_wanted
+        _NOTHING,
+        state=state,
+        because=known.sentence(name),
+        way_out=known.way_out(name, config.path),
+        is_wanted=is_wanted,
+        since=known.since or None,
+        caught_up=caught_up(known, last),
     )
 
 
@@ -150,6 +156,8 @@ def _judged(progress: TableProgress, whole: TableProgress) -> TableProgress:
         because=whole.because,
         way_out=whole.way_out,
         is_wanted=whole.is_wanted,
+        since=whole.since,
+        caught_up=whole.caught_up,
     )
 
 
@@ -210,9 +218,6 @@ def _notes(
     expired = [table.iceberg for table in tables if table.state == "expired"]
     if expired:
         yield f"The snapshots of the cut have expired in {', '.join(expired)}: the heads show the same rows, or newer."
-    for table in tables:
-        if table.because is not None and not table.is_wanted:
-            yield table.because
     if letters:
         yield f"{letters} message{'s were' if letters > 1 else ' was'} set aside as dead letters."
 

@@ -59,6 +59,8 @@ class TableProgress:
         because: Why it is incomplete or parked.
         way_out: How it becomes whole again.
         is_wanted: `tables.include` admits it.
+        since: Commit ts up to which a parked table is whole; None for others, and in offset order.
+        caught_up: Share of what it misses that a table has which is being brought back; None for others.
     """
 
     table: str
@@ -72,6 +74,8 @@ class TableProgress:
     because: str | None = None
     way_out: str | None = None
     is_wanted: bool = True
+    since: int | None = None
+    caught_up: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +197,7 @@ def judged(report: StatusReport) -> Iterator[str]:
             f"more than {shown_seconds(report.max_lag_seconds)}."
         )
     for table in report.tables:
-        if table.because and table.is_wanted:
+        if table.because:
             yield f"{table.because} Hint: {table.way_out}"
         if table.state == "missing":
             yield f"Table {table.iceberg} is not in the catalog, though the checkpoint lists it."

@@ -289,7 +289,7 @@ class _TaskState:
             return
         if job.ordered and not stamps.all():
             for offset in where[(stamps == 0) & ~above].tolist():
-                self._seen.reject(place, offset, undated(name, block.op))
+                self._seen.reject(place, offset, undated(name, block.op), [name])
             above |= stamps == 0
         again, placed = self._applied.of_block(name, place, where, stamps)
         self._seen.counts["replayed"] += int(again.sum())
@@ -352,7 +352,7 @@ class _TaskState:
         except ValueRefused:
             # All of them at once: a pass that names one would have to be repeated for each.
             for partition, offset, error in typing.refused(meta, values):
-                self._seen.reject(TopicPartition(topic, partition), offset, error)
+                self._seen.reject(TopicPartition(topic, partition), offset, error, [name])
             return None
         self._seen.counts["zero_dates"] += zero_dates
         del meta, values, rows  # There may be many.

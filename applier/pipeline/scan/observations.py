@@ -84,7 +84,7 @@ class Observations:
         if names and not any(map(self._admits, names)):
             self.counts["excluded"] += 1
             return
-        payload = error_payload(error.at(*place, offset, self._protocol))
+        payload = error_payload(error.at(*place, offset, self._protocol), names)
         self._control.append(finding("bad", place=place, offset=offset, payload=payload))
 
     def findings(self) -> Iterator[dict[str, Any]]:

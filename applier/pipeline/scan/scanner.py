@@ -6,7 +6,7 @@ of this very window must be read: a schema that rows waited for, a DDL among the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -52,6 +52,8 @@ class WindowScanner:
         ordered: False for a feed in offset order.
         rows_describe: True if rows or a registry describe the columns, so that the types their DDL gave count more.
         keep_bad: True to set bad messages aside; False to end the window before the first.
+        parks: True to leave a table out of which a message cannot be applied, rather than to end the window.
+        chosen: Chooses the DDL that are meant, where only some tables are; None for all.
         ceiling: Commit ts above which nothing is due, however far the watermark is.
         patience: For schemas that the registry does not know yet.
     """
@@ -61,6 +63,8 @@ class WindowScanner:
     ordered: bool
     rows_describe: bool
     keep_bad: bool
+    parks: bool = False
+    chosen: Callable[[Sequence[Ddl]], Sequence[Ddl]] | None = None
     ceiling: int = NO_WATERMARK
     patience: Deadline = field(default_factory=Deadline)
 
@@ -165,8 +169,10 @@ class WindowScanner:
     def _set_aside(self, found: WindowScan) -> bool:
         """Bad messages become dead letters, or the first of them ends the window: what came before it is applied.
 
-        One whose schema may yet come always ends it.
+        One whose schema may yet come always ends it. A table to which one belongs is left out, if that is configured.
         """
+        if self.parks and self._leave_out(found):
+            return False
         ending = [bad for bad in found.results.bad if not self.keep_bad or self.may_come(bad.error)]
         if not ending:
             found.try_all = bool(found.bad)
@@ -179,6 +185,17 @@ class WindowScanner:
         ends = {place: span.end for place, span in found.window.ranges.items()}
         found.bad = [bad for bad in found.bad if bad.offset < ends.get(bad.partition, 0)]
         return True
+
+    def _leave_out(self, found: WindowScan) -> bool:
+        """Leave out the tables to which bad messages belong; whether there are new ones."""
+        owned = {bad.tables[0]: bad.error for bad in reversed(found.results.bad) if len(bad.tables) == 1}
+        late = {name for name, error in owned.items() if self.may_come(error)}
+        if not self.ordered:
+            # Rows of another table that had the name before a DDL of this window cannot be told from its own.
+            late |= {name for ddl in found.ddl if ddl.frees(frozenset(owned)) for name in ddl.names}
+        new = {name: error for name, error in owned.items() if name not in late and name not in found.parking}
+        found.parking |= new
+        return bool(new)
 
     def _hold_back(self, found: WindowScan) -> bool:
         """Rows without a schema wait, and the watermark stays below the first of them."""
@@ -205,7 +222,8 @@ class WindowScanner:
         upto = found.upto or 0
         due = [barrier for barrier in found.results.barriers if barrier.change.commit_ts <= upto]
         barriers = in_order(due, known.applied, known.applied_ddl)
-        found.ddl = read_all(barriers, spelling(found, known), met(found, known) if barriers else {})
+        every = read_all(barriers, spelling(found, known), met(found, known) if barriers else {})
+        found.ddl = every if self.chosen is None else self.chosen(every)
         cuts = cut((ddl.commit_ts, ddl.names) for ddl in found.ddl)
         typed = typed_by(found.ddl, known.tables) if self.rows_describe else {}
         before = found.passages
@@ -220,7 +238,11 @@ class WindowScanner:
 
         They are left out of this window as a whole, and those behind the DDL would be lost.
         """
-        returns = [ddl.commit_ts for ddl in found.ddl if ddl.frees(known.parked)] if self.ordered else []
+        left_out = found.left_out(known)
+        returns = [ddl.commit_ts for ddl in found.ddl if self.ordered and ddl.frees(left_out)]
+        if self.chosen is not None and self.ordered:
+            # Rows count by the names that the chosen tables had at the begin of the window.
+            returns += [ddl.commit_ts for ddl in found.ddl if ddl.frees(frozenset(ddl.names))]
         if not returns or found.ceiling <= min(returns):
             return False
         found.ceiling = min(returns)

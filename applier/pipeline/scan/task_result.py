@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, cast
@@ -70,11 +70,19 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class BadMessage:
-    """A message that cannot be decoded, or whose row does not fit its table."""
+    """A message that cannot be decoded, or whose row does not fit its table.
+
+    Attributes:
+        partition: Its partition.
+        offset: Its offset.
+        error: Why.
+        tables: Tables that its rows may be of; () where nothing shows them.
+    """
 
     partition: TopicPartition
     offset: int
     error: errors.DecodeError
+    tables: tuple[TableName, ...] = ()
 
 
 @dataclass(slots=True)
@@ -142,7 +150,7 @@ class TaskResult:
                 self.waiting.append(Waiting(name, row["version"], row["ts"], row["count"], place))
             case "bad":
                 error = cast("errors.DecodeError", _error(row["payload"]))
-                self.bad.append(BadMessage(place, row["offset"], error))
+                self.bad.append(BadMessage(place, row["offset"], error, _tables(row["payload"])))
             case "transient" | "too_large" as kind:
                 raise _error(row["payload"]) if kind == "transient" else WindowTooLargeError(row["ts"], row["count"])
             case "count":
@@ -217,10 +225,10 @@ def ddl_payload(change: SchemaChange, index: int) -> bytes:
     ).encode()
 
 
-def error_payload(error: errors.ApplierError) -> bytes:
-    """Payload of a `bad` or `transient` finding."""
+def error_payload(error: errors.ApplierError, tables: Collection[TableName] = ()) -> bytes:
+    """Payload of a `bad` or `transient` finding, with the tables that it concerns."""
     named = next(kind for kind in type(error).__mro__ if kind.__module__ == errors.__name__)
-    return json.dumps({"type": named.__name__, "args": error.args}).encode()
+    return json.dumps({"type": named.__name__, "args": error.args, "tables": sorted(tables)}).encode()
 
 
 _VERSION = b"applier.table-version"
@@ -263,6 +271,10 @@ def _barrier(row: Mapping[str, Any]) -> Barrier:
         before=TableVersion.from_json(payload["before"]) if payload["before"] else None,
     )
     return Barrier(change, row["topic"], Position(row["partition"], row["offset"], payload["index"]))
+
+
+def _tables(payload: pa.Buffer) -> tuple[TableName, ...]:
+    return tuple(TableName(*names) for names in json.loads(bytes(payload))["tables"])
 
 
 def _error(payload: pa.Buffer) -> errors.ApplierError:

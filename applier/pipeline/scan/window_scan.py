@@ -39,6 +39,7 @@ class WindowScan:
         waiting: Rows whose version has not come; the watermark stays below them.
         bad: Messages set aside as dead letters.
         error: The bad message that ends the window.
+        parking: Tables of which a message cannot be applied: all of their rows are left out of the window.
     """
 
     window: Window
@@ -52,6 +53,7 @@ class WindowScan:
     waiting: list[Waiting] = field(default_factory=list)
     bad: list[BadMessage] = field(default_factory=list)
     error: DecodeError | None = None
+    parking: dict[TableName, DecodeError] = field(default_factory=dict)
     ceiling: int = NO_WATERMARK
     cuts: dict[TableName, list[int]] = field(default_factory=dict)
     typed: dict[TableName, list[TableVersion | None]] = field(default_factory=dict)
@@ -71,7 +73,7 @@ class WindowScan:
         """The next row pass over the window."""
         return replace(
             template,
-            include=(*template.include, *(f"!{rule}" for rule in exactly(known.parked))),
+            include=(*template.include, *(f"!{rule}" for rule in exactly(self.left_out(known)))),
             versions=tuple({**known.versions, **self.versions}.values()),
             applied=known.applied,
             applied_of=known.applied_of,
@@ -85,6 +87,10 @@ class WindowScan:
             try_all=self.try_all,
             most_bytes=self.most_bytes,
         )
+
+    def left_out(self, known: Known) -> frozenset[TableName]:
+        """Tables whose rows are not applied."""
+        return known.parked | self.parking.keys()
 
     def learn(self, known: Known) -> bool:
         """Take over the versions and the topics of the last row pass; True if a version is new."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import TypeAlias
 
-from applier.changefeed.completeness import Completeness
+from applier.changefeed.completeness import LEFT_OUT, SKIPPED
 from applier.changefeed.event import SchemaChange
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.table import TableName, TableVersion
@@ -16,7 +16,8 @@ from applier.changefeed.types import TypeRules
 from applier.config.settings import Policy, TablesSection
 from applier.ddl import actions as say
 from applier.ddl.actions import kind, touches
-from applier.errors import SchemaChangeRefused
+from applier.errors import RELOAD, DdlStopped, SchemaChangeRefused
+from applier.order.barrier import ddl_id
 from applier.pipeline import completeness
 from applier.pipeline.filtered import left_behind
 from applier.pipeline.schema_changes.apply_to_rows import RowDdlApplier
@@ -39,7 +40,10 @@ _Evolves: TypeAlias = say.ColumnAction | say.IndexAction | say.SetComment | say.
 _NEEDS_TABLE = say.TruncateTable | say.RenameTable | say.DropTable | say.DropPartitions | say.TruncatePartitions
 """Actions that have no effect, and no error, where their table is not here."""
 
-_LEFT_OUT = "left out by tables.include"
+_BRINGS = say.CreateTable | say.RecoverTable | say.RenameTable
+"""Actions after which a table of a name is another one than before."""
+
+_PARKED = "the table is parked"
 _CONFIGURED = "configured under [ddl]"
 _MADE = ("applied", "rewritten")
 """Decisions after which a table has taken the DDL."""
@@ -100,12 +104,12 @@ class DdlApplier:
             try:
                 decision = self._decide(change, group, done=done)
             except SchemaChangeRefused as refusal:
-                placed = at_its_place(refusal, change)
+                placed = at_its_place(refusal, change, self.state.config_path)
                 self.state.record([decided(change, group, "refused", placed.what)])
                 raise placed from refusal
             if decision.decision in _MADE:
                 self._list(group)
-            if not done:
+            if not done and not self._is_given_up(change, group):
                 failpoints.reach("ddl-applied")
                 self.state.record([self._located(decision, group)])
                 failpoints.reach("ddl-recorded")
@@ -123,30 +127,25 @@ class DdlApplier:
         table = ddl.names[0] if ddl.names else TableName(change.database, "")
         admits = TableFilter(self.settings.include).admits
         decision: Decision = "refused"
-        reason = (placed := at_its_place(refusal, change)).what
+        reason = (placed := at_its_place(refusal, change, self.state.config_path)).what
         if ddl.names and not any(admits(name) for name in ddl.names):
-            decision, reason = "ignored", _LEFT_OUT
+            decision, reason = "ignored", LEFT_OUT
+        elif ddl.names and all(name in self.state.parked or not admits(name) for name in ddl.names):
+            decision, reason = "ignored", _PARKED
         elif self.policies.get(ddl.kind) == "ignore":
             decision, reason = "ignored", _CONFIGURED
         elif (change.commit_ts, change.sql) in self.state.ddl.to_skip:
             decision, reason = "skipped", ""
             # A statement that names no table may concern any of them.
-            self._doubt(change, ddl.names or self.state.tables)
+            completeness.doubt(self.state, ddl.names or self.state.tables, _skipped(change))
         record = SchemaDecision(change.commit_ts, table, change.sql, ddl.kind or _UNREAD, decision, reason)
-        if not self.state.ddl.is_done(record):
+        if not self.state.ddl.is_done(record) and ddl.barrier.id not in self.state.refused:
             self.state.record([record])
         if decision == "refused":
             raise placed from refusal
         if change.after is not None and change.after.name in self.state.tables:
             self.state.tables.put(change.after.declared(self.state.tables.get(change.after.name)))
             self.state.keep_versions()
-
-    def _doubt(self, change: SchemaChange, names: Iterable[TableName]) -> None:
-        """Tables that miss a statement are no longer whole, and leave the cut."""
-        for name in names:
-            if name in self.state.completeness and self.state.completeness[name].is_live:
-                reason = f"the DDL at commit ts {change.commit_ts} was skipped"
-                self.state.completeness[name] = Completeness("incomplete", reason=reason, missed_ddl=True)
 
     def _located(self, decision: SchemaDecision, group: Sequence[say.Action]) -> SchemaDecision:
         """The decision with the snapshot and the schema of the table that the DDL left."""
@@ -181,20 +180,15 @@ class DdlApplier:
         return not self.targets.ordered and all(isinstance(action, _Evolves) for action in ddl.actions)
 
     def _decide(self, change: SchemaChange, group: Sequence[say.Action], *, done: bool) -> SchemaDecision:
+        if self._is_given_up(change, group) and isinstance(group[0], _BRINGS):
+            # It makes a table that cannot be made, and nothing is known of it from here on.
+            return decided(change, group, "ignored", _PARKED)
+        if self._is_parked(change, group):
+            self._pass_by(change, group)
+            return decided(change, group, "ignored", _PARKED)
         if not self._is_ours(group):
-            return decided(change, group, "ignored", _LEFT_OUT)
-        if self._is_parked(group):
-            completeness.pass_over(group, self.state)
-            move_past(change, group, self.state, self.targets)
-            return decided(change, group, "ignored", "the table is parked")
-        kinds = list(dict.fromkeys(kind(action) for action in group))
-        policies = {self.policies.get(name, "apply") for name in kinds}
-        if "stop" in policies and (change.commit_ts, change.sql) not in self.state.ddl.to_skip:
-            what = f"A DDL of kind {', '.join(kinds)} stops the feed, as configured: {shown(change.sql)}."
-            raise SchemaChangeRefused(what, "set its policy under [ddl] to apply or ignore, and start again.")
-        decision: Decision = "ignored" if "ignore" in policies else "applied"
-        if (change.commit_ts, change.sql) in self.state.ddl.to_skip:
-            decision = "skipped"
+            return decided(change, group, "ignored", LEFT_OUT)
+        decision = self._policy(change, group)
         if decision == "applied" and not done:
             decision = "without a table" if self._is_without_table(change, group[0]) else self._do(change, group)
         if decision in ("ignored", "skipped") and not done and (kept := left_behind(group, self.state.tables)):
@@ -202,8 +196,33 @@ class DdlApplier:
         move_past(change, group, self.state, self.targets, ignored=decision == "ignored")
         if decision == "skipped":
             # Afterwards: a CREATE TABLE or a TRUNCATE that was skipped made no table whole.
-            self._doubt(change, [name for action in group for name in touches(action)])
+            completeness.doubt(self.state, [name for action in group for name in touches(action)], _skipped(change))
         return decided(change, group, decision, _CONFIGURED if decision == "ignored" else "")
+
+    def _policy(self, change: SchemaChange, group: Sequence[say.Action]) -> Decision:
+        """What the configuration, or a user, says about a DDL.
+
+        Raises:
+            DdlStopped: It stops the changefeed.
+        """
+        kinds = list(dict.fromkeys(kind(action) for action in group))
+        policies = {self.policies.get(name, "apply") for name in kinds}
+        if (change.commit_ts, change.sql) in self.state.ddl.to_skip:
+            return "skipped"
+        if "stop" in policies:
+            what = f"A DDL of kind {', '.join(kinds)} stops the feed, as configured: {shown(change.sql)}."
+            raise DdlStopped(what, "set its policy under [ddl] to apply or ignore, and start again.")
+        return "ignored" if "ignore" in policies else "applied"
+
+    def _pass_by(self, change: SchemaChange, group: Sequence[say.Action]) -> None:
+        """Let parked tables keep what they are, and know what their upstream is; a rename frees the former name."""
+        rename = group[0] if isinstance(group[0], say.RenameTable) else None
+        if rename is not None:
+            self._tables.rename_parked(change, rename)
+        move_past(change, group, self.state, self.targets)
+        if rename is not None:
+            is_wanted = TableFilter(self.settings.include).admits(rename.to)
+            completeness.follow_include(self.state, rename.to, is_wanted=is_wanted)
 
     def _is_without_table(self, change: SchemaChange, action: say.Action) -> bool:
         """Whether the table that an action changes is not here, neither by what is known nor in the catalog."""
@@ -228,15 +247,33 @@ class DdlApplier:
     def _is_ours(self, group: Sequence[say.Action]) -> bool:
         admits = TableFilter(self.settings.include)
         names = [name for action in group for name in touches(action)]
+        if isinstance(group[0], say.DropTable) and names[0] in self.state.parked:
+            return True
         if names:
             return any(admits.admits(name) for name in names)
         return any(admits.admits_database(getattr(action, "database", "")) for action in group)
 
-    def _is_parked(self, group: Sequence[say.Action]) -> bool:
-        """True if a DDL concerns parked tables alone, and does not end them."""
+    def _is_given_up(self, change: SchemaChange, group: Sequence[say.Action]) -> bool:
+        """True if this very DDL could not be applied in this step: the audit says so already."""
         names = {name for action in group for name in touches(action)}
-        ends = isinstance(group[0], say.CreateTable | say.DropTable)
-        return bool(names) and names <= self.state.parked and not ends
+        return ddl_id(change) in self.state.refused and not names.isdisjoint(self.state.parked)
+
+    def _is_parked(self, change: SchemaChange, group: Sequence[say.Action]) -> bool:
+        """True if a DDL is passed over, as it changes parked tables alone and ends none of them.
+
+        Raises:
+            SchemaChangeRefused: It exchanges rows of a parked table with those of another one.
+        """
+        match group[0]:
+            case say.CreateTable() | say.DropTable():
+                return False
+            case say.RenameTable(table):
+                return table in self.state.parked
+            case say.ExchangePartition(table, _, other) if len({table, other} & self.state.parked) == 1:
+                what = f"Tables {table} and {other} exchange rows, and one of them is parked: {shown(change.sql)}."
+                raise SchemaChangeRefused(what, f"Resume the other one first. {RELOAD}")
+        names = {name for action in group for name in touches(action)}
+        return bool(names) and names <= self.state.parked
 
     def _do(self, change: SchemaChange, group: Sequence[say.Action]) -> Decision:
         match group[0]:
@@ -259,6 +296,10 @@ class DdlApplier:
                 self._note_absent(change, touches(group[0])[0], group[0])
             return decision
         return "applied"
+
+
+def _skipped(change: SchemaChange) -> str:
+    return f"{SKIPPED} (commit ts {change.commit_ts})"
 
 
 def _by_table(actions: Sequence[say.Action]) -> list[list[say.Action]]:

@@ -22,9 +22,9 @@ def decided(change: SchemaChange, group: Sequence[say.Action], decision: Decisio
     return SchemaDecision(change.commit_ts, table, change.sql, kinds, decision, reason)
 
 
-def at_its_place(refusal: SchemaChangeRefused, change: SchemaChange) -> SchemaChangeRefused:
+def at_its_place(refusal: SchemaChangeRefused, change: SchemaChange, config: str) -> SchemaChangeRefused:
     """The refusal with the statement and its commit ts, and with the command that lets it pass."""
     text = shown(change.sql)
     which = f"commit ts {change.commit_ts}" if text in refusal.what else f"commit ts {change.commit_ts}: {text}"
-    skip = f"Or pass this statement without its effect: applier ddl skip {change.commit_ts} -c FILE --why TEXT."
-    return SchemaChangeRefused(f"{refusal.what} ({which})", f"{refusal.hint.rstrip()} {skip}".strip())
+    skip = f"Or pass this statement without its effect: applier ddl skip {change.commit_ts} -c {config} --why TEXT."
+    return type(refusal)(f"{refusal.what} ({which})", f"{refusal.hint.rstrip()} {skip}".strip())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from applier.changefeed.event import SchemaChange
 from applier.changefeed.filter import TableFilter
@@ -57,7 +57,8 @@ class TableDdl:
         writer = self.targets.writer(name)
         if writer is None:
             return
-        if self.settings.on_drop == "drop":
+        is_left_out = name in self.state.parked and not TableFilter(self.settings.include).admits(name)
+        if self.settings.on_drop == "drop" and not is_left_out:
             self.targets.confirm()
             self.targets.catalog.drop(writer.table.identifier, purge=True)
         else:
@@ -101,6 +102,23 @@ class TableDdl:
         renamed = self.targets.writer(rename.to)
         if renamed is not None:
             self.targets.committed(renamed, renamed.table.snapshot_id)
+
+    def rename_parked(self, change: SchemaChange, rename: say.RenameTable) -> None:
+        """Rename a parked table, so that its former name is free; how far it is stays as it is."""
+        writer, target = self.targets.writer(rename.table), self.targets.writer(rename.to)
+        if writer is None or (target is not None and target.table.setting(DDL) == mark(change)):
+            return
+        if self.targets.identifier(rename.to) == writer.table.identifier:
+            return
+        self._refuse_taken(change, rename)
+        known = writer.known
+        if known is not None and known.extra.get(DDL) != mark(change):
+            # As in `rename`: the mark is there before the name.
+            writer.stamp(replace(self.targets.stamp(0, {DDL: mark(change)}, writer), resolved_ts=known.resolved_ts))
+        make_way(self.targets, rename.to)
+        self.targets.confirm()
+        self.targets.catalog.rename(writer.table.identifier, self.targets.identifier(rename.to))
+        self.targets.forget(rename.table, rename.to)
 
     def _refuse_taken(self, change: SchemaChange, rename: say.RenameTable) -> None:
         """In offset order the rename out of a name may lie in a part of its topic that is not read yet."""

@@ -21,6 +21,7 @@ from applier.sink.commit.stamp import Stamp
 from applier.sink.control.append_table import AppendOnlyTable
 from applier.sink.control.checkpoints import newest
 from applier.sink.control.lease import StartOf, may_take, process_start
+from applier.sink.control.requests import REQUESTS, Request, open_requests, request_rows
 from applier.sink.control.rows import (
     CHECKPOINTS,
     DEAD_LETTERS,
@@ -58,6 +59,7 @@ class Control:
     table_versions: AppendOnlyTable
     schema_changes: AppendOnlyTable
     dead_letters: AppendOnlyTable
+    requests: AppendOnlyTable
     _last: Checkpoint | None = None
     _known: set[str] = field(default_factory=set)
     _one_thread: threading.RLock = field(default_factory=threading.RLock)
@@ -81,6 +83,7 @@ class Control:
             AppendOnlyTable.open(catalog, (*where, "table_versions"), TABLE_VERSIONS),
             AppendOnlyTable.open(catalog, (*where, "schema_changes"), SCHEMA_CHANGES),
             AppendOnlyTable.open(catalog, (*where, "dead_letters"), DEAD_LETTERS),
+            AppendOnlyTable.open(catalog, (*where, "requests"), REQUESTS),
         )
 
     def last_checkpoint(self) -> Checkpoint | None:
@@ -212,6 +215,19 @@ class Control:
         rows = self.dead_letters.rows().sort_by("buried_at").to_pylist()
         found = {(row["topic"], row["partition"], row["offset"]): read_letter(row) for row in rows}
         return [found[place] for place in sorted(found) if found[place].error]
+
+    def requests_head(self) -> int | None:
+        """What changes with each request."""
+        self.requests.refresh()
+        return self.requests.table.snapshot_id
+
+    def open_requests(self) -> Sequence[Request]:
+        """What commands ask for and nobody has carried out yet."""
+        return open_requests(self.requests.rows().to_pylist())
+
+    def answer(self, request: Request, outcome: str) -> None:
+        """Keep what became of a request."""
+        self._write(self.requests, request_rows(request, outcome))
 
     @property
     def _epoch(self) -> int:

@@ -15,6 +15,9 @@ from applier.changefeed.ts import wall_clock
 
 Decision = Literal["applied", "rewritten", "refused", "ignored", "without a table", "to skip", "skipped"]
 
+RESUMED = "resume "
+"""How the reason of a decision begins that a job made which brought its table back; the job follows."""
+
 _UTC = pa.timestamp("us", tz="UTC")
 
 
@@ -34,7 +37,7 @@ CHECKPOINTS = _schema(
         pa.field("checkpoint", pa.string(), nullable=False),
     ]
 )
-"""One row a step; `checkpoint` is the whole of it as JSON (`schemas/checkpoint/v2.json`)."""
+"""One row a step; `checkpoint` is the whole of it as JSON (`schemas/checkpoint/v3.json`)."""
 
 TABLE_VERSIONS = _schema(
     [

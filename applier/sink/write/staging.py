@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from applier.changefeed.change_batch import ChangeBatch, KeylessBatch
-from applier.changefeed.completeness import NOT_FOUND, Completeness
 from applier.changefeed.table import TableName
 from applier.errors import TableIncomplete, TableMismatch
 from applier.sink.format.files import DataFile
@@ -24,6 +23,8 @@ from applier.sink.write.keyed import carry, sought_keys
 from applier.sink.write.locate import locate
 from applier.sink.write.parquet import Positions
 from applier.sink.write.rows import check_columns, conform
+
+_FILTERED = "If the changefeed leaves out deletes or updates on purpose, set changefeed.filtered = true."
 
 Predicate = Callable[[pa.Table], "pa.BooleanArray | pa.ChunkedArray[pa.BooleanScalar]"]
 """Living rows with some columns -> one boolean a row: is it to be deleted?"""
@@ -161,11 +162,7 @@ class Staging:
         work.not_found = max(0, rows)
         if whole is not None and work.not_found:
             what = f"Table {self._table} does not hold {work.not_found} rows that the feed updates or deletes."
-            hint = (
-                f"{Completeness('incomplete', reason=NOT_FOUND).way_out(whole)} "
-                'Set tables.incomplete = "allow" to go on meanwhile: the table is marked as incomplete.'
-            )
-            raise TableIncomplete(what, hint)
+            raise TableIncomplete(what, _FILTERED)
 
     def where(self, work: CommitWork, head: int | None, columns: Sequence[str], predicate: Predicate) -> None:
         """Stage the removal of the rows that a predicate names."""

@@ -13,8 +13,8 @@ from applier.changefeed.window import OffsetRange
 from applier.commands.backfill.bounds import Bound, Range
 from applier.commands.backfill.catch_up import covered, refuse_gap
 from applier.commands.backfill.request import REPAIR_BRANCH, asked
-from applier.commands.backfill.table_selection import rules_for, selected
 from applier.errors import ConfigError, RangeRefused
+from applier.pipeline.table_selection import rules_for, selected
 
 A, B = TopicPartition("shop", 0), TopicPartition("shop", 1)
 NAMES = [TableName("shop", "a"), TableName("shop", "b"), TableName("x.y", "q`z")]

@@ -1,0 +1,63 @@
+"""A place in the feed: how far partitions are read, and where a table left the others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from applier.changefeed.message import TopicPartition
+from applier.changefeed.partitioning import Partitioning
+from applier.changefeed.table import TableName
+
+
+class Reading(NamedTuple):
+    """How far one partition is read.
+
+    Attributes:
+        next_offset: The offset to read next: the lowest of anything that is not applied yet.
+        resolved_ts: Newest resolved ts that the partition has sent; None before its first.
+    """
+
+    next_offset: int
+    resolved_ts: int | None = None
+
+
+class AppliedDdl(NamedTuple):
+    """A DDL that was applied at exactly the checkpoint's resolved ts, of which others may still follow.
+
+    In a feed in offset order it is one of the latest, as it may come again.
+    """
+
+    sql: str
+    table: str
+    commit_ts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FeedPosition:
+    """Where a table left the others: its rows and DDL from here on are missing from it.
+
+    Attributes:
+        name: Name of the table at this place; it may have been renamed since.
+        ts: DDL of the table below this commit ts are in it, and so are its rows at or below it; rows above that its
+            stamp covers are in it, too. 0 in offset order.
+        ddl: DDL at exactly `ts` that are in it; in offset order the latest ones.
+        readings: Where each partition is to be read from; {} where only the time of `ts` shows it.
+        version: Number of its `TableVersion` here; None for a table that begins here, with its CREATE TABLE.
+        partitioning: How it is partitioned here.
+        passed: In offset order the newest DDL of the table that each partition has had.
+    """
+
+    name: TableName
+    ts: int
+    ddl: tuple[AppliedDdl, ...] = ()
+    readings: Mapping[TopicPartition, Reading] = field(default_factory=dict)
+    version: int | None = None
+    partitioning: Partitioning | None = None
+    passed: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Distinguishes the place from those of all other tables."""
+        return self.name, self.ts, tuple(sorted(self.readings.items()))

@@ -1,0 +1,46 @@
+"""Appends rows to a control table with PyIceberg, without Spark and without the lease of the changefeed."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from pyiceberg.catalog import load_catalog
+from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, NoSuchTableError
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
+
+from applier.commands.catalog_reader import catalog_properties, reported
+from applier.config.settings import CatalogSection
+
+
+def append(section: CatalogSection, identifier: tuple[str, ...], rows: pa.Table) -> bool:
+    """Append rows to a table.
+
+    Args:
+        section: The catalog.
+        identifier: The table.
+        rows: Rows in its columns.
+
+    Returns:
+        False if there is no such table.
+
+    Raises:
+        TransientError: The catalog or its storage does not answer.
+        ConfigError: A library or a property is missing that reaching them needs.
+    """
+    again = Retrying(
+        retry=retry_if_exception_type(CommitFailedException),
+        stop=stop_after_attempt(10),
+        wait=wait_random_exponential(multiplier=0.05, max=2),
+        reraise=True,
+    )
+    with reported(f"append to table {'.'.join(identifier)} of catalog {section.name}", section.type):
+        catalog = load_catalog(section.name, **catalog_properties(section, is_read_only=False))
+        try:
+            for attempt in again:
+                with attempt:
+                    table = catalog.load_table(identifier)
+                    table.append(rows.cast(table.schema().as_arrow()))
+        except (NoSuchTableError, NoSuchNamespaceError):
+            return False
+        finally:
+            catalog.close()
+    return True

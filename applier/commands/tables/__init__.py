@@ -1,0 +1,1 @@
+"""Commands `park`, `resume` and `forget`: the life of single tables, while `run` goes on and while it is stopped."""

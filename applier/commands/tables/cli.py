@@ -1,0 +1,88 @@
+"""The command line of `park`, `resume` and `forget`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from applier.runtime.escaping import escaped
+
+if TYPE_CHECKING:
+    from applier.sink.control.requests import Kind
+
+app = typer.Typer()
+
+ConfigFile = Annotated[Path, typer.Option("--config", "-c", help="Configuration file (TOML).", show_default=False)]
+Tables = Annotated[str, typer.Option(help="Filter rules of the tables that are meant: shop.a,shop.b*.")]
+Plan = Annotated[bool, typer.Option("--plan", help="Show what the command would do, and do nothing.")]
+TakeOver = Annotated[
+    bool, typer.Option("--take-over", help="Take the changefeed even if another applier seems to hold it.")
+]
+LogLevel = Annotated[str, typer.Option(help="debug, info, warning or error.")]
+
+
+@app.command()
+def park(
+    config: ConfigFile,
+    tables: Tables,
+    why: Annotated[str, typer.Option(help="The reason; the checkpoint keeps it.")] = "",
+    *,
+    plan: Plan = False,
+    take_over: TakeOver = False,
+    log_level: LogLevel = "warning",
+) -> None:
+    """Stop applying rows and DDL to tables, also while `run` goes on. Readers keep their last true snapshot."""
+    _ask("park", config, tables, why, plan=plan, take_over=take_over, log_level=log_level)
+
+
+@app.command()
+def resume(
+    config: ConfigFile,
+    tables: Tables,
+    *,
+    plan: Plan = False,
+    take_over: TakeOver = False,
+    log_level: LogLevel = "warning",
+) -> None:
+    """Bring tables back, also while `run` goes on: read what they miss, then show it in one commit a table."""
+    _ask("resume", config, tables, "", plan=plan, take_over=take_over, log_level=log_level)
+
+
+@app.command()
+def forget(
+    config: ConfigFile,
+    tables: Annotated[str, typer.Option(help="Filter rules of tables that are left out. Default: all of it.")] = "",
+    *,
+    plan: Plan = False,
+    take_over: TakeOver = False,
+    log_level: LogLevel = "warning",
+) -> None:
+    """Forget tables, or the whole changefeed while `run` is stopped. No data file is ever removed."""
+    if tables or plan:
+        _ask("forget", config, tables, "", plan=plan, take_over=take_over, log_level=log_level)
+        return
+    from applier.commands.tables.forget_changefeed import forget_changefeed  # noqa: PLC0415
+    from applier.config import settings  # noqa: PLC0415
+    from applier.runtime.logs import set_up_logging  # noqa: PLC0415
+
+    set_up_logging(log_level)
+    for sentence in forget_changefeed(settings.load(config), take_over=take_over):
+        print(escaped(sentence))
+
+
+def _ask(kind: Kind, config: Path, tables: str, why: str, *, plan: bool, take_over: bool, log_level: str) -> None:
+    from applier.commands.tables.command import Asked, ask, planned  # noqa: PLC0415 - `--help` must not load Spark
+    from applier.config import settings  # noqa: PLC0415
+    from applier.runtime.logs import set_up_logging  # noqa: PLC0415
+
+    set_up_logging(log_level)
+    loaded = settings.load(config)
+    asked = Asked(kind, tuple(rule.strip() for rule in tables.split(",") if rule.strip()), why)
+    if plan:
+        for sentence in planned(loaded, asked):
+            print(escaped(sentence))
+        return
+    outcome = ask(loaded, asked, lambda line: print(escaped(line), flush=True), take_over=take_over)
+    print(escaped(outcome[:1].upper() + outcome[1:]))

@@ -1,0 +1,75 @@
+"""Forgets a whole changefeed: what it keeps in the catalog beside the tables themselves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from applier.changefeed.route import Route
+from applier.config.settings import Config
+from applier.errors import ConfigError
+from applier.pipeline.resume.copies import namespace
+from applier.runtime.retry import with_retry
+from applier.runtime.spark_session import build_session
+from applier.sink.commit.stamp import CHANGEFEED
+from applier.sink.control.checkpoints import is_absent
+from applier.sink.control.control import Control, unix_ms
+from applier.sink.control.lease import this_process
+from applier.sink.iceberg.catalog import Catalog
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_CONTROL = ("requests", "dead_letters", "schema_changes", "table_versions", "checkpoints")
+"""The control tables; the one that shows that there is a changefeed goes last."""
+
+
+def forget_changefeed(config: Config, *, take_over: bool = False, spark: SparkSession | None = None) -> list[str]:
+    """Remove the applier.* properties of all tables, and the control tables from the catalog; no file is removed.
+
+    If the process ends on the way, the same command does the rest.
+
+    Args:
+        config: The configuration.
+        take_over: Take the changefeed even if another applier seems to hold it.
+        spark: A running session to use instead of a new one.
+
+    Returns:
+        What was done and what stays, one sentence each.
+
+    Raises:
+        ConfigError: There is no such changefeed.
+        CheckpointConflict: Another applier holds the changefeed.
+        TransientError: The catalog does not answer.
+    """
+    section, name = config.catalog, config.changefeed.name
+    session = spark or build_session(f"applier {name}", config.spark, section.name, section.properties)
+    try:
+        catalog = with_retry(lambda: Catalog(session, section.name))
+        if with_retry(lambda: is_absent(catalog, name)):
+            raise ConfigError([f"There is no changefeed {name} in catalog {section.name}."])
+        return with_retry(lambda: _forgotten(config, catalog, take_over=take_over))
+    finally:
+        if spark is None:
+            session.stop()
+
+
+def _forgotten(config: Config, catalog: Catalog, *, take_over: bool) -> list[str]:
+    name, route = config.changefeed.name, Route(config.tables.route)
+    control = Control.open(catalog, name)
+    last, _ = control.take(this_process(unix_ms()), config.run.lease_seconds, take_over=take_over)
+    kept = []
+    for identifier in dict.fromkeys([*map(route.identifier, sorted(last.tables)), *last.snapshots]):
+        table = catalog.load(identifier)
+        if table is not None and table.setting(CHANGEFEED) == name:
+            table.unset(key for key in table.properties if key.startswith("applier."))
+            kept.append(".".join(identifier))
+    for identifier in catalog.list((namespace(name),)):
+        catalog.drop(identifier)
+    for ledger in _CONTROL:
+        catalog.drop((f"applier_{name}", ledger))
+    tables = f"These Iceberg tables stay as they are: {', '.join(kept)}." if kept else "No Iceberg table was its own."
+    return [
+        f"Changefeed {name} is forgotten: its control tables are out of the catalog, and their files stay.",
+        tables,
+        "The topics in Kafka and the changefeed in TiCDC stay, too.",
+    ]

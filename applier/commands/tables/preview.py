@@ -1,0 +1,59 @@
+"""Shows what a command about tables will do, before it does it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from applier.changefeed.checkpoint import Checkpoint, caught_up
+from applier.changefeed.completeness import Completeness
+from applier.changefeed.route import Route
+from applier.changefeed.table import TableName
+from applier.config.settings import Config
+from applier.sink.control.requests import Kind
+
+
+def preview(kind: Kind, names: Sequence[TableName], last: Checkpoint, config: Config) -> Iterator[str]:
+    """One sentence a table.
+
+    Args:
+        kind: The command.
+        names: The tables that it means.
+        last: The newest checkpoint.
+        config: The configuration.
+    """
+    route = Route(config.tables.route)
+    for name in names:
+        known = last.tables[name].completeness or Completeness("incomplete")
+        iceberg = ".".join(route.identifier(name))
+        match kind:
+            case "park":
+                yield _park(name, known, last, iceberg)
+            case "resume":
+                yield _resume(name, known, last)
+            case "forget":
+                yield f"Forget {name}: the checkpoint and the applier.* properties of {iceberg} go, the table stays."
+
+
+def _park(name: TableName, known: Completeness, last: Checkpoint, iceberg: str) -> str:
+    if known.is_parked:
+        return f"{name} is parked already: it keeps its place, and only `applier resume` brings it back."
+    at = f"resolved ts {last.resolved_ts}" if last.resolved_ts else "its last commit"
+    return f"Park {name}: readers of {iceberg} keep what it shows at {at}, and no rows or DDL are applied to it."
+
+
+def _resume(name: TableName, known: Completeness, last: Checkpoint) -> str:
+    if known.is_live:
+        return f"{name} is live: nothing is to be done."
+    if known.is_due:
+        return f"{name} resumes already{progress(known, last)}."
+    position = known.position
+    if position is None or position.version is None:
+        return f"Resume {name}: read the feed again from its CREATE TABLE on, and show the result at once."
+    begin = f"resolved ts {position.ts}" if position.ts else "where it was parked"
+    return f"Resume {name}: read what it misses since {begin} up to {last.resolved_ts or 'now'}, and show it at once."
+
+
+def progress(known: Completeness, last: Checkpoint) -> str:
+    """How far a table is that is being brought back, in words; "" while nothing shows it."""
+    share = caught_up(known, last)
+    return "" if share is None else f", {share:.0%} of the way"

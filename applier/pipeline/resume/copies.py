@@ -1,0 +1,123 @@
+"""Copies of parked tables, in which they are brought back while readers see the tables as they were."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from applier.changefeed.table import TableName
+from applier.config.settings import TablesSection
+from applier.errors import TableMismatch, TransientError
+from applier.pipeline.target_tables import TargetTables
+from applier.sink.iceberg import clone
+from applier.sink.iceberg.table import Table
+
+
+class CopyOutdated(TransientError):
+    """A parked table was written while its copy was brought up to date: the copy begins anew."""
+
+
+def namespace(changefeed: str) -> str:
+    """Where the copies of a changefeed are."""
+    return f"applier_{changefeed}__resume"
+
+
+@dataclass(slots=True)
+class Copies:
+    """The copies of one job.
+
+    Args:
+        main: The tables as readers see them.
+        job: Name of the job.
+    """
+
+    main: TargetTables
+    job: str
+    targets: TargetTables = field(init=False)
+    _origins: dict[tuple[str, ...], TableName] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self.targets = replace(
+            self.main,
+            settings=self.settings,
+            snapshots={},
+            maker=self._make,
+            doubted=frozenset(),
+            is_strict=False,
+            broken={},
+            _expected=set(),
+            _writers={},
+        )
+
+    @property
+    def settings(self) -> TablesSection:
+        """Where the copies go; a copy of a table that is dropped is only forgotten."""
+        route = f"{namespace(self.main.changefeed)}.{{database}}__{{table}}__{self.job}"
+        changes = {"route": route, "include": ("*.*",), "on_drop": "keep", "incomplete": "allow"}
+        return self.main.settings.model_copy(update=changes)
+
+    def make(self, name: TableName, own: TableName) -> None:
+        """Copy a table as it is now.
+
+        Args:
+            name: The table, as readers call it.
+            own: Its name in the part of the feed that it misses.
+
+        Raises:
+            TableMismatch: It is not there, or was rolled back.
+        """
+        table = self.main.catalog.load(self.main.identifier(name))
+        damage = self.main.damage(name)
+        if damage is not None:
+            raise damage
+        if table is None:
+            what = f"Table {'.'.join(self.main.identifier(name))} is not in the catalog."
+            raise TableMismatch(what, "Register it again from its last metadata file (system.register_table).")
+        clone.clone(self.main.catalog, table, self.targets.identifier(own))
+
+    def expect(self, name: TableName, own: TableName) -> None:
+        """Take note that the copy of a table begins with its CREATE TABLE."""
+        self._origins[self.targets.identifier(own)] = name
+
+    def show(self, name: TableName, own: TableName) -> None:
+        """Let readers see a copy in place of its table; may be called again.
+
+        Raises:
+            CopyOutdated: The table was written since it was copied.
+        """
+        catalog, identifier = self.main.catalog, self.main.identifier(name)
+        copy, table = catalog.load(self.targets.identifier(own)), catalog.load(identifier)
+        self.main.confirm()
+        if copy is not None and table is None:
+            catalog.rename(copy.identifier, identifier)
+        elif copy is not None and table is not None and _state(copy) != _state(table):
+            self.main.opened(table)
+            if not clone.is_built_on(copy, table):
+                raise CopyOutdated(f"Table {table} was written while it was brought back, which begins anew")
+            clone.show(table, copy)
+        self.main.forget(name)
+        writer = self.main.writer(name)
+        if writer is not None:
+            self.main.committed(writer, writer.head)
+
+    def discard(self) -> None:
+        """Forget all copies of the changefeed; the files of those that were not shown are orphans of their tables."""
+        for identifier in self.main.catalog.list((namespace(self.main.changefeed),)):
+            self.main.catalog.drop(identifier)
+
+    def _make(self, identifier: tuple[str, ...], columns: pa.Schema, **options: Any) -> Table:
+        """A table that begins anew keeps its identity: its copy gets other columns, and no rows."""
+        catalog, name = self.main.catalog, self._origins.get(identifier)
+        table = None if name is None else catalog.load(self.main.identifier(name))
+        if table is None:
+            return catalog.create(identifier, columns, **options)
+        copy = clone.clone(catalog, table, identifier)
+        key: Sequence[str] = options["key"]
+        return clone.begin_anew(catalog, copy, columns, key, options["properties"])
+
+
+def _state(table: Table) -> tuple[int | None, str]:
+    return table.snapshot_id, table.schema_json

@@ -1,0 +1,60 @@
+"""Chooses the DDL of the tables that are being brought back from those of all tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from applier.changefeed.table import TableName
+from applier.ddl import actions as say
+from applier.pipeline.schema_changes.statements import Ddl
+
+
+@dataclass(frozen=True, slots=True)
+class OwnDdl:
+    """The DDL of some tables, through their renames. Other tables may have had their names before, or take them later.
+
+    Args:
+        tables: The tables, by the names that they have before the first DDL.
+        begun: Tables that begin with a CREATE TABLE, and its commit ts.
+    """
+
+    tables: frozenset[TableName]
+    begun: Mapping[TableName, int]
+
+    def __call__(self, ddl: Sequence[Ddl]) -> list[Ddl]:
+        """The DDL that concern these tables, each with the actions that do; to be called with all DDL in order."""
+        found, names = [], set(self.tables)
+        for item in ddl:
+            actions = [action for action in item.actions if self._is_own(action, item.commit_ts, names)]
+            swept = [name for name in item.swept if name in names]
+            if item.refused is not None and swept:
+                found.append(replace(item, swept=swept))
+            elif actions:
+                found.append(replace(item, actions=actions, swept=swept))
+            for action in actions:
+                _follow(action, names)
+        return found
+
+    def _is_own(self, action: say.Action, commit_ts: int, names: set[TableName]) -> bool:
+        match action:
+            case say.CreateTable(table):
+                return self.begun.get(table) == commit_ts
+            case say.DropDatabase(database):
+                return any(name.database.lower() == database.lower() for name in names)
+            case say.RenameTable(table) | say.RecoverTable(table):
+                return table in names
+        return not names.isdisjoint(say.touches(action))
+
+
+def _follow(action: say.Action, names: set[TableName]) -> None:
+    match action:
+        case say.CreateTable(table):
+            names.add(table)
+        case say.DropTable(table):
+            names.discard(table)
+        case say.DropDatabase(database):
+            names -= {name for name in names if name.database.lower() == database.lower()}
+        case say.RenameTable(table, to):
+            names.discard(table)
+            names.add(to)

@@ -1,0 +1,68 @@
+"""The progress of parked tables that are being brought back, kept as a part of the changefeed's own checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from applier.changefeed.checkpoint import Checkpoint, Resuming
+from applier.changefeed.table import TableVersion
+from applier.pipeline.state import State
+from applier.sink.control.control import DeadLetter, SchemaDecision
+from applier.sink.control.rows import RESUMED
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Control tables of a job that brings tables back.
+
+    What it decides about DDL goes to the audit of the changefeed, marked with the job: after a crash it distinguishes
+    what this attempt has done from what the changefeed or an earlier attempt did.
+
+    Args:
+        main: State of the changefeed.
+        job: Name of the job.
+    """
+
+    main: State
+    job: str
+
+    def confirm(self) -> None:
+        """See `Control.confirm`."""
+        self.main.control.confirm()
+
+    def load_versions(self) -> list[TableVersion]:
+        """All table versions."""
+        return list(self.main.versions.values())
+
+    def save_versions(self, versions: Iterable[TableVersion]) -> None:
+        """See `Control.save_versions`."""
+        self.main.control.save_versions(versions)
+
+    def decisions(self, since: int = 0) -> list[SchemaDecision]:
+        """What this job decided at or above a commit ts, and what a user lets pass."""
+        found = self.main.control.decisions(since)
+        return [item for item in found if item.decision == "to skip" or item.reason.startswith(self._mark)]
+
+    def record_schema_changes(self, decisions: Sequence[SchemaDecision]) -> None:
+        """See `Control.record_schema_changes`."""
+        marked = [replace(item, reason=f"{self._mark} {item.reason}".rstrip()) for item in decisions]
+        self.main.control.record_schema_changes(marked)
+
+    def bury(self, letters: Sequence[DeadLetter]) -> None:
+        """Nothing: the changefeed has come past these messages, and set them aside."""
+
+    def letters(self) -> list[DeadLetter]:
+        """See `Control.letters`."""
+        return self.main.control.letters()
+
+    def append_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Write the changefeed's checkpoint again, with this progress in it."""
+        self.main.write(lambda last: replace(last, resuming=Resuming(self.job, checkpoint)))
+
+    def release(self) -> None:
+        """Nothing: the changefeed is released as a whole."""
+
+    @property
+    def _mark(self) -> str:
+        return f"{RESUMED}{self.job}:"

@@ -1,0 +1,329 @@
+"""One job that brings parked tables back: a pipeline of its own over the range of the feed that they miss.
+
+The tables of a job left the feed at different places. The job reads the feed once, from the first of these places on,
+and takes each table in when it comes to the table's own place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from applier.changefeed.checkpoint import Checkpoint, Resuming
+from applier.changefeed.completeness import LETTERS, LIVE, Completeness
+from applier.changefeed.filter import exactly
+from applier.changefeed.position import FeedPosition, Reading
+from applier.changefeed.table import TableName
+from applier.changefeed.ts import CLOCK_SKEW_MS, unix_ms
+from applier.config.settings import MaintenanceSection
+from applier.consume.offsets import next_window
+from applier.ddl.actions import DropTable
+from applier.errors import RangeRefused, SourceLost, TableMismatch
+from applier.order.barrier import DdlId
+from applier.pipeline import completeness
+from applier.pipeline.maintenance import Maintenance
+from applier.pipeline.resume.copies import Copies
+from applier.pipeline.resume.own_ddl import OwnDdl
+from applier.pipeline.resume.progress import Progress
+from applier.pipeline.schema_changes.apply import DdlApplier
+from applier.pipeline.state import State
+from applier.runtime import failpoints
+from applier.runtime.logs import logger
+
+if TYPE_CHECKING:
+    from applier.pipeline.step import Pipeline
+
+PIECE = 4
+"""A step of the changefeed reads as many times more messages than one of a job beside it."""
+
+
+@dataclass(slots=True)
+class Replay:
+    """Brings tables back.
+
+    Args:
+        main: The pipeline of the changefeed.
+        pipeline: The pipeline of the job.
+        copies: The copies that it writes.
+        job: Its name.
+    """
+
+    main: Pipeline
+    pipeline: Pipeline
+    copies: Copies
+    job: str
+
+    @staticmethod
+    def of(main: Pipeline, resuming: Resuming) -> Replay:
+        """A job as the checkpoint has it."""
+        copies = Copies(main.targets, resuming.job)
+        names = set(resuming.progress.tables)
+        versions = {key: version for key, version in main.state.versions.items() if key[0] in names}
+        state = State(Progress(main.state, resuming.job), resuming.progress, versions, protocol=main.state.protocol)
+        state.config_path = main.config.path
+        source = main.config.source
+        most = max(1, source.messages_per_step // PIECE)
+        changefeed = main.config.changefeed.model_copy(update={"start": "beginning", "on_table_error": "park"})
+        config = main.config.model_copy(
+            update={
+                "tables": copies.settings,
+                "changefeed": changefeed,
+                "source": source.model_copy(update={"messages_per_step": most}),
+            }
+        )
+        targets = copies.targets
+        pipeline = replace(
+            main,
+            config=config,
+            scanner=replace(main.scanner, parks=True, keep_bad=True),
+            targets=targets,
+            ddl_handler=DdlApplier(targets, state, config.ddl, config.tables, targets.rules),
+            state=state,
+            maintenance=Maintenance(MaintenanceSection(tasks=()), targets, state.control.confirm),
+            beside=None,
+            is_copy=True,
+        )
+        replay = Replay(main, pipeline, copies, resuming.job)
+        pipeline.restore()
+        return replay
+
+    @property
+    def state(self) -> State:
+        """How far the tables of the job are."""
+        return self.pipeline.state
+
+    def step(self) -> bool:
+        """Take in tables whose place has come, apply one window, and show what is up to date.
+
+        Returns:
+            Whether there is more to do.
+
+        Raises:
+            TransientError: Something outside does not answer, or a table was written meanwhile.
+            TerminalError: The range cannot be read.
+        """
+        self._leave_out_stopped()
+        self._take_in()
+        failpoints.reach("resume-taken-in")
+        if not self.state.completeness and not self._waiting():
+            return False
+        goal = self._goal()
+        if self.state.completeness and self._is_before(goal):
+            self._apply(goal)
+            failpoints.reach("resume-range-read")
+        self._show_parked()
+        if self._is_before(self._goal()) or self._waiting():
+            return True
+        if self.state.resolved_ts == self.main.state.resolved_ts:
+            self._show_all()
+        return bool(self.state.completeness)
+
+    @property
+    def _ordered(self) -> bool:
+        return self.main.scanner.ordered
+
+    def _members(self) -> dict[TableName, TableName]:
+        """Tables of the job by the names that they have there, with the names that readers know them by now."""
+        due = {
+            known.position.key: name
+            for name, known in self.main.state.completeness.items()
+            if known.is_parked and known.is_due and known.position is not None
+        }
+        found = {own: due.get(known.origin.key) for own, known in self.state.completeness.items() if known.origin}
+        return {own: name for own, name in found.items() if name is not None}
+
+    def _waiting(self) -> dict[TableName, FeedPosition]:
+        """Tables whose place the job has not come to yet, by the names that readers know them by."""
+        inside = set(self._members().values())
+        return {
+            name: known.position
+            for name, known in self.main.state.completeness.items()
+            if known.is_parked
+            and known.is_due
+            and known.position is not None
+            and name not in inside
+            and (known.position.ts >= self.state.resolved_ts if self._ordered else self._is_here(known.position))
+        }
+
+    def _is_here(self, position: FeedPosition) -> bool:
+        """In offset order: whether a table left the feed where the job is, as nothing else orders places."""
+        return dict(position.readings) == dict(self.state.checkpoint.partitions)
+
+    def _goal(self) -> int:
+        """Commit ts up to which the next windows may go: the changefeed's, or the place of a table to be taken in."""
+        places = [position.ts for position in self._waiting().values()]
+        return min([self.main.state.resolved_ts, *places])
+
+    def _is_before(self, goal: int) -> bool:
+        if self._ordered:
+            return self.state.resolved_ts < goal
+        ends = self.main.state.next_offsets
+        return any(at < ends.get(place, at) for place, at in self.state.next_offsets.items())
+
+    # ---- tables come and go
+
+    def _take_in(self) -> None:
+        """Take in the tables whose place the job has come to, and keep that before anything is applied to them."""
+        coming = {name: at for name, at in self._waiting().items() if at.ts == self.state.resolved_ts}
+        passed = dict(self.state.passed)
+        for name, position in coming.items():
+            try:
+                self._begin(name, position)
+            except TableMismatch as error:
+                completeness.give_up(self.main.state, name, error)
+            else:
+                passed[position.name] = position.passed
+        if coming:
+            self.state.advance(self.state.resolved_ts, {}, {}, {}, self.state.ddl.applied, passed)
+            self.pipeline.restore()
+
+    def _begin(self, name: TableName, position: FeedPosition) -> None:
+        known, own, state, main = self.main.state.completeness[name], position.name, self.state, self.main.state
+        if position.version is None:
+            state.completeness[own] = Completeness("incomplete", reason=_NOT_READ, origin=position)
+            return
+        self.copies.make(name, own)
+        version = state.versions[own, position.version] = main.versions[own, position.version]
+        state.tables.put(version, position.partitioning)
+        state.topics[own] = main.topics.get(name, "")
+        state.completeness[own] = replace(known.resumed, origin=position)
+        state.ddl.applied |= {DdlId(item.commit_ts, item.sql, item.table) for item in position.ddl}
+
+    def _leave_out_stopped(self) -> None:
+        """Leave out tables that need not be brought back any more: they were dropped, forgotten, or parked again."""
+        members = self._members()
+        for own in [own for own in self.state.completeness if own not in members]:
+            self._leave_out(own)
+
+    def _leave_out(self, own: TableName) -> None:
+        self.state.tables.apply(DropTable(own), 0)
+        self.state.completeness.pop(own, None)
+
+    # ---- the feed
+
+    def _apply(self, goal: int) -> None:
+        """Apply the next window of the range.
+
+        Raises:
+            RangeRefused: The feed does not lead to the goal.
+        """
+        state, members = self.state, self._members()
+        missing = {own: known.origin for own, known in state.completeness.items() if own not in state.tables}
+        for own in missing:
+            self.copies.expect(members[own], own)
+        begun = {own: origin.ts + 1 for own, origin in missing.items() if origin is not None}
+        names = frozenset(state.tables)
+        scanner = self.pipeline.scanner
+        template = replace(scanner.template, include=exactly(sorted(names)) or ("!*.*",))
+        self.pipeline.look_at(replace(scanner, template=template, ceiling=goal, chosen=OwnDdl(names, begun)))
+        step = self.pipeline.step(None if self._ordered else self.main.state.next_offsets)
+        logger().debug("tables are brought back", resolved_ts=state.resolved_ts, goal=goal, tables=len(names))
+        if step.complete and not step.moved and self._is_before(goal):
+            what = f"The messages from resolved ts {state.resolved_ts} on hold no watermark up to {goal}."
+            raise RangeRefused(what, "load the rows of the table by other means, then run `applier adopt`.")
+        lost = [own for own, ts in begun.items() if own not in state.tables and state.resolved_ts >= ts]
+        for own in lost:
+            what = f"The feed no longer holds the CREATE TABLE of {own} at commit ts {begun[own]}."
+            way_out = "load its rows by other means, then run `applier adopt`."
+            completeness.give_up(self.main.state, members[own], RangeRefused(what, way_out), is_lost=True)
+
+    # ---- readers
+
+    def _show_parked(self) -> None:
+        """Show tables of which something cannot be applied: they are true up to there, and parked again.
+
+        A table that was read again from its CREATE TABLE on may come less far than it was: then it stays as it is.
+        """
+        members = self._members()
+        parked = {own: known for own, known in self.state.completeness.items() if known.is_parked and own in members}
+        if not parked:
+            return
+        for own, known in parked.items():
+            name, states = members[own], self.main.state.completeness
+            if known.since < states[name].since:
+                states[name] = replace(states[name], is_due=False, reason=known.reason, cause=known.cause)
+            else:
+                self.copies.show(name, own)
+                states[name] = replace(known, origin=None, partners=self._partners(known, members))
+            self._leave_out(own)
+        failpoints.reach("resume-shown")
+        self._keep(is_over=False)
+
+    def _partners(self, known: Completeness, members: Mapping[TableName, TableName]) -> tuple[TableName, ...]:
+        return tuple(members.get(own, own) for own in known.partners)
+
+    def _show_all(self) -> None:
+        """Show all tables: they have everything that the changefeed has applied to the others."""
+        main, members = self.main.state, self._members()
+        if not self._has_all_ddl():
+            return
+        for own, name in members.items():
+            self.copies.show(name, own)
+            version, known = self.state.tables.get(own), replace(self.state.completeness[own], origin=None)
+            if known.reason == LETTERS and not main.control.letters():
+                known = LIVE
+            main.completeness[name] = known
+            if version is not None:
+                main.versions[name, version.version] = version.renamed(name)
+                main.tables.put(version.renamed(name), self.state.tables.partitioning(own))
+            logger().info("table resumed", table=str(name), state=known.state, resolved_ts=main.resolved_ts)
+        main.keep_versions()
+        failpoints.reach("resume-shown")
+        self.state.completeness.clear()
+        self._keep(is_over=True)
+        failpoints.reach("resume-done")
+        self.copies.discard()
+
+    def _has_all_ddl(self) -> bool:
+        """Whether these tables have every DDL of exactly this ts: one may follow the watermark of its own commit ts."""
+        if not self._ordered:
+            return True
+        others = self.main.state.ddl.applied - self.state.ddl.applied
+        here = {name.table.lower() for name in self.state.tables}
+        return not any(name in item.sql.lower() for item in others for name in here)
+
+    def _keep(self, *, is_over: bool) -> None:
+        cut = completeness.cut(self.main.state, self.main.targets)
+        progress = replace(self.state.checkpoint, tables=self.state.tracked())
+        self.main.state.keep(cut, None if is_over else Resuming(self.job, progress))
+        if not is_over:
+            self.state.checkpoint = progress
+
+
+_NOT_READ = "its CREATE TABLE is not read yet"
+
+
+def first(main: Pipeline, due: Mapping[TableName, FeedPosition]) -> Checkpoint:
+    """Where a job begins: at the first of the places at which its tables left the feed.
+
+    Args:
+        main: The pipeline of the changefeed.
+        due: The tables, with their places.
+
+    Raises:
+        SourceLost: The source does not have the range any more.
+    """
+    begin = min(due.values(), key=lambda position: position.ts)
+    last, bounds = main.state.checkpoint, main.source.bounds()
+    readings = dict(begin.readings)
+    if not readings:
+        found = main.source.offsets_at(max(0, unix_ms(begin.ts) - CLOCK_SKEW_MS))
+        readings = {place: Reading(at) for place, at in found.items()}
+    offsets = {place: reading.next_offset for place, reading in readings.items()}
+    next_window(offsets, bounds, 1)
+    if not begin.readings and begin.version is not None:
+        cut_off = [place for place, at in offsets.items() if 0 < at == bounds[place].start]
+        if cut_off:
+            what = f"Nothing shows that {cut_off[0]} still holds the messages since resolved ts {begin.ts}."
+            raise SourceLost(what, "load the rows of the table by other means, then run `applier adopt`.")
+    return Checkpoint(
+        epoch=last.epoch,
+        step=0,
+        resolved_ts=begin.ts,
+        written_at=last.written_at,
+        holder=last.holder,
+        partitions=readings,
+        topic_ids=last.topic_ids,
+        protocol=last.protocol,
+    )

@@ -1,0 +1,141 @@
+"""Brings parked tables back beside the steps of a changefeed, one job after another."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from applier.changefeed.checkpoint import Resuming
+from applier.changefeed.position import FeedPosition
+from applier.changefeed.table import TableName
+from applier.errors import CheckpointConflict, TerminalError
+from applier.pipeline import completeness
+from applier.pipeline.maintenance import Budget
+from applier.pipeline.requests import Requests
+from applier.pipeline.resume.copies import Copies, CopyOutdated
+from applier.pipeline.resume.replay import Replay, first
+from applier.runtime import failpoints
+from applier.runtime.logs import logger
+
+if TYPE_CHECKING:
+    from applier.pipeline.step import Pipeline
+
+SHARE = 0.15
+"""Share of wall time that a job may take while the changefeed has a backlog of its own."""
+
+
+@dataclass(slots=True)
+class Resumption:
+    """Brings back the tables of a changefeed that are due.
+
+    Args:
+        main: The pipeline of the changefeed.
+        clock: Monotonic seconds.
+
+    Attributes:
+        requests: What commands ask for.
+    """
+
+    main: Pipeline
+    clock: Callable[[], float] = time.monotonic
+    requests: Requests = field(init=False)
+    _replay: Replay | None = field(default=None, init=False)
+    _budget: Budget = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._budget = Budget(SHARE, self.clock)
+        self.requests = Requests(self.main, self.clock)
+
+    def advance(self, *, is_busy: bool) -> bool:
+        """Do a piece of the job under way, or begin one; in favour of a busy changefeed only as its share allows.
+
+        Returns:
+            Whether there is more to do.
+
+        Raises:
+            TransientError: Something outside does not answer.
+            CheckpointConflict: Another applier has the changefeed.
+        """
+        if not self._is_due() or (is_busy and not self._budget.allows()):
+            return self._is_due()
+        start = self.clock()
+        try:
+            return self._advance()
+        except CopyOutdated as error:
+            logger().info("tables are brought back anew", because=error.what)
+            self._end()
+            return True
+        finally:
+            self._budget.spend(self.clock() - start)
+
+    def _is_due(self) -> bool:
+        return bool(self._due()) or self.main.state.checkpoint.resuming is not None
+
+    def _due(self) -> dict[TableName, FeedPosition]:
+        return {
+            name: known.position
+            for name, known in self.main.state.completeness.items()
+            if known.is_parked and known.is_due and known.position is not None
+        }
+
+    def _advance(self) -> bool:
+        replay = self._replay or self._begun()
+        if replay is None:
+            return self._is_due()
+        try:
+            is_going_on = replay.step()
+        except CheckpointConflict:
+            raise
+        except TerminalError as error:
+            for name in self._due():
+                completeness.give_up(self.main.state, name, error)
+            is_going_on = False
+        if not is_going_on:
+            self._end()
+        return is_going_on or self._is_due()
+
+    def _begun(self) -> Replay | None:
+        """The job that the checkpoint names, or a new one; None if there is none to begin."""
+        state, resuming = self.main.state, self.main.state.checkpoint.resuming
+        if resuming is None or state.checkpoint.unfenced:
+            resuming = self._new()
+        if resuming is not None:
+            self._replay = Replay.of(self.main, resuming)
+        return self._replay
+
+    def _new(self) -> Resuming | None:
+        due = self._due()
+        if not due:
+            self._end()
+            return None
+        job = uuid.uuid4().hex[:8]
+        Copies(self.main.targets, job).discard()
+        try:
+            resuming = Resuming(job, first(self.main, due))
+        except TerminalError as error:
+            self._refuse(due, error)
+            return None
+        self._keep(resuming)
+        logger().info("tables resume", tables=len(due), since=resuming.progress.resolved_ts, job=job)
+        failpoints.reach("resume-begun")
+        return resuming
+
+    def _refuse(self, due: dict[TableName, FeedPosition], error: TerminalError) -> None:
+        """Leave the table parked that is furthest back: the range of the others may be there."""
+        name = min(due, key=lambda name: due[name].ts)
+        completeness.give_up(self.main.state, name, error, is_lost=True)
+        self._keep(None)
+
+    def _end(self) -> None:
+        """Forget the job; tables that it did not finish are as they were."""
+        self._replay = None
+        if self.main.state.checkpoint.resuming is not None:
+            self._keep(None)
+            Copies(self.main.targets, "").discard()
+
+    def _keep(self, resuming: Resuming | None) -> None:
+        state = self.main.state
+        state.keep(completeness.cut(state, self.main.targets), resuming)

@@ -1,0 +1,127 @@
+"""A second table on the metadata of a first one: it is changed aside, and then shown in place of the first at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from applier.errors import OutsideRefused
+from applier.sink.iceberg.catalog import Catalog, Identifier
+from applier.sink.iceberg.commit import CommitFailure
+from applier.sink.iceberg.java import JavaError, translated
+from applier.sink.iceberg.snapshot import MAIN
+from applier.sink.iceberg.table import Table
+
+_NO_CLONES = ("UnsupportedOperationException", "IllegalArgumentException")
+
+
+def clone(catalog: Catalog, table: Table, identifier: Identifier) -> Table:
+    """Register a table under a second name, as it is now.
+
+    Both share the files so far. What is written to one is not seen in the other, and neither may be purged or rid of
+    orphan files while both are there.
+
+    Args:
+        catalog: The catalog.
+        table: The table, freshly loaded.
+        identifier: The second name; a table that has it already gives it up.
+
+    Raises:
+        OutsideRefused: The catalog registers no tables, as one of type `hadoop`.
+    """
+    catalog.drop(identifier)
+    catalog.ensure_namespace(identifier[:-1])
+    metadata = str(table.handle.operations().current().metadataFileLocation())
+    try:
+        with translated(f"Cannot register {'.'.join(identifier)}"):
+            handle = catalog.handle.registerTable(catalog.java_name(identifier), metadata)
+    except JavaError as error:
+        if error.kind not in _NO_CLONES:
+            raise
+        what = f"Catalog {catalog.name} cannot register a second table on the files of {table}: {error.detail}"
+        raise OutsideRefused(what, "load the rows of the table by other means, then run `applier adopt`.") from None
+    return Table(catalog.java, handle, identifier)
+
+
+def begin_anew(
+    catalog: Catalog, table: Table, columns: pa.Schema, key: Sequence[str], properties: Mapping[str, str]
+) -> Table:
+    """Replace columns and rows of a table, as CREATE OR REPLACE TABLE does: its identity and its history stay.
+
+    Args:
+        catalog: The catalog.
+        table: The table.
+        columns: As of `Catalog.create`.
+        key: Columns of its key and sort order.
+        properties: Properties that are set.
+    """
+    with translated(f"Cannot replace the columns of table {table}"):
+        builder = catalog.builder(table.identifier, columns, key=key, sort=key)
+        builder.withProperties(catalog.java.map(properties)).replaceTransaction().commitTransaction()
+    found = catalog.load(table.identifier)
+    return table if found is None else found
+
+
+def is_built_on(copy: Table, table: Table) -> bool:
+    """Whether a table is where it was when it was cloned, or shows what its clone shows."""
+    head = table.snapshot_id
+    return head is None or copy.has_snapshot(head)
+
+
+def show(table: Table, copy: Table) -> None:
+    """Let a table be what its clone is: columns, rows and properties, in one commit; may be called again.
+
+    The steps are changes of the metadata that is there, so a REST catalog takes them, too.
+
+    Args:
+        table: The table, freshly loaded; nothing else may have written it since it was cloned.
+        copy: Its clone, freshly loaded.
+
+    Raises:
+        CommitFailure: The table has moved, or the catalog does not answer.
+    """
+    java = table.java
+    operations, other = table.handle.operations(), copy.handle.operations().current()
+    base = operations.current()
+    try:
+        with translated(f"Commit to table {table} failed"):
+            build = java.iceberg.TableMetadata.buildFrom(base)
+            _bring_schemas(table, build, base, other)
+            known = {int(snapshot.snapshotId()) for snapshot in java.items(base.snapshots())}
+            for snapshot in java.items(other.snapshots()):
+                if int(snapshot.snapshotId()) not in known:
+                    build.addSnapshot(snapshot)
+            if other.currentSnapshot() is not None:
+                build.setBranchSnapshot(int(other.currentSnapshot().snapshotId()), MAIN)
+            elif base.currentSnapshot() is not None:
+                build.removeRef(MAIN)
+            lost = base.properties().keySet()
+            gone = [key for key in java.plain(lost) if key not in copy.properties]
+            build.setProperties(other.properties())
+            build.removeProperties(java.jvm.java.util.HashSet(java.texts(gone)))
+            operations.commit(base, build.build())
+            table.refresh()
+    except JavaError as error:
+        raise CommitFailure(error.action, error.kind, error.detail, None) from None
+
+
+def _bring_schemas(table: Table, build: Any, base: Any, other: Any) -> None:
+    """Bring the columns, the partition spec and the sort order over, under the numbers that they have in the clone."""
+    java = table.java
+    schemas = {int(schema.schemaId()) for schema in java.items(base.schemas())}
+    for schema in sorted(java.items(other.schemas()), key=lambda schema: int(schema.schemaId())):
+        if int(schema.schemaId()) not in schemas:
+            build.addSchema(schema)
+    build.setCurrentSchema(int(other.currentSchemaId()))
+    specs = {int(spec.specId()) for spec in java.items(base.specs())}
+    for spec in java.items(other.specs()):
+        if int(spec.specId()) not in specs:
+            build.addPartitionSpec(spec)
+    build.setDefaultPartitionSpec(int(other.defaultSpecId()))
+    orders = {int(order.orderId()) for order in java.items(base.sortOrders())}
+    for order in java.items(other.sortOrders()):
+        if int(order.orderId()) not in orders:
+            build.addSortOrder(order)
+    build.setDefaultSortOrder(int(other.defaultSortOrderId()))

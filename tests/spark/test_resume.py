@@ -1,0 +1,449 @@
+"""Parked tables: what parks one, what stays as it was for all others, and how each comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from applier.changefeed.table import TableName
+from applier.commands.tables.command import Asked, ask
+from applier.errors import ConfigError, SchemaChangeRefused, TerminalError
+from applier.sink.iceberg.catalog import Catalog
+from tests.spark.feeds import read
+from tests.spark.world import Make, World
+
+pytestmark = pytest.mark.spark
+
+PARTITIONED = "(id BIGINT PRIMARY KEY, v VARCHAR(9)) PARTITION BY RANGE (id) (PARTITION p0 VALUES LESS THAN (10), PARTITION p1 VALUES LESS THAN (100))"  # noqa: E501 - one statement
+
+
+def begun(make: Make, *tables: str, **changefeed: str) -> World:
+    """A changefeed with tables of two rows each, applied."""
+    world = make(**changefeed)
+    for table in tables:
+        world.create(table)
+        world.put(table, 1, 2)
+    world.resolve()
+    world.run()
+    return world
+
+
+def values(world: World, table: str) -> list[dict[str, object]]:
+    """All rows of a table, in order of the key."""
+    rows = read(world.spark, (f"{world.name}__shop", table)).to_pylist()
+    return sorted(rows, key=lambda row: row["id"])
+
+
+# ---- what happens while a table is parked
+
+
+def type_changes(world: World) -> list[dict[str, object]]:
+    """A column is dropped and made anew with another type."""
+    world.ddl("ALTER TABLE a DROP COLUMN v")
+    world.ddl("ALTER TABLE a ADD COLUMN w INT DEFAULT 7")
+    world.send_row("a", {"id": "3", "w": "8"})
+    return [{"id": 1, "w": 7}, {"id": 2, "w": 7}, {"id": 3, "w": 8}]
+
+
+def column_swaps(world: World) -> list[dict[str, object]]:
+    """Two columns trade their names."""
+    world.ddl("ALTER TABLE a ADD COLUMN w VARCHAR(9) DEFAULT 'w'")
+    world.ddl("ALTER TABLE a RENAME COLUMN v TO x")
+    world.ddl("ALTER TABLE a RENAME COLUMN w TO v")
+    world.ddl("ALTER TABLE a RENAME COLUMN x TO w")
+    found = values(world, "a")
+    return [{"id": row["id"], "w": row["v"], "v": "w"} for row in found]
+
+
+def truncate(world: World) -> list[dict[str, object]]:
+    """All rows go, and one comes."""
+    world.put("a", 7)
+    world.ddl("TRUNCATE TABLE a")
+    world.send_row("a", {"id": "3", "v": "new"})
+    return [{"id": 3, "v": "new"}]
+
+
+def widening(world: World) -> list[dict[str, object]]:
+    """Values are rewritten by a new type."""
+    found = values(world, "a")
+    world.ddl("ALTER TABLE a MODIFY COLUMN v CHAR(20)")
+    world.put("a", 2, op="DELETE")
+    return [row for row in found if row["id"] != 2]
+
+
+@pytest.mark.parametrize("missed", [type_changes, column_swaps, truncate, widening])
+@pytest.mark.parametrize("how", ["include", "command"])
+def test_a_parked_table_takes_the_ddl_that_it_missed(
+    make: Make, missed: Callable[[World], list[dict[str, object]]], how: str
+) -> None:
+    """Each DDL is applied in its place among the rows, and readers see nothing of it before the table is up to date."""
+    world = begun(make, "a", "b")
+    before = values(world, "a")
+    if how == "include":
+        world.run(include=["*.*", "!shop.a"])
+    else:
+        world.obey(f"applier park -c {world.path} --tables shop.a --why 'a look'")
+    expected = missed(world)
+    world.put("b", 3)
+    world.resolve()
+    world.run()
+    assert (values(world, "a"), world.table("a").state, world.in_cut()) == (before, "parked", {"b"})
+
+    if how == "include":
+        world.run(include=["*.*"])
+    else:
+        assert "Resumed: shop.a." in world.heal(world.table("a").way_out)
+
+    assert values(world, "a") == expected
+    assert (world.table("a").state, world.in_cut(), world.status().exit_code) == ("in step", {"a", "b"}, 0)
+    world.put("b", 4)
+    world.resolve()
+    world.run()
+    assert (values(world, "a"), world.table("a").state) == (expected, "in step")
+
+
+def test_a_renamed_table_stays_parked_and_its_name_is_free(make: Make) -> None:
+    """It resumes under its new name, and the table that took the former one was never touched."""
+    world = begun(make, "a")
+    world.obey(f"applier park -c {world.path} --tables shop.a --why 'a look'")
+    world.put("a", 3)
+    world.ddl("RENAME TABLE a TO b")
+    world.put("b", 4)
+    world.create("a")
+    world.put("a", 9)
+    world.resolve()
+
+    world.run()
+
+    assert (world.table("a").state, world.table("b").state, world.in_cut()) == ("in step", "parked", {"a"})
+    assert (world.rows("a").keys(), world.rows("b").keys()) == ({9}, {1, 2})
+    world.heal(world.table("b").way_out)
+    assert (world.rows("a").keys(), world.rows("b").keys(), world.in_cut()) == ({9}, {1, 2, 3, 4}, {"a", "b"})
+
+
+def test_tables_that_trade_names_while_one_is_parked(make: Make) -> None:
+    """The parked one resumes under the name of the other."""
+    world = begun(make, "a", "b")
+    world.obey(f"applier park -c {world.path} --tables shop.a --why 'a look'")
+    world.put("a", 3)
+    world.resolve()
+    world.run()
+    for old, new in (("a", "tmp"), ("b", "a"), ("tmp", "b")):
+        world.ddl(f"RENAME TABLE {old} TO {new}")
+    world.put("a", 4)
+    world.put("b", 5)
+    world.resolve()
+    world.run()
+    assert (world.rows("a").keys(), world.rows("b").keys()) == ({1, 2, 4}, {1, 2})
+
+    world.heal(world.table("b").way_out)
+
+    assert (world.rows("a").keys(), world.rows("b").keys()) == ({1, 2, 4}, {1, 2, 3, 5})
+    assert world.in_cut() == {"a", "b"}
+
+
+def test_an_exchange_with_a_parked_table_parks_the_other_and_both_come_back(make: Make) -> None:
+    """Rows of the parked one would be missing in the other, so both resume at their places and exchange then."""
+    world = make()
+    world.ddl(f"CREATE TABLE p {PARTITIONED}", "p")
+    world.put("p", 1, 50)
+    world.create("a")
+    world.put("a", 2)
+    world.resolve()
+    world.run()
+    world.obey(f"applier park -c {world.path} --tables shop.a --why 'a look'")
+    world.put("a", 3)
+    world.put("p", 51)
+    world.resolve()
+    world.run()
+    world.ddl("ALTER TABLE p EXCHANGE PARTITION p0 WITH TABLE a", "p")
+    world.put("p", 4)
+    world.resolve()
+    world.run()
+    assert (world.table("p").state, world.rows("p").keys(), world.rows("a").keys()) == ("parked", {1, 50, 51}, {2})
+
+    world.heal(world.table("p").way_out)
+
+    assert (world.rows("p").keys(), world.rows("a").keys()) == ({2, 3, 4, 50, 51}, {1})
+    assert (world.in_cut(), world.status().exit_code) == ({"a", "p"}, 0)
+
+
+def test_a_table_that_is_dropped_while_it_is_left_out_is_gone(make: Make) -> None:
+    """Nothing brings it back, and a new one of its name is read from its CREATE TABLE."""
+    world = begun(make, "a", "b")
+    world.run(include=["*.*", "!shop.a"])
+    world.put("a", 3)
+    world.ddl("DROP TABLE a")
+    world.put("b", 3)
+    world.resolve()
+    world.run()
+    assert "shop.a" not in {table.table for table in world.status().tables}
+    world.run(include=["*.*"])
+    assert (world.in_cut(), world.status().exit_code) == ({"b"}, 0)
+    world.run(include=["*.*", "!shop.a"])
+    world.create("a")
+    world.put("a", 9)
+    world.resolve()
+    world.run()
+
+    world.run(include=["*.*"])
+
+    assert (world.rows("a").keys(), world.in_cut()) == ({9}, {"a", "b"})
+
+
+# ---- what parks a table
+
+
+def test_a_refused_ddl_parks_its_table_alone(make: Make) -> None:
+    """Rows before it are applied, all other tables go on in the same step, and `ddl skip` heals at the next start."""
+    world = begun(make, "a", "b")
+    world.put("a", 3)
+    ts = world.ddl("ALTER TABLE a FROBNICATE")
+    world.put("a", 4)
+    world.put("b", 3)
+    world.resolve()
+
+    world.run()
+
+    parked = world.table("a")
+    assert (parked.state, parked.since, world.in_cut()) == ("parked", ts, {"b"})
+    assert (world.rows("a").keys(), world.rows("b").keys()) == ({1, 2, 3}, {1, 2, 3})
+    assert world.status().exit_code == 1
+    world.run()
+    assert world.table("a").state == "parked", "the cause is still there"
+    world.obey(f"applier ddl skip {ts} -c {world.path} --why 'no effect on rows'")
+    world.run()
+    assert world.rows("a").keys() == {1, 2, 3, 4}
+    assert world.table("a").state == "incomplete", "a DDL was skipped"
+    world.heal(world.table("a").way_out)
+    assert (world.table("a").state, world.in_cut()) == ("in step", {"a", "b"})
+
+
+def test_a_refused_ddl_stops_the_feed_where_that_is_configured(make: Make) -> None:
+    """With `on_table_error = "stop"` the run ends at the statement, as for a DDL that stops by its policy."""
+    world = begun(make, "a", on_table_error="stop")
+    world.ddl("ALTER TABLE a FROBNICATE")
+    world.resolve()
+    with pytest.raises(SchemaChangeRefused, match="applier ddl skip"):
+        world.run()
+
+    world = begun(make, "a")
+    world.settings["ddl"] = {"truncate-table": "stop"}
+    world.ddl("TRUNCATE TABLE a")
+    world.resolve()
+    with pytest.raises(SchemaChangeRefused, match="stops the feed, as configured"):
+        world.run()
+
+
+def test_a_value_that_does_not_fit_parks_its_table_alone(make: Make) -> None:
+    """The table stays where the step found it; once the column can hold the value, the next start brings it back."""
+    world = begun(make, "a", "b")
+    world.put("a", 3)
+    world.send_row("a", {"id": "4", "v": "x", "w": "9999999999"}, kinds={"w": "int"})
+    world.put("b", 3)
+    world.resolve()
+
+    world.run()
+
+    assert (world.table("a").state, world.in_cut()) == ("parked", {"b"})
+    assert (world.rows("a").keys(), world.rows("b").keys()) == ({1, 2}, {1, 2, 3})
+
+
+def test_a_table_that_others_changed_is_parked_and_heals_once_it_is_mended(make: Make) -> None:
+    """A column that another program dropped stops its table alone; added again, the next start brings it back."""
+    world = begun(make, "a", "b")
+    world.spark.sql(f"ALTER TABLE lake.{world.name}__shop.a DROP COLUMN v")
+    world.put("a", 3)
+    world.put("b", 3)
+    world.resolve()
+    world.run()
+    assert (world.table("a").state, world.rows("b").keys()) == ("parked", {1, 2, 3})
+    world.spark.sql(f"ALTER TABLE lake.{world.name}__shop.a ADD COLUMN v STRING")
+
+    world.run()
+
+    assert (world.table("a").state, world.rows("a").keys(), world.in_cut()) == ("in step", {1, 2, 3}, {"a", "b"})
+
+
+def test_a_table_that_was_rolled_back_is_parked_and_the_printed_command_rebuilds_it(make: Make) -> None:
+    """Its stamp says more than its rows, so nothing is written to it; the feed brings it back from its CREATE TABLE."""
+    world = begun(make, "a", "b")
+    first = world.table("a").snapshot_id
+    world.put("a", 3)
+    world.resolve()
+    world.run()
+    world.spark.sql(f"CALL lake.system.rollback_to_snapshot('{world.name}__shop.a', {first})")
+    world.put("b", 3)
+    world.resolve()
+
+    world.start()
+
+    assert (world.table("a").state, world.rows("b").keys(), world.in_cut()) == ("parked", {1, 2, 3}, {"b"})
+    world.heal(world.table("a").way_out)
+    assert (world.table("a").state, world.rows("a").keys(), world.in_cut()) == ("in step", {1, 2, 3}, {"a", "b"})
+
+
+def test_a_table_that_is_gone_is_parked_and_the_printed_command_rebuilds_it(make: Make) -> None:
+    """It is not begun anew with a part of its rows."""
+    world = begun(make, "a", "b")
+    Catalog(world.spark, "lake").drop((f"{world.name}__shop", "a"), purge=True)
+    world.put("a", 3)
+    world.put("b", 3)
+    world.resolve()
+
+    world.start()
+
+    assert (world.table("a").state, world.rows("b").keys()) == ("parked", {1, 2, 3})
+    world.heal(world.table("a").way_out)
+    assert (world.table("a").state, world.rows("a").keys(), world.in_cut()) == ("in step", {1, 2, 3}, {"a", "b"})
+
+
+# ---- requests
+
+
+def test_one_command_parks_and_brings_back_many_tables_at_their_own_places(make: Make) -> None:
+    """The feed is read once, and each table joins where it left."""
+    world = begun(make, "a", "b", "c")
+    world.obey(f"applier park -c {world.path} --tables shop.a --why 'a look'")
+    world.put("a", 3)
+    world.put("b", 3)
+    world.resolve()
+    world.run()
+    world.obey(f"applier park -c {world.path} --tables shop.b --why 'a look'")
+    world.put("a", 4)
+    world.put("b", 4)
+    world.put("c", 4)
+    world.resolve()
+    world.run()
+    assert (world.rows("a").keys(), world.rows("b").keys(), world.in_cut()) == ({1, 2}, {1, 2, 3}, {"c"})
+
+    assert "Resumed: shop.a, shop.b" in world.obey(f"applier resume -c {world.path} --tables 'shop.a,shop.b'")
+
+    assert (world.rows("a").keys(), world.rows("b").keys()) == ({1, 2, 3, 4}, {1, 2, 3, 4})
+    assert world.in_cut() == {"a", "b", "c"}
+
+
+def test_a_request_is_carried_out_once(make: Make) -> None:
+    """The checkpoint has its outcome: read again after a crash, it changes nothing."""
+    world = begun(make, "a")
+    with world.applier() as pipeline:
+        from applier.sink.control.requests import Request  # noqa: PLC0415
+
+        assert pipeline.beside is not None
+        request = Request("one", "park", ("shop.a",), "a look", "me")
+        assert pipeline.beside.requests.carry_out(request) == "parked: shop.a."
+        again = Request("two", "resume", ("shop.a",), "", "me")
+        pipeline.beside.requests.carry_out(again)
+        while pipeline.step().resuming:
+            pass
+        assert pipeline.beside.requests.carry_out(request) == "parked: shop.a."
+        assert pipeline.state.completeness[TableName("shop", "a")].is_live
+
+
+@pytest.mark.parametrize(
+    ("command", "sentence"),
+    [
+        ("park --tables shop.nope --why x", "--tables shop.nope: the changefeed has no such table"),
+        ("park --tables shop --why x", "--tables: "),
+        ("park --tables shop.a", "--why is empty: say why the table is parked"),
+        ("resume --tables shop.a", "Nothing to resume: shop.a is live."),
+        ("forget --tables shop.a", "leave it out first, with '!shop.a' in tables.include"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_one_sentence(make: Make, command: str, sentence: str) -> None:
+    """Nothing is written, and the exit code is that of a wrong command line."""
+    world = begun(make, "a")
+    verb, _, rest = command.partition(" ")
+    step = world.status().step
+
+    assert sentence in world.obey(f"applier {verb} -c {world.path} {rest}", code=2)
+
+    assert (world.table("a").state, world.in_cut()) == ("in step", {"a"})
+    if verb == "park":
+        assert world.status().step == step, "the lease was not taken"
+
+
+def test_a_plan_changes_nothing(make: Make) -> None:
+    """`--plan` says what each command would do."""
+    world = begun(make, "a")
+    step = world.status().step
+    ts = world.status().resolved_ts
+    assert f"keep what it shows at resolved ts {ts}" in world.obey(
+        f"applier park -c {world.path} --tables shop.a --plan"
+    )
+    assert "shop.a is live" in world.obey(f"applier resume -c {world.path} --tables shop.a --plan")
+    assert "the table stays" in world.obey(f"applier forget -c {world.path} --plan")
+    assert world.status().step == step
+
+
+def test_a_range_that_the_source_has_lost_is_refused_with_its_offsets(make: Make) -> None:
+    """The table stays parked at its true snapshot, and the way out needs no feed."""
+    world = begun(make, "a", "b")
+    world.obey(f"applier park -c {world.path} --tables shop.a --why 'a look'")
+    world.put("a", 3)
+    world.put("b", 3)
+    world.resolve()
+    world.run()
+    world.lose(len(world.messages) - 1)
+
+    told = world.obey(f"applier resume -c {world.path} --tables shop.a", code=3)
+
+    assert "are needed next, but were deleted from the source" in told
+    assert (world.table("a").state, world.rows("a").keys(), world.in_cut()) == ("parked", {1, 2}, {"b"})
+    hint = world.table("a").way_out
+    assert hint is not None
+    assert f"applier adopt -c {world.path} --tables 'shop.a' --why TEXT" in hint
+
+
+def test_a_table_is_forgotten_once_it_is_left_out(make: Make) -> None:
+    """Checkpoint and properties lose it, its rows stay, and `status` is content again."""
+    world = begun(make, "a", "b")
+    world.run(include=["*.*", "!shop.a"])
+    assert world.status().exit_code == 1
+
+    told = world.obey(f"applier forget -c {world.path} --tables shop.a")
+
+    assert "The Iceberg tables stay as they are" in told
+    assert (world.status().exit_code, world.in_cut(), world.rows("a").keys()) == (0, {"b"}, {1, 2})
+    table = Catalog(world.spark, "lake").load((f"{world.name}__shop", "a"))
+    assert table is not None
+    assert not [key for key in table.properties if key.startswith("applier.")]
+
+
+def test_a_changefeed_is_forgotten_as_a_whole(make: Make) -> None:
+    """Control tables and properties go, tables and their rows stay, and the name is free for another changefeed."""
+    world = begun(make, "a")
+
+    told = world.obey(f"applier forget -c {world.path}")
+
+    assert "The topics in Kafka and the changefeed in TiCDC stay, too." in told
+    assert world.rows("a").keys() == {1, 2}
+    assert "has never run" in " ".join(world.status().stale)
+    assert "There is no changefeed" in world.obey(f"applier forget -c {world.path}", code=2)
+
+
+def test_a_resume_that_fails_leaves_the_others_and_says_why(make: Make) -> None:
+    """Of two tables one meets a DDL that is refused: it is parked there, and the other one is live."""
+    world = begun(make, "a", "b")
+    world.obey(f"applier park -c {world.path} --tables 'shop.*' --why 'a look'")
+    world.put("a", 3)
+    world.put("b", 3)
+    ts = world.ddl("ALTER TABLE a FROBNICATE")
+    world.put("a", 4)
+    world.resolve()
+    world.run()
+
+    with pytest.raises(TerminalError, match="FROBNICATE"):
+        ask(world.config, Asked("resume", ("shop.*",)), lambda _: None, take_over=True, spark=world.spark)
+
+    parked = world.table("a")
+    assert (parked.state, parked.since, world.in_cut()) == ("parked", ts, {"b"})
+    assert (world.rows("a").keys(), world.rows("b").keys()) == ({1, 2, 3}, {1, 2, 3})
+
+
+def test_a_reason_is_asked_for(make: Make) -> None:
+    """A table is parked for a reason that whoever finds it can read."""
+    world = begun(make, "a")
+    with pytest.raises(ConfigError, match="--why is empty"):
+        ask(world.config, Asked("park", ("shop.a",)), lambda _: None, take_over=True, spark=world.spark)
