@@ -29,6 +29,11 @@ def update(at: int, *, name: TableName = ACCOUNT, number: int = 1, before: Any =
     return RowChange(name, number, at, Op.UPDATE, before, row)
 
 
+def upsert(at: int, *, name: TableName = ACCOUNT, number: int = 1, **row: Any) -> RowChange:
+    """An inserted or updated row: nothing shows which."""
+    return RowChange(name, number, at, Op.UPSERT, None, row)
+
+
 def delete(at: int, *, name: TableName = ACCOUNT, number: int = 1, **row: Any) -> RowChange:
     """A deleted row."""
     return RowChange(name, number, at, Op.DELETE, row, None)

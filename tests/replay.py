@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyiceberg.catalog import Catalog, load_catalog
 
+from applier.changefeed.completeness import Completeness
 from applier.changefeed.event import Resolved
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName
@@ -185,6 +186,13 @@ def plain(table: pa.Table) -> list[dict[str, Any]]:
             if isinstance(value, list):
                 row[name] = tuple(value)
     return rows
+
+
+def doubted(found: Replay, pipeline: Pipeline) -> dict[TableName, str]:
+    """Tables of the catalog that readers may not take for whole, with the reasons; {} if each is live."""
+    nothing = Completeness("incomplete", reason="nothing is known of it")
+    known = {name: pipeline.state.completeness.get(name, nothing) for name in found.tables()}
+    return {name: item.reason for name, item in known.items() if not item.is_live}
 
 
 def differences(found: Replay, state: Mapping[str, Any]) -> list[str]:

@@ -17,11 +17,14 @@ class ChangeBatch:
         fresh: One boolean per row of `upserts`: the key was not in the upstream table before the batch, because its
             first event is an INSERT.
         deletes: Key columns of the rows to remove, in key order. No key is in both `upserts` and `deletes`.
+        may_be_new: Number of keys in `upserts` and `deletes` of which nothing shows whether the upstream table had them
+            before the batch, because their first event is an UPSERT. None of them is fresh.
     """
 
     upserts: pa.Table
     fresh: pa.BooleanArray
     deletes: pa.Table
+    may_be_new: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,16 @@ from applier.changefeed.table import TableName, TableVersion
 
 
 class Op(IntEnum):
-    """Kind of a row change. At one commit ts a delete comes before an upsert of the same key."""
+    """Kind of a row change. At one commit ts a delete comes before an upsert of the same key.
+
+    Before a DELETE and an UPDATE the row was there, before an INSERT it was not. An UPSERT is an INSERT or an UPDATE:
+    the message does not show which. Of the first events of a key at one commit ts the smallest kind counts.
+    """
 
     DELETE = 0
     UPDATE = 1
-    INSERT = 2
+    UPSERT = 2
+    INSERT = 3
 
 
 Image: TypeAlias = Mapping[str, Any]
@@ -33,9 +38,9 @@ class RowChange(msgspec.Struct, frozen=True, gc=False):
         name: The table's upstream name when the row changed.
         version: The `TableVersion.version` its images are written in.
         commit_ts: TSO at which its transaction committed; 0 where the protocol carries none.
-        op: Insert, update or delete, as the message says.
+        op: Kind of the change, as far as the message shows it.
         before: Old image of an update or delete, as far as the message holds it; None if it does not.
-        after: New image of an insert or update; None for a delete.
+        after: New image of an insert, update or upsert; None for a delete.
     """
 
     name: TableName

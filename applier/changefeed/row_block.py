@@ -23,7 +23,7 @@ class ColumnBlock:
     Attributes:
         name: The table's upstream name.
         version: What the rows refer to.
-        op: Insert, update or delete, as all the messages say. No update among them changes a key.
+        op: Kind of all of them. No update among them changes a key.
         key: Names of the key columns.
         places: Number of each row's message in what was read.
         commit_ts: TSO of each row.

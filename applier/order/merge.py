@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from applier.changefeed.change_batch import ChangeBatch, KeylessBatch
+from applier.changefeed.event import Op
 from applier.changefeed.ts import LOGICAL
 from applier.order.reduce import KeylessEvent, count_runs
 
@@ -20,7 +20,7 @@ DATA = "c."
 KEYED_SCHEMA = pa.schema(
     [
         ("m.first_ts", pa.int64()),
-        ("m.fresh", pa.bool_()),
+        ("m.first_op", pa.int8()),
         ("m.ts", pa.int64()),
         ("m.present", pa.bool_()),
         ("m.partition", pa.int32()),
@@ -62,13 +62,14 @@ def merge_keyed(
     rows = pa.concat_tables(parts, promote_options="permissive").combine_chunks()
     if len(parts) > 1:
         rows = last_per_key(rows, [DATA + name for name in key], by_place=by_place)
-    present = rows["m.present"]
-    upserts = rows.filter(present)
-    gone = rows.filter(pc.and_not(pc.invert(present), rows["m.fresh"]) if exact else pc.invert(present))
+    first, present = _numbers(rows, "m.first_op"), _numbers(rows, "m.present")
+    fresh = first == Op.INSERT
+    gone = ~present & ~fresh if exact else ~present
     return ChangeBatch(
-        upserts=_data(upserts),
-        fresh=cast("pa.BooleanArray", upserts["m.fresh"].combine_chunks()),
-        deletes=_data(gone).select(list(key)),
+        upserts=_data(rows.filter(pa.array(present))),
+        fresh=cast("pa.BooleanArray", pa.array(fresh[present])),
+        deletes=_data(rows.filter(pa.array(gone))).select(list(key)),
+        may_be_new=int(np.count_nonzero(first == Op.UPSERT)),
     )
 
 
@@ -96,7 +97,7 @@ def _data(rows: pa.Table) -> pa.Table:
 
 
 def last_per_key(rows: pa.Table, key: Sequence[str], *, by_place: bool = False) -> pa.Table:
-    """The last change of each key, which knows of the first one whether the key was there before.
+    """The last change of each key, which knows commit ts and kind of the first one.
 
     Args:
         rows: `KEYED_SCHEMA` and other columns, in any order.
@@ -115,9 +116,9 @@ def last_per_key(rows: pa.Table, key: Sequence[str], *, by_place: bool = False) 
     # Raw updates of one transaction that exchange keys each delete the key that the other one writes.
     written = present & ((stamps & LOGICAL) != 0) if by_place else present
     last = _in_order(codes, stamps, [*place, written], last=True)
-    first = _in_order(codes, _numbers(rest, "m.first_ts"), [_numbers(rest, "m.fresh")], last=False)
+    first = _in_order(codes, _numbers(rest, "m.first_ts"), [_numbers(rest, "m.first_op")], last=False)
     chosen = several[last]
-    for name in ("m.first_ts", "m.fresh"):
+    for name in ("m.first_ts", "m.first_op"):
         values = _numbers(rows, name).copy()
         values[chosen] = _numbers(rest, name)[first]
         rows = rows.set_column(rows.schema.get_field_index(name), name, pa.array(values))

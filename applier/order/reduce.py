@@ -1,4 +1,4 @@
-"""Row changes -> per key the last change and whether the key is new. Runs inside the tasks of the row pass."""
+"""Row changes -> per key the last change and the kind of the first one. Runs inside the tasks of the row pass."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Survivor:
 
     Attributes:
         first_ts: Commit ts of its first event.
-        fresh: That first event is an INSERT, so the key was not there before.
+        first_op: Kind of that event, which shows whether the key was there before.
         ts: Commit ts of its last event.
         present: The last event is an upsert; False for a delete.
         position: Where the last event was read, to choose between events of one commit ts.
@@ -27,7 +27,7 @@ class Survivor:
     """
 
     first_ts: int
-    fresh: bool
+    first_op: Op
     ts: int
     present: bool
     position: tuple[int, int, int]
@@ -80,30 +80,28 @@ class KeyedGroup:
             if after is None:
                 if before is None:
                     raise IncompleteRow(_no_image(change), _OLD_VALUE_HINT)
-                self._put(self._key(before), change.commit_ts, position, before, present=False, fresh=False)
+                self._put(self._key(before), change.commit_ts, position, before, present=False, op=Op.DELETE)
                 return
             key = self._key(after)
-            fresh = change.op is Op.INSERT
-            if before is not None and not fresh:
+            op = change.op
+            if before is not None and op is not Op.INSERT:
                 # Raw change events keep key-changing updates whole: the row under the old key would stay for ever.
                 old_key = self._key({**after, **before})
                 if old_key != key:
                     # The new key was free, unless another change of the same commit ts takes a row away from it.
-                    fresh = True
-                    self._put(old_key, change.commit_ts, position, {**after, **before}, present=False, fresh=False)
-            self._put(key, change.commit_ts, position, after, present=True, fresh=fresh)
+                    op = Op.INSERT
+                    self._put(old_key, change.commit_ts, position, {**after, **before}, present=False, op=Op.DELETE)
+            self._put(key, change.commit_ts, position, after, present=True, op=op)
         except KeyError as missing:
             raise IncompleteRow(_no_key(change, missing), _KEY_HINT) from missing
         except TypeError:  # A list or an object has no hash; no protocol has such values in a key.
             what = f"A key column of a row of table {change.name} holds no value of a column."
             raise DecodeError(what, "is the protocol of the changefeed right?") from None
 
-    def _put(
-        self, key: Any, ts: int, position: tuple[int, int, int], image: Image, *, present: bool, fresh: bool
-    ) -> None:
+    def _put(self, key: Any, ts: int, position: tuple[int, int, int], image: Image, *, present: bool, op: Op) -> None:
         survivor = self.survivors.get(key)
         if survivor is None:
-            self.survivors[key] = Survivor(ts, fresh, ts, present, position, image)
+            self.survivors[key] = Survivor(ts, op, ts, present, position, image)
             return
         later = ts > survivor.ts
         if self.by_place and (ts == 0 or survivor.ts == 0):
@@ -114,8 +112,8 @@ class KeyedGroup:
             later = position >= survivor.position if tie else present
         if later:
             survivor.ts, survivor.present, survivor.position, survivor.image = ts, present, position, image
-        if ts < survivor.first_ts or (ts == survivor.first_ts and not fresh):
-            survivor.first_ts, survivor.fresh = ts, fresh
+        if ts < survivor.first_ts or (ts == survivor.first_ts and op < survivor.first_op):
+            survivor.first_ts, survivor.first_op = ts, op
 
 
 @dataclass(slots=True)

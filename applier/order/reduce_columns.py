@@ -52,7 +52,7 @@ class BlockGroup:
         stamps = pa.array(block.commit_ts, pa.int64())
         meta = [
             stamps,
-            pa.array(np.full(count, op is Op.INSERT)),
+            pa.array(np.full(count, op, np.int8)),
             stamps,
             pa.array(np.full(count, op is not Op.DELETE)),
             pa.array(np.full(count, partition, np.int32)),

@@ -306,10 +306,10 @@ def _last(rows: Sequence[tuple[tuple[str, ...], dict[str, Any]]]) -> Iterator[st
         by_key.setdefault(repr([row[f"c.{name}"] for name in key]), []).append(row)
     for key_text, changes in by_key.items():
         last = max(changes, key=lambda row: (row["m.ts"], row["m.present"], row["m.offset"], row["m.index"]))
-        first = min(changes, key=lambda row: (row["m.first_ts"], row["m.fresh"]))
+        first = min(changes, key=lambda row: (row["m.first_ts"], row["m.first_op"]))
         data = sorted((name, value) for name, value in last.items() if name.startswith("c.") and value is not None)
         place = [last[name] for name in ("m.ts", "m.present", "m.offset", "m.index")]
-        yield f"{key_text} {place} {first['m.first_ts']} {first['m.fresh']} {data if last['m.present'] else ''}"
+        yield f"{key_text} {place} {first['m.first_ts']} {first['m.first_op']} {data if last['m.present'] else ''}"
 
 
 def _differing(slow: set[str], quick: set[str]) -> str:

@@ -26,7 +26,7 @@ from applier.pipeline.step import Pipeline, Step
 from tests import expected, recordings
 from tests.fake_registry import Answer, fake_registry
 from tests.losses import explained
-from tests.replay import Replay, differences, ends_at, replay
+from tests.replay import Replay, differences, doubted, ends_at, replay
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -176,6 +176,7 @@ def test_equal_at_every_recorded_resolved_ts(
                 problems = [p for p in unexplained(found, state, protocol) if not p.startswith(untold)]
                 assert problems == [], f"at resolved ts {state['resolved_ts']}"
                 states += 1
+            assert doubted(found, pipeline) == {}
 
         assert states == len(recordings.expected(scenario))
         assert (scenario, variant) not in STOPPED

@@ -12,7 +12,7 @@ from _pytest.mark.structures import ParameterSet
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
 from tests import recordings
-from tests.replay import differences, ends_at, replay
+from tests.replay import differences, doubted, ends_at, replay
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,5 +54,6 @@ def test_equal_at_every_recorded_resolved_ts(
             assert differences(found, state) == [], f"at resolved ts {state['resolved_ts']}"
             assert pipeline.state.resolved_ts >= state["resolved_ts"]
             states += 1
+        assert doubted(found, pipeline) == {}
 
     assert states == len(recordings.expected(scenario))

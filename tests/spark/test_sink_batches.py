@@ -162,20 +162,28 @@ def test_new_keys_are_not_looked_up(lake: Catalog, fresh_name: Name) -> None:
     assert (applied.rows_upserted, applied.rows_deleted) == (1, 0)
 
 
+def keys_of(*keys: int) -> pa.Table:
+    """Keys to delete."""
+    return pa.table({"k0": pa.array(keys, pa.int64())})
+
+
 @pytest.mark.parametrize("version", [2, 3])
 def test_keys_without_a_row_are_counted_in_an_exact_table(lake: Catalog, fresh_name: Name, version: int) -> None:
-    """A delete and an update of keys that are not there count; new keys, found keys and inexact batches do not."""
+    """A delete and an update of keys that are not there count; keys that may be new and inexact batches do not."""
     feed = Feed(("long",))
     writer = TableWriter(feed.create(lake, fresh_name(), format_version=version), "shop", 1)
     first = writer.apply(feed.taken({(1,): (1, "", None), (2,): (1, "", None)}, set()), Stamp("shop", 1, 1), exact=True)
     rows = pa.table({"k0": pa.array([1, 7, 8], pa.int64()), "v": pa.array([5, 6, 7], pa.int32())})
-    batch = ChangeBatch(rows, pa.array([False, False, True]), pa.table({"k0": pa.array([2, 9], pa.int64())}))
+    batch = ChangeBatch(rows, pa.array([False, False, True]), keys_of(2, 9))
     exact = writer.apply(batch, Stamp("shop", 1, 2), exact=True)
     inexact = writer.apply(batch, Stamp("shop", 1, 3), exact=False)
+    unsure = ChangeBatch(batch.upserts.slice(0, 0), batch.fresh.slice(0, 0), keys_of(1, 20, 21), may_be_new=1)
+    unknown = writer.apply(unsure, Stamp("shop", 1, 4), exact=True)
 
     assert first.not_found == 0
     assert exact.not_found == 2, "the update of 7 and the delete of 9"
     assert inexact.not_found == 0
+    assert unknown.not_found == 1, "one of 20 and 21, of which the other may have come and gone"
 
 
 def _merge(spark: SparkSession, name: tuple[str, ...], batch: ChangeBatch) -> None:

@@ -25,11 +25,16 @@ from applier.errors import DecodeError
 _START = b'{"ts":'
 _TS = b'"ts"'
 _SIGNED_ZERO = b'"v":-0'
-_OPS = {b'{"u":{': Op.UPDATE, b'{"d":{': Op.DELETE}
+_OLD = b'}},"p":{'
+"""What stands before the old image. A value is never an object, so two braces close the new image and no cell of it."""
+
+_OPS = {(b'{"u":{', False): Op.UPSERT, (b'{"u":{', True): Op.UPDATE, (b'{"d":{', False): Op.DELETE}
+"""Kind of an event by the beginning of its value and whether that holds an old image."""
+
 _OP_BYTES = 6
 
-Head: TypeAlias = tuple[bytes, bytes]
-"""The key of an event behind its commit ts, and the beginning of its value."""
+Head: TypeAlias = tuple[bytes, Op]
+"""The key of an event behind its commit ts, and its kind, which the reader of its value has to find true."""
 
 _INT, _TEXT, _REAL = frozenset({int}), frozenset({str}), frozenset({int, str})
 _KINDS: dict[int, tuple[frozenset[type], pa.DataType]] = {
@@ -61,17 +66,19 @@ class EventHeads:
     """Recognises the heads of events. Most have that of the one before."""
 
     def __init__(self) -> None:
-        self._last: Head = (b"", b"")
+        self._seen: tuple[bytes, tuple[bytes, bool]] = (b"", (b"", False))
+        self._last: Head = (b"", Op.UPSERT)
 
     def __call__(self, key: bytes | None, body: bytes | None) -> Head | None:
         """The head of an event; None for one that is read alone."""
         if key is None or body is None or not key.startswith(_START) or _SIGNED_ZERO in body:
             return None
-        tail, start = key[key.find(b",") :], body[:_OP_BYTES]
-        if self._last != (tail, start):
-            if start not in _OPS or _TS in tail:
+        seen = key[key.find(b",") :], (body[:_OP_BYTES], _OLD in body)
+        if self._seen != seen:
+            tail, op = seen[0], _OPS.get(seen[1])
+            if op is None or _TS in tail:
                 return None
-            self._last = tail, start
+            self._seen, self._last = seen, (tail, op)
         return self._last
 
 
@@ -91,7 +98,7 @@ def rows_reader(
     columns = tuple(_column(name, cell) for name, cell in cells.items())
     if any(column.name in version.key and column.reader is str for column in columns):
         return None  # of floats as a key, equal ones may be written in two ways
-    op = _OPS[beginning[1]]
+    op = beginning[1]
     try:
         parse = _parser(op, version.key, cells)
     except ValueError:  # a column with a name that msgspec does not take
@@ -123,7 +130,9 @@ def _parser(op: Op, key: Sequence[str], cells: Mapping[str, Cell]) -> Callable[[
     members: list[Any] = [("d", row), ("u", None, None), ("p", None, None)]
     if op is Op.UPDATE:
         old = old_key(key, _OldCell, msgspec.field(default_factory=_OldCell))
-        members = [("u", row), ("p", old | None, None), ("d", None, None)]
+        members = [("u", row), ("p", old), ("d", None, None)]
+    elif op is Op.UPSERT:
+        members = [("u", row), ("p", None, None), ("d", None, None)]
     return msgspec.json.Decoder(msgspec.defstruct("Event", members, gc=False), float_hook=str).decode
 
 

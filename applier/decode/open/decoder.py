@@ -4,8 +4,8 @@ The key holds a version and the keys of all events, the value their values, each
 code and flags of each column; there is no word of precision, scale, or members of an enum: DDL shows those.
 
 A row with a new image alone is an INSERT, or, with `output-old-value` off or `only-output-updated-columns` and no
-change, an UPDATE. Nothing distinguishes them, so it is taken for an UPDATE whose key may exist; in a table without a
-handle key it can only be taken for an INSERT.
+change, an UPDATE. Nothing distinguishes them, so it is an UPSERT; in a table without a handle key it can only be taken
+for an INSERT.
 """
 
 from __future__ import annotations
@@ -175,9 +175,10 @@ class OpenDecoder:
         version = description.number or 0
         if row.u is None:
             return (*bootstraps, RowChange(name, version, key.ts, Op.DELETE, image, None))
-        before = None if row.p is None else _before(row.p, image, seen, key)
-        op = Op.INSERT if before is None and not seen.has_key else Op.UPDATE
-        return (*bootstraps, RowChange(name, version, key.ts, op, before, image))
+        if row.p is None:
+            op = Op.UPSERT if seen.has_key else Op.INSERT
+            return (*bootstraps, RowChange(name, version, key.ts, op, None, image))
+        return (*bootstraps, RowChange(name, version, key.ts, Op.UPDATE, _before(row.p, image, seen, key), image))
 
     def _recognise(self, key: EventKey, cells: dict[str, Cell]) -> _Seen:
         """The row's description, worked out when it is first met."""

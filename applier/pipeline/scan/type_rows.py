@@ -96,7 +96,7 @@ def _meta(rows: KeyedGroup | KeylessGroup) -> tuple[pa.Table, list[Image]]:
         keyless = ((event.ts, event.present, *event.position, event.replay, event.run) for event in events)
         return _columns(keyless, KEYLESS_SCHEMA), [event.image for event in events]
     survivors = rows.survivors.values()
-    meta = ((s.first_ts, s.fresh, s.ts, s.present, *s.position) for s in survivors)
+    meta = ((s.first_ts, s.first_op, s.ts, s.present, *s.position) for s in survivors)
     key = rows.version.key
     images = [s.image if s.present else {name: s.image[name] for name in key} for s in survivors]
     return _columns(meta, KEYED_SCHEMA), images

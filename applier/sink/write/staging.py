@@ -126,8 +126,9 @@ class Staging:
         with work.timed("locate"):
             living = alive(engine.locate(planned, keys), planned.files, self.arrow.storage)
         if exact:
-            # Every key that is sought had a row at the stamped resolved ts.
-            self._note_missing(work, keys.num_rows - sum(len(rows) for rows in living.values()), whole)
+            # Every other key that is sought had a row at the stamped resolved ts.
+            found = sum(len(rows) for rows in living.values())
+            self._note_missing(work, keys.num_rows - found - batch.may_be_new, whole)
         upserts = carry(batch.upserts, schema, key, planned, living, self.arrow)
         if work.needs_rows(schema.id) or upserts is not batch.upserts:
             self._stage(work, engine, conform(name, upserts, schema), batch.deletes.column_names)

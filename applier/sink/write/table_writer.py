@@ -34,8 +34,8 @@ class Applied:
         rows_upserted: Rows added.
         rows_deleted: Living rows that it removed, the replaced versions of updated rows included.
         seconds: Wall seconds of each part: `plan`, `locate`, `rows`, `deletes`, `commit`; repeated parts add up.
-        not_found: Rows that the batch updates or deletes and that the table does not hold. 0 where the table is not
-            exact.
+        not_found: Rows that the batch updates or deletes and that the table does not hold, at least: a key that may be
+            new does not count, and one that is there after all hides one that is not. 0 where the table is not exact.
     """
 
     snapshot_id: int

@@ -14,7 +14,7 @@ from applier.changefeed.event import Op, RowChange
 from applier.changefeed.message import Position
 from applier.order.merge import DATA, KEYED_SCHEMA, KEYLESS_SCHEMA, merge_bag, merge_keyed
 from applier.order.reduce import KeyedGroup
-from tests.builders import ACCOUNT, version
+from tests.builders import ACCOUNT, upsert, version
 
 TABLE = version(("id", "bigint"), ("v", "int"))
 
@@ -29,7 +29,7 @@ def columns_of(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.Table:
 def part(rows: KeyedGroup) -> pa.Table:
     """A reduced group as the row pass hands it back."""
     survivors = list(rows.survivors.values())
-    meta = [[s.first_ts, s.fresh, s.ts, s.present, *s.position] for s in survivors]
+    meta = [[s.first_ts, s.first_op, s.ts, s.present, *s.position] for s in survivors]
     table = columns_of(meta, KEYED_SCHEMA)
     for name in ("id", "v"):
         table = table.append_column(DATA + name, pa.array([s.image.get(name) for s in survivors], pa.int64()))
@@ -86,6 +86,27 @@ def test_any_spread_order_and_duplication_gives_the_same_batch(
     assert fresh == {key for key in upserts if first[key].op is Op.INSERT}
     gone = {key for key, change in last.items() if change.after is None}
     assert deletes == {key for key in gone if first[key].op is not Op.INSERT}
+
+
+@given(histories(), st.integers(1, 4))
+def test_keys_that_may_be_new_are_counted(history: list[tuple[int, RowChange]], tasks: int) -> None:
+    """Of a feed that does not show what is an INSERT no key is fresh; those that begin with an upsert may be new."""
+    blind = [
+        (partition, upsert(change.commit_ts, **change.after) if change.op is Op.INSERT and change.after else change)
+        for partition, change in history
+    ]
+    groups = [KeyedGroup(TABLE) for _ in range(tasks)]
+    for offset, (partition, change) in enumerate(blind):
+        groups[partition % tasks].add(change, Position(partition, offset, 0))
+    first: dict[Any, RowChange] = {}
+    for _, change in sorted(blind, key=lambda item: item[1].commit_ts):
+        first.setdefault((change.after or change.before or {})["id"], change)
+
+    batch = merge_keyed([part(rows) for rows in groups if rows.survivors], ("id",))
+
+    assert batch.may_be_new == sum(change.op is Op.UPSERT for change in first.values())
+    assert not any(batch.fresh.to_pylist())
+    assert batch.upserts.num_rows + batch.deletes.num_rows == len(first)
 
 
 @pytest.mark.parametrize(("ts", "upserts"), [(7 << 18, [1]), ((7 << 18) + 1, [1, 2])])

@@ -4,49 +4,62 @@ from __future__ import annotations
 
 import pytest
 
-from applier.changefeed.event import RowChange
+from applier.changefeed.event import Op, RowChange
 from applier.changefeed.message import Position
 from applier.errors import DecodeError, IncompleteRow
 from applier.order.reduce import KeyedGroup, KeylessEvent, KeylessGroup, count_runs, group
-from tests.builders import delete, insert, update, version
+from tests.builders import delete, insert, update, upsert, version
 
 TABLE = version(("id", "bigint"), ("v", "int"))
 BAG = version(("a", "int"), key=())
 
 
-def reduced(*changes: RowChange) -> dict[object, tuple[bool, bool, object]]:
-    """Key -> (present, fresh, v) after the changes in reading order."""
+def reduced(*changes: RowChange) -> dict[object, tuple[bool, Op, object]]:
+    """Key -> (present, kind of the first change, v) after the changes in reading order."""
     rows = KeyedGroup(TABLE)
     for offset, change in enumerate(changes):
         rows.add(change, Position(0, offset, 0))
-    return {key: (s.present, s.fresh, s.image.get("v")) for key, s in rows.survivors.items()}
+    return {key: (s.present, s.first_op, s.image.get("v")) for key, s in rows.survivors.items()}
 
 
 def test_last_commit_ts_wins_over_reading_order() -> None:
     """The place in a partition is not ordered by commit ts."""
-    assert reduced(update(9, id="1", v="9"), update(5, id="1", v="5")) == {"1": (True, False, "9")}
+    assert reduced(update(9, id="1", v="9"), update(5, id="1", v="5")) == {"1": (True, Op.UPDATE, "9")}
 
 
 def test_insert_first_makes_the_key_fresh() -> None:
     """Whatever follows, a key whose first event is an INSERT was not there."""
-    assert reduced(insert(5, id="1", v="5"), update(7, id="1", v="7")) == {"1": (True, True, "7")}
+    assert reduced(insert(5, id="1", v="5"), update(7, id="1", v="7")) == {"1": (True, Op.INSERT, "7")}
 
 
 def test_insert_read_late_is_still_first() -> None:
     """The first event is the one with the smallest commit ts."""
-    assert reduced(update(7, id="1", v="7"), insert(5, id="1", v="5")) == {"1": (True, True, "7")}
+    assert reduced(update(7, id="1", v="7"), insert(5, id="1", v="5")) == {"1": (True, Op.INSERT, "7")}
+
+
+def test_an_upsert_first_leaves_open_whether_the_key_was_there() -> None:
+    """Whatever follows, and in whatever order it is read."""
+    changes = upsert(5, id="1", v="5"), delete(7, id="1", v="5")
+
+    assert reduced(*changes) == reduced(*reversed(changes)) == {"1": (False, Op.UPSERT, "5")}
+
+
+def test_a_delete_before_an_upsert_shows_that_the_key_was_there() -> None:
+    """Earlier, or as the other half of a split update."""
+    for ts in (3, 5):
+        assert reduced(upsert(5, id="1", v="new"), delete(ts, id="1")) == {"1": (True, Op.DELETE, "new")}
 
 
 def test_delete_before_insert_at_one_commit_ts() -> None:
     """Halves of a split update: the row is there afterwards, and its key was there before."""
-    assert reduced(insert(5, id="1", v="new"), delete(5, id="1", v="old")) == {"1": (True, False, "new")}
+    assert reduced(insert(5, id="1", v="new"), delete(5, id="1", v="old")) == {"1": (True, Op.DELETE, "new")}
 
 
 def test_key_changing_update_deletes_the_old_key() -> None:
     """Raw change events keep the update whole; no row had the new key before."""
     changes = update(5, before={"id": "1", "v": "x"}, id="2", v="x")
 
-    assert reduced(changes) == {"1": (False, False, "x"), "2": (True, True, "x")}
+    assert reduced(changes) == {"1": (False, Op.DELETE, "x"), "2": (True, Op.INSERT, "x")}
 
 
 def test_swap_of_two_keys_by_raw_updates() -> None:
@@ -56,14 +69,14 @@ def test_swap_of_two_keys_by_raw_updates() -> None:
         update(5, before={"id": "2", "v": "b"}, id="1", v="b"),
     )
 
-    assert found == {"1": (True, False, "b"), "2": (True, False, "a")}
+    assert found == {"1": (True, Op.DELETE, "b"), "2": (True, Op.DELETE, "a")}
 
 
 def test_duplicates_change_nothing() -> None:
     """An event read twice counts once."""
     once = (insert(5, id="1", v="5"), delete(7, id="1", v="5"))
 
-    assert reduced(*once, *once) == reduced(*once) == {"1": (False, True, "5")}
+    assert reduced(*once, *once) == reduced(*once) == {"1": (False, Op.INSERT, "5")}
 
 
 @pytest.mark.parametrize(("ts", "present"), [(0, False), (7 << 18, False), ((7 << 18) + 1, True)])

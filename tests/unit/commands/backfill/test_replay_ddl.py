@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from applier.changefeed.event import Op
 from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.types import TypeRules
 from applier.commands.backfill.replay_ddl import DdlReplay, Passed, concerns
@@ -38,7 +39,7 @@ def part(ts: int, *, of: TableVersion = BEFORE) -> Part:
     """A row that was put and one that was deleted, with that commit ts."""
     meta: dict[str, Any] = {
         "m.first_ts": pa.array([ts, ts]),
-        "m.fresh": pa.array([True, False]),
+        "m.first_op": pa.array([Op.INSERT, Op.DELETE], pa.int8()),
         "m.ts": pa.array([ts, ts]),
         "m.present": pa.array([True, False]),
     }

@@ -69,7 +69,7 @@ def test_a_message_holds_several_events_of_any_table() -> None:
     other = {"ts": 4, "scm": "bank", "tbl": "log", "t": 1}
     found = decode((row_key(), {"u": {"id": ID}}), (other, {"d": {"id": ID}}), (row_key(6), {"d": {"id": ID}}))
     assert [(change.name.table, change.commit_ts, change.op) for change in rows(found)] == [
-        ("account", 5, Op.UPDATE),
+        ("account", 5, Op.UPSERT),
         ("log", 4, Op.DELETE),
         ("account", 6, Op.DELETE),
     ]
@@ -106,9 +106,9 @@ def test_a_nameless_previous_value_of_a_table_without_key_is_refused() -> None:
 
 
 def test_a_new_image_alone_may_replace_a_row() -> None:
-    """With output-old-value off an UPDATE looks like an INSERT, so a row with a key never counts as new."""
+    """With output-old-value off an UPDATE looks like an INSERT, so a row with a key is one or the other."""
     (change,) = rows(decode((row_key(), {"u": {"id": ID}})))
-    assert (change.op, change.before, change.after) == (Op.UPDATE, None, {"id": 1})
+    assert (change.op, change.before, change.after) == (Op.UPSERT, None, {"id": 1})
 
 
 def test_a_new_image_alone_is_an_insert_where_there_is_no_key() -> None:
