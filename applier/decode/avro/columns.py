@@ -51,7 +51,7 @@ def rows_reader(
     read = writer.read_many
     if version.keys_only:
         return AvroRows(plan, lambda datums, values: _deletes(read(datums), datums, values), in_keys=True)
-    insert = Op.INSERT if record.op_has_default else Op.UPDATE  # Else nothing shows that a row is new.
+    insert = Op.INSERT if record.op_has_default else Op.UPSERT  # Else nothing shows that a row is new.
     return AvroRows(plan, lambda datums, _: _rows(read(datums), datums, insert))
 
 
@@ -68,11 +68,10 @@ def _rows(row: Records, datums: Datums, insert: Op) -> Found:
 
 
 def _letters(values: Values, count: int) -> Ints:
-    """Letter of each row's kind; that of an update where there is none, 0 where it is no letter."""
+    """Letter of each row's kind; that of a row that may be new where the schema has none, 0 where it is no letter."""
     if not isinstance(values, Texts):
-        return np.full(count, ord("u"))
-    letters = np.where(values.sizes == 1, values.data[values.starts], 0).astype(np.int64)
-    return np.where(values.sizes == 0, ord("u"), letters)
+        return np.full(count, ord("c"))
+    return np.where(values.sizes == 1, values.data[values.starts], 0).astype(np.int64)
 
 
 def _stamps(values: Values, count: int) -> Ints:

@@ -61,7 +61,7 @@ CAPABILITIES = Capabilities(
 
 _ROW, _DDL, _WATERMARK, _DELETE = 0, 1, 2, 3
 _MARKER_BYTES = 9
-_OPS = {"c": Op.INSERT, "u": Op.UPDATE, "d": Op.DELETE, "": Op.UPDATE}
+_OPS = {"c": Op.INSERT, "u": Op.UPDATE, "d": Op.DELETE, "": Op.UPSERT}
 _EXACT = Context(prec=100)
 _NO_KEY_HINT = (
     "TiCDC gives a table whose only key is a unique index no Kafka key: set avro-include-before-value=true, "
@@ -295,7 +295,7 @@ def _operation(letter: str, record: RecordSchema) -> Op:
     if op is None:
         msg = f"Its {OP} is {letter!r:.20}, which is neither c, u nor d."
         raise DecodeError(msg)
-    return Op.UPDATE if op is Op.INSERT and not record.op_has_default else op
+    return Op.UPSERT if op is Op.INSERT and not record.op_has_default else op
 
 
 def _schema_change(value: bytes) -> SchemaChange:

@@ -40,6 +40,8 @@ _KINDS: dict[str, pa.DataType] = {
     "string": pa.string(),
 }
 _NONE = np.zeros(0, np.int64)
+_REPLACES = frozenset({Op.UPDATE, Op.UPSERT})
+"""Kinds that may have an old image, whose key may be another one."""
 
 Head: TypeAlias = tuple[bytes, bytes]
 """The beginnings of key and value, which name their schemas."""
@@ -196,7 +198,7 @@ class AvroRows:
             if not isinstance(image, Records):
                 continue
             chosen = found.good & mine & (found.commit_ts >= 0) & ~plan.odd(image, count)
-            told = held(found.before, np.flatnonzero(chosen)) if op is Op.UPDATE else _NONE
+            told = held(found.before, np.flatnonzero(chosen)) if op in _REPLACES else _NONE
             if isinstance(found.before, Records) and len(told):
                 chosen[told[plan.moved(found.before, image, told)]] = False
             rows = np.flatnonzero(chosen)

@@ -192,8 +192,8 @@ def test_a_decimal_of_too_many_digits_is_refused() -> None:
     [
         (EXTENSION, "c", Op.INSERT),
         (EXTENSION, "u", Op.UPDATE),
-        (EXTENSION, "", Op.UPDATE),
-        ([{"name": f["name"], "type": f["type"]} for f in EXTENSION], "c", Op.UPDATE),
+        (EXTENSION, "", Op.UPSERT),
+        ([{"name": f["name"], "type": f["type"]} for f in EXTENSION], "c", Op.UPSERT),
     ],
 )
 def test_an_insert_is_believed_only_where_updates_are_told_apart(fields: list[Any], letter: str, expected: Op) -> None:
@@ -215,7 +215,7 @@ def test_a_column_may_be_named_like_an_extension_field() -> None:
         AvroDecoder(schemas).decode(schemas.message("key", id=1), schemas.message("value", id=1, _tidb_op="d"))
     )
 
-    assert (row.op, row.after) == (Op.UPDATE, {"id": 1, "_tidb_op": "d"})
+    assert (row.op, row.after) == (Op.UPSERT, {"id": 1, "_tidb_op": "d"})
 
 
 @pytest.mark.parametrize(
