@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from applier.changefeed.event import Op, RowChange, SchemaChange
+from applier.decode.columnar import groups
 from tests import recordings
 from tests.unit.decode.described import Mirror, counts, decoder_of, events, script
 
@@ -64,6 +65,23 @@ def test_a_new_image_alone_is_no_insert_where_the_table_has_a_key(variant: str, 
         if isinstance(event, RowChange) and event.op is Op.INSERT
     }
     assert {f"keys.{table}" for table in inserted} <= KEYLESS
+
+
+@pytest.mark.parametrize("variant", ["open", "open-updated-columns"])
+def test_rows_with_and_without_an_old_row_are_read_at_once(
+    variant: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Most rows come in blocks, and only those that have an old row are updates."""
+    monkeypatch.setattr(groups, "FEWEST", 1)
+    decoder = decoder_of(PROTOCOL, "pk", variant, tmp_path)
+    changes = [event for event in events(decoder, "pk", variant) if isinstance(event, RowChange)]
+    found = list(recordings.records("pk", variant))
+    assert decoder.bulk is not None
+    blocks, _ = decoder.bulk.read([record["key"] for record in found], [record["value"] for record in found])
+    count = {op: sum(len(block.places) for block in blocks if block.op is op) for op in Op}
+    assert sum(count.values()) > 0.8 * len(changes)
+    assert 0 < count[Op.UPDATE] <= sum(change.before is not None and change.op is Op.UPDATE for change in changes)
+    assert 0 < count[Op.UPSERT] <= sum(change.op is Op.UPSERT for change in changes)
 
 
 @pytest.mark.parametrize("scenario", sorted({scenario for scenario, _ in FEEDS}))
