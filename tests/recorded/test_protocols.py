@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from _pytest.mark.structures import ParameterSet
 
+from applier.changefeed.completeness import NO_CREATE
 from applier.changefeed.event import SchemaChange
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import Column, TableName
@@ -213,6 +214,10 @@ PLAIN_EVERY_TIME = {
 }
 
 
+UNCREATED = {"avro-plain"}
+"""Those of them that have no DDL."""
+
+
 def plain_cases() -> Iterator[ParameterSet]:
     """Scenario, protocol and variant of every recording without watermarks."""
     for scenario in ("types", "pk", "txns", "ddl", "partition"):
@@ -233,11 +238,14 @@ def test_equal_at_the_end_in_offset_order(
         with found.running(spark) as pipeline:
             error = advance(pipeline, pipeline.ends()).error
             assert pipeline.state.resolved_ts == 0
+            lacking = doubted(found, pipeline)
 
         if (scenario, variant) in (("pk", "avro-plain"), ("txns", "avro-plain")):
             assert isinstance(error, IncompleteRow)  # As those of `STOPPED`.
             return
         assert error is None
+        # Without DDL messages there is no CREATE TABLE, which alone shows that no row came before the feed.
+        assert lacking == (dict.fromkeys(found.tables(), NO_CREATE) if variant in UNCREATED else {})
         state = recordings.expected(scenario)[-1]
         assert unexplained(found, _as_plain(state) if variant == "avro-plain" else state, protocol) == []
 
