@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import pyiceberg.table.snapshots
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, NotInstalledError
 from pyiceberg.table import Table
@@ -16,6 +17,7 @@ from pyiceberg.table import Table
 from applier.config.settings import CatalogSection
 from applier.errors import ConfigError, TransientError
 from applier.sink.format.types import TableSchema
+from applier.sink.iceberg.snapshot import Snapshot
 
 _JAVA_ONLY = ("io-impl", "catalog-impl", "cache-enabled", "cache.", "jdbc.", "metrics-reporter-impl")
 """Properties that name Java classes, or settings of Spark's catalog."""
@@ -49,7 +51,7 @@ class LakeTable:
         rows: Rows of its data files, deleted ones included; 0 for a table that holds nothing.
         dead_rows: Rows of them that delete files remove.
         snapshot_id: Its head; None for a table that holds nothing.
-        snapshots: Ids of all snapshots that are kept.
+        snapshots: All snapshots that are kept, by id.
     """
 
     identifier: tuple[str, ...]
@@ -59,10 +61,16 @@ class LakeTable:
     rows: int
     dead_rows: int = 0
     snapshot_id: int | None = None
-    snapshots: frozenset[int] = frozenset()
+    snapshots: Mapping[int, Snapshot] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return ".".join(self.identifier)
+
+    def history(self, start: int | None) -> Iterator[Snapshot]:
+        """A snapshot and those that it was made on, newest first, as far as they are kept."""
+        while start is not None and (found := self.snapshots.get(start)) is not None:
+            yield found
+            start = found.parent_id
 
 
 class Lake:
@@ -187,8 +195,15 @@ def _described(identifier: tuple[str, ...], table: Table) -> LakeTable:
         rows=int(summary.get("total-records", 1)) if head else 0,
         dead_rows=int(summary.get("total-position-deletes", 0)),
         snapshot_id=head.snapshot_id if head else None,
-        snapshots=frozenset(snapshot.snapshot_id for snapshot in table.metadata.snapshots),
+        snapshots={snapshot.snapshot_id: _snapshot(snapshot) for snapshot in table.metadata.snapshots},
     )
+
+
+def _snapshot(found: pyiceberg.table.snapshots.Snapshot) -> Snapshot:
+    summary, operation = (
+        (found.summary.additional_properties, found.summary.operation.value) if found.summary else ({}, "")
+    )
+    return Snapshot(found.snapshot_id, operation, summary, found.parent_snapshot_id)
 
 
 @contextmanager

@@ -79,7 +79,7 @@ class TargetTables:
     doubted: Doubted = frozenset()
     maker: Callable[..., Table] | None = None
     broken: dict[TableName, TableMismatch] = field(default_factory=dict)
-    _expected: set[tuple[str, ...]] = field(default_factory=set)
+    _expected: dict[tuple[str, ...], int] = field(default_factory=dict)
     _writers: dict[tuple[str, ...], TableWriter] = field(default_factory=dict)
 
     def identifier(self, name: TableName) -> tuple[str, ...]:
@@ -128,9 +128,8 @@ class TargetTables:
             Resolved ts of the tables that are ahead of the checkpoint; 0 in a feed in offset order.
         """
         self._writers.clear()
-        self.snapshots.clear()
-        self.snapshots.update(checkpoint.snapshots)
-        self._expected = set(checkpoint.snapshots)
+        self._expected = dict(checkpoint.snapshots)
+        self.snapshots = dict(self._expected)
         self.broken.clear()
         ahead = {}
         for name in names:
@@ -172,7 +171,11 @@ class TargetTables:
         writer = self.writer(name)
         if writer is None:
             return self._lost(self.identifier(name), is_other=False) if is_listed or self._is_expected(name) else None
-        return writer.rolled_back
+        try:
+            writer.hold_to(self._expected.get(writer.table.identifier))
+        except TableMismatch as error:
+            return error
+        return None
 
     def _is_expected(self, name: TableName) -> bool:
         return self.is_strict and self.identifier(name) in self._expected
@@ -238,7 +241,7 @@ class TargetTables:
         for name in names:
             self._writers.pop(self.identifier(name), None)
             self.snapshots.pop(self.identifier(name), None)
-            self._expected.discard(self.identifier(name))
+            self._expected.pop(self.identifier(name), None)
 
     def ensure(self, version: TableVersion, stamp: Stamp) -> TableWriter:
         """The writer of a table, which is created, or adopted if it exists and fits.

@@ -140,6 +140,9 @@ def test_maintenance_and_a_rollback_between_two_runs(spark: SparkSession, lake: 
     spark.sql(f"CALL lake.system.set_current_snapshot('{accounts}', {newer[0]})")
     with (
         found.running(spark) as pipeline,
-        pytest.raises(TableMismatch, match=r"bank\.accounts was rolled back by hand: .*applier backfill --repair"),
+        pytest.raises(
+            TableMismatch,
+            match=r"bank\.accounts was rolled back by hand: .*applier backfill -c FILE --from beginning --repair",
+        ),
     ):
         pipeline.targets.hold_to_checkpoint()

@@ -254,9 +254,37 @@ def test_a_table_that_was_rolled_back_in_the_same_epoch_is_refused(spark: SparkS
 
     # Whoever takes over first fences the table, which goes on to show what it showed.
     shown = rf'it is stamped with epoch \d and .*"0:{len(feed.records)}".*, but shows epoch \d and .*"0:5"'
-    with pytest.raises(TableMismatch, match=rf"was rolled back by hand: {shown}.*applier backfill --repair"):
+    with pytest.raises(
+        TableMismatch, match=rf"was rolled back by hand: {shown}.*applier backfill -c FILE --from beginning --repair"
+    ):
         lab.start().targets.hold_to_checkpoint()
     writer.table.handle.manageSnapshots().setCurrentSnapshot(newest.id).commit()
     pipeline = lab.start()
     pipeline.targets.hold_to_checkpoint()
     _finish(pipeline, lab)
+
+
+@pytest.mark.parametrize("released", [True, False])
+def test_a_rollback_to_a_ddl_is_refused_where_nothing_is_left_to_apply(spark: SparkSession, *, released: bool) -> None:
+    """The commit of a DDL names no offsets, so the snapshot of the checkpoint shows what the table lacks."""
+    database = Database()
+    database.create(ORDERS, [Column("id"), Column("v", "varchar(20)")])
+    database.insert(ORDERS, *_rows(1, "same", 2))
+    database.add_column(ORDERS, Column("w", "varchar(9)", default="x"))
+    database.insert(ORDERS, {"id": 2, "v": "new", "w": "y"})
+    feed = Changefeed(database, Habits(partitions=1, resolve=0.0))
+    feed.send()
+    lab = _lab(spark, f"rolled_back_to_ddl_{released}", database, feed.records)
+    pipeline = lab.start()
+    _finish(pipeline, lab)
+    (writer,) = pipeline.targets.writers
+    newest, before, *_ = writer.table.history()
+    assert OFFSETS not in before.summary
+    if released:
+        pipeline.state.release()
+    writer.table.handle.manageSnapshots().setCurrentSnapshot(before.id).commit()
+
+    with pytest.raises(
+        TableMismatch, match=rf"rolled back by hand: it was at snapshot {newest.id}, but shows the older"
+    ):
+        lab.start().targets.hold_to_checkpoint()

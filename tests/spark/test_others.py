@@ -105,6 +105,49 @@ def test_a_table_that_was_rolled_back_is_refused(case: Case, *, running: bool) -
         case.apply()
 
 
+@pytest.mark.parametrize("running", [True, False])
+def test_a_table_that_was_rolled_back_within_one_stamp_is_refused(case: Case, *, running: bool) -> None:
+    """Two commits may carry the same stamp: the snapshot that the table had shows what it lacks."""
+    newest = case.apply()
+    case.writer.apply(case.feed.taken({(12345,): (2, "ours", None)}, set()), Stamp("shop", 2, case.ts), exact=True)
+    listed = case.writer.head
+    case.spark.sql(f"CALL lake.system.rollback_to_snapshot('{'.'.join(case.name)}', {newest})")
+    writer = case.writer if running else restart(case)
+    assert writer.rolled_back is None
+
+    with pytest.raises(
+        TableMismatch, match=f"was rolled back by hand: it was at snapshot {listed}, but shows the older"
+    ):
+        case.apply() if running else writer.hold_to(listed)
+
+
+def test_a_table_that_was_rolled_back_to_what_was_loaded_is_refused(case: Case) -> None:
+    """No stamp is in its history any more."""
+    name = (case.name[0], f"{case.name[1]}_loaded")
+    case.spark.sql(f"CREATE TABLE {sql_name(name)} AS SELECT * FROM {sql_name(case.name)}")  # noqa: S608 - our own names
+    table = case.lake.load(name)
+    assert table is not None
+    loaded = table.snapshot_id
+    TableWriter(table, "shop", 2).stamp(Stamp("shop", 2, 5))
+    listed = table.snapshot_id
+    case.spark.sql(f"CALL lake.system.set_current_snapshot('{'.'.join(name)}', {loaded})")
+    table.refresh()
+
+    with pytest.raises(TableMismatch, match="was rolled back by hand: it was at snapshot"):
+        TableWriter(table, "shop", 3).hold_to(listed)
+
+
+def test_commits_on_top_of_a_listed_snapshot_are_no_rollback(case: Case) -> None:
+    """A compaction, rows by hand, and the expiry of the listed snapshot."""
+    listed = case.writer.head
+    case.compact()
+    insert(case, 12345)
+    restart(case).hold_to(listed)
+    expire(case)
+
+    restart(case).hold_to(listed)
+
+
 def test_a_table_that_is_set_forward_again_goes_on(case: Case) -> None:
     """The first way out works."""
     newest, older = [snapshot.id for snapshot in case.writer.table.history()][:2]

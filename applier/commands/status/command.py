@@ -5,7 +5,6 @@ It reads the control tables and the metadata of the tables through PyIceberg; no
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -31,6 +30,8 @@ from applier.commands.status.report import (
     iso_of,
     judged,
 )
+from applier.commands.status.rollback import Rollback, rollback
+from applier.commands.status.spark_name import spark_name
 from applier.config.settings import Config
 
 MAX_LAG_SECONDS = 300.0
@@ -40,7 +41,6 @@ _SHOWN = 10
 _THREADS = 8
 _NOTHING = TableProgress("", "", "empty")
 _START = "run `applier run`, which looks at what made the table and records it."
-_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def status(config: Config, *, max_lag_seconds: float = MAX_LAG_SECONDS, now_ms: int) -> StatusReport:
@@ -118,7 +118,14 @@ def _tables(lake: Lake, last: Checkpoint, config: Config) -> tuple[TableProgress
     admits = TableFilter(config.tables.include).admits
     with ThreadPoolExecutor(_THREADS) as pool:
         found = list(pool.map(lambda name: lake.table(route.identifier(name)), names))
-    shown = [_progress(name, route.identifier(name), table, last) for name, table in zip(names, found, strict=True)]
+    feed, catalog = config.changefeed.name, config.catalog.name
+    shown = [
+        _rolled_back(
+            _progress(name, route.identifier(name), table, last),
+            rollback(name, table, last.snapshots.get(route.identifier(name)), feed, catalog) if table else None,
+        )
+        for name, table in zip(names, found, strict=True)
+    ]
     wholes = [_whole(name, last, config, is_wanted=admits(name)) for name in names]
     return tuple(_judged(*pair) for pair in zip(shown, wholes, strict=True))
 
@@ -161,6 +168,13 @@ def _judged(progress: TableProgress, whole: TableProgress) -> TableProgress:
     )
 
 
+def _rolled_back(progress: TableProgress, found: Rollback | None) -> TableProgress:
+    """A table that shows less than the cut; the cut shows it at its own snapshot."""
+    if found is None or progress.state == "dropped":
+        return progress
+    return replace(progress, state="rolled back", because=found.because, way_out=found.way_out)
+
+
 def _progress(name: TableName, identifier: tuple[str, ...], table: LakeTable | None, last: Checkpoint) -> TableProgress:
     cut = last.snapshots.get(identifier)
     iceberg = ".".join(identifier)
@@ -191,20 +205,13 @@ def _state(table: LakeTable, cut: int | None, stamp: int | None, resolved_ts: in
 
 def _in_cut(last: Checkpoint, tables: Sequence[TableProgress]) -> dict[tuple[str, ...], int]:
     """Snapshots of the tables that show every row, also where an older version listed others."""
-    lacking = {table.iceberg for table in tables if table.because is not None}
+    lacking = {table.iceberg for table in tables if table.state in ("incomplete", "parked")}
     return {identifier: head for identifier, head in last.snapshots.items() if ".".join(identifier) not in lacking}
 
 
 def _cut(catalog: str, snapshots: Mapping[tuple[str, ...], int]) -> Iterator[str]:
     for identifier, snapshot_id in sorted(snapshots.items()):
-        name = ".".join(_quoted(part) for part in (catalog, *identifier))
-        yield f"SELECT * FROM {name} VERSION AS OF {snapshot_id};"  # noqa: S608 - printed, never run
-
-
-def _quoted(part: str) -> str:
-    if _PLAIN.fullmatch(part):
-        return part
-    return "`" + part.replace("`", "``") + "`"
+        yield f"SELECT * FROM {spark_name([catalog, *identifier])} VERSION AS OF {snapshot_id};"  # noqa: S608 - printed, never run
 
 
 def _notes(

@@ -17,6 +17,7 @@ _STYLES = {
     "stale": "bold red",
     "missing": "bold red",
     "refused": "bold red",
+    "rolled back": "bold red",
     "ahead": "yellow",
     "incomplete": "bold red",
     "parked": "yellow",

@@ -10,11 +10,13 @@ from typing import Literal, TypeAlias
 
 from applier.changefeed.ts import unix_ms, wall_clock
 
-TableState: TypeAlias = Literal["in step", "ahead", "dropped", "empty", "expired", "incomplete", "missing", "parked"]
+TableState: TypeAlias = Literal[
+    "in step", "ahead", "dropped", "empty", "expired", "incomplete", "missing", "parked", "rolled back"
+]
 """`in step`: the cut shows it at its snapshot. `incomplete`: it may lack rows from before the feed. `parked`: its rows
 are not applied. Neither is in the cut. `ahead`: a step that is not finished has written it. `dropped`: dropped
 upstream, kept here. `empty`: no commit with rows yet. `expired`: the cut's snapshot is kept no longer. `missing`: the
-catalog has no such table."""
+catalog has no such table. `rolled back`: it was set to a snapshot from before the cut, which still shows its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ class TableProgress:
         rows: Living rows, by the head's summary.
         snapshot_id: Its head.
         cut_snapshot_id: The snapshot that the newest checkpoint lists.
-        because: Why it is incomplete or parked.
+        because: Why it is incomplete, parked or rolled back.
         way_out: How it becomes whole again.
         is_wanted: `tables.include` admits it.
         since: Commit ts up to which a parked table is whole; None for others, and in offset order.

@@ -48,7 +48,7 @@ class Copies:
             doubted=frozenset(),
             is_strict=False,
             broken={},
-            _expected=set(),
+            _expected={},
             _writers={},
         )
 

@@ -10,7 +10,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 
 from applier.errors import TableMismatch, TransientError
 from applier.runtime import failpoints
-from applier.sink.commit.foreign_commits import FOREIGN, rolled_back, trace
+from applier.sink.commit.foreign_commits import FOREIGN, rolled_back, set_back, trace
 from applier.sink.commit.stamp import Stamp, guard, progress
 from applier.sink.iceberg.commit import Change, CommitFailure
 from applier.sink.iceberg.snapshot import MAIN
@@ -70,9 +70,23 @@ class Committer:
     def trace(self) -> None:
         """Find out what others have done to the table while no applier looked."""
         if self.known is not None and self.table.branch == MAIN:
-            found = trace(self.table, self.changefeed)
+            found = trace(self.table.history(), self.changefeed)
             self.is_foreign, self.is_cut = self.is_foreign or found.is_foreign, found.is_cut
             self.rolled_back = rolled_back(self.table, self.known, found)
+
+    def hold_to(self, snapshot_id: int | None) -> None:
+        """Refuse a table that was set to an older snapshot than its stamp says, or than one that it had.
+
+        Args:
+            snapshot_id: That snapshot; None if none is known.
+
+        Raises:
+            TableMismatch: It was rolled back.
+        """
+        if self.rolled_back is None and snapshot_id is not None and self.table.branch == MAIN:
+            self.rolled_back = set_back(self.table, snapshot_id)
+        if self.rolled_back is not None:
+            raise self.rolled_back
 
     @property
     def trusts_new_keys(self) -> bool:
@@ -156,8 +170,7 @@ class Committer:
         before, self.head = self.head, self.table.snapshot_id
         if before != self.head:
             self.trace()
-            if self.rolled_back is not None:
-                raise self.rolled_back
+            self.hold_to(before)
         self.is_foreign = self.is_foreign or not self._same_rows_since(before)
 
     def _same_rows_since(self, before: int | None) -> bool:

@@ -89,5 +89,5 @@ def _fence(committer: Committer, upto: int, *, unwritten: bool) -> Fenced | None
 
 def _shown(table: Table, changefeed: str) -> dict[str, str]:
     """What the head of a table that was rolled back says of itself: the fence must not make it look newer."""
-    found = trace(table, changefeed)
+    found = trace(table.history(), changefeed)
     return {RESOLVED_TS: str(found.resolved_ts), **({OFFSETS: found.offsets} if found.offsets else {})}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from applier.errors import TableMismatch
 from applier.sink.commit.stamp import CHANGEFEED, EPOCH, OFFSETS, RESOLVED_TS, Stamp
 
 if TYPE_CHECKING:
+    from applier.sink.iceberg.snapshot import Snapshot
     from applier.sink.iceberg.table import Table
 
 BACKFILL = "applier.backfill"
@@ -35,10 +37,15 @@ class Trace(NamedTuple):
     offsets: str = ""
 
 
-def trace(table: Table, changefeed: str) -> Trace:
-    """Walk back from the head to the newest commit of a changefeed: one step, if no other writer committed."""
+def trace(history: Iterable[Snapshot], changefeed: str) -> Trace:
+    """Walk back from the head to the newest commit of a changefeed: one step, if no other writer committed.
+
+    Args:
+        history: Snapshots of a table, newest first.
+        changefeed: The changefeed.
+    """
     is_foreign = is_cut = False
-    for snapshot in table.history():
+    for snapshot in history:
         if BACKFILL in snapshot.summary:
             # Built beside the table up to a resolved ts of its own, and then shown: it is as new as the table was.
             return Trace(is_foreign, False)
@@ -50,22 +57,68 @@ def trace(table: Table, changefeed: str) -> Trace:
     return Trace(is_foreign, is_cut)
 
 
-def rolled_back(table: Table, known: Stamp | None, found: Trace) -> TableMismatch | None:
-    """The refusal of a table whose head is older than its stamp: the rows between are not in it any more."""
+def is_older(known: Stamp | None, found: Trace) -> bool:
+    """Whether the head of a table is older than the table's stamp: the rows between are not in it any more."""
     if known is None or found.resolved_ts is None or found.epoch is None:
+        return False
+    if known.resolved_ts:
+        return found.resolved_ts < known.resolved_ts
+    # In offset order. Commits that add no rows say nothing of offsets.
+    offsets = known.extra.get(OFFSETS, "")
+    return found.epoch < known.epoch or bool(offsets and found.offsets and offsets != found.offsets)
+
+
+def lacks(history: Iterable[Snapshot], listed: int, history_of: Callable[[int], Iterable[Snapshot]]) -> bool:
+    """Whether the head of a table was set to a snapshot that lies before one that the table had.
+
+    Commits on top of the older snapshot change nothing about that, except those of a backfill that is shown, which has
+    read what was missing.
+
+    Args:
+        history: Snapshots of the head, newest first.
+        listed: The snapshot that the table had.
+        history_of: Any snapshot and those that it was made on, newest first; () for one that has expired.
+    """
+    passed = []
+    for snapshot in history:
+        if snapshot.id == listed:
+            return False
+        passed.append(snapshot)
+    older = {snapshot.id for snapshot in history_of(listed)}
+    for snapshot in passed:
+        if snapshot.id in older:
+            return True
+        if BACKFILL in snapshot.summary:
+            return False
+    return False
+
+
+def rolled_back(table: Table, known: Stamp | None, found: Trace) -> TableMismatch | None:
+    """The refusal of a table whose head is older than its stamp."""
+    if known is None or not is_older(known, found):
         return None
-    stamped, shown = f"resolved ts {known.resolved_ts}", f"resolved ts {found.resolved_ts}"
-    is_older = found.resolved_ts < known.resolved_ts
-    if known.resolved_ts == 0:
-        # In offset order. Commits that add no rows say nothing of offsets.
-        offsets = known.extra.get(OFFSETS, "")
-        is_older = found.epoch < known.epoch or bool(offsets and found.offsets and offsets != found.offsets)
-        stamped, shown = f"epoch {known.epoch} and {offsets}", f"epoch {found.epoch} and {found.offsets}"
-    if not is_older:
+    if known.resolved_ts:
+        return _refusal(
+            table, f"is stamped with resolved ts {known.resolved_ts}", f"shows resolved ts {found.resolved_ts}"
+        )
+    stamped = f"is stamped with epoch {known.epoch} and {known.extra.get(OFFSETS, '')}"
+    return _refusal(table, stamped, f"shows epoch {found.epoch} and {found.offsets}")
+
+
+def set_back(table: Table, listed: int) -> TableMismatch | None:
+    """The refusal of a table that was set to a snapshot before one that it had; None if it was not.
+
+    The stamp does not tell such commits apart that carry the same one: those of two DDL, or one by other means.
+    """
+    if table.snapshot_id == listed or not lacks(table.history(), listed, table.history):
         return None
-    what = f"Table {table} was rolled back by hand: it is stamped with {stamped}, but shows {shown}"
+    return _refusal(table, f"was at snapshot {listed}", f"shows the older snapshot {table.snapshot_id}")
+
+
+def _refusal(table: Table, was: str, shows: str) -> TableMismatch:
+    what = f"Table {table} was rolled back by hand: it {was}, but {shows}"
     way_out = (
         "Set it to its newest snapshot again (system.set_current_snapshot), or apply what it lacks with "
-        "applier backfill --repair."
+        "`applier backfill -c FILE --from beginning --repair`."
     )
     return TableMismatch(what, way_out)

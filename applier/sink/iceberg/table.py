@@ -133,9 +133,9 @@ class Table:
         """Whether this snapshot was committed and is still kept."""
         return self._snapshot(snapshot_id) is not None
 
-    def history(self) -> Iterator[Snapshot]:
-        """Snapshots of the branch, newest first."""
-        head = self._snapshot(self.branch)
+    def history(self, start: int | None = None) -> Iterator[Snapshot]:
+        """Snapshots of the branch, newest first; with an id, that snapshot and those that it was made on."""
+        head = self._snapshot(self.branch if start is None else start)
         while head is not None:
             parent = head.parentId()
             made_on = None if parent is None else int(parent)

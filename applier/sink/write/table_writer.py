@@ -110,6 +110,17 @@ class TableWriter:
         """Why the table must not be written on: it was set to an older snapshot; None if it was not."""
         return self._committer.rolled_back
 
+    def hold_to(self, snapshot_id: int | None) -> None:
+        """Refuse the table if it was rolled back.
+
+        Args:
+            snapshot_id: The snapshot that its head must be, or be made on; None if none is known.
+
+        Raises:
+            TableMismatch: It was set to an older snapshot.
+        """
+        self._committer.hold_to(snapshot_id)
+
     def look(self) -> None:
         """Read the table again, and notice if another writer has changed its rows.
 

@@ -72,6 +72,32 @@ class Lake:
         assert head is not None
         return head.snapshot_id
 
+    def commit(self, stamp: int | None = None, epoch: int = 3, **entries: str) -> int:
+        """Add a row to shop.orders, as an applier does or without a stamp, and return the snapshot."""
+        table = self.catalog.load_table(("shop", "orders"))
+        stamps = {"applier.changefeed": "shop", "applier.epoch": str(epoch), "applier.resolved-ts": str(stamp)}
+        told = ({} if stamp is None else stamps) | {key.replace("_", "."): value for key, value in entries.items()}
+        with table.transaction() as transaction:
+            transaction.append(pa.table({"id": [7]}).cast(table.schema().as_arrow()), told)
+            if stamp is not None:
+                transaction.set_properties(told)
+        return self.head
+
+    @property
+    def head(self) -> int:
+        """The snapshot that readers of shop.orders see."""
+        head = self.catalog.load_table(("shop", "orders")).current_snapshot()
+        assert head is not None
+        return head.snapshot_id
+
+    def set_current(self, snapshot_id: int) -> None:
+        """Set shop.orders to another snapshot by hand."""
+        self.catalog.load_table(("shop", "orders")).manage_snapshots().set_current_snapshot(snapshot_id).commit()
+
+    def expire(self, *snapshot_ids: int) -> None:
+        """Drop snapshots of shop.orders."""
+        self.catalog.load_table(("shop", "orders")).maintenance.expire_snapshots().by_ids(list(snapshot_ids)).commit()
+
     def checkpoint(self, snapshot_id: int, **changes: Any) -> Checkpoint:
         """Write a checkpoint that lists shop.orders."""
         made = Checkpoint(
@@ -202,6 +228,114 @@ def test_states_of_a_table(lake: Lake, changes: Any, properties: Any, stamp: int
         assert found.notes[0].startswith("The cut shows more than the resolved ts of shop.orders")
     if state == "expired":
         assert found.notes[0].startswith("The snapshots of the cut have expired in shop.orders")
+
+
+def test_a_table_that_was_rolled_back_makes_the_changefeed_stale(lake: Lake) -> None:
+    """Its way out can be pasted, and the query of the cut still reads the snapshot of the cut."""
+    lake.orders(1)
+    older, newest = lake.commit(TS - 9), lake.commit(TS)
+    lake.checkpoint(newest)
+    assert lake.status().exit_code == 0
+
+    lake.set_current(older)
+    found = lake.status()
+
+    (table,) = found.tables
+    assert (table.state, table.snapshot_id, table.cut_snapshot_id) == ("rolled back", older, newest)
+    assert (found.verdict, found.exit_code) == ("stale", 1)
+    (sentence,) = found.stale
+    assert sentence == (
+        f"Table shop.orders was rolled back by hand: it shows snapshot {older}, which is older than snapshot {newest}, "
+        "its newest. Hint: set it to that snapshot again, in Spark SQL with "
+        f"`CALL lake.system.set_current_snapshot('shop.orders', {newest})`; or apply what it lacks with "
+        f"`applier backfill -c FILE --from {TS - 9} --repair --tables 'shop.orders'`."
+    )
+    assert found.cut == (f"SELECT * FROM lake.shop.orders VERSION AS OF {newest};",)  # noqa: S608 - nothing runs it
+
+    lake.set_current(newest)
+    assert lake.status().exit_code == 0
+
+
+@pytest.mark.parametrize("order", ["resolved", "offset"])
+def test_a_rollback_within_one_stamp_is_noticed(lake: Lake, order: str) -> None:
+    """Two commits may carry the same stamp, and rows that were loaded before the first one carry none."""
+    lake.world.raw["changefeed"]["order"] = order
+    stamp = TS if order == "resolved" else 0
+    loaded = lake.orders(1)
+    first, newest = lake.commit(stamp), lake.commit(stamp)
+    lake.checkpoint(newest, resolved_ts=stamp)
+
+    for older in (first, loaded):
+        lake.set_current(older)
+        assert [table.state for table in lake.status().tables] == ["rolled back"]
+        assert f"set_current_snapshot('shop.orders', {newest})" in lake.status().stale[0]
+        assert "--from beginning --repair" in lake.status().stale[0]
+
+
+def test_a_rollback_in_offset_order_is_noticed_without_the_snapshot_of_the_cut(lake: Lake) -> None:
+    """The property names offsets that the head does not."""
+    lake.world.raw["changefeed"]["order"] = "offset"
+    lake.orders(1)
+    older, newest = lake.commit(0, applier_offsets="{1}"), lake.commit(0, applier_offsets="{2}")
+    lake.checkpoint(newest, resolved_ts=0)
+    lake.set_current(older)
+    lake.expire(newest)
+
+    assert [table.state for table in lake.status().tables] == ["rolled back"]
+
+
+def test_a_rollback_is_noticed_after_the_snapshot_of_the_cut_expired(lake: Lake) -> None:
+    """The head is stamped with less than the table; what it lacks can only be applied again."""
+    lake.orders(1)
+    older, newest = lake.commit(TS - 9), lake.commit(TS)
+    lake.checkpoint(newest)
+    lake.set_current(older)
+    lake.expire(newest)
+
+    found = lake.status()
+
+    assert [table.state for table in found.tables] == ["rolled back"]
+    (sentence,) = found.stale
+    assert sentence == (
+        f"Table shop.orders was rolled back by hand: it shows snapshot {older}, which is older than its stamp. Hint: "
+        f"run `applier backfill -c FILE --from {TS - 9} --repair --tables 'shop.orders'`, which applies what it lacks."
+    )
+
+
+def test_a_commit_on_top_of_a_rollback_hides_nothing(lake: Lake) -> None:
+    """Rows of another writer, or the fence of an applier that took over, do not bring the lost rows back."""
+    lake.orders(1)
+    older, newest = lake.commit(TS), lake.commit(TS)
+    lake.checkpoint(newest)
+    lake.set_current(older)
+
+    for stamp in (None, TS):
+        lake.commit(stamp, epoch=4)
+        assert [table.state for table in lake.status().tables] == ["rolled back"]
+
+
+@pytest.mark.parametrize("stamp", [None, TS, TS + 5])
+def test_a_commit_on_top_of_the_cut_is_no_rollback(lake: Lake, stamp: int | None) -> None:
+    """Neither one of another writer or a compaction, nor one of a step whose checkpoint has not come."""
+    lake.orders(1)
+    lake.checkpoint(lake.commit(TS))
+    lake.commit(stamp)
+    lake.commit()
+
+    assert [table.state for table in lake.status().tables] == ["ahead" if stamp == TS + 5 else "in step"]
+    assert lake.status().exit_code == 0
+
+
+def test_a_repair_that_is_shown_is_no_rollback(lake: Lake) -> None:
+    """It was built on what the table showed, and has read what was lost; its checkpoint may not have come."""
+    lake.orders(1)
+    older, newest = lake.commit(TS - 9), lake.commit(TS)
+    lake.checkpoint(newest)
+    lake.set_current(older)
+    table = lake.catalog.load_table(("shop", "orders"))
+    table.append(pa.table({"id": [7]}).cast(table.schema().as_arrow()), {"applier.backfill": "job"})
+
+    assert lake.status().exit_code == 0
 
 
 def test_a_silent_holder_is_noted(lake: Lake) -> None:
