@@ -112,6 +112,13 @@ def open_watermark(ts: int) -> Message:
     return open_message({"ts": ts, "t": 3}, b"")
 
 
+def debezium_keyed_row(row: dict[str, Any], ts: int) -> Message:
+    """The same of a later TiCDC, with a Kafka key."""
+    key = {"type": "struct", "name": "default.depot.parcel.Key", "optional": False}
+    key |= {"fields": [{"field": "id", "type": "int64", "optional": False}]}
+    return json.dumps({"payload": {"id": row["id"]}, "schema": key}).encode(), debezium_row(row, ts)[1]
+
+
 def debezium_row(row: dict[str, Any], ts: int) -> Message:
     """Debezium of TiCDC v8.0 to v8.4 without the extension: no Kafka key, and decimals as doubles."""
     kinds: dict[str, dict[str, Any]] = {
@@ -189,6 +196,7 @@ class Depot:
     protocol: str = "canal-json"
     messages: list[Message] = field(default_factory=list)
     changefeed: dict[str, Any] = field(default_factory=dict)
+    keys: dict[str, list[str]] = field(default_factory=dict)
     has_schemas: bool = True
     registry: str = ""
 
@@ -230,7 +238,7 @@ class Depot:
             "changefeed": {"name": self.name, "protocol": self.protocol, "start": "midstream", **self.changefeed},
             "source": {"archive": str(feed)},
             "catalog": {"name": "lake", **self.lake},
-            "tables": {"route": f"{self.name}__{{database}}.{{table}}", "incomplete": "refuse"},
+            "tables": {"route": f"{self.name}__{{database}}.{{table}}", "incomplete": "refuse", "keys": self.keys},
         }
         raw |= {"registry": {"url": self.registry}} if self.registry else {}
         return config.parse(raw | ({"upstream": {"schemas": str(self.folder / "schemas")}} if self.has_schemas else {}))
@@ -392,6 +400,83 @@ def test_a_schema_that_is_not_that_of_the_rows_is_refused(depot: Depot, declared
     assert refusal.value.what == expected
     assert refusal.value.hint.startswith("Export the schema again as of the start of the changefeed")
     assert len(depot.rows()) == 2
+
+
+OTHER_KEYS = [
+    (DECLARED.replace("PRIMARY KEY (`id`)", "PRIMARY KEY (`id`,`pieces`)"), "id, pieces"),
+    (
+        DECLARED.replace("`doors` bit(6) DEFAULT", "`doors` bit(6) NOT").replace(
+            "PRIMARY KEY (`id`)", "UNIQUE (`doors`)"
+        ),
+        "doors",
+    ),
+    (
+        DECLARED.replace("PRIMARY KEY", "UNIQUE KEY `u`").replace("`id` bigint NOT NULL", "`id` bigint DEFAULT NULL"),
+        "none",
+    ),
+]
+
+
+@pytest.mark.parametrize(("declared", "key"), OTHER_KEYS)
+@pytest.mark.parametrize("protocol", ["canal-json", "open", "avro", "debezium"])
+def test_a_schema_with_another_key_than_its_rows_is_refused(
+    depot: Depot, protocol: str, declared: str, key: str
+) -> None:
+    """Two rows could become one by it: both keys are named, and nothing is written."""
+    depot.protocol = protocol
+    depot.load()
+    depot.declare(declared.replace("KEY `u` (`id`) /*T![clustered_index] CLUSTERED */", "KEY `u` (`id`)"))
+    with fake_registry() as registry:
+        if protocol == "avro":
+            avro = AvroRows(registry)
+            depot.registry = registry.url
+            sent = {"id": 1, "price": "1.00", "stage": "packed", "marks": "frail", "doors": b"\x21", "pieces": 1}
+            depot.messages = [avro.row(sent, START + 1), avro.watermark(START + 3)]
+        elif protocol == "debezium":
+            depot.changefeed = {"order": "offset"}
+            sent = {"id": 1, "price": 1.0, "stage": "packed", "marks": "frail", "doors": "IQ==", "pieces": 1}
+            depot.messages = [debezium_keyed_row(sent, START + 1)]
+        else:
+            row, mark = (canal_row, canal_watermark) if protocol == "canal-json" else (open_row, open_watermark)
+            depot.messages = [row(SENT, START + 1), mark(START + 2)]
+        with pytest.raises(TableMismatch) as refusal:
+            depot.run()
+
+    assert refusal.value.what == (
+        "The CREATE TABLE of table depot.parcel under upstream.schemas is not that of its rows: "
+        f"its key is {key}, and that of its rows is id."
+    )
+    assert refusal.value.hint.startswith("Export the schema again as of the start of the changefeed")
+    assert len(depot.rows()) == 2
+
+
+@pytest.mark.parametrize("protocol", ["canal-json", "open"])
+def test_a_not_null_unique_key_of_the_schema_is_the_key_of_its_rows(depot: Depot, protocol: str) -> None:
+    """Open marks it on its rows; Canal-JSON names primary keys alone, so rows without one contradict no key."""
+    depot.protocol = protocol
+    depot.load()
+    declared = DECLARED.replace("PRIMARY KEY (`id`) /*T![clustered_index] CLUSTERED */", "UNIQUE KEY `u` (`ID`)")
+    depot.declare(declared)
+    row, mark = (canal_row, canal_watermark) if protocol == "canal-json" else (open_row, open_watermark)
+    key, value = row(SENT, START + 1)
+    depot.messages = [(key, value.replace(b'"pkNames": ["id"]', b'"pkNames": null')), mark(START + 2)]
+
+    depot.run()
+
+    assert depot.rows() == EXPECTED[:2]
+
+
+def test_a_configured_key_goes_before_that_of_the_schema(depot: Depot) -> None:
+    """Rows of Debezium without a Kafka key have it, and are not refused for it."""
+    depot.protocol, depot.changefeed, depot.keys = "debezium", {"order": "offset"}, {"depot.parcel": ["id", "doors"]}
+    depot.load()
+    depot.declare()
+    sent = {"id": 1, "price": 12345678.9, "stage": "sent, late", "marks": "frail,gift", "doors": "IQ=="}
+    depot.messages = [debezium_row(sent | {"pieces": 4294967295}, START + 1)]
+
+    depot.run()
+
+    assert EXPECTED[0] in depot.rows()
 
 
 def test_a_folder_that_is_not_there_ends_the_start(depot: Depot) -> None:

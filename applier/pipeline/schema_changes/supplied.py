@@ -34,7 +34,8 @@ def take(scan: WindowScan, state: State, targets: TargetTables, config: Config) 
         config: Says whether tables were loaded before.
 
     Raises:
-        TableMismatch: Rows have a column that the supplied text lacks, lack one of it, or have another kind of value.
+        TableMismatch: Rows have a column that the supplied text lacks, lack one of it, or have another kind of value or
+            another key.
     """
     for name in _met(scan, state):
         version = state.supplied.get(name)
@@ -43,6 +44,8 @@ def take(scan: WindowScan, state: State, targets: TargetTables, config: Config) 
         for rows in _first_rows(name, scan, state):
             # In offset order DDL need not come, and the table follows the columns of its rows.
             _compare(rows, version, is_ordered=targets.ordered)
+            if str(name) not in config.tables.keys:
+                _compare_keys(rows, version)
         if name not in state.completeness:
             completeness.meet_ddl(name, state, targets, config)
         partitioning = state.supplied.partitioning(name)
@@ -104,6 +107,18 @@ def _compare(rows: TableVersion, known: TableVersion, *, is_ordered: bool) -> No
     lost = [column.name for column in known.columns if column.name not in held and column.generated != "virtual"]
     if lost:
         raise _refusal(known.name, f"it declares column {lost[0]}, which rows lack")
+
+
+def _compare_keys(rows: TableVersion, known: TableVersion) -> None:
+    """Refuse another key than that of the rows, by which two of them could be one.
+
+    Rows that name none show nothing: those of Canal-JSON name a primary key alone, and the key of the text may be a
+    unique index; Debezium without a Kafka key takes its key from the text.
+    """
+    named, declared = ({column.lower() for column in version.key} for version in (rows, known))
+    if named and named != declared:
+        key = ", ".join(known.key) or "none"
+        raise _refusal(known.name, f"its key is {key}, and that of its rows is {', '.join(rows.key)}")
 
 
 def _kind(name: str) -> str:
