@@ -129,7 +129,9 @@ def _chosen(letters: Sequence[Letter], places: Sequence[str]) -> list[Letter]:
     by_place = {place_of(letter): letter for letter in letters}
     unknown = [place for place in places if place not in by_place]
     if unknown:
-        raise ConfigError([f"There is no dead letter at {unknown[0]}: `applier dead-letters list` shows the places."])
+        raise ConfigError(
+            [f"There is no dead letter at {unknown[0]}: `applier dead-letters list -c FILE` shows the places."]
+        )
     if not letters:
         raise ConfigError(["There are no dead letters."])
     return [by_place[place] for place in places] or list(letters)

@@ -34,7 +34,9 @@ __all__ = [
 _PARTITIONS_HINT = (
     "if TiCDC uses fewer partitions than the topic has (`partition-num`), say how many in changefeed.partitions."
 )
-_SET_ASIDE = 'To go on without it, until `applier backfill --dead-letters`: changefeed.on_bad_message = "dead_letter".'
+_SET_ASIDE = (
+    'To go on without it, until `applier backfill -c FILE --dead-letters`: changefeed.on_bad_message = "dead_letter".'
+)
 
 _WATERMARK_HINT = (
     "turn the watermark on in the sink-uri of TiCDC: `enable-tidb-extension=true`, and for Avro "

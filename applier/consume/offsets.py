@@ -90,7 +90,7 @@ def refuse_remade(
 
 
 _REMADE_HINT = (
-    "if it is a mirror that holds every message at the offset that it had, start once with `applier run "
+    "if it is a mirror that holds every message at the offset that it had, start once with `applier run -c FILE "
     "--accept-remade-topics`; else load the tables again and start a changefeed under a new name."
 )
 

@@ -195,7 +195,7 @@ def test_a_mirror_that_keeps_the_offsets_is_accepted_once(
         until(lambda: _made(admin, topic, len(ends)))
         send(kafka.bootstrap, [*first, *rest], "mirror-")
         until(lambda: sum(_ends(pipeline).values()) == len(first) + len(rest))
-        with pytest.raises(SourceLost, match="start once with `applier run --accept-remade-topics`"):
+        with pytest.raises(SourceLost, match="start once with `applier run -c FILE --accept-remade-topics`"):
             pipeline.step()
 
     accepted = once(found.raw, tmp_path, "--accept-remade-topics")

@@ -82,6 +82,15 @@ def test_prose_is_plain(document: Path) -> None:
     assert found == []
 
 
+@pytest.mark.parametrize("document", [path for path in _DOCUMENTS if path.name != "CHANGELOG.md"], ids=_name)
+def test_commands_can_be_pasted(document: Path) -> None:
+    """A command that is shown with options or values names its configuration, in the text as in blocks."""
+    text = document.read_text(encoding="utf-8")
+    commands = re.findall(r"(?:`|^)(applier (?:ddl |dead-letters )?[a-z-]+ (?:[A-Z0-9]|-)[^`\n]*)", text, re.MULTILINE)
+
+    assert [command for command in commands if not re.search(r" (?:-c|--config) \S", command)] == []
+
+
 def test_every_failure_has_its_test() -> None:
     """Each row of the matrix of failures, and each claim of the README, links to a test."""
     matrix = (_ROOT / "docs/guarantees.md").read_text(encoding="utf-8").partition("## Failures")[2]

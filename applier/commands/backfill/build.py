@@ -37,7 +37,7 @@ def refuse_short(main: Pipeline, request: Request, span: Range, names: Sequence[
     ahead = sorted(name for name in names if name in state.ahead)
     if ahead:
         what = f"Table {ahead[0]} is ahead of the checkpoint, as a step failed half way."
-        raise RangeRefused(what, "finish it first, with `applier run --once`.")
+        raise RangeRefused(what, "finish it first, with `applier run -c FILE --once`.")
     if main.scanner.ordered and span.above >= state.resolved_ts:
         reached = state.resolved_ts
         what = (

@@ -134,7 +134,7 @@ class _RowsBeforeDdl:
         mine = [name for name in ddl.names if name in self.names]
         if mine:
             what = f"Table {mine[0]} is applied up to its DDL at commit ts {ddl.commit_ts}, which waits for all tables."
-            raise RangeRefused(what, "start `applier run`, or leave out --tables; nothing is applied twice.")
+            raise RangeRefused(what, "start `applier run -c FILE`, or leave out --tables; nothing is applied twice.")
 
     def follow(self, version: TableVersion) -> None:
         """Refuse other columns.
@@ -145,7 +145,7 @@ class _RowsBeforeDdl:
         before = self.state.tables.get(version.name)
         if before is not None and not version.keys_only and before.columns != version.columns:
             what = f"Table {version.name} has other columns from here on, which wait for all tables."
-            raise RangeRefused(what, "start `applier run`, or leave out --tables; nothing is applied twice.")
+            raise RangeRefused(what, "start `applier run -c FILE`, or leave out --tables; nothing is applied twice.")
 
 
 def _alone(pipeline: Pipeline, names: Iterable[TableName]) -> Pipeline:

@@ -26,5 +26,5 @@ def refuse_unreadable(scan: WindowScan, state: State, protocol: str) -> None:
     raise TerminalError(
         what,
         "check changefeed.protocol; if the messages are damaged indeed, begin behind them with "
-        "`applier backfill --from OFFSETS`.",
+        "`applier backfill -c FILE --from OFFSETS`.",
     )

@@ -117,7 +117,9 @@ def test_a_bad_message_before_any_watermark_names_the_ways_out_of_a_feed_without
         assert way_out in refusal.value.hint
     with pytest.raises(IncompleteRow) as plain:
         _follow(Feed(replace(lost, silent=[], resolved={P0: EARLY})), 1, threading.Event())
-    assert plain.value.hint.startswith("Give it a key. To go on without it, until `applier backfill --dead-letters`: ")
+    assert plain.value.hint.startswith(
+        "Give it a key. To go on without it, until `applier backfill -c FILE --dead-letters`: "
+    )
     assert plain.value.hint.endswith('changefeed.on_bad_message = "dead_letter".')
 
 

@@ -32,7 +32,7 @@ def test_a_first_window_of_bad_messages_is_refused() -> None:
         refuse_unreadable(found(3, 3), state(), "open")
 
     assert refusal.value.what == "None of the 3 messages that were read is one of protocol open. The first: Bad 0."
-    assert "applier backfill --from OFFSETS" in refusal.value.hint
+    assert "applier backfill -c FILE --from OFFSETS" in refusal.value.hint
 
 
 @pytest.mark.parametrize(
