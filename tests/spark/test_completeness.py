@@ -60,7 +60,7 @@ def test_an_incomplete_table_says_so_everywhere(make: Make) -> None:
     world.run(incomplete="allow")
     world.run()
 
-    assert world.rows("a").keys() == world.rows("c").keys() == {1}
+    assert world.keys("a") == world.keys("c") == {1}
     assert world.table("a").state == "incomplete"
     assert world.table("a").cut_snapshot_id is None
     assert world.table("c").state == "in step"
@@ -101,7 +101,7 @@ def test_a_truncate_makes_an_incomplete_table_whole(make: Make) -> None:
     world.run()
 
     assert (world.table("a").state, world.in_cut()) == ("in step", {"a"})
-    assert world.rows("a").keys() == {2}
+    assert world.keys("a") == {2}
 
 
 def test_a_table_that_was_left_out_is_not_taken_for_whole(make: Make) -> None:
@@ -134,11 +134,11 @@ def test_a_table_that_was_left_out_is_not_taken_for_whole(make: Make) -> None:
     world.resolve()
     world.run(include=["*.*"])
     assert (world.table("a").state, world.in_cut(), world.status().exit_code) == ("in step", {"a", "b"}, 0)
-    assert world.rows("a").keys() == {2, 3, 4}
+    assert world.keys("a") == {2, 3, 4}
     world.put("a", 5)
     world.resolve()
     world.run()
-    assert world.rows("a").keys() == {2, 3, 4, 5}
+    assert world.keys("a") == {2, 3, 4, 5}
 
 
 def test_an_incomplete_table_that_was_left_out_is_incomplete_again(make: Make) -> None:
@@ -155,7 +155,7 @@ def test_an_incomplete_table_that_was_left_out_is_incomplete_again(make: Make) -
         assert world.table("a").state == "parked"
         world.run(include=["*.*"])
         assert (world.table("a").state, world.in_cut()) == ("incomplete", set())
-    assert world.rows("a").keys() == {1, 2}
+    assert world.keys("a") == {1, 2}
 
 
 def test_a_table_that_was_left_out_while_nothing_came_is_whole(make: Make) -> None:
@@ -173,7 +173,7 @@ def test_a_table_that_was_left_out_while_nothing_came_is_whole(make: Make) -> No
     world.run()
 
     assert world.table("a").state == "in step"
-    assert world.rows("a").keys() == {1, 2}
+    assert world.keys("a") == {1, 2}
 
 
 def test_a_name_that_a_parked_table_had_is_free_for_a_new_one(make: Make) -> None:
@@ -197,7 +197,7 @@ def test_a_name_that_a_parked_table_had_is_free_for_a_new_one(make: Make) -> Non
     world.run(include=["*.*"])
 
     assert (world.table("a").state, world.in_cut()) == ("in step", {"a"})
-    assert world.rows("a").keys() == {9}
+    assert world.keys("a") == {9}
 
 
 def test_a_table_that_is_taken_in_late_is_read_from_its_create(make: Make) -> None:
@@ -216,7 +216,7 @@ def test_a_table_that_is_taken_in_late_is_read_from_its_create(make: Make) -> No
     world.run(include=["*.*"], incomplete="refuse")
 
     assert (world.table("b").state, world.in_cut()) == ("in step", {"a", "b"})
-    assert world.rows("b").keys() == {2, 3}
+    assert world.keys("b") == {2, 3}
 
 
 def test_a_table_that_was_loaded_before_is_carried_on(make: Make) -> None:
@@ -231,7 +231,7 @@ def test_a_table_that_was_loaded_before_is_carried_on(make: Make) -> None:
     world.run()
 
     assert (world.table("a").state, world.table("b").state) == ("in step", "incomplete")
-    assert world.rows("a").keys() == {1, 2, 3}
+    assert world.keys("a") == {1, 2, 3}
 
 
 def test_the_user_may_vouch_for_a_table(make: Make) -> None:
@@ -339,7 +339,7 @@ def test_a_step_that_failed_leaves_the_state_of_tables_as_it_was(make: Make, mon
         patch.setattr(State, "advance", lost)
         with pytest.raises(TerminalError, match="the process is gone"):
             world.run()
-    assert world.rows("b").keys() == {1}
+    assert world.keys("b") == {1}
 
     world.run()
     assert world.in_cut() == {"a"}
@@ -387,13 +387,13 @@ def test_a_change_of_a_row_that_a_live_table_lacks_parks_it(make: Make, op: str)
     world.run()
 
     parked = world.table("a")
-    assert (parked.state, world.in_cut(), world.rows("a").keys()) == ("parked", {"b"}, {1, 2})
+    assert (parked.state, world.in_cut(), world.keys("a")) == ("parked", {"b"}, {1, 2})
     world.run()
     assert world.table("a").state == "parked", "a restart alone changes nothing"
     command = f"applier resume -c {world.path} --tables 'shop.a'"
     assert f"`{command}`" in (parked.way_out or "")
     assert "does not hold 1 rows that the feed updates or deletes" in world.obey(command, code=3)
-    assert (world.table("a").state, world.in_cut(), world.rows("a").keys()) == ("parked", {"b"}, {1, 2})
+    assert (world.table("a").state, world.in_cut(), world.keys("a")) == ("parked", {"b"}, {1, 2})
 
 
 def test_a_change_of_a_row_that_a_live_table_lacks_marks_the_table_where_that_is_allowed(make: Make) -> None:

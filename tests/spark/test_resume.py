@@ -117,9 +117,9 @@ def test_a_renamed_table_stays_parked_and_its_name_is_free(make: Make) -> None:
     world.run()
 
     assert (world.table("a").state, world.table("b").state, world.in_cut()) == ("in step", "parked", {"a"})
-    assert (world.rows("a").keys(), world.rows("b").keys()) == ({9}, {1, 2})
+    assert (world.keys("a"), world.keys("b")) == ({9}, {1, 2})
     world.heal(world.table("b").way_out)
-    assert (world.rows("a").keys(), world.rows("b").keys(), world.in_cut()) == ({9}, {1, 2, 3, 4}, {"a", "b"})
+    assert (world.keys("a"), world.keys("b"), world.in_cut()) == ({9}, {1, 2, 3, 4}, {"a", "b"})
 
 
 def test_tables_that_trade_names_while_one_is_parked(make: Make) -> None:
@@ -135,11 +135,11 @@ def test_tables_that_trade_names_while_one_is_parked(make: Make) -> None:
     world.put("b", 5)
     world.resolve()
     world.run()
-    assert (world.rows("a").keys(), world.rows("b").keys()) == ({1, 2, 4}, {1, 2})
+    assert (world.keys("a"), world.keys("b")) == ({1, 2, 4}, {1, 2})
 
     world.heal(world.table("b").way_out)
 
-    assert (world.rows("a").keys(), world.rows("b").keys()) == ({1, 2, 4}, {1, 2, 3, 5})
+    assert (world.keys("a"), world.keys("b")) == ({1, 2, 4}, {1, 2, 3, 5})
     assert world.in_cut() == {"a", "b"}
 
 
@@ -161,11 +161,11 @@ def test_an_exchange_with_a_parked_table_parks_the_other_and_both_come_back(make
     world.put("p", 4)
     world.resolve()
     world.run()
-    assert (world.table("p").state, world.rows("p").keys(), world.rows("a").keys()) == ("parked", {1, 50, 51}, {2})
+    assert (world.table("p").state, world.keys("p"), world.keys("a")) == ("parked", {1, 50, 51}, {2})
 
     world.heal(world.table("p").way_out)
 
-    assert (world.rows("p").keys(), world.rows("a").keys()) == ({2, 3, 4, 50, 51}, {1})
+    assert (world.keys("p"), world.keys("a")) == ({2, 3, 4, 50, 51}, {1})
     assert (world.in_cut(), world.status().exit_code) == ({"a", "p"}, 0)
 
 
@@ -189,7 +189,7 @@ def test_a_table_that_is_dropped_while_it_is_left_out_is_gone(make: Make) -> Non
 
     world.run(include=["*.*"])
 
-    assert (world.rows("a").keys(), world.in_cut()) == ({9}, {"a", "b"})
+    assert (world.keys("a"), world.in_cut()) == ({9}, {"a", "b"})
 
 
 # ---- what parks a table
@@ -208,13 +208,13 @@ def test_a_refused_ddl_parks_its_table_alone(make: Make) -> None:
 
     parked = world.table("a")
     assert (parked.state, parked.since, world.in_cut()) == ("parked", ts, {"b"})
-    assert (world.rows("a").keys(), world.rows("b").keys()) == ({1, 2, 3}, {1, 2, 3})
+    assert (world.keys("a"), world.keys("b")) == ({1, 2, 3}, {1, 2, 3})
     assert world.status().exit_code == 1
     world.run()
     assert world.table("a").state == "parked", "the cause is still there"
     world.obey(f"applier ddl skip {ts} -c {world.path} --why 'no effect on rows'")
     world.run()
-    assert world.rows("a").keys() == {1, 2, 3, 4}
+    assert world.keys("a") == {1, 2, 3, 4}
     assert world.table("a").state == "incomplete", "a DDL was skipped"
     world.heal(world.table("a").way_out)
     assert (world.table("a").state, world.in_cut()) == ("in step", {"a", "b"})
@@ -247,7 +247,7 @@ def test_a_value_that_does_not_fit_parks_its_table_alone(make: Make) -> None:
     world.run()
 
     assert (world.table("a").state, world.in_cut()) == ("parked", {"b"})
-    assert (world.rows("a").keys(), world.rows("b").keys()) == ({1, 2}, {1, 2, 3})
+    assert (world.keys("a"), world.keys("b")) == ({1, 2}, {1, 2, 3})
 
 
 def test_a_table_that_others_changed_is_parked_and_heals_once_it_is_mended(make: Make) -> None:
@@ -258,12 +258,12 @@ def test_a_table_that_others_changed_is_parked_and_heals_once_it_is_mended(make:
     world.put("b", 3)
     world.resolve()
     world.run()
-    assert (world.table("a").state, world.rows("b").keys()) == ("parked", {1, 2, 3})
+    assert (world.table("a").state, world.keys("b")) == ("parked", {1, 2, 3})
     world.spark.sql(f"ALTER TABLE lake.{world.name}__shop.a ADD COLUMN v STRING")
 
     world.run()
 
-    assert (world.table("a").state, world.rows("a").keys(), world.in_cut()) == ("in step", {1, 2, 3}, {"a", "b"})
+    assert (world.table("a").state, world.keys("a"), world.in_cut()) == ("in step", {1, 2, 3}, {"a", "b"})
 
 
 def test_a_table_that_was_rolled_back_is_parked_and_the_printed_command_rebuilds_it(make: Make) -> None:
@@ -279,9 +279,9 @@ def test_a_table_that_was_rolled_back_is_parked_and_the_printed_command_rebuilds
 
     world.start()
 
-    assert (world.table("a").state, world.rows("b").keys(), world.in_cut()) == ("parked", {1, 2, 3}, {"b"})
+    assert (world.table("a").state, world.keys("b"), world.in_cut()) == ("parked", {1, 2, 3}, {"b"})
     world.heal(world.table("a").way_out)
-    assert (world.table("a").state, world.rows("a").keys(), world.in_cut()) == ("in step", {1, 2, 3}, {"a", "b"})
+    assert (world.table("a").state, world.keys("a"), world.in_cut()) == ("in step", {1, 2, 3}, {"a", "b"})
 
 
 def test_a_table_that_is_gone_is_parked_and_the_printed_command_rebuilds_it(make: Make) -> None:
@@ -294,9 +294,9 @@ def test_a_table_that_is_gone_is_parked_and_the_printed_command_rebuilds_it(make
 
     world.start()
 
-    assert (world.table("a").state, world.rows("b").keys()) == ("parked", {1, 2, 3})
+    assert (world.table("a").state, world.keys("b")) == ("parked", {1, 2, 3})
     world.heal(world.table("a").way_out)
-    assert (world.table("a").state, world.rows("a").keys(), world.in_cut()) == ("in step", {1, 2, 3}, {"a", "b"})
+    assert (world.table("a").state, world.keys("a"), world.in_cut()) == ("in step", {1, 2, 3}, {"a", "b"})
 
 
 # ---- requests
@@ -316,11 +316,11 @@ def test_one_command_parks_and_brings_back_many_tables_at_their_own_places(make:
     world.put("c", 4)
     world.resolve()
     world.run()
-    assert (world.rows("a").keys(), world.rows("b").keys(), world.in_cut()) == ({1, 2}, {1, 2, 3}, {"c"})
+    assert (world.keys("a"), world.keys("b"), world.in_cut()) == ({1, 2}, {1, 2, 3}, {"c"})
 
     assert "Resumed: shop.a, shop.b" in world.obey(f"applier resume -c {world.path} --tables 'shop.a,shop.b'")
 
-    assert (world.rows("a").keys(), world.rows("b").keys()) == ({1, 2, 3, 4}, {1, 2, 3, 4})
+    assert (world.keys("a"), world.keys("b")) == ({1, 2, 3, 4}, {1, 2, 3, 4})
     assert world.in_cut() == {"a", "b", "c"}
 
 
@@ -390,7 +390,7 @@ def test_a_range_that_the_source_has_lost_is_refused_with_its_offsets(make: Make
     told = world.obey(f"applier resume -c {world.path} --tables shop.a", code=3)
 
     assert "are needed next, but were deleted from the source" in told
-    assert (world.table("a").state, world.rows("a").keys(), world.in_cut()) == ("parked", {1, 2}, {"b"})
+    assert (world.table("a").state, world.keys("a"), world.in_cut()) == ("parked", {1, 2}, {"b"})
     hint = world.table("a").way_out
     assert hint is not None
     assert f"applier adopt -c {world.path} --tables 'shop.a' --why TEXT" in hint
@@ -405,7 +405,7 @@ def test_a_table_is_forgotten_once_it_is_left_out(make: Make) -> None:
     told = world.obey(f"applier forget -c {world.path} --tables shop.a")
 
     assert "The Iceberg tables stay as they are" in told
-    assert (world.status().exit_code, world.in_cut(), world.rows("a").keys()) == (0, {"b"}, {1, 2})
+    assert (world.status().exit_code, world.in_cut(), world.keys("a")) == (0, {"b"}, {1, 2})
     table = Catalog(world.spark, "lake").load((f"{world.name}__shop", "a"))
     assert table is not None
     assert not [key for key in table.properties if key.startswith("applier.")]
@@ -418,7 +418,7 @@ def test_a_changefeed_is_forgotten_as_a_whole(make: Make) -> None:
     told = world.obey(f"applier forget -c {world.path}")
 
     assert "The topics in Kafka and the changefeed in TiCDC stay, too." in told
-    assert world.rows("a").keys() == {1, 2}
+    assert world.keys("a") == {1, 2}
     assert "has never run" in " ".join(world.status().stale)
     assert "There is no changefeed" in world.obey(f"applier forget -c {world.path}", code=2)
 
@@ -439,7 +439,7 @@ def test_a_resume_that_fails_leaves_the_others_and_says_why(make: Make) -> None:
 
     parked = world.table("a")
     assert (parked.state, parked.since, world.in_cut()) == ("parked", ts, {"b"})
-    assert (world.rows("a").keys(), world.rows("b").keys()) == ({1, 2, 3}, {1, 2, 3})
+    assert (world.keys("a"), world.keys("b")) == ({1, 2, 3}, {1, 2, 3})
 
 
 def test_a_reason_is_asked_for(make: Make) -> None:

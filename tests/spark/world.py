@@ -161,6 +161,10 @@ class World:
         """Rows as Spark reads them."""
         return {row["id"]: row["v"] for row in read(self.spark, (f"{self.name}__shop", table)).to_pylist()}
 
+    def keys(self, table: str) -> set[int]:
+        """Keys of the rows."""
+        return set(self.rows(table))
+
     def in_cut(self) -> set[str]:
         """Tables that the consistent cut lists."""
         return set(re.findall(r"__shop`?\.`?(\w+)", " ".join(self.status().cut)))

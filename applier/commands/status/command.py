@@ -118,11 +118,10 @@ def _tables(lake: Lake, last: Checkpoint, config: Config) -> tuple[TableProgress
     admits = TableFilter(config.tables.include).admits
     with ThreadPoolExecutor(_THREADS) as pool:
         found = list(pool.map(lambda name: lake.table(route.identifier(name)), names))
-    feed, catalog = config.changefeed.name, config.catalog.name
     shown = [
         _rolled_back(
             _progress(name, route.identifier(name), table, last),
-            rollback(name, table, last.snapshots.get(route.identifier(name)), feed, catalog) if table else None,
+            rollback(name, table, last.snapshots.get(route.identifier(name)), config) if table else None,
         )
         for name, table in zip(names, found, strict=True)
     ]

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from applier.changefeed.table import TableName
 from applier.commands.catalog_reader import LakeTable
 from applier.commands.status.spark_name import spark_name
+from applier.config.settings import Config
 from applier.sink.commit.foreign_commits import BACKFILL, Trace, is_older, lacks, trace
 from applier.sink.commit.stamp import CHANGEFEED, RESOLVED_TS, Stamp, read
 
@@ -24,7 +25,7 @@ class Rollback(NamedTuple):
     way_out: str
 
 
-def rollback(name: TableName, table: LakeTable, cut: int | None, changefeed: str, catalog: str) -> Rollback | None:
+def rollback(name: TableName, table: LakeTable, cut: int | None, config: Config) -> Rollback | None:
     """Find out whether a table was rolled back, by the rules by which `run` refuses it.
 
     A head that was made on the snapshot of the cut is none: a compaction, rows of another writer.
@@ -33,9 +34,9 @@ def rollback(name: TableName, table: LakeTable, cut: int | None, changefeed: str
         name: The upstream table.
         table: The Iceberg table.
         cut: The snapshot that the newest checkpoint lists; None if it lists none.
-        changefeed: Name of the changefeed.
-        catalog: Name of the catalog in Spark.
+        config: The configuration.
     """
+    changefeed = config.changefeed.name
     known, found = _stamp(table.properties, changefeed), trace(table.history(table.snapshot_id), changefeed)
     is_behind = is_older(known, found)
     if not is_behind and (cut is None or not lacks(table.history(table.snapshot_id), cut, table.history)):
@@ -45,7 +46,7 @@ def rollback(name: TableName, table: LakeTable, cut: int | None, changefeed: str
     because = (
         f"Table {table} was rolled back by hand: it shows snapshot {table.snapshot_id}, which is older than {than}."
     )
-    return Rollback(because, _way_out(name, table, newest, _bound(found, is_behind=is_behind), catalog))
+    return Rollback(because, _way_out(name, table, newest, _bound(found, is_behind=is_behind), config))
 
 
 def _stamp(properties: Mapping[str, str], changefeed: str) -> Stamp | None:
@@ -78,10 +79,10 @@ def _bound(found: Trace, *, is_behind: bool) -> str:
     return str(found.resolved_ts) if is_behind and found.resolved_ts else "beginning"
 
 
-def _way_out(name: TableName, table: LakeTable, newest: int | None, bound: str, catalog: str) -> str:
-    repair = f"`applier backfill -c FILE --from {bound} --repair --tables '{name}'`"
+def _way_out(name: TableName, table: LakeTable, newest: int | None, bound: str, config: Config) -> str:
+    repair = f"`applier backfill -c {config.path} --from {bound} --repair --tables '{name}'`"
     if newest is None:
         return f"run {repair}, which applies what it lacks."
     identifier = spark_name(table.identifier).replace("'", "\\'")
-    call = f"CALL {spark_name([catalog])}.system.set_current_snapshot('{identifier}', {newest})"
+    call = f"CALL {spark_name([config.catalog.name])}.system.set_current_snapshot('{identifier}', {newest})"
     return f"set it to that snapshot again, in Spark SQL with `{call}`; or apply what it lacks with {repair}."
