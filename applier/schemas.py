@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
 
-from applier.changefeed.checkpoint import json_schema
 from applier.changefeed.table import ColumnType
 from applier.changefeed.types import TypeRules, arrow_type
 from applier.config.settings import Config
@@ -21,6 +20,7 @@ from applier.decode.decoder import Capabilities
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import BUILDERS
 from applier.decode.simple import avro_form
+from applier.sink.control.checkpoint_form import json_schema
 from applier.sink.format.types import iceberg_type
 
 ROOT = Path(__file__).resolve().parents[1]

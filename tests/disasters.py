@@ -15,8 +15,8 @@ from typing import Any, Literal, TypeAlias
 
 import pytest
 
-from applier.pipeline.state import State
 from applier.runtime import failpoints
+from applier.sink.control.control import Control
 from applier.sink.iceberg.catalog import Catalog
 from applier.sink.iceberg.commit import CommitFailure
 from applier.sink.iceberg.java import JavaError
@@ -54,9 +54,9 @@ class Disasters:
 
     def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Take the place of the kill points, and stand between the appliers and the catalog."""
-        release, own = State.release, self._own
+        release, own = Control.release, self._own
         monkeypatch.setattr(failpoints, "reach", self._reach)
-        monkeypatch.setattr(State, "release", lambda state: None if self._is_dead else release(state))
+        monkeypatch.setattr(Control, "release", lambda control: None if self._is_dead else release(control))
         for owner, name in ((Table, "commit"), (RevisableTable, "commit"), (Catalog, "rename"), (Catalog, "create")):
             monkeypatch.setattr(owner, name, self._failing_call(getattr(owner, name), name))
         monkeypatch.setattr("applier.sink.commit.committer.ATTEMPTS", 3)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from applier.changefeed.table import TableName
 from applier.config.settings import Config
 from applier.errors import ConfigError
-from applier.pipeline import completeness
 from applier.pipeline.build import assembled
 from applier.pipeline.table_selection import selected
+from applier.pipeline.tables import completeness
 from applier.runtime.logs import logger
 
 if TYPE_CHECKING:

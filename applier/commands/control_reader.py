@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from applier.changefeed.checkpoint import Checkpoint
 from applier.changefeed.table import TableName
 from applier.commands.catalog_reader import Lake
+from applier.sink.control.checkpoint_form import from_json
 
 STEP = "applier.step"
 """Property of the control table `checkpoints`: the newest step, so that a reader looks for that one alone."""
@@ -66,7 +67,7 @@ class ControlView:
         if not rows:
             return None
         row = max(rows, key=lambda row: (row["epoch"], row["step"], row["written_at"]))
-        return Checkpoint.from_json(row["checkpoint"])
+        return from_json(row["checkpoint"])
 
     def epoch(self) -> int:
         """The highest epoch that any other control table is stamped with; 0 if there is none."""

@@ -14,8 +14,8 @@ from applier.commands.catalog_reader import open_lake
 from applier.commands.control_reader import ControlView, Letter
 from applier.config.settings import Config
 from applier.errors import ConfigError
-from applier.pipeline import completeness
 from applier.pipeline.build import assembled
+from applier.pipeline.tables import completeness
 from applier.runtime.escaping import Text, escaped
 from applier.runtime.logs import logger
 
@@ -81,7 +81,9 @@ def discard(
         control = pipeline.state.control
         letters = [item for item in control.letters() if (item.topic, item.partition, item.offset) in wanted]
         given_up = f"discarded: {why}".encode()
-        control.bury([replace(item, key=None, value=given_up, error="", step=pipeline.state.step) for item in letters])
+        control.bury(
+            [replace(item, key=None, value=given_up, error="", step=pipeline.state.checkpoint.step) for item in letters]
+        )
         logger().info("dead letters discarded", count=len(letters), because=why)
         completeness.end_letters(pipeline.state, pipeline.targets)
     return chosen

@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -22,7 +23,7 @@ from applier.ddl.schema_tracker import Tables
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
 from applier.errors import ApplierError
-from applier.pipeline import completeness, topics
+from applier.pipeline import topics
 from applier.pipeline.first_look import look_first
 from applier.pipeline.heartbeat import beating
 from applier.pipeline.maintenance import Maintenance
@@ -32,7 +33,8 @@ from applier.pipeline.scan.scanner import WindowScanner
 from applier.pipeline.schema_changes.apply import DdlApplier
 from applier.pipeline.state import State
 from applier.pipeline.step import Pipeline
-from applier.pipeline.target_tables import TargetTables
+from applier.pipeline.tables import completeness
+from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime.logs import logger
 from applier.runtime.retry import with_retry
 from applier.runtime.spark_session import build_session
@@ -75,16 +77,16 @@ def assembled(config: Config, *, take_over: bool = False, spark: SparkSession | 
                 control, checkpoint = with_retry(lambda: _taken(config, catalog, source, me, take_over=take_over))
                 state = with_retry(lambda: State.load(control, checkpoint))
             try:
-                with beating(state, config.run.heartbeat_seconds), leaving(state.release):
+                with beating(state, config.run.heartbeat_seconds), leaving(state.control.release):
                     pipeline = with_retry(lambda: assemble(config, source, catalog, state))
                     with_retry(state.keep_completeness)
                     yield pipeline
             except BaseException:
                 # What went wrong counts, not that the changefeed could then not be released either.
                 with suppress(ApplierError):
-                    state.release()
+                    state.control.release()
                 raise
-            state.release()
+            state.control.release()
     finally:
         if spark is None:
             session.stop()
@@ -175,7 +177,12 @@ def _fence(state: State, targets: TargetTables) -> None:
     if upto:
         cast("Control", state.control).fence(upto)
         tables = targets.fence(state.names, upto)
-        state.fenced(tables)
+        listed = state.checkpoint.snapshots
+        moved = {item.table: item.head for item in tables if listed.get(item.table) == item.before}
+        snapshots = {**listed, **{table: head for table, head in moved.items() if table in listed}}
+        # The cut lists the heads that the fences made. Copies of tables that were being brought back get none: that
+        # begins anew.
+        state.write(lambda last: replace(last, unfenced=0, fenced=upto, snapshots=snapshots, resuming=None))
         logger().info("tables fenced", tables=len(tables), upto=upto)
 
 

@@ -21,10 +21,14 @@ class DdlProgress:
     Attributes:
         applied: DDL at exactly the checkpoint's resolved ts; in offset order the latest ones.
         to_skip: DDL that a user let pass, by commit ts and text.
+        refused: DDL that this step could not apply; the tables that they are for are parked.
+        altered: By table the commit ts of the newest DDL that this step has come past, and all of its DDL at that ts.
     """
 
     applied: set[DdlId] = field(default_factory=set)
     to_skip: set[tuple[int, str]] = field(default_factory=set)
+    refused: set[DdlId] = field(default_factory=set)
+    altered: dict[TableName, tuple[int, tuple[DdlId, ...]]] = field(default_factory=dict)
     _done: dict[tuple[int, str], set[tuple[TableName, str]]] = field(default_factory=dict)
     _changed: dict[TableName, int] = field(default_factory=dict)
 
@@ -36,7 +40,7 @@ class DdlProgress:
             decisions: What was decided at or above it.
         """
         self.applied = {DdlId(ddl.commit_ts, ddl.sql, ddl.table) for ddl in applied}
-        self._done, self._changed = {}, {}
+        self._done, self._changed, self.altered, self.refused = {}, {}, {}, set()
         self.note(decisions)
 
     def is_begun(self, ddl: DdlId) -> bool:
@@ -65,6 +69,12 @@ class DdlProgress:
                 self._done.setdefault((item.commit_ts, item.sql), set()).add((item.table, item.kind))
                 self._changed[item.table] = max(item.commit_ts, self._changed.get(item.table, 0))
 
+    def pass_by(self, ddl: DdlId, names: Iterable[TableName]) -> None:
+        """Take note that tables have come past a DDL in this step."""
+        for name in names:
+            ts, known = self.altered.get(name, (0, ()))
+            self.altered[name] = (ddl.commit_ts, (*known, ddl) if ts == ddl.commit_ts else (ddl,))
+
     def at(self, upto: int, ddl: Iterable[DdlId]) -> set[DdlId]:
         """The DDL that the next checkpoint lists.
 
@@ -76,5 +86,5 @@ class DdlProgress:
 
     def advance(self, upto: int, applied: set[DdlId]) -> None:
         """Go on from a checkpoint that was written."""
-        self.applied = applied
+        self.applied, self.altered, self.refused = applied, {}, set()
         self._done = {key: tables for key, tables in self._done.items() if key[0] >= upto}

@@ -38,10 +38,10 @@ def beating(state: State, seconds: float) -> Iterator[None]:
 
 
 def _beat(state: State, seconds: float, stop: threading.Event) -> None:
-    step, since, is_told = state.step, time.monotonic(), False
+    step, since, is_told = state.checkpoint.step, time.monotonic(), False
     while not stop.wait(seconds / 4):
-        if state.step != step:
-            step, since = state.step, time.monotonic()
+        if state.checkpoint.step != step:
+            step, since = state.checkpoint.step, time.monotonic()
         if time.monotonic() - since < seconds:
             continue
         try:

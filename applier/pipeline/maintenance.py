@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from applier.changefeed.checkpoint import Checkpoint
 from applier.config.settings import MaintenanceSection
 from applier.errors import CheckpointConflict, TableMismatch, TransientError
-from applier.pipeline.target_tables import TargetTables
+from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime.logs import logger
 from applier.sink.iceberg.orphans import Neighbours
 from applier.sink.upkeep import Counts, Task, Thresholds, Upkeep

@@ -12,11 +12,12 @@ from applier.changefeed.filter import TableFilter
 from applier.changefeed.table import TableName
 from applier.ddl.actions import DropTable
 from applier.errors import ConfigError
-from applier.pipeline import completeness
 from applier.pipeline.table_selection import selected
+from applier.pipeline.tables import completeness
 from applier.runtime import failpoints
 from applier.runtime.logs import logger
-from applier.sink.control.requests import Request
+from applier.sink.control.requests import TableRequest, open_requests, request_rows
+from applier.sink.iceberg.schema import RevisableTable
 
 if TYPE_CHECKING:
     from applier.pipeline.step import Pipeline
@@ -53,14 +54,14 @@ class Requests:
         if self.clock() < self._next_look:
             return
         control = cast("Control", self.main.state.control)
-        head = control.requests_head()
-        if head != self._head:
-            for request in control.open_requests():
+        control.requests.refresh()
+        if control.requests.table.snapshot_id != self._head:
+            for request in open_requests(control.requests.rows().to_pylist()):
                 self.carry_out(request)
-            head = control.requests_head()
-        self._head, self._next_look = head, self.clock() + LOOK_SECONDS
+            control.requests.refresh()
+        self._head, self._next_look = control.requests.table.snapshot_id, self.clock() + LOOK_SECONDS
 
-    def carry_out(self, request: Request) -> str:
+    def carry_out(self, request: TableRequest) -> str:
         """Carry out one request, once; the checkpoint has its effect and its outcome, or neither.
 
         Returns:
@@ -81,10 +82,10 @@ class Requests:
                 "request", kind=request.kind, tables=",".join(request.tables), outcome=outcome, who=request.who
             )
         failpoints.reach("request-done")
-        control.answer(request, outcome)
+        control.write(control.requests, request_rows(request, outcome))
         return outcome
 
-    def _done(self, request: Request) -> str:
+    def _done(self, request: TableRequest) -> str:
         names = selected(request.tables, {**dict.fromkeys(self.main.state.tables), **self.main.state.completeness})
         match request.kind:
             case "park":
@@ -94,7 +95,7 @@ class Requests:
             case "forget":
                 return self._forget(names)
 
-    def _park(self, names: Sequence[TableName], request: Request) -> str:
+    def _park(self, names: Sequence[TableName], request: TableRequest) -> str:
         state = self.main.state
         for name in names:
             completeness.park(state, self.main.targets, name, "hand", request.why)
@@ -157,7 +158,7 @@ class Requests:
             targets.confirm()
             table = targets.catalog.load(targets.identifier(name))
             if table is not None:
-                table.unset(key for key in table.properties if key.startswith("applier."))
+                RevisableTable.of(table).unset(key for key in table.properties if key.startswith("applier."))
             state.tables.apply(DropTable(name), 0)
             state.completeness.pop(name, None)
             state.topics.pop(name, None)

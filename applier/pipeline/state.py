@@ -11,12 +11,11 @@ from applier.changefeed.applied_offsets import AppliedOffsets
 from applier.changefeed.checkpoint import UNKNOWN, Checkpoint, Resuming, Tracked
 from applier.changefeed.completeness import Completeness
 from applier.changefeed.message import TopicPartition
-from applier.changefeed.position import AppliedDdl, FeedPosition, Reading
+from applier.changefeed.position import AppliedDdl, Reading
 from applier.changefeed.table import TableName, TableVersion
 from applier.ddl.schema_tracker import Tables
 from applier.order.barrier import DdlId
 from applier.pipeline.ddl_progress import DdlProgress
-from applier.sink.commit.fence import Fenced
 from applier.sink.control.control import DeadLetter, SchemaDecision, unix_ms
 
 _HANDLED = 50
@@ -72,8 +71,6 @@ class State:
         completeness: Whether each table holds every row of its upstream table.
         supplied: Tables as the configuration declares them; each counts until the feed first concerns its table.
         config_path: Path of the configuration file, for commands in messages.
-        refused: DDL that this step could not apply; the tables that they are for are parked.
-        altered: By table the commit ts of the newest DDL that this step has come past, and all of its DDL at that ts.
     """
 
     control: ControlTables
@@ -89,15 +86,12 @@ class State:
     protocol: str = ""
     supplied: Tables = field(default_factory=Tables)
     config_path: str = "applier.toml"
-    refused: set[DdlId] = field(default_factory=set)
-    altered: dict[TableName, tuple[int, tuple[DdlId, ...]]] = field(default_factory=dict)
     _writing: threading.RLock = field(default_factory=threading.RLock)
 
     @staticmethod
     def load(control: ControlTables, checkpoint: Checkpoint) -> State:
         """State as of a checkpoint that this process has just taken."""
-        versions = {(version.name, version.version): version for version in control.load_versions()}
-        state = State(control, checkpoint, versions)
+        state = State(control, checkpoint, {(item.name, item.version): item for item in control.load_versions()})
         state.restore()
         return state
 
@@ -106,7 +100,6 @@ class State:
         checkpoint = self.checkpoint
         decisions = self.control.decisions(checkpoint.resolved_ts)
         self.tables, self.topics, self.ahead, self.covered, self.completeness = Tables(), {}, {}, {}, {}
-        self.altered, self.refused = {}, set()
         for name, tracked in checkpoint.tables.items():
             if tracked.version != UNKNOWN:
                 self.tables.put(self.versions[name, tracked.version], tracked.partitioning)
@@ -125,45 +118,15 @@ class State:
         """All tables that there may be; those that a step made which failed are not in the checkpoint."""
         return list(dict.fromkeys([*self.tables, *(name for name, _ in self.versions)]))
 
-    def fenced(self, tables: Iterable[Fenced]) -> None:
-        """Keep that every table refuses the commits of earlier holders; the cut lists the heads that they have now.
-
-        Copies of tables that were being brought back are not fenced: that begins anew.
-        """
-        listed = self.checkpoint.snapshots
-        moved = {item.table: item.head for item in tables if listed.get(item.table) == item.before}
-        snapshots = {**listed, **{table: head for table, head in moved.items() if table in listed}}
-        self.write(lambda last: replace(last, unfenced=0, fenced=last.unfenced, snapshots=snapshots, resuming=None))
-
     @property
     def resolved_ts(self) -> int:
         """Every table is at this TSO."""
         return self.checkpoint.resolved_ts
 
     @property
-    def step(self) -> int:
-        """Number of the newest checkpoint."""
-        return self.checkpoint.step
-
-    @property
-    def counts(self) -> Mapping[str, int]:
-        """Figures of the newest step."""
-        return self.checkpoint.counts
-
-    @property
     def next_offsets(self) -> dict[TopicPartition, int]:
         """Offset to read next per partition."""
         return self.checkpoint.next_offsets
-
-    @property
-    def resolved(self) -> dict[TopicPartition, int]:
-        """Resolved ts per partition."""
-        return self.checkpoint.resolved
-
-    @property
-    def passed(self) -> Mapping[TableName, Mapping[TopicPartition, int]]:
-        """In a feed in offset order the DDL that each partition has had."""
-        return self.checkpoint.passed
 
     @property
     def parked(self) -> frozenset[TableName]:
@@ -188,8 +151,8 @@ class State:
 
     def keep_completeness(self) -> None:
         """Let the checkpoint say what a start has found out about the tables."""
-        if self.tracked() != self.checkpoint.tables:
-            self.write(lambda last: replace(last, tables=self.tracked()))
+        if (tables := self.tracked()) != self.checkpoint.tables:
+            self.write(lambda last: replace(last, tables=tables))
 
     def keep(
         self,
@@ -204,36 +167,15 @@ class State:
             resuming: Parked tables that are being brought back.
             handled: Outcome of requests that were carried out with it, by their id.
         """
-        tables = self.tracked()
         self.write(
             lambda last: replace(
                 last,
-                tables=tables,
+                tables=self.tracked(),
                 snapshots=dict(snapshots),
                 resuming=resuming,
                 handled=dict([*last.handled.items(), *(handled or {}).items()][-_HANDLED:]),
             )
         )
-
-    def position(self, name: TableName, *, ordered: bool) -> FeedPosition | None:
-        """Where a table is, within a step: its rows and DDL up to here are applied; None for one that is not known."""
-        version = self.tables.get(name)
-        if version is None:
-            return None
-        ts, done = self.altered.get(name, (0, ()))
-        ddl = tuple(AppliedDdl(item.sql, item.table, item.commit_ts) for item in done)
-        passed = self.passed.get(name, {})
-        if ts <= self.resolved_ts or not ordered:
-            ts, ddl = self.resolved_ts, (*self.checkpoint.ddl, *ddl)
-        return FeedPosition(
-            name, ts, ddl, self.checkpoint.partitions, version.version, self.tables.partitioning(name), passed
-        )
-
-    def note_altered(self, names: Iterable[TableName], ddl: DdlId) -> None:
-        """Take note that tables have come past a DDL in this step."""
-        for name in names:
-            ts, known = self.altered.get(name, (0, ()))
-            self.altered[name] = (ddl.commit_ts, (*known, ddl) if ts == ddl.commit_ts else (ddl,))
 
     def learn(self, versions: Mapping[tuple[TableName, int], TableVersion], topics: Mapping[TableName, str]) -> None:
         """Keep table versions before rows are applied that need them: a restart may read from beyond their message.
@@ -254,7 +196,7 @@ class State:
 
     def changed_at(self, name: TableName) -> int:
         """Commit ts of the newest DDL of a table that is known in a feed in offset order; 0 without any."""
-        return max([*self.passed.get(name, {}).values(), self.ddl.changed_at(name)])
+        return max([*self.checkpoint.passed.get(name, {}).values(), self.ddl.changed_at(name)])
 
     def record(self, decisions: Sequence[SchemaDecision]) -> None:
         """Keep what became of a part of a DDL; from here on it is not done again."""
@@ -299,7 +241,6 @@ class State:
             )
         )
         self.ddl.advance(upto, at_upto)
-        self.altered, self.refused = {}, set()
         self.ahead = {name: ts for name, ts in self.ahead.items() if ts > upto}
 
     def heartbeat(self) -> None:
@@ -313,7 +254,3 @@ class State:
             found = replace(following(last), step=last.step + 1, written_at=unix_ms())
             self.control.append_checkpoint(found)
             self.checkpoint = found
-
-    def release(self) -> None:
-        """Say that this process has stopped."""
-        self.control.release()

@@ -6,42 +6,30 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, cast
+from typing import Protocol
 
-from applier.changefeed.completeness import LETTERS, Cause
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.position import Reading
-from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.window import OffsetRange
 from applier.config.settings import Config
 from applier.consume.source import Source
 from applier.errors import (
-    DdlStopped,
     DecodeError,
-    SchemaChangeRefused,
-    TableIncomplete,
-    TableMismatch,
-    TerminalError,
     TransientError,
 )
 from applier.order.resent import passed
 from applier.order.watermark import silent
-from applier.pipeline import completeness
-from applier.pipeline.dead_letters import set_aside
-from applier.pipeline.filtered import owners
+from applier.pipeline.apply_window import WindowApplier
 from applier.pipeline.maintenance import Maintenance
-from applier.pipeline.not_found import MissingRows
 from applier.pipeline.requests import Requests
 from applier.pipeline.scan.next_step import NextStep, StepReader
 from applier.pipeline.scan.scanner import WindowScanner
 from applier.pipeline.scan.task_result import Waiting
 from applier.pipeline.scan.window_scan import WindowScan
-from applier.pipeline.schema_changes import supplied
 from applier.pipeline.schema_changes.handler import DdlHandler
-from applier.pipeline.schema_changes.statements import Ddl
 from applier.pipeline.state import State
-from applier.pipeline.table_batch import Batch, ReadExtent, segments_below
-from applier.pipeline.target_tables import TargetTables
+from applier.pipeline.tables import completeness
+from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime import failpoints
 from applier.runtime.logs import StatusLine, Stopwatch
 
@@ -117,10 +105,11 @@ class Pipeline:
     _is_torn: bool = field(default=False, init=False)
     _is_started: bool = field(default=False, init=False)
     _mended: Counter[str] = field(default_factory=Counter, init=False)
-    _not_found: MissingRows = field(default_factory=MissingRows, init=False)
+    _applier: WindowApplier = field(init=False)
 
     def __post_init__(self) -> None:
         self._reader = StepReader(self.config, self.source, self.scanner, self.targets, self.state)
+        self._applier = WindowApplier(self.config, self.source, self.targets, self.ddl_handler, self.state)
 
     def ends(self) -> dict[TopicPartition, int]:
         """Ends of the source now."""
@@ -133,7 +122,7 @@ class Pipeline:
         self.state.covered = {} if self.scanner.ordered else self._reader.covered(self.state.ahead)
         if not self.is_copy:
             completeness.judge(self.state, self.targets, self.config, is_start=not self._is_started)
-            if self.targets.is_strict:
+            if self.targets.listed.is_strict:
                 self.hold_to_checkpoint()
         self._is_started, self._is_torn = True, False
 
@@ -147,10 +136,10 @@ class Pipeline:
         Raises:
             TableMismatch: There is such a table, and the configuration says to stop.
         """
-        self.targets.hold_to_checkpoint()
+        self.targets.listed.is_strict = True
         for name in list(self.state.tables):
             if name not in self.state.parked and (damage := self.targets.damage(name)) is not None:
-                self._set_apart({name: damage}, "table")
+                self._applier.set_apart({name: damage}, "table")
 
     def step(self, ends: Mapping[TopicPartition, int] | None = None) -> Step:
         """Read the next window, apply what its watermark allows, and write the checkpoint.
@@ -175,7 +164,7 @@ class Pipeline:
         if self._is_torn:
             self.restore()
         watch = Stopwatch()
-        self._not_found.count = 0
+        self._applier.not_found.count = 0
         self._maintain(watch)
         found = self.look(ends, watch)
         scan = found.scan
@@ -183,7 +172,7 @@ class Pipeline:
         moved = self._reader.has_news(scan)
         if moved:
             self._is_torn = True
-            tables = self._apply(scan, watch)
+            tables = self._applier.apply(scan, self._reader.described(scan), watch)
             with watch.stage("checkpoint"):
                 self._checkpoint(scan, found.bounds, tables)
             self._is_torn = False
@@ -205,128 +194,6 @@ class Pipeline:
             return
         with watch.stage("maintain"):
             self._mended.update(self.maintenance.tend(self.state.checkpoint))
-
-    def _apply(self, scan: WindowScan, watch: Stopwatch) -> int:
-        """Apply DDL in order, each after the rows below it and before the rows above it; then all other rows."""
-        upto = cast("int", scan.upto)
-        self._set_apart(self._unfit(scan), "row")
-        completeness.meet((name for name, _ in scan.results.parts), scan.ddl, self.state, self.targets, self.config)
-        self.state.learn(scan.versions, scan.topics)
-        supplied.take(scan, self.state, self.targets, self.config)
-        set_aside(scan.bad, self.source, self.state.control, self.state.step + 1)
-        doubted = self.targets.doubted = owners(scan.bad)
-        self.targets.doubt(self.state.names if doubted is None else doubted)
-        completeness.doubt(self.state, list(self.state.tables) if doubted is None else doubted, LETTERS)
-        for version in self._reader.described(scan):
-            completeness.meet([version.name], scan.ddl, self.state, self.targets, self.config)
-            self.state.track(version)
-            self._ensure(version)
-        due = dict(scan.results.parts)
-        extent = None if self.scanner.ordered else ReadExtent(scan.window.ranges, self.state.topic_ids)
-        commits = 0
-        with watch.stage("apply"):
-            parted = self._parted(scan.ddl)
-            for place, ddl in enumerate(scan.ddl):
-                batches = [
-                    Batch(name, due.pop((name, number)), ddl.commit_ts, before_ddl=True, extent=extent)
-                    for name in ddl.names
-                    for number in segments_below(due, name, scan.cuts[name].index(ddl.commit_ts))
-                ]
-                is_begun = self.ddl_handler.is_begun(ddl)
-                if not is_begun:
-                    commits += self._commit(batches)
-                self._apply_ddl(ddl)
-                if is_begun and self.ddl_handler.leaves_rows(ddl):
-                    commits += self._commit([batch for batch in batches if parted.get(batch.name, -1) < place])
-            rest = sorted(due.items(), key=lambda item: item[0][0])
-            commits += self._commit([Batch(name, parts, upto, extent=extent) for (name, _), parts in rest])
-        return commits
-
-    def _unfit(self, scan: WindowScan) -> dict[TableName, DecodeError]:
-        """Tables to which a bad message of a window belongs; of one that the window makes, the next window shows it."""
-        return {
-            name: error
-            for name, error in scan.parking.items()
-            if name in self.state.tables or not any(ddl.frees(frozenset({name})) for ddl in scan.ddl)
-        }
-
-    def _set_apart(
-        self, refused: Mapping[TableName, TerminalError], cause: Cause, together: Sequence[TableName] = ()
-    ) -> None:
-        """Park tables of which something cannot be applied, and go on with all others.
-
-        Args:
-            refused: The tables, and what is wrong with each.
-            cause: What kind of thing it is.
-            together: Tables that have to resume at once.
-
-        Raises:
-            TerminalError: The configuration says to stop.
-        """
-        for name, error in refused.items():
-            if self.config.changefeed.on_table_error == "stop":
-                raise error
-            partners = tuple(other for other in together if other != name)
-            completeness.park(self.state, self.targets, name, cause, error.what, partners)
-            completeness.report(self.state, name, error.hint)
-
-    def _ensure(self, version: TableVersion) -> None:
-        """Have the table of a version, or park it where the one that is there does not fit."""
-        try:
-            self.targets.ensure(version, self.targets.stamp(self.state.resolved_ts))
-        except TableMismatch as error:
-            self.targets.confirm()
-            self._set_apart({version.name: error}, "table")
-
-    def _apply_ddl(self, ddl: Ddl) -> None:
-        """Apply a DDL, or park the tables for which it is refused; what it does to others is done."""
-        try:
-            self.ddl_handler.apply(ddl)
-        except (SchemaChangeRefused, TableMismatch) as refusal:
-            self.targets.confirm()
-            names = [] if isinstance(refusal, DdlStopped) else completeness.refusing(ddl, self.state, self.config)
-            if not names:
-                raise
-            self._set_apart(dict.fromkeys(names, refusal), "ddl", names)
-            self.state.refused.add(ddl.barrier.id)
-            self._apply_ddl(ddl)
-
-    def _parted(self, ddl: Sequence[Ddl]) -> dict[TableName, int]:
-        """By table, the place of the last DDL that is done already and parts the table from all rows before it.
-
-        Those before an ALTER TABLE that is done, too, must not follow it then: another table may have the name now.
-        """
-        if self.scanner.ordered:
-            return {}
-        done = [place for place, item in enumerate(ddl) if self.ddl_handler.is_begun(item)]
-        return {
-            name: place for place in done if not self.ddl_handler.leaves_rows(ddl[place]) for name in ddl[place].names
-        }
-
-    def _commit(self, batches: Sequence[Batch]) -> int:
-        refused: dict[TableName, TerminalError] = {}
-        for batch in batches:
-            if batch.name in self.state.parked:
-                continue
-            if batch.name not in self.state.tables:
-                self.state.track(batch.newest)
-            elif not self.scanner.ordered and not 0 < batch.newest_ts <= self.state.changed_at(batch.name):
-                # Rows from before a DDL say what the table was: following them would undo it.
-                try:
-                    self.ddl_handler.follow(batch.newest)
-                except (SchemaChangeRefused, TableMismatch) as refusal:
-                    self.targets.confirm()
-                    refused[batch.name] = refusal
-        self._set_apart(refused, "row")
-        batches = [batch for batch in batches if batch.name not in self.state.parked]
-        whole = self._not_found.refusing((batch.name for batch in batches), self.state, self.config)
-        unfit: dict[TableName, TerminalError] = {}
-        done = self.targets.apply(batches, self.state.tables, whole, unfit)
-        for name, error in unfit.items():
-            self._set_apart({name: error}, "lost" if isinstance(error, TableIncomplete) else "table")
-        for name, applied in done.items():
-            self._not_found.note(name, applied.not_found, self.state)
-        return len(done)
 
     def _checkpoint(self, scan: WindowScan, bounds: Mapping[TopicPartition, OffsetRange], tables: int) -> None:
         failpoints.reach("applied")
@@ -367,16 +234,20 @@ class Pipeline:
     def _status(self, found: NextStep, watch: Stopwatch, *, moved: bool) -> StatusLine:
         scan, counts = found.scan, found.scan.results.counts
         return StatusLine(
-            step=self.state.step,
+            step=self.state.checkpoint.step,
             resolved_ts=self.state.resolved_ts if self.scanner.ordered else None,
             now_ms=time.time_ns() // 1_000_000,
             messages=counts.get("messages", 0),
             rows=counts.get("rows", 0) if moved else 0,
             waiting=counts.get("left", 0) + sum(row.rows for row in scan.waiting),
-            tables=self.state.counts.get("tables", 0) if moved else 0,
+            tables=self.state.checkpoint.counts.get("tables", 0) if moved else 0,
             backlog=found.backlog(self.state.next_offsets),
             seconds=watch.seconds,
             notes={key: counts.get(key, 0) for key in ("replayed", "excluded", "zero_dates")}
-            | {"missing": sum(found.empty.values()), "dead_letters": len(scan.bad), "not_found": self._not_found.count}
+            | {
+                "missing": sum(found.empty.values()),
+                "dead_letters": len(scan.bad),
+                "not_found": self._applier.not_found.count,
+            }
             | (self._mended if moved else {}),
         )

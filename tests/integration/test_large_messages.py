@@ -167,7 +167,7 @@ def test_windows_of_large_messages_are_shorter_and_lose_nothing(
         ends = pipeline.ends()
         while True:
             step = pipeline.step(ends)
-            sizes.append(pipeline.state.counts["bytes"])
+            sizes.append(pipeline.state.checkpoint.counts["bytes"])
             if not step.moved and step.complete:
                 break
 

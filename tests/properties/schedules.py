@@ -129,7 +129,7 @@ class Schedule:
         if self._elements.upkeep:
             self._let_days_pass(pipeline)
         assert not pipeline.step().moved
-        pipeline.state.release()
+        pipeline.state.control.release()
 
     def _draw(self) -> None:
         """Draw what goes wrong in the next step."""
@@ -196,7 +196,7 @@ class Schedule:
 
     def _check(self, pipeline: Pipeline) -> None:
         self.checkpoints += 1
-        self.story.append(f"checkpoint {pipeline.state.step} at {pipeline.state.resolved_ts}")
+        self.story.append(f"checkpoint {pipeline.state.checkpoint.step} at {pipeline.state.resolved_ts}")
         self._compare(pipeline)
 
     def _compare(self, pipeline: Pipeline) -> None:

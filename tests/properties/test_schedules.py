@@ -65,7 +65,7 @@ def test_a_partition_that_ran_ahead_counts_once_it_was_read_again(spark: SparkSe
     pipeline = lab.start()
     # One partition is read to its end, the other one not far: what the first holds above the watermark has to wait.
     assert pipeline.step({full: ends[full], quiet: 5}).moved
-    pipeline.state.release()
+    pipeline.state.control.release()
     lab.messages = 10
     pipeline = lab.start()
     steps = [pipeline.step({full: ends[full], quiet: 30})]

@@ -73,7 +73,7 @@ def test_lost_checkpoints_cost_no_row_in_offset_order_either(
     with found.running(spark) as pipeline:
         ends = {place: end // 2 for place, end in pipeline.ends().items()}
         advance(pipeline, ends)
-        assert pipeline.state.step > 2
+        assert pipeline.state.checkpoint.step > 2
     Catalog(spark, "lake").drop(("applier_lost-plain", "checkpoints"))
 
     with found.running(spark) as pipeline:
@@ -102,7 +102,7 @@ def test_tables_dropped_or_replaced_between_two_runs_are_refused(
 
     catalog.drop(name)
     with found.running(spark) as pipeline:
-        pipeline.targets.hold_to_checkpoint()
+        pipeline.hold_to_checkpoint()
         with pytest.raises(
             TableMismatch, match=r"bank\.accounts is not in the catalog any more, though the checkpoint"
         ):
@@ -111,7 +111,7 @@ def test_tables_dropped_or_replaced_between_two_runs_are_refused(
 
     catalog.create(name, columns, key=("id",))
     with found.running(spark) as pipeline:
-        pipeline.targets.hold_to_checkpoint()
+        pipeline.hold_to_checkpoint()
         with pytest.raises(TableMismatch, match=r"bank\.accounts is not the one that this changefeed wrote"):
             advance(pipeline)
 
@@ -129,7 +129,7 @@ def test_maintenance_and_a_rollback_between_two_runs(spark: SparkSession, lake: 
         spark.sql(f"CALL lake.system.expire_snapshots('{identifier}', TIMESTAMP '2100-01-01 00:00:00', 1)")
 
     with found.running(spark) as pipeline:
-        pipeline.targets.hold_to_checkpoint()
+        pipeline.hold_to_checkpoint()
         advance(pipeline)
 
     assert differences(found, recordings.expected("txns")[-1]) == []
@@ -145,4 +145,4 @@ def test_maintenance_and_a_rollback_between_two_runs(spark: SparkSession, lake: 
             match=r"bank\.accounts was rolled back by hand: .*applier backfill -c FILE --from beginning --repair",
         ),
     ):
-        pipeline.targets.hold_to_checkpoint()
+        pipeline.hold_to_checkpoint()

@@ -299,6 +299,6 @@ def test_a_run_that_follows_a_feed_without_watermarks_ends(
         with found.running(spark) as pipeline:
             with pytest.raises(WatermarkStalled, match=r"No watermark has ever come from .*order = \"offset\""):
                 follow(pipeline, threading.Event(), lambda status: None, lambda: next(minutes))
-            assert pipeline.state.step == 0
+            assert pipeline.state.checkpoint.step == 0
 
     assert not found.tables()

@@ -147,7 +147,7 @@ def test_a_shorter_window_after_a_crash_applies_nothing_twice(spark: SparkSessio
     assert pipeline.step({P0: 10}).moved
     assert pipeline.state.next_offsets[P0] == 10
     assert pipeline.state.covered
-    pipeline.state.release()
+    pipeline.state.control.release()
     pipeline = lab.start()
     assert pipeline.step().moved
     assert pipeline.state.next_offsets[P0] == 30
@@ -202,7 +202,7 @@ def test_maintenance_keeps_what_the_stamp_says(spark: SparkSession, disasters: D
     assert said is not None
     assert AppliedOffsets.from_text(said).ends() == {P0: len(feed.records)}
     assert Upkeep(writer, Thresholds(small_files=2)).compact()["compacted"] > 1
-    second.state.release()
+    second.state.control.release()
     third = lab.start()
     (writer,) = third.targets.writers
     assert writer.table.setting(OFFSETS) == said
@@ -249,7 +249,7 @@ def test_a_table_that_was_rolled_back_in_the_same_epoch_is_refused(spark: SparkS
     (writer,) = pipeline.targets.writers
     newest, before, *_ = writer.table.history()
     if released:
-        pipeline.state.release()
+        pipeline.state.control.release()
     writer.table.handle.manageSnapshots().setCurrentSnapshot(before.id).commit()
 
     # Whoever takes over first fences the table, which goes on to show what it showed.
@@ -257,10 +257,10 @@ def test_a_table_that_was_rolled_back_in_the_same_epoch_is_refused(spark: SparkS
     with pytest.raises(
         TableMismatch, match=rf"was rolled back by hand: {shown}.*applier backfill -c FILE --from beginning --repair"
     ):
-        lab.start().targets.hold_to_checkpoint()
+        lab.start().hold_to_checkpoint()
     writer.table.handle.manageSnapshots().setCurrentSnapshot(newest.id).commit()
     pipeline = lab.start()
-    pipeline.targets.hold_to_checkpoint()
+    pipeline.hold_to_checkpoint()
     _finish(pipeline, lab)
 
 
@@ -281,10 +281,10 @@ def test_a_rollback_to_a_ddl_is_refused_where_nothing_is_left_to_apply(spark: Sp
     newest, before, *_ = writer.table.history()
     assert OFFSETS not in before.summary
     if released:
-        pipeline.state.release()
+        pipeline.state.control.release()
     writer.table.handle.manageSnapshots().setCurrentSnapshot(before.id).commit()
 
     with pytest.raises(
         TableMismatch, match=rf"rolled back by hand: it was at snapshot {newest.id}, but shows the older"
     ):
-        lab.start().targets.hold_to_checkpoint()
+        lab.start().hold_to_checkpoint()

@@ -64,7 +64,7 @@ def test_rows_of_before_a_ddl_do_not_undo_it(change: str, partitions: int, spark
         lab.check(pipeline)
         if more == 1:
             # The next applier knows it from the checkpoint.
-            pipeline.state.release()
+            pipeline.state.control.release()
             pipeline = lab.start()
 
     assert pipeline.step().complete

@@ -20,7 +20,7 @@ from applier.order.barrier import Barrier
 from applier.pipeline.schema_changes.apply import DdlApplier
 from applier.pipeline.schema_changes.statements import read_all
 from applier.pipeline.state import State
-from applier.pipeline.target_tables import TargetTables
+from applier.pipeline.tables.target_tables import TargetTables
 from applier.sink.control.control import Control, unix_ms
 from applier.sink.control.lease import this_process
 from applier.sink.iceberg.catalog import Catalog

@@ -229,7 +229,7 @@ def test_a_table_that_is_gone_is_made_anew(
 
     assert differences(found, states("ddl")[-1][0]) == []
     with found.running(spark) as pipeline:
-        pipeline.targets.hold_to_checkpoint()
+        pipeline.hold_to_checkpoint()
         assert not pipeline.step().moved
         assert dict(pipeline.state.checkpoint.snapshots) == heads(found)
         assert pipeline.targets.applied_ts(name) == pipeline.state.resolved_ts

@@ -12,6 +12,7 @@ from applier.changefeed.table import TableName
 from applier.commands.adopt import adopt
 from applier.errors import ConfigError, TableIncomplete, TableMismatch, TerminalError
 from applier.pipeline.state import State
+from applier.sink.control.checkpoint_form import to_json
 from applier.sink.iceberg.catalog import Catalog
 from tests.spark.world import KINDS, Make, World
 
@@ -314,7 +315,7 @@ def test_a_checkpoint_of_an_older_version_is_judged_by_its_audit(make: Make) -> 
         state = pipeline.state
         state.completeness.clear()
         state.advance(state.resolved_ts, {}, dict(pipeline.targets.snapshots), {}, state.ddl.applied)
-        written = json.loads(state.checkpoint.to_json())
+        written = json.loads(to_json(state.checkpoint))
     assert all("completeness" not in table for table in written["tables"])
     assert {table.state for table in world.status().tables} == {"incomplete"}, "nothing is known before a run"
 

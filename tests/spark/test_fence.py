@@ -13,7 +13,7 @@ from applier.changefeed.table import Column, ColumnType, TableName, TableVersion
 from applier.changefeed.types import TypeRules
 from applier.config.settings import SinkSection, TablesSection
 from applier.errors import CheckpointConflict, TableMismatch
-from applier.pipeline.target_tables import TargetTables
+from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime import failpoints
 from applier.sink.commit.fence import fence
 from applier.sink.commit.stamp import Stamp

@@ -60,7 +60,7 @@ def _apply(lab: Lab, *ends: int) -> None:
     for end in ends:
         pipeline = lab.start()
         assert pipeline.step({TopicPartition(TOPIC, 0): end}).moved
-        pipeline.state.release()
+        pipeline.state.control.release()
 
 
 _FILTERED: Mapping[str, Mapping[str, Any]] = {"changefeed": {"filtered": True}}

@@ -57,7 +57,7 @@ def test_a_plan_is_what_the_step_then_does(
     with found.running(spark) as pipeline:
         assert pipeline.step().moved
         assert pipeline.state.resolved_ts == told.watermark
-        assert sum(pipeline.state.counts[name] for name in ("tables",)) == sum(table.commits for table in told.tables)
+        assert pipeline.state.checkpoint.counts["tables"] == sum(table.commits for table in told.tables)
         held = {TopicPartition(span.topic, span.partition): OffsetRange(span.start, span.end) for span in told.spans}
         assert all(
             held[place].start <= offset <= held[place].end for place, offset in pipeline.state.next_offsets.items()
@@ -67,7 +67,7 @@ def test_a_plan_is_what_the_step_then_does(
         before = files(warehouse)
         again = plan(settings.parse(found.raw), spark=spark)
         assert files(warehouse) == before
-        assert (again.step, again.resolved_ts) == (pipeline.state.step, told.watermark)
+        assert (again.step, again.resolved_ts) == (pipeline.state.checkpoint.step, told.watermark)
         assert not any(table.is_new for table in again.tables)
         pipeline.step()
         assert pipeline.state.resolved_ts == again.watermark

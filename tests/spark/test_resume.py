@@ -328,12 +328,12 @@ def test_a_request_is_carried_out_once(make: Make) -> None:
     """The checkpoint has its outcome: read again after a crash, it changes nothing."""
     world = begun(make, "a")
     with world.applier() as pipeline:
-        from applier.sink.control.requests import Request  # noqa: PLC0415
+        from applier.sink.control.requests import TableRequest  # noqa: PLC0415
 
         assert pipeline.beside is not None
-        request = Request("one", "park", ("shop.a",), "a look", "me")
+        request = TableRequest("one", "park", ("shop.a",), "a look", "me")
         assert pipeline.beside.requests.carry_out(request) == "parked: shop.a."
-        again = Request("two", "resume", ("shop.a",), "", "me")
+        again = TableRequest("two", "resume", ("shop.a",), "", "me")
         pipeline.beside.requests.carry_out(again)
         while pipeline.step().resuming:
             pass

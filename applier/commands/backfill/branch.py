@@ -14,13 +14,14 @@ from applier.config.settings import Policy
 from applier.ddl import actions as say
 from applier.ddl.actions import kind
 from applier.ddl.schema_tracker import Tables
-from applier.errors import RangeRefused, TerminalError
+from applier.errors import RangeRefused
 from applier.pipeline.schema_changes.stamp import DDL, is_in, mark
 from applier.pipeline.schema_changes.statements import Ddl
 from applier.pipeline.schema_changes.track import move_past
 from applier.pipeline.state import State
-from applier.pipeline.table_batch import Batch
-from applier.pipeline.target_tables import TargetTables
+from applier.pipeline.tables.listed_tables import ListedTables
+from applier.pipeline.tables.table_batch import Batch
+from applier.pipeline.tables.target_tables import Refused, TargetTables
 from applier.sink.commit.committer import Committer
 from applier.sink.commit.foreign_commits import BACKFILL
 from applier.sink.commit.stamp import Stamp
@@ -57,9 +58,8 @@ class Branches(TargetTables):
     def of(targets: TargetTables, names: Sequence[TableName], branch: str, job: str, lineage: DdlReplay) -> Branches:
         """Branches of the tables of a replica."""
         given = {item.name: getattr(targets, item.name) for item in fields(TargetTables)}
-        return Branches(
-            **(given | {"snapshots": {}, "_writers": {}}), names=names, branch=branch, job=job, lineage=lineage
-        )
+        own = {"snapshots": {}, "_writers": {}, "listed": ListedTables()}
+        return Branches(**(given | own), names=names, branch=branch, job=job, lineage=lineage)
 
     def begin(self, above: int) -> None:
         """Make all branches anew, each at what readers see, and the tables that are gone.
@@ -175,11 +175,7 @@ class Branches(TargetTables):
         return Stamp(self.changefeed, self.epoch, upto if self.ordered else 0, {**(extra or {}), BACKFILL: self.job})
 
     def apply(
-        self,
-        batches: Sequence[Batch],
-        tables: Tables,
-        whole: Collection[TableName] = (),
-        refused: dict[TableName, TerminalError] | None = None,
+        self, batches: Sequence[Batch], tables: Tables, whole: Collection[TableName] = (), refused: Refused = None
     ) -> dict[TableName, Applied]:
         """Commit batches, in the columns that the tables have now; see `TargetTables.apply`.
 

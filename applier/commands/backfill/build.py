@@ -13,8 +13,8 @@ from applier.commands.backfill.prepare import Job, prepare
 from applier.commands.backfill.report import STOPPED, Difference, Outcome
 from applier.commands.backfill.request import Request
 from applier.errors import ConfigError, RangeRefused
-from applier.pipeline.completeness import cut
 from applier.pipeline.step import Pipeline
+from applier.pipeline.tables.completeness import cut
 from applier.runtime import failpoints
 from applier.runtime.logs import logger
 from applier.sink.iceberg.catalog import JavaError

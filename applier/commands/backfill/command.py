@@ -17,10 +17,11 @@ from applier.commands.plan.read_only_pipeline import looking
 from applier.commands.run import Report, with_retry
 from applier.config.settings import Config
 from applier.errors import ConfigError
-from applier.pipeline import completeness, topics
+from applier.pipeline import topics
 from applier.pipeline.build import assembled
 from applier.pipeline.step import Pipeline
 from applier.pipeline.table_selection import selected
+from applier.pipeline.tables import completeness
 from applier.runtime.stop_requests import stop_signals
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def _make_up(pipeline: Pipeline, request: Request, driver: Driver) -> Outcome:
         return Outcome([*letters.said, "There is no dead letter that can be made up for."], left=left)
     outcome = build(pipeline, letters.request, letters.span, letters.names, driver)
     if outcome.is_done:
-        answer(pipeline.state.control, letters.ready, pipeline.state.step)
+        answer(pipeline.state.control, letters.ready, pipeline.state.checkpoint.step)
         completeness.end_letters(pipeline.state, pipeline.targets)
         outcome.sentences.append(f"{len(letters.ready)} dead letters are made up for.")
     outcome.sentences[:0] = letters.said

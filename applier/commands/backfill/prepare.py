@@ -31,10 +31,8 @@ from applier.runtime.logs import logger
 from applier.sink.commit.stamp import CHANGEFEED
 from applier.sink.control.control import Control, unix_ms
 from applier.sink.control.lease import this_process
-from applier.sink.control.rows import SchemaDecision
+from applier.sink.control.rows import LEDGERS, SchemaDecision
 from applier.sink.iceberg.catalog import Catalog
-
-_LEDGERS = ("checkpoints", "table_versions", "schema_changes", "dead_letters", "requests")
 
 
 @dataclass(slots=True)
@@ -141,7 +139,7 @@ def _identity(main: Pipeline, request: Request, names: Sequence[TableName]) -> s
 
 def _open(catalog: Catalog, namespace: tuple[str, ...], identity: str) -> Control:
     """The control tables of a backfill; those of another one are dropped."""
-    found = catalog.load((*namespace, _LEDGERS[0]))
+    found = catalog.load((*namespace, "checkpoints"))
     owner = found.setting(CHANGEFEED) if found is not None else None
     if owner is None or not owner.startswith(f"{identity} "):
         _drop(catalog, namespace)
@@ -152,7 +150,7 @@ def _open(catalog: Catalog, namespace: tuple[str, ...], identity: str) -> Contro
 
 def _drop(catalog: Catalog, namespace: tuple[str, ...]) -> None:
     # What says that the backfill has begun goes last: a crash before it leaves one that is dropped again.
-    for name in reversed(_LEDGERS):
+    for name in reversed(LEDGERS):
         catalog.drop((*namespace, name), purge=True)
 
 

@@ -48,7 +48,7 @@ def described(pipeline: Pipeline, found: NextStep) -> StepPlan:
     counts = {name: scan.results.counts.get(name, 0) for name in ("rows", "replayed", "left", "excluded")}
     return StepPlan(
         changefeed=pipeline.config.changefeed.name,
-        step=state.step,
+        step=state.checkpoint.step,
         resolved_ts=state.resolved_ts if ordered else None,
         watermark=scan.upto if ordered and moves else None,
         messages=scan.results.counts.get("messages", 0),

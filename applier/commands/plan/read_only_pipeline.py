@@ -19,8 +19,7 @@ from applier.runtime.spark_session import build_session
 from applier.sink.commit.stamp import Stamp
 from applier.sink.control.append_table import AppendOnlyTable
 from applier.sink.control.control import Control
-from applier.sink.control.requests import REQUESTS
-from applier.sink.control.rows import CHECKPOINTS, DEAD_LETTERS, SCHEMA_CHANGES, TABLE_VERSIONS
+from applier.sink.control.rows import LEDGERS, ORDERS
 from applier.sink.iceberg.catalog import Catalog
 from applier.sink.iceberg.table import Table
 
@@ -61,18 +60,12 @@ def looking(config: Config, *, spark: SparkSession | None = None) -> Iterator[Pi
 def unheld(catalog: Catalog, changefeed: str) -> Control:
     """The control tables of a changefeed, for reading: one that is missing is read as empty, not made."""
 
-    def append_table(name: str, columns: pa.Schema, order: str = "") -> AppendOnlyTable:
+    def append_table(name: str, columns: pa.Schema) -> AppendOnlyTable:
         table = catalog.load((f"applier_{changefeed}", name))
-        return Absent(columns) if table is None else AppendOnlyTable(table, order)
+        return Absent(columns) if table is None else AppendOnlyTable(table, ORDERS.get(name, ""))
 
-    return Control(
-        changefeed,
-        append_table("checkpoints", CHECKPOINTS, order="step"),
-        append_table("table_versions", TABLE_VERSIONS),
-        append_table("schema_changes", SCHEMA_CHANGES),
-        append_table("dead_letters", DEAD_LETTERS),
-        append_table("requests", REQUESTS),
-    )
+    opened = {name: append_table(name, columns) for name, columns in LEDGERS.items()}
+    return Control(changefeed, **opened)  # type: ignore[arg-type]  # mypy takes each name for any field
 
 
 class Absent(AppendOnlyTable):

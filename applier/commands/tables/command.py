@@ -25,7 +25,7 @@ from applier.runtime.retry import with_retry
 from applier.runtime.stop_requests import stop_signals
 from applier.sink.control.control import unix_ms
 from applier.sink.control.lease import may_take, process_start, this_process
-from applier.sink.control.requests import Kind, Request, request_rows
+from applier.sink.control.requests import Kind, TableRequest, request_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -89,7 +89,7 @@ def ask(config: Config, asked: Asked, say: Say, *, take_over: bool = False, spar
     for sentence in planned(config, asked):
         say(sentence)
     who = f"{getpass.getuser()} on {this_process(0).host}"
-    request = Request(uuid.uuid4().hex, asked.kind, asked.tables or ("*.*",), asked.why, who)
+    request = TableRequest(uuid.uuid4().hex, asked.kind, asked.tables or ("*.*",), asked.why, who)
     if not take_over and _is_held(config):
         outcome = _wait(config, request, say)
         if outcome is not None:
@@ -102,7 +102,7 @@ def ask(config: Config, asked: Asked, say: Say, *, take_over: bool = False, spar
         return _ended(pipeline.state.checkpoint, asked, config) if asked.kind == "resume" else outcome
 
 
-def _carry_out(pipeline: Pipeline, request: Request) -> str:
+def _carry_out(pipeline: Pipeline, request: TableRequest) -> str:
     beside = pipeline.beside
     assert beside is not None  # noqa: S101 - `assembled` gives each pipeline one
     return beside.requests.carry_out(request)
@@ -135,7 +135,7 @@ def _is_held(config: Config) -> bool:
     return False
 
 
-def _wait(config: Config, request: Request, say: Say) -> str | None:
+def _wait(config: Config, request: TableRequest, say: Say) -> str | None:
     """Leave a request for the holder and wait for it; None if the holder is gone, which this process then replaces."""
     where = (f"applier_{config.changefeed.name}", "requests")
     if not append(config.catalog, where, request_rows(request)):

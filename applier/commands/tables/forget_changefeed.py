@@ -14,13 +14,12 @@ from applier.sink.commit.stamp import CHANGEFEED
 from applier.sink.control.checkpoints import is_absent
 from applier.sink.control.control import Control, unix_ms
 from applier.sink.control.lease import this_process
+from applier.sink.control.rows import LEDGERS
 from applier.sink.iceberg.catalog import Catalog
+from applier.sink.iceberg.schema import RevisableTable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-_CONTROL = ("requests", "dead_letters", "schema_changes", "table_versions", "checkpoints")
-"""The control tables; the one that shows that there is a changefeed goes last."""
 
 
 def forget_changefeed(config: Config, *, take_over: bool = False, spark: SparkSession | None = None) -> list[str]:
@@ -61,11 +60,12 @@ def _forgotten(config: Config, catalog: Catalog, *, take_over: bool) -> list[str
     for identifier in dict.fromkeys([*map(route.identifier, sorted(last.tables)), *last.snapshots]):
         table = catalog.load(identifier)
         if table is not None and table.setting(CHANGEFEED) == name:
-            table.unset(key for key in table.properties if key.startswith("applier."))
+            RevisableTable.of(table).unset(key for key in table.properties if key.startswith("applier."))
             kept.append(".".join(identifier))
     for identifier in catalog.list((namespace(name),)):
         catalog.drop(identifier)
-    for ledger in _CONTROL:
+    # What shows that there is a changefeed goes last.
+    for ledger in reversed(LEDGERS):
         catalog.drop((f"applier_{name}", ledger))
     tables = f"These Iceberg tables stay as they are: {', '.join(kept)}." if kept else "No Iceberg table was its own."
     return [

@@ -11,9 +11,9 @@ from typing import Any
 
 from applier.changefeed.event import Image, Op, RowChange
 from applier.changefeed.table import ColumnType, TableVersion
-from applier.changefeed.zoned_text import ZonedText
 from applier.decode.simple.json_form import Checksum
 from applier.decode.values.checksum import RowChecksums
+from applier.decode.values.zoned_text import ZonedText
 from applier.errors import DecodeError
 
 _Number = Callable[[Any], Any]

@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 from applier.changefeed.event import Op
 from applier.changefeed.row_block import ColumnBlock
 from applier.changefeed.table import ColumnType, TableName
-from applier.changefeed.zoned_text import ZONED
 from applier.decode.columnar.avro_reader import (
     DECIMAL_BYTES,
     Datums,
@@ -28,6 +27,7 @@ from applier.decode.columnar.avro_reader import (
     to_arrow,
 )
 from applier.decode.registry.wire_format import HEADER_BYTES, AvroSchema
+from applier.decode.values.zoned_text import ZONED
 
 _MAX_DIGITS = 38
 _KINDS: dict[str, pa.DataType] = {

@@ -20,7 +20,7 @@ import pyarrow as pa
 from applier.changefeed.event import Op
 from applier.changefeed.row_block import ColumnBlock, Ints
 from applier.changefeed.table import TableVersion
-from applier.changefeed.zoned_text import ZONED
+from applier.decode.values.zoned_text import ZONED
 
 _MALFORMED = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 

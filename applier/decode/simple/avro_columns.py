@@ -14,11 +14,11 @@ import pyarrow as pa
 
 from applier.changefeed.event import Op
 from applier.changefeed.table import ColumnType, TableVersion
-from applier.changefeed.zoned_text import ZONED
 from applier.decode.columnar.avro_columns import AvroRows, ColumnPlan, Found, RowPlan
 from applier.decode.columnar.avro_reader import Datums, Flags, Ints, Numbers, Records, Texts, Values, Zoned, real
 from applier.decode.simple.avro_form import ROW
 from applier.decode.simple.json_form import SimpleEnvelope
+from applier.decode.values.zoned_text import ZONED
 
 _FIRST = b"\x02"
 """Version 1 of the protocol."""

@@ -17,9 +17,9 @@ from typing import Any, TypeVar
 import fastavro
 import msgspec
 
-from applier.changefeed.zoned_text import ZonedText
 from applier.decode.simple.json_form import Checksum, SimpleEnvelope
 from applier.decode.simple.table_schema import SimpleTableSchema
+from applier.decode.values.zoned_text import ZonedText
 from applier.errors import DecodeError
 
 WATERMARK, BOOTSTRAP, DDL, ROW = b"\x16\x00\x00", b"\x16\x02\x02", b"\x16\x04\x04", b"\x16\x06\x06"

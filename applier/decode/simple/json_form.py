@@ -10,10 +10,10 @@ import pyarrow as pa
 
 from applier.changefeed.event import Op
 from applier.changefeed.table import TableVersion
-from applier.changefeed.zoned_text import ZONED, ZonedText
 from applier.decode.columnar.json_columns import JsonColumn, JsonRows, old_key, row_struct
 from applier.decode.json_messages import Tso
 from applier.decode.simple.table_schema import SimpleTableSchema
+from applier.decode.values.zoned_text import ZONED, ZonedText
 
 Value = str | int | float | bytes | ZonedText | None
 """A value in a row: JSON has text, null and timestamps only; Avro has numbers and bytes as well."""

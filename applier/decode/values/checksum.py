@@ -23,9 +23,9 @@ import msgspec
 
 from applier.changefeed.event import Image, RowChange
 from applier.changefeed.table import Column, TableName, TableVersion
-from applier.changefeed.zoned_text import ZonedText
 from applier.decode.bounded_cache import MAX_KEPT
 from applier.decode.simple.json_form import Checksum
+from applier.decode.values.zoned_text import ZonedText
 from applier.errors import DecodeError
 
 _U64 = Struct("<Q")

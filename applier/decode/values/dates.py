@@ -17,8 +17,8 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from applier.changefeed.zoned_text import ZonedText
 from applier.decode.values.target import Target
+from applier.decode.values.zoned_text import ZonedText
 
 _MICROSECONDS = pa.timestamp("us")
 _UTC = pa.timestamp("us", tz="UTC")

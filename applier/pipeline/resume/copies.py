@@ -11,7 +11,8 @@ import pyarrow as pa
 from applier.changefeed.table import TableName
 from applier.config.settings import TablesSection
 from applier.errors import TableMismatch, TransientError
-from applier.pipeline.target_tables import TargetTables
+from applier.pipeline.tables.listed_tables import ListedTables
+from applier.pipeline.tables.target_tables import TargetTables
 from applier.sink.iceberg import clone
 from applier.sink.iceberg.table import Table
 
@@ -46,9 +47,7 @@ class Copies:
             snapshots={},
             maker=self._make,
             doubted=frozenset(),
-            is_strict=False,
-            broken={},
-            _expected={},
+            listed=ListedTables(),
             _writers={},
         )
 

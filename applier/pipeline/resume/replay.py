@@ -11,23 +11,23 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from applier.changefeed.checkpoint import Checkpoint, Resuming
-from applier.changefeed.completeness import LETTERS, LIVE, Completeness
+from applier.changefeed.completeness import Completeness
 from applier.changefeed.filter import exactly
 from applier.changefeed.position import FeedPosition, Reading
 from applier.changefeed.table import TableName
 from applier.changefeed.ts import CLOCK_SKEW_MS, unix_ms
 from applier.config.settings import MaintenanceSection
 from applier.consume.offsets import next_window
-from applier.ddl.actions import DropTable
 from applier.errors import RangeRefused, SourceLost, TableMismatch
 from applier.order.barrier import DdlId
-from applier.pipeline import completeness
 from applier.pipeline.maintenance import Maintenance
 from applier.pipeline.resume.copies import Copies
+from applier.pipeline.resume.handover import Handover, leave_out
 from applier.pipeline.resume.own_ddl import OwnDdl
 from applier.pipeline.resume.progress import Progress
 from applier.pipeline.schema_changes.apply import DdlApplier
 from applier.pipeline.state import State
+from applier.pipeline.tables import completeness
 from applier.runtime import failpoints
 from applier.runtime.logs import logger
 
@@ -46,47 +46,13 @@ class Replay:
         main: The pipeline of the changefeed.
         pipeline: The pipeline of the job.
         copies: The copies that it writes.
-        job: Its name.
+        handover: Hands them over.
     """
 
     main: Pipeline
     pipeline: Pipeline
     copies: Copies
-    job: str
-
-    @staticmethod
-    def of(main: Pipeline, resuming: Resuming) -> Replay:
-        """A job as the checkpoint has it."""
-        copies = Copies(main.targets, resuming.job)
-        names = set(resuming.progress.tables)
-        versions = {key: version for key, version in main.state.versions.items() if key[0] in names}
-        state = State(Progress(main.state, resuming.job), resuming.progress, versions, protocol=main.state.protocol)
-        state.config_path = main.config.path
-        source = main.config.source
-        most = max(1, source.messages_per_step // PIECE)
-        changefeed = main.config.changefeed.model_copy(update={"start": "beginning", "on_table_error": "park"})
-        config = main.config.model_copy(
-            update={
-                "tables": copies.settings,
-                "changefeed": changefeed,
-                "source": source.model_copy(update={"messages_per_step": most}),
-            }
-        )
-        targets = copies.targets
-        pipeline = replace(
-            main,
-            config=config,
-            scanner=replace(main.scanner, parks=True, keep_bad=True),
-            targets=targets,
-            ddl_handler=DdlApplier(targets, state, config.ddl, config.tables, targets.rules),
-            state=state,
-            maintenance=Maintenance(MaintenanceSection(tasks=()), targets, state.control.confirm),
-            beside=None,
-            is_copy=True,
-        )
-        replay = Replay(main, pipeline, copies, resuming.job)
-        pipeline.restore()
-        return replay
+    handover: Handover
 
     @property
     def state(self) -> State:
@@ -112,11 +78,11 @@ class Replay:
         if self.state.completeness and self._is_before(goal):
             self._apply(goal)
             failpoints.reach("resume-range-read")
-        self._show_parked()
+        self.handover.parked(self._members())
         if self._is_before(self._goal()) or self._waiting():
             return True
         if self.state.resolved_ts == self.main.state.resolved_ts:
-            self._show_all()
+            self.handover.all(self._members())
         return bool(self.state.completeness)
 
     @property
@@ -166,7 +132,7 @@ class Replay:
     def _take_in(self) -> None:
         """Take in the tables whose place the job has come to, and keep that before anything is applied to them."""
         coming = {name: at for name, at in self._waiting().items() if at.ts == self.state.resolved_ts}
-        passed = dict(self.state.passed)
+        passed = dict(self.state.checkpoint.passed)
         for name, position in coming.items():
             try:
                 self._begin(name, position)
@@ -194,11 +160,7 @@ class Replay:
         """Leave out tables that need not be brought back any more: they were dropped, forgotten, or parked again."""
         members = self._members()
         for own in [own for own in self.state.completeness if own not in members]:
-            self._leave_out(own)
-
-    def _leave_out(self, own: TableName) -> None:
-        self.state.tables.apply(DropTable(own), 0)
-        self.state.completeness.pop(own, None)
+            leave_out(self.state, own)
 
     # ---- the feed
 
@@ -228,70 +190,43 @@ class Replay:
             way_out = "load its rows by other means, then run `applier adopt`."
             completeness.give_up(self.main.state, members[own], RangeRefused(what, way_out), is_lost=True)
 
-    # ---- readers
-
-    def _show_parked(self) -> None:
-        """Show tables of which something cannot be applied: they are true up to there, and parked again.
-
-        A table that was read again from its CREATE TABLE on may come less far than it was: then it stays as it is.
-        """
-        members = self._members()
-        parked = {own: known for own, known in self.state.completeness.items() if known.is_parked and own in members}
-        if not parked:
-            return
-        for own, known in parked.items():
-            name, states = members[own], self.main.state.completeness
-            if known.since < states[name].since:
-                states[name] = replace(states[name], is_due=False, reason=known.reason, cause=known.cause)
-            else:
-                self.copies.show(name, own)
-                states[name] = replace(known, origin=None, partners=self._partners(known, members))
-            self._leave_out(own)
-        failpoints.reach("resume-shown")
-        self._keep(is_over=False)
-
-    def _partners(self, known: Completeness, members: Mapping[TableName, TableName]) -> tuple[TableName, ...]:
-        return tuple(members.get(own, own) for own in known.partners)
-
-    def _show_all(self) -> None:
-        """Show all tables: they have everything that the changefeed has applied to the others."""
-        main, members = self.main.state, self._members()
-        if not self._has_all_ddl():
-            return
-        for own, name in members.items():
-            self.copies.show(name, own)
-            version, known = self.state.tables.get(own), replace(self.state.completeness[own], origin=None)
-            if known.reason == LETTERS and not main.control.letters():
-                known = LIVE
-            main.completeness[name] = known
-            if version is not None:
-                main.versions[name, version.version] = version.renamed(name)
-                main.tables.put(version.renamed(name), self.state.tables.partitioning(own))
-            logger().info("table resumed", table=str(name), state=known.state, resolved_ts=main.resolved_ts)
-        main.keep_versions()
-        failpoints.reach("resume-shown")
-        self.state.completeness.clear()
-        self._keep(is_over=True)
-        failpoints.reach("resume-done")
-        self.copies.discard()
-
-    def _has_all_ddl(self) -> bool:
-        """Whether these tables have every DDL of exactly this ts: one may follow the watermark of its own commit ts."""
-        if not self._ordered:
-            return True
-        others = self.main.state.ddl.applied - self.state.ddl.applied
-        here = {name.table.lower() for name in self.state.tables}
-        return not any(name in item.sql.lower() for item in others for name in here)
-
-    def _keep(self, *, is_over: bool) -> None:
-        cut = completeness.cut(self.main.state, self.main.targets)
-        progress = replace(self.state.checkpoint, tables=self.state.tracked())
-        self.main.state.keep(cut, None if is_over else Resuming(self.job, progress))
-        if not is_over:
-            self.state.checkpoint = progress
-
 
 _NOT_READ = "its CREATE TABLE is not read yet"
+
+
+def job(main: Pipeline, resuming: Resuming) -> Replay:
+    """A job as the checkpoint has it.
+
+    Args:
+        main: The pipeline of the changefeed.
+        resuming: The job.
+    """
+    copies = Copies(main.targets, resuming.job)
+    names = set(resuming.progress.tables)
+    versions = {key: version for key, version in main.state.versions.items() if key[0] in names}
+    state = State(Progress(main.state, resuming.job), resuming.progress, versions, protocol=main.state.protocol)
+    state.config_path = main.config.path
+    source = main.config.source
+    piece = {"messages_per_step": max(1, source.messages_per_step // PIECE)}
+    changes = {
+        "tables": copies.settings,
+        "changefeed": main.config.changefeed.model_copy(update={"start": "beginning", "on_table_error": "park"}),
+        "source": source.model_copy(update=piece),
+    }
+    config, targets = main.config.model_copy(update=changes), copies.targets
+    pipeline = replace(
+        main,
+        config=config,
+        scanner=replace(main.scanner, parks=True, keep_bad=True),
+        targets=targets,
+        ddl_handler=DdlApplier(targets, state, config.ddl, config.tables, targets.rules),
+        state=state,
+        maintenance=Maintenance(MaintenanceSection(tasks=()), targets, state.control.confirm),
+        beside=None,
+        is_copy=True,
+    )
+    pipeline.restore()
+    return Replay(main, pipeline, copies, Handover(main, state, copies))
 
 
 def first(main: Pipeline, due: Mapping[TableName, FeedPosition]) -> Checkpoint:

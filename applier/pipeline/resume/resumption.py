@@ -12,11 +12,11 @@ from applier.changefeed.checkpoint import Resuming
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName
 from applier.errors import CheckpointConflict, TerminalError
-from applier.pipeline import completeness
 from applier.pipeline.maintenance import Budget
 from applier.pipeline.requests import Requests
 from applier.pipeline.resume.copies import Copies, CopyOutdated
-from applier.pipeline.resume.replay import Replay, first
+from applier.pipeline.resume.replay import Replay, first, job
+from applier.pipeline.tables import completeness
 from applier.runtime import failpoints
 from applier.runtime.logs import logger
 
@@ -103,7 +103,7 @@ class Resumption:
         if resuming is None or state.checkpoint.unfenced:
             resuming = self._new()
         if resuming is not None:
-            self._replay = Replay.of(self.main, resuming)
+            self._replay = job(self.main, resuming)
         return self._replay
 
     def _new(self) -> Resuming | None:
@@ -111,15 +111,15 @@ class Resumption:
         if not due:
             self._end()
             return None
-        job = uuid.uuid4().hex[:8]
-        Copies(self.main.targets, job).discard()
+        number = uuid.uuid4().hex[:8]
+        Copies(self.main.targets, number).discard()
         try:
-            resuming = Resuming(job, first(self.main, due))
+            resuming = Resuming(number, first(self.main, due))
         except TerminalError as error:
             self._refuse(due, error)
             return None
         self._keep(resuming)
-        logger().info("tables resume", tables=len(due), since=resuming.progress.resolved_ts, job=job)
+        logger().info("tables resume", tables=len(due), since=resuming.progress.resolved_ts, job=number)
         failpoints.reach("resume-begun")
         return resuming
 

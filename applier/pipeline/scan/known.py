@@ -59,13 +59,13 @@ class Known:
             partitions: See `changefeed.partitions`.
         """
         return Known(
-            resolved=state.resolved,
+            resolved=state.checkpoint.resolved,
             ends={place: bounds[place].end for place in in_use(list(bounds), partitions)},
             topics=state.topics,
             applied=state.resolved_ts,
             applied_of=state.ahead,
             covered=state.covered,
-            passed=state.passed,
+            passed=state.checkpoint.passed,
             applied_ddl=frozenset(state.ddl.applied),
             versions=state.versions,
             tables=state.tables.beside(state.supplied),

@@ -20,12 +20,12 @@ from applier.pipeline.scan.known import Known
 from applier.pipeline.scan.scanner import WindowScanner
 from applier.pipeline.scan.unreadable import refuse_unreadable
 from applier.pipeline.scan.window_scan import WindowScan
-from applier.pipeline.shared_targets import refuse_shared
+from applier.pipeline.tables.shared_targets import refuse_shared
 from applier.runtime.logs import Stopwatch, logger
 
 if TYPE_CHECKING:
     from applier.pipeline.state import State
-    from applier.pipeline.target_tables import TargetTables
+    from applier.pipeline.tables.target_tables import TargetTables
 
 
 @dataclass(frozen=True, slots=True)

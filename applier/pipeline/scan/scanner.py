@@ -171,7 +171,7 @@ class WindowScanner:
 
         One whose schema may yet come always ends it. A table to which one belongs is left out, if that is configured.
         """
-        if self.parks and self._leave_out(found):
+        if self.parks and found.leave_out(self.may_come, ordered=self.ordered):
             return False
         ending = [bad for bad in found.results.bad if not self.keep_bad or self.may_come(bad.error)]
         if not ending:
@@ -185,17 +185,6 @@ class WindowScanner:
         ends = {place: span.end for place, span in found.window.ranges.items()}
         found.bad = [bad for bad in found.bad if bad.offset < ends.get(bad.partition, 0)]
         return True
-
-    def _leave_out(self, found: WindowScan) -> bool:
-        """Leave out the tables to which bad messages belong; whether there are new ones."""
-        owned = {bad.tables[0]: bad.error for bad in reversed(found.results.bad) if len(bad.tables) == 1}
-        late = {name for name, error in owned.items() if self.may_come(error)}
-        if not self.ordered:
-            # Rows of another table that had the name before a DDL of this window cannot be told from its own.
-            late |= {name for ddl in found.ddl if ddl.frees(frozenset(owned)) for name in ddl.names}
-        new = {name: error for name, error in owned.items() if name not in late and name not in found.parking}
-        found.parking |= new
-        return bool(new)
 
     def _hold_back(self, found: WindowScan) -> bool:
         """Rows without a schema wait, and the watermark stays below the first of them."""
@@ -241,7 +230,6 @@ class WindowScanner:
         left_out = found.left_out(known)
         returns = [ddl.commit_ts for ddl in found.ddl if self.ordered and ddl.frees(left_out)]
         if self.chosen is not None and self.ordered:
-            # Rows count by the names that the chosen tables had at the begin of the window.
             returns += [ddl.commit_ts for ddl in found.ddl if ddl.frees(frozenset(ddl.names))]
         if not returns or found.ceiling <= min(returns):
             return False

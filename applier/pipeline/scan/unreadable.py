@@ -16,7 +16,7 @@ def refuse_unreadable(scan: WindowScan, state: State, protocol: str) -> None:
         TerminalError: With the first of them.
     """
     messages = scan.results.counts.get("messages", 0)
-    is_first = not state.versions and not state.resolved and not state.checkpoint.tables
+    is_first = not state.versions and not state.checkpoint.resolved and not state.checkpoint.tables
     if not is_first or not scan.bad or len(scan.bad) < messages:
         return
     first = min(scan.bad, key=lambda item: (item.partition, item.offset))

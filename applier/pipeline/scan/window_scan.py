@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from applier.changefeed.applied_offsets import ALL
@@ -91,6 +91,25 @@ class WindowScan:
     def left_out(self, known: Known) -> frozenset[TableName]:
         """Tables whose rows are not applied."""
         return known.parked | self.parking.keys()
+
+    def leave_out(self, may_come: Callable[[DecodeError | None], bool], *, ordered: bool) -> bool:
+        """Leave out the tables to which bad messages belong.
+
+        Args:
+            may_come: Whether a message may yet be read.
+            ordered: False for a feed in offset order, where rows of another table that had the name before a DDL of
+                this window cannot be told from its own.
+
+        Returns:
+            Whether there are new ones.
+        """
+        owned = {bad.tables[0]: bad.error for bad in reversed(self.results.bad) if len(bad.tables) == 1}
+        late = {name for name, error in owned.items() if may_come(error)}
+        if not ordered:
+            late |= {name for ddl in self.ddl if ddl.frees(frozenset(owned)) for name in ddl.names}
+        new = {name: error for name, error in owned.items() if name not in late and name not in self.parking}
+        self.parking |= new
+        return bool(new)
 
     def learn(self, known: Known) -> bool:
         """Take over the versions and the topics of the last row pass; True if a version is new."""

@@ -16,19 +16,19 @@ from applier.changefeed.types import TypeRules
 from applier.config.settings import Policy, TablesSection
 from applier.ddl import actions as say
 from applier.ddl.actions import kind, touches
-from applier.errors import RELOAD, DdlStopped, SchemaChangeRefused
-from applier.order.barrier import ddl_id
-from applier.pipeline import completeness
-from applier.pipeline.filtered import left_behind
+from applier.errors import DdlStopped, SchemaChangeRefused
 from applier.pipeline.schema_changes.apply_to_rows import RowDdlApplier
 from applier.pipeline.schema_changes.columns import ColumnDdl
 from applier.pipeline.schema_changes.decision import at_its_place, decided
+from applier.pipeline.schema_changes.parked import PARKED, ParkedDdl
 from applier.pipeline.schema_changes.stamp import DROPPED_AT, is_in, shown
 from applier.pipeline.schema_changes.statements import Ddl
 from applier.pipeline.schema_changes.track import move_past
 from applier.pipeline.schema_changes.whole_tables import TableDdl
 from applier.pipeline.state import State
-from applier.pipeline.target_tables import TargetTables
+from applier.pipeline.tables import completeness
+from applier.pipeline.tables.filtered import left_behind
+from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime import failpoints
 from applier.runtime.logs import logger
 from applier.sink.control.control import SchemaDecision
@@ -40,10 +40,6 @@ _Evolves: TypeAlias = say.ColumnAction | say.IndexAction | say.SetComment | say.
 _NEEDS_TABLE = say.TruncateTable | say.RenameTable | say.DropTable | say.DropPartitions | say.TruncatePartitions
 """Actions that have no effect, and no error, where their table is not here."""
 
-_BRINGS = say.CreateTable | say.RecoverTable | say.RenameTable
-"""Actions after which a table of a name is another one than before."""
-
-_PARKED = "the table is parked"
 _CONFIGURED = "configured under [ddl]"
 _MADE = ("applied", "rewritten")
 """Decisions after which a table has taken the DDL."""
@@ -74,11 +70,13 @@ class DdlApplier:
     rules: TypeRules
     _tables: TableDdl = field(init=False)
     _columns: ColumnDdl = field(init=False)
+    _parked: ParkedDdl = field(init=False)
     _absent: set[tuple[TableName, str]] = field(default_factory=set, init=False)
 
     def __post_init__(self) -> None:
         self._tables = TableDdl(self.targets, self.state, self.settings)
         self._columns = ColumnDdl(self.targets, self.state, self.rules)
+        self._parked = ParkedDdl(self.targets, self.state, self.settings, self._tables)
 
     def follow(self, version: TableVersion) -> None:
         """Bring a table to the columns that its rows have, in a feed whose DDL do not come.
@@ -109,7 +107,7 @@ class DdlApplier:
                 raise placed from refusal
             if decision.decision in _MADE:
                 self._list(group)
-            if not done and not self._is_given_up(change, group):
+            if not done and not self._parked.is_given_up(change, group):
                 failpoints.reach("ddl-applied")
                 self.state.record([self._located(decision, group)])
                 failpoints.reach("ddl-recorded")
@@ -131,7 +129,7 @@ class DdlApplier:
         if ddl.names and not any(admits(name) for name in ddl.names):
             decision, reason = "ignored", LEFT_OUT
         elif ddl.names and all(name in self.state.parked or not admits(name) for name in ddl.names):
-            decision, reason = "ignored", _PARKED
+            decision, reason = "ignored", PARKED
         elif self.policies.get(ddl.kind) == "ignore":
             decision, reason = "ignored", _CONFIGURED
         elif (change.commit_ts, change.sql) in self.state.ddl.to_skip:
@@ -139,7 +137,7 @@ class DdlApplier:
             # A statement that names no table may concern any of them.
             completeness.doubt(self.state, ddl.names or self.state.tables, _skipped(change))
         record = SchemaDecision(change.commit_ts, table, change.sql, ddl.kind or _UNREAD, decision, reason)
-        if not self.state.ddl.is_done(record) and ddl.barrier.id not in self.state.refused:
+        if not self.state.ddl.is_done(record) and ddl.barrier.id not in self.state.ddl.refused:
             self.state.record([record])
         if decision == "refused":
             raise placed from refusal
@@ -180,12 +178,8 @@ class DdlApplier:
         return not self.targets.ordered and all(isinstance(action, _Evolves) for action in ddl.actions)
 
     def _decide(self, change: SchemaChange, group: Sequence[say.Action], *, done: bool) -> SchemaDecision:
-        if self._is_given_up(change, group) and isinstance(group[0], _BRINGS):
-            # It makes a table that cannot be made, and nothing is known of it from here on.
-            return decided(change, group, "ignored", _PARKED)
-        if self._is_parked(change, group):
-            self._pass_by(change, group)
-            return decided(change, group, "ignored", _PARKED)
+        if self._parked.takes(change, group):
+            return decided(change, group, "ignored", PARKED)
         if not self._is_ours(group):
             return decided(change, group, "ignored", LEFT_OUT)
         decision = self._policy(change, group)
@@ -213,16 +207,6 @@ class DdlApplier:
             what = f"A DDL of kind {', '.join(kinds)} stops the feed, as configured: {shown(change.sql)}."
             raise DdlStopped(what, "set its policy under [ddl] to apply or ignore, and start again.")
         return "ignored" if "ignore" in policies else "applied"
-
-    def _pass_by(self, change: SchemaChange, group: Sequence[say.Action]) -> None:
-        """Let parked tables keep what they are, and know what their upstream is; a rename frees the former name."""
-        rename = group[0] if isinstance(group[0], say.RenameTable) else None
-        if rename is not None:
-            self._tables.rename_parked(change, rename)
-        move_past(change, group, self.state, self.targets)
-        if rename is not None:
-            is_wanted = TableFilter(self.settings.include).admits(rename.to)
-            completeness.follow_include(self.state, rename.to, is_wanted=is_wanted)
 
     def _is_without_table(self, change: SchemaChange, action: say.Action) -> bool:
         """Whether the table that an action changes is not here, neither by what is known nor in the catalog."""
@@ -252,28 +236,6 @@ class DdlApplier:
         if names:
             return any(admits.admits(name) for name in names)
         return any(admits.admits_database(getattr(action, "database", "")) for action in group)
-
-    def _is_given_up(self, change: SchemaChange, group: Sequence[say.Action]) -> bool:
-        """True if this very DDL could not be applied in this step: the audit says so already."""
-        names = {name for action in group for name in touches(action)}
-        return ddl_id(change) in self.state.refused and not names.isdisjoint(self.state.parked)
-
-    def _is_parked(self, change: SchemaChange, group: Sequence[say.Action]) -> bool:
-        """True if a DDL is passed over, as it changes parked tables alone and ends none of them.
-
-        Raises:
-            SchemaChangeRefused: It exchanges rows of a parked table with those of another one.
-        """
-        match group[0]:
-            case say.CreateTable() | say.DropTable():
-                return False
-            case say.RenameTable(table):
-                return table in self.state.parked
-            case say.ExchangePartition(table, _, other) if len({table, other} & self.state.parked) == 1:
-                what = f"Tables {table} and {other} exchange rows, and one of them is parked: {shown(change.sql)}."
-                raise SchemaChangeRefused(what, f"Resume the other one first. {RELOAD}")
-        names = {name for action in group for name in touches(action)}
-        return bool(names) and names <= self.state.parked
 
     def _do(self, change: SchemaChange, group: Sequence[say.Action]) -> Decision:
         match group[0]:

@@ -28,7 +28,7 @@ from applier.pipeline.schema_changes.stamp import (
     shown,
 )
 from applier.pipeline.state import State
-from applier.pipeline.target_tables import TargetTables
+from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime import failpoints
 from applier.sink.commit.stamp import Stamp
 from applier.sink.control.rows import Decision

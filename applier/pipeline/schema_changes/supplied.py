@@ -9,11 +9,11 @@ from applier.config.settings import Config
 from applier.ddl import actions as say
 from applier.ddl.actions import touches
 from applier.errors import TableMismatch
-from applier.pipeline import completeness
 from applier.pipeline.scan.window_scan import WindowScan
 from applier.pipeline.schema_changes.statements import Ddl
 from applier.pipeline.state import State
-from applier.pipeline.target_tables import TargetTables
+from applier.pipeline.tables import completeness
+from applier.pipeline.tables.target_tables import TargetTables
 
 _NUMBERS = frozenset(
     "tinyint smallint mediumint int bigint year float double decimal bit".split()  # noqa: SIM905 - a list of words

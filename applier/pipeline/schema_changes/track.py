@@ -9,9 +9,9 @@ from applier.changefeed.table import TableName, TableVersion
 from applier.ddl import actions as say
 from applier.ddl.actions import touches
 from applier.order.barrier import ddl_id
-from applier.pipeline import completeness
 from applier.pipeline.state import State
-from applier.pipeline.target_tables import TargetTables
+from applier.pipeline.tables import completeness
+from applier.pipeline.tables.target_tables import TargetTables
 
 
 def after_of(change: SchemaChange, name: TableName) -> TableVersion | None:
@@ -34,7 +34,7 @@ def move_past(
     for action in group:
         state.tables.apply(action, change.commit_ts)
         completeness.follow(action, state, targets, ignored=ignored)
-        state.note_altered(touches(action), ddl_id(change))
+        state.ddl.pass_by(ddl_id(change), touches(action))
     for name in dict.fromkeys(name for action in group for name in touches(action)):
         after = after_of(change, name)
         # A table may be met first by what changes it, and rows behind that are read by what it left.

@@ -14,7 +14,7 @@ from applier.pipeline.schema_changes.apply_to_rows import dropped, make_way
 from applier.pipeline.schema_changes.stamp import DDL, DROPPED_AT, TRUNCATED_AT, is_in, mark, shown
 from applier.pipeline.schema_changes.track import after_of
 from applier.pipeline.state import State
-from applier.pipeline.target_tables import TargetTables
+from applier.pipeline.tables.target_tables import TargetTables
 
 
 @dataclass(frozen=True, slots=True)

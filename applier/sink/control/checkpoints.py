@@ -5,6 +5,7 @@ from __future__ import annotations
 from applier.changefeed.checkpoint import Checkpoint
 from applier.sink.commit.stamp import EPOCH
 from applier.sink.control.append_table import AppendOnlyTable
+from applier.sink.control.checkpoint_form import from_json
 from applier.sink.iceberg.catalog import Catalog
 
 
@@ -34,4 +35,4 @@ def newest(checkpoints: AppendOnlyTable) -> Checkpoint | None:
         return None
     columns = rows.select(["step", "written_at", "checkpoint"])
     found = max(columns.to_pylist(), key=lambda row: (row["step"], row["written_at"]))
-    return Checkpoint.from_json(found["checkpoint"])
+    return from_json(found["checkpoint"])

@@ -21,12 +21,9 @@ from applier.sink.commit.stamp import Stamp
 from applier.sink.control.append_table import AppendOnlyTable
 from applier.sink.control.checkpoints import newest
 from applier.sink.control.lease import StartOf, may_take, process_start
-from applier.sink.control.requests import REQUESTS, Request, open_requests, request_rows
 from applier.sink.control.rows import (
-    CHECKPOINTS,
-    DEAD_LETTERS,
-    SCHEMA_CHANGES,
-    TABLE_VERSIONS,
+    LEDGERS,
+    ORDERS,
     DeadLetter,
     SchemaDecision,
     checkpoint_row,
@@ -77,14 +74,11 @@ class Control:
             TableMismatch: There are tables of those names that are not ours.
         """
         where = namespace or (f"applier_{changefeed}",)
-        return Control(
-            changefeed,
-            AppendOnlyTable.open(catalog, (*where, "checkpoints"), CHECKPOINTS, order="step"),
-            AppendOnlyTable.open(catalog, (*where, "table_versions"), TABLE_VERSIONS),
-            AppendOnlyTable.open(catalog, (*where, "schema_changes"), SCHEMA_CHANGES),
-            AppendOnlyTable.open(catalog, (*where, "dead_letters"), DEAD_LETTERS),
-            AppendOnlyTable.open(catalog, (*where, "requests"), REQUESTS),
-        )
+        opened = {
+            name: AppendOnlyTable.open(catalog, (*where, name), columns, ORDERS.get(name, ""))
+            for name, columns in LEDGERS.items()
+        }
+        return Control(changefeed, **opened)  # type: ignore[arg-type]  # mypy takes each name for any field
 
     def last_checkpoint(self) -> Checkpoint | None:
         """The newest checkpoint, of any epoch; None for a new changefeed. Reads one small file."""
@@ -192,12 +186,12 @@ class Control:
         """Keep table versions, so that a restart can decode rows whose schema was sent before its offsets."""
         described = {version.to_json(): version for version in versions}
         new = [version for description, version in described.items() if description not in self._known]
-        self._write(self.table_versions, version_rows(new, self._epoch))
+        self.write(self.table_versions, version_rows(new, self._epoch))
         self._known |= described.keys()
 
     def record_schema_changes(self, decisions: Sequence[SchemaDecision]) -> None:
         """Keep what became of some DDL."""
-        self._write(self.schema_changes, decision_rows(decisions, self._epoch))
+        self.write(self.schema_changes, decision_rows(decisions, self._epoch))
 
     def decisions(self, since: int = 0) -> list[SchemaDecision]:
         """What became of the DDL at or above a commit ts, oldest first."""
@@ -207,7 +201,7 @@ class Control:
 
     def bury(self, letters: Sequence[DeadLetter]) -> None:
         """Keep messages that were passed over. A replay may bury one again: topic, partition and offset show."""
-        self._write(self.dead_letters, letter_rows(letters, self._epoch))
+        self.write(self.dead_letters, letter_rows(letters, self._epoch))
 
     def letters(self) -> list[DeadLetter]:
         """All messages that were passed over and not made up for since, each once, in order of offset."""
@@ -215,19 +209,6 @@ class Control:
         rows = self.dead_letters.rows().sort_by("buried_at").to_pylist()
         found = {(row["topic"], row["partition"], row["offset"]): read_letter(row) for row in rows}
         return [found[place] for place in sorted(found) if found[place].error]
-
-    def requests_head(self) -> int | None:
-        """What changes with each request."""
-        self.requests.refresh()
-        return self.requests.table.snapshot_id
-
-    def open_requests(self) -> Sequence[Request]:
-        """What commands ask for and nobody has carried out yet."""
-        return open_requests(self.requests.rows().to_pylist())
-
-    def answer(self, request: Request, outcome: str) -> None:
-        """Keep what became of a request."""
-        self._write(self.requests, request_rows(request, outcome))
 
     @property
     def _epoch(self) -> int:
@@ -258,7 +239,8 @@ class Control:
         )
         return CheckpointConflict(what, "Keep one applier per changefeed; this one stops.")
 
-    def _write(self, append_table: AppendOnlyTable, rows: pa.Table) -> None:
+    def write(self, append_table: AppendOnlyTable, rows: pa.Table) -> None:
+        """Append to one of the control tables."""
         if rows.num_rows > 0:
             self.confirm()
             append_table.append(rows, Stamp(self.changefeed, self._epoch, 0))

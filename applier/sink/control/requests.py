@@ -27,7 +27,7 @@ REQUESTS = pa.schema(
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class TableRequest:
     """What a command asks for.
 
     Attributes:
@@ -45,7 +45,7 @@ class Request:
     who: str
 
 
-def request_rows(request: Request, outcome: str | None = None) -> pa.Table:
+def request_rows(request: TableRequest, outcome: str | None = None) -> pa.Table:
     """A row of `REQUESTS`."""
     row = {
         "id": request.id,
@@ -59,14 +59,14 @@ def request_rows(request: Request, outcome: str | None = None) -> pa.Table:
     return pa.Table.from_pylist([row], schema=REQUESTS)
 
 
-def open_requests(rows: Iterable[Mapping[str, Any]]) -> Sequence[Request]:
+def open_requests(rows: Iterable[Mapping[str, Any]]) -> Sequence[TableRequest]:
     """Requests without an outcome, in the order in which they were made."""
-    found: dict[str, Request] = {}
+    found: dict[str, TableRequest] = {}
     ended: set[str] = set()
     for row in sorted(rows, key=lambda row: row["written_at"]):
         if row["outcome"] is not None:
             ended.add(row["id"])
         found.setdefault(
-            row["id"], Request(row["id"], row["kind"], tuple(json.loads(row["tables"])), row["why"], row["who"])
+            row["id"], TableRequest(row["id"], row["kind"], tuple(json.loads(row["tables"])), row["why"], row["who"])
         )
     return [request for request in found.values() if request.id not in ended]

@@ -12,6 +12,8 @@ import pyarrow as pa
 from applier.changefeed.checkpoint import Checkpoint
 from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.ts import wall_clock
+from applier.sink.control.checkpoint_form import to_json
+from applier.sink.control.requests import REQUESTS
 
 Decision = Literal["applied", "rewritten", "refused", "ignored", "without a table", "to skip", "skipped"]
 
@@ -86,6 +88,19 @@ DEAD_LETTERS = _schema(
 """One row for each message that was passed over, whole, so that it can be replayed."""
 
 
+LEDGERS = {
+    "checkpoints": CHECKPOINTS,
+    "table_versions": TABLE_VERSIONS,
+    "schema_changes": SCHEMA_CHANGES,
+    "dead_letters": DEAD_LETTERS,
+    "requests": REQUESTS,
+}
+"""The control tables and their columns."""
+
+ORDERS = {"checkpoints": "step"}
+"""Columns whose values only grow, of the control tables that need not keep all rows."""
+
+
 @dataclass(frozen=True, slots=True)
 class SchemaDecision:
     """What became of one DDL.
@@ -147,7 +162,7 @@ def checkpoint_row(checkpoint: Checkpoint) -> pa.Table:
         "written_at": datetime.fromtimestamp(checkpoint.written_at / 1000, tz=UTC),
         "holder": str(checkpoint.holder),
         "released": checkpoint.released,
-        "checkpoint": checkpoint.to_json(),
+        "checkpoint": to_json(checkpoint),
     }
     return pa.Table.from_pylist([row], schema=CHECKPOINTS)
 

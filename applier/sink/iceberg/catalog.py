@@ -67,19 +67,6 @@ class Catalog:
             self.java.write_plain_files()
             self._warehouse = str(session.conf.get(f"spark.sql.catalog.{name}.warehouse", "")).rstrip("/")
 
-    @property
-    def handle(self) -> Any:
-        """The `org.apache.iceberg.catalog.Catalog`."""
-        return self._handle
-
-    def java_name(self, identifier: Identifier) -> Any:
-        """The `TableIdentifier` of a table."""
-        return self._table(identifier)
-
-    def builder(self, identifier: Identifier, columns: pa.Schema, *, key: Sequence[str], sort: Sequence[str]) -> Any:
-        """A `Catalog.TableBuilder`; the arguments are those of `create`."""
-        return self._builder(identifier, schema_json(columns, _identifying(columns, key)), (), sort)
-
     def load(self, identifier: Identifier, branch: str = MAIN) -> Table | None:
         """The table, freshly read; None if there is none of that name."""
         try:
@@ -132,7 +119,7 @@ class Catalog:
             JavaError: The catalog does not answer, or the table exists (`AlreadyExistsException`).
         """
         self.ensure_namespace(identifier[:-1])
-        schema = schema_json(columns, _identifying(columns, key))
+        schema = schema_json(columns, identifying(columns, key))
         try:
             with translated(f"Cannot create table {'.'.join(identifier)}"):
 
@@ -292,7 +279,8 @@ def _partition_name(schema: TableSchema, field: PartitionField) -> str:
     return name
 
 
-def _identifying(columns: pa.Schema, key: Sequence[str]) -> Sequence[str]:
+def identifying(columns: pa.Schema, key: Sequence[str]) -> Sequence[str]:
+    """Columns of the identifier fields: those of the key, unless one of them is a float."""
     return () if any(_is_float(columns, name) for name in key) else key
 
 

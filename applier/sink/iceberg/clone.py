@@ -8,7 +8,8 @@ from typing import Any
 import pyarrow as pa
 
 from applier.errors import OutsideRefused
-from applier.sink.iceberg.catalog import Catalog, Identifier
+from applier.sink.format.types import schema_json
+from applier.sink.iceberg.catalog import Catalog, Identifier, identifying
 from applier.sink.iceberg.commit import CommitFailure
 from applier.sink.iceberg.java import JavaError, translated
 from applier.sink.iceberg.snapshot import MAIN
@@ -36,7 +37,7 @@ def clone(catalog: Catalog, table: Table, identifier: Identifier) -> Table:
     metadata = str(table.handle.operations().current().metadataFileLocation())
     try:
         with translated(f"Cannot register {'.'.join(identifier)}"):
-            handle = catalog.handle.registerTable(catalog.java_name(identifier), metadata)
+            handle = catalog._handle.registerTable(catalog._table(identifier), metadata)
     except JavaError as error:
         if error.kind not in _NO_CLONES:
             raise
@@ -58,7 +59,8 @@ def begin_anew(
         properties: Properties that are set.
     """
     with translated(f"Cannot replace the columns of table {table}"):
-        builder = catalog.builder(table.identifier, columns, key=key, sort=key)
+        schema = schema_json(columns, identifying(columns, key))
+        builder = catalog._builder(table.identifier, schema, (), key)
         builder.withProperties(catalog.java.map(properties)).replaceTransaction().commitTransaction()
     found = catalog.load(table.identifier)
     return table if found is None else found
@@ -97,8 +99,8 @@ def show(table: Table, copy: Table) -> None:
                 build.setBranchSnapshot(int(other.currentSnapshot().snapshotId()), MAIN)
             elif base.currentSnapshot() is not None:
                 build.removeRef(MAIN)
-            lost = base.properties().keySet()
-            gone = [key for key in java.plain(lost) if key not in copy.properties]
+            kept = copy.properties
+            gone = [key for key in table.properties if key not in kept]
             build.setProperties(other.properties())
             build.removeProperties(java.jvm.java.util.HashSet(java.texts(gone)))
             operations.commit(base, build.build())

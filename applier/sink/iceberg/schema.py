@@ -174,6 +174,14 @@ class RevisableTable(Table):
             return _commit(self, change, expected, sending)
         return super().commit(change, expected, sending)
 
+    def unset(self, keys: Iterable[str]) -> None:
+        """Remove table properties; what the table holds stays."""
+        with translated(f"Cannot change the properties of table {self}"):
+            update = self.handle.updateProperties()
+            for key in keys:
+                update.remove(key)
+            update.commit()
+
     def scan_past(self, snapshot_id: int, _: Sequence[str] = ()) -> list[DataFile]:
         """Data files of an older snapshot with their delete files; bounds are left out."""
         with translated(f"Cannot plan snapshot {snapshot_id} of table {self}"):

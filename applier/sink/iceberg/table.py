@@ -170,14 +170,6 @@ class Table:
         with translated(f"Cannot drop branch {name} of table {self}"):
             self.handle.manageSnapshots().removeBranch(name).commit()
 
-    def unset(self, keys: Iterable[str]) -> None:
-        """Remove table properties; what the table holds stays."""
-        with translated(f"Cannot change the properties of table {self}"):
-            update = self.handle.updateProperties()
-            for key in keys:
-                update.remove(key)
-            update.commit()
-
     def scan(self, snapshot_id: int, columns: Sequence[str] = ()) -> list[DataFile]:
         """All data files of the head with their delete files.
 

@@ -13,9 +13,9 @@ import pytest
 
 from applier.changefeed.event import Bootstrap, Event, Op, Resolved, RowChange, SchemaChange
 from applier.changefeed.table import Column, ColumnType, Index, TableName
-from applier.changefeed.zoned_text import ZonedText
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
+from applier.decode.values.zoned_text import ZonedText
 from applier.errors import DecodeError, IncompleteRow
 
 TS = 447984124732375041

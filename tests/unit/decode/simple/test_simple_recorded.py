@@ -15,11 +15,11 @@ import pytest
 from applier.changefeed.event import Bootstrap, Event, Op, Resolved, RowChange, SchemaChange
 from applier.changefeed.table import TableVersion
 from applier.changefeed.types import TypeRules
-from applier.changefeed.zoned_text import ZonedText
 from applier.decode.options import DecoderOptions
 from applier.decode.simple import avro_form
 from applier.decode.simple.decoder import SimpleDecoder
 from applier.decode.values.convert import to_array
+from applier.decode.values.zoned_text import ZonedText
 from applier.errors import DecodeError, IncompleteRow
 from tests import recordings
 

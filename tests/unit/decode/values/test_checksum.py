@@ -8,11 +8,11 @@ import pytest
 
 from applier.changefeed.event import Op, RowChange
 from applier.changefeed.table import Column, ColumnType, TableName, TableVersion
-from applier.changefeed.zoned_text import ZonedText
 from applier.decode.options import DecoderOptions
 from applier.decode.simple.decoder import SimpleDecoder
 from applier.decode.simple.json_form import Checksum
 from applier.decode.values.checksum import RowChecksums
+from applier.decode.values.zoned_text import ZonedText
 from applier.errors import DecodeError
 from tests import recordings
 

@@ -23,7 +23,8 @@ def found(bad: int, messages: int) -> Any:
 
 def state(**known: Any) -> Any:
     """What a changefeed that has read nothing knows."""
-    return SimpleNamespace(**{"versions": {}, "resolved": {}, "checkpoint": SimpleNamespace(tables={}), **known})
+    checkpoint = SimpleNamespace(tables={}, resolved=known.pop("resolved", {}))
+    return SimpleNamespace(**{"versions": {}, "checkpoint": checkpoint, **known})
 
 
 def test_a_first_window_of_bad_messages_is_refused() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import pyarrow as pa
 
@@ -17,9 +18,10 @@ from applier.changefeed.types import TypeRules, column_arrow_type
 from applier.config.settings import SinkSection, TablesSection
 from applier.ddl.schema_tracker import Tables
 from applier.errors import SchemaChangeRefused, TableIncomplete, TableMismatch, TerminalError, ValueRefused
-from applier.pipeline.filtered import FILTERED, Doubted
 from applier.pipeline.schema_changes.stamp import DROPPED_AT
-from applier.pipeline.table_batch import Batch, is_empty
+from applier.pipeline.tables.filtered import FILTERED, Doubted
+from applier.pipeline.tables.listed_tables import ListedTables
+from applier.pipeline.tables.table_batch import Batch, is_empty
 from applier.runtime import failpoints
 from applier.sink.commit.fence import Fenced, fence
 from applier.sink.commit.stamp import OFFSETS, Stamp, covered
@@ -35,6 +37,9 @@ from applier.sink.write.table_writer import Applied, TableWriter
 ADOPTED = "applier.adopted"
 """Table property: rows were there before the first commit of applier, so no key may be taken for new."""
 
+
+Refused: TypeAlias = dict[TableName, TerminalError] | None
+"""Takes what is wrong with single tables."""
 
 ABOUT_A_TABLE = (TableMismatch, ValueRefused, TableIncomplete, SchemaChangeRefused)
 """Errors of a commit that concern its table alone."""
@@ -60,7 +65,7 @@ class TargetTables:
         filtered: The feed leaves out rows, so no key may be taken for new.
         doubted: Tables that a message of this step may belong to which was set aside; None for all.
         maker: Makes new tables, with the arguments of `Catalog.create`; None for the catalog itself.
-        broken: Tables that cannot be opened, with the reason.
+        listed: What the checkpoint lists.
     """
 
     catalog: Catalog
@@ -74,12 +79,10 @@ class TargetTables:
     confirm: Callable[[], None] = lambda: None
     fenced: int = 0
     snapshots: dict[tuple[str, ...], int] = field(default_factory=dict)
-    is_strict: bool = False
     filtered: bool = False
     doubted: Doubted = frozenset()
     maker: Callable[..., Table] | None = None
-    broken: dict[TableName, TableMismatch] = field(default_factory=dict)
-    _expected: dict[tuple[str, ...], int] = field(default_factory=dict)
+    listed: ListedTables = field(default_factory=ListedTables)
     _writers: dict[tuple[str, ...], TableWriter] = field(default_factory=dict)
 
     def identifier(self, name: TableName) -> tuple[str, ...]:
@@ -128,9 +131,8 @@ class TargetTables:
             Resolved ts of the tables that are ahead of the checkpoint; 0 in a feed in offset order.
         """
         self._writers.clear()
-        self._expected = dict(checkpoint.snapshots)
-        self.snapshots = dict(self._expected)
-        self.broken.clear()
+        self.listed.restore(checkpoint.snapshots)
+        self.snapshots = dict(checkpoint.snapshots)
         ahead = {}
         for name in names:
             try:
@@ -138,7 +140,7 @@ class TargetTables:
             except TableMismatch as error:
                 # A table that is parked for it, or the next row of it, says so.
                 self.confirm()
-                self.broken[name] = error
+                self.listed.broken[name] = error
                 continue
             known = writer.known if writer else None
             is_ahead = known is not None and self._is_ahead(name, known, checkpoint)
@@ -155,47 +157,9 @@ class TargetTables:
             return known.resolved_ts > checkpoint.resolved_ts
         return bool(self.covered(name).beyond(checkpoint.next_offsets))
 
-    def hold_to_checkpoint(self) -> None:
-        """From here on refuse rows of tables that others dropped or replaced: they would begin anew with a part."""
-        self.is_strict = True
-
     def damage(self, name: TableName, *, is_listed: bool = False) -> TableMismatch | None:
-        """Why nothing may be written to a table as others have left it; None if it may.
-
-        Args:
-            name: The table.
-            is_listed: It must be there, though the cut does not list it.
-        """
-        if name in self.broken:
-            return self.broken[name]
-        writer = self.writer(name)
-        if writer is None:
-            return self._lost(self.identifier(name), is_other=False) if is_listed or self._is_expected(name) else None
-        try:
-            writer.hold_to(self._expected.get(writer.table.identifier))
-        except TableMismatch as error:
-            return error
-        return None
-
-    def _is_expected(self, name: TableName) -> bool:
-        return self.is_strict and self.identifier(name) in self._expected
-
-    def _refuse_lost(self, batch: Batch) -> None:
-        """Refuse to begin a table anew that the checkpoint lists: its older rows would be missing."""
-        writer = self.writer(batch.name)
-        if batch.before_ddl or not self._is_expected(batch.name) or (writer is not None and writer.known is not None):
-            return
-        raise self._lost(self.identifier(batch.name), is_other=writer is not None)
-
-    @staticmethod
-    def _lost(identifier: tuple[str, ...], *, is_other: bool) -> TableMismatch:
-        found = "is not the one that this changefeed wrote" if is_other else "is not in the catalog any more"
-        what = f"Table {'.'.join(identifier)} {found}, though the checkpoint lists it: it was dropped."
-        way_out = (
-            "Register it again from its last metadata file (system.register_table), or build it anew with "
-            "applier backfill from the first offset of its rows."
-        )
-        return TableMismatch(what, way_out)
+        """Why nothing may be written to a table as others have left it; see `ListedTables.damage`."""
+        return self.listed.damage(name, self.identifier(name), self.writer, is_listed=is_listed)
 
     def applied_ts(self, name: TableName) -> int | None:
         """Resolved ts of the table's last commit; None for a table that no applier has written."""
@@ -234,14 +198,14 @@ class TargetTables:
     @property
     def writers(self) -> list[TableWriter]:
         """Writers of the tables that are known."""
-        return list(self._writers.values())
+        return [*self._writers.values()]
 
     def forget(self, *names: TableName) -> None:
         """Let go of writers whose tables were renamed, dropped or made anew."""
         for name in names:
             self._writers.pop(self.identifier(name), None)
             self.snapshots.pop(self.identifier(name), None)
-            self._expected.pop(self.identifier(name), None)
+            self.listed.forget(self.identifier(name))
 
     def ensure(self, version: TableVersion, stamp: Stamp) -> TableWriter:
         """The writer of a table, which is created, or adopted if it exists and fits.
@@ -273,11 +237,7 @@ class TargetTables:
                 raise TableMismatch(what, "Load it with the types of docs/types.md, or route the table elsewhere.")
 
     def apply(
-        self,
-        batches: Sequence[Batch],
-        tables: Tables,
-        whole: Collection[TableName] = (),
-        refused: dict[TableName, TerminalError] | None = None,
+        self, batches: Sequence[Batch], tables: Tables, whole: Collection[TableName] = (), refused: Refused = None
     ) -> dict[TableName, Applied]:
         """Commit batches of different tables, several at a time.
 
@@ -333,7 +293,8 @@ class TargetTables:
             self.snapshots[writer.table.identifier] = snapshot_id
 
     def _apply(self, batch: Batch, tables: Tables, whole: Collection[TableName]) -> Applied | None:
-        self._refuse_lost(batch)
+        if not batch.before_ddl:
+            self.listed.refuse_lost(self.identifier(batch.name), self.writer(batch.name))
         now = tables.get(batch.name) or batch.newest
         # A table that is made here holds nothing: a crash before its first commit must not pass for that commit.
         writer = self.ensure(now, self.stamp(0))

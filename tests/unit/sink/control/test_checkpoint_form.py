@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from applier.changefeed.checkpoint import Checkpoint, Holder, Reading, json_schema
+from applier.changefeed.checkpoint import Checkpoint, Holder, Reading
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName
 from applier.errors import TerminalError
+from applier.sink.control.checkpoint_form import from_json, json_schema, to_json
 
-SCHEMA = Path(__file__).parents[3] / "schemas" / "checkpoint" / "v2.json"
+SCHEMA = Path(__file__).parents[4] / "schemas" / "checkpoint" / "v3.json"
 
 FULL = Checkpoint(
     epoch=3,
@@ -36,7 +37,7 @@ FULL = Checkpoint(
 @pytest.mark.parametrize("checkpoint", [FULL, Checkpoint(1, 0, 0, 0, Holder("t", "h"))])
 def test_a_checkpoint_survives_its_json_form(checkpoint: Checkpoint) -> None:
     """What is read is what was written, with dots in names, negative snapshot ids and missing resolved ts."""
-    assert Checkpoint.from_json(checkpoint.to_json()) == checkpoint
+    assert from_json(to_json(checkpoint)) == checkpoint
 
 
 def test_the_json_form_is_the_published_one() -> None:
@@ -46,31 +47,31 @@ def test_the_json_form_is_the_published_one() -> None:
 
 def test_a_checkpoint_of_a_newer_format_is_refused() -> None:
     """An older applier does not guess at what a newer one wrote."""
-    text = json.dumps(json.loads(FULL.to_json()) | {"format": 3})
-    with pytest.raises(TerminalError, match="has format 3, but this applier reads formats 1 to 2"):
-        Checkpoint.from_json(text)
+    text = json.dumps(json.loads(to_json(FULL)) | {"format": 4})
+    with pytest.raises(TerminalError, match="has format 4, but this applier reads formats 1 to 3"):
+        from_json(text)
 
 
 def test_members_added_later_are_ignored() -> None:
     """A later applier may add members within a format, and an older one still starts."""
-    assert Checkpoint.from_json(json.dumps(json.loads(FULL.to_json()) | {"new": 1})) == FULL
+    assert from_json(json.dumps(json.loads(to_json(FULL)) | {"new": 1})) == FULL
 
 
 def test_members_that_an_older_applier_did_not_write_are_empty() -> None:
     """Its checkpoint is taken as it is: no fence is known of, no topic, and not whether a table is whole."""
-    written = json.loads(FULL.to_json())
+    written = json.loads(to_json(FULL))
     for name in ("unfenced", "fenced", "topic_ids", "passed"):
         del written[name]
-    assert Checkpoint.from_json(json.dumps(written)) == replace(FULL, unfenced=0, fenced=0, topic_ids={}, passed={})
+    assert from_json(json.dumps(written)) == replace(FULL, unfenced=0, fenced=0, topic_ids={}, passed={})
 
 
 @pytest.mark.parametrize(
-    "text", ["", "null", "{}", '{"format":1}', json.dumps(json.loads(FULL.to_json()) | {"epoch": 0})]
+    "text", ["", "null", "{}", '{"format":1}', json.dumps(json.loads(to_json(FULL)) | {"epoch": 0})]
 )
 def test_a_damaged_checkpoint_is_refused(text: str) -> None:
     """Whatever is wrong with the text, the error is one of ours and says what to do."""
     with pytest.raises(TerminalError, match="damaged"):
-        Checkpoint.from_json(text)
+        from_json(text)
 
 
 def test_offsets_and_watermarks_are_given_by_partition() -> None:

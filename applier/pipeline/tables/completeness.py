@@ -18,7 +18,7 @@ from applier.changefeed.completeness import (
     Completeness,
 )
 from applier.changefeed.filter import TableFilter
-from applier.changefeed.position import FeedPosition
+from applier.changefeed.position import AppliedDdl, FeedPosition
 from applier.changefeed.table import TableName
 from applier.config.settings import Config
 from applier.ddl import actions as say
@@ -27,7 +27,7 @@ from applier.errors import SchemaChangeRefused, TableIncomplete, TableMismatch, 
 from applier.pipeline.schema_changes.stamp import DROPPED_STATE
 from applier.pipeline.schema_changes.statements import Ddl
 from applier.pipeline.state import State
-from applier.pipeline.target_tables import ADOPTED, TargetTables
+from applier.pipeline.tables.target_tables import ADOPTED, TargetTables
 from applier.runtime.logs import logger
 
 _CAME_BACK = "it came back from a drop, and nothing shows what it lacked before"
@@ -89,17 +89,30 @@ def park(
     if known.is_parked:
         state.completeness[name] = replace(known, partners=together)
         return
-    applied = (targets.applied_ts(name) or 0) if targets.ordered and name not in targets.broken else 0
+    applied = (targets.applied_ts(name) or 0) if targets.ordered and name not in targets.listed.broken else 0
     state.completeness[name] = Completeness(
         "parked",
         since=max(state.resolved_ts, applied),
         reason=reason.rstrip("."),
         cause=cause,
-        position=state.position(name, ordered=targets.ordered),
+        position=_position(state, name, ordered=targets.ordered),
         lacked="" if known.is_live else known.reason,
         partners=together,
         origin=known.origin,
     )
+
+
+def _position(state: State, name: TableName, *, ordered: bool) -> FeedPosition | None:
+    """Where a table is, within a step: its rows and DDL up to here are applied; None for one that is not known."""
+    version, last = state.tables.get(name), state.checkpoint
+    if version is None:
+        return None
+    ts, done = state.ddl.altered.get(name, (0, ()))
+    ddl = tuple(AppliedDdl(item.sql, item.table, item.commit_ts) for item in done)
+    if ts <= last.resolved_ts or not ordered:
+        ts, ddl = last.resolved_ts, (*last.ddl, *ddl)
+    passed = state.checkpoint.passed.get(name, {})
+    return FeedPosition(name, ts, ddl, last.partitions, version.version, state.tables.partitioning(name), passed)
 
 
 def report(state: State, name: TableName, hint: str = "") -> None:

@@ -1,0 +1,190 @@
+"""Applies what a window holds to the tables: DDL and rows in their order, and what one table refuses to it alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import cast
+
+from applier.changefeed.completeness import LETTERS, Cause
+from applier.changefeed.table import TableName, TableVersion
+from applier.config.settings import Config
+from applier.consume.source import Source
+from applier.errors import (
+    DdlStopped,
+    DecodeError,
+    SchemaChangeRefused,
+    TableIncomplete,
+    TableMismatch,
+    TerminalError,
+)
+from applier.pipeline.dead_letters import set_aside
+from applier.pipeline.scan.window_scan import WindowScan
+from applier.pipeline.schema_changes import supplied
+from applier.pipeline.schema_changes.handler import DdlHandler
+from applier.pipeline.schema_changes.statements import Ddl
+from applier.pipeline.state import State
+from applier.pipeline.tables import completeness
+from applier.pipeline.tables.filtered import owners
+from applier.pipeline.tables.not_found import MissingRows
+from applier.pipeline.tables.table_batch import Batch, ReadExtent, segments_below
+from applier.pipeline.tables.target_tables import TargetTables
+from applier.runtime.logs import Stopwatch
+
+
+@dataclass(slots=True)
+class WindowApplier:
+    """Applies windows.
+
+    Args:
+        config: The configuration.
+        source: Where the messages are: bad ones are read again to be kept.
+        targets: The Iceberg tables.
+        ddl_handler: Applies DDL to them, or passes those that they have.
+        state: Progress.
+
+    Attributes:
+        not_found: Rows that changes did not find.
+    """
+
+    config: Config
+    source: Source
+    targets: TargetTables
+    ddl_handler: DdlHandler
+    state: State
+    not_found: MissingRows = field(default_factory=MissingRows, init=False)
+
+    def apply(self, scan: WindowScan, described: Sequence[TableVersion], watch: Stopwatch) -> int:
+        """Apply DDL in order, each after the rows below it and before the rows above it; then all other rows.
+
+        Args:
+            scan: The window.
+            described: Tables that it only describes.
+            watch: Takes the time of the stage `apply`.
+
+        Returns:
+            How many commits were made.
+
+        Raises:
+            TransientError: Something outside did not answer.
+            TerminalError: The changefeed cannot go on.
+        """
+        upto = cast("int", scan.upto)
+        self.set_apart(self._unfit(scan), "row")
+        completeness.meet((name for name, _ in scan.results.parts), scan.ddl, self.state, self.targets, self.config)
+        self.state.learn(scan.versions, scan.topics)
+        supplied.take(scan, self.state, self.targets, self.config)
+        set_aside(scan.bad, self.source, self.state.control, self.state.checkpoint.step + 1)
+        doubted = self.targets.doubted = owners(scan.bad)
+        self.targets.doubt(self.state.names if doubted is None else doubted)
+        completeness.doubt(self.state, list(self.state.tables) if doubted is None else doubted, LETTERS)
+        for version in described:
+            completeness.meet([version.name], scan.ddl, self.state, self.targets, self.config)
+            self.state.track(version)
+            self._ensure(version)
+        due = dict(scan.results.parts)
+        extent = None if self.targets.ordered else ReadExtent(scan.window.ranges, self.state.topic_ids)
+        commits = 0
+        with watch.stage("apply"):
+            parted = self._parted(scan.ddl)
+            for place, ddl in enumerate(scan.ddl):
+                batches = [
+                    Batch(name, due.pop((name, number)), ddl.commit_ts, before_ddl=True, extent=extent)
+                    for name in ddl.names
+                    for number in segments_below(due, name, scan.cuts[name].index(ddl.commit_ts))
+                ]
+                is_begun = self.ddl_handler.is_begun(ddl)
+                if not is_begun:
+                    commits += self._commit(batches)
+                self._apply_ddl(ddl)
+                if is_begun and self.ddl_handler.leaves_rows(ddl):
+                    commits += self._commit([batch for batch in batches if parted.get(batch.name, -1) < place])
+            rest = sorted(due.items(), key=lambda item: item[0][0])
+            commits += self._commit([Batch(name, parts, upto, extent=extent) for (name, _), parts in rest])
+        return commits
+
+    def _unfit(self, scan: WindowScan) -> dict[TableName, DecodeError]:
+        """Tables to which a bad message of a window belongs; of one that the window makes, the next window shows it."""
+        return {
+            name: error
+            for name, error in scan.parking.items()
+            if name in self.state.tables or not any(ddl.frees(frozenset({name})) for ddl in scan.ddl)
+        }
+
+    def set_apart(
+        self, refused: Mapping[TableName, TerminalError], cause: Cause, together: Sequence[TableName] = ()
+    ) -> None:
+        """Park tables of which something cannot be applied, and go on with all others.
+
+        Args:
+            refused: The tables, and what is wrong with each.
+            cause: What kind of thing it is.
+            together: Tables that have to resume at once.
+
+        Raises:
+            TerminalError: The configuration says to stop.
+        """
+        for name, error in refused.items():
+            if self.config.changefeed.on_table_error == "stop":
+                raise error
+            partners = tuple(other for other in together if other != name)
+            completeness.park(self.state, self.targets, name, cause, error.what, partners)
+            completeness.report(self.state, name, error.hint)
+
+    def _ensure(self, version: TableVersion) -> None:
+        """Have the table of a version, or park it where the one that is there does not fit."""
+        try:
+            self.targets.ensure(version, self.targets.stamp(self.state.resolved_ts))
+        except TableMismatch as error:
+            self.targets.confirm()
+            self.set_apart({version.name: error}, "table")
+
+    def _apply_ddl(self, ddl: Ddl) -> None:
+        """Apply a DDL, or park the tables for which it is refused; what it does to others is done."""
+        try:
+            self.ddl_handler.apply(ddl)
+        except (SchemaChangeRefused, TableMismatch) as refusal:
+            self.targets.confirm()
+            names = [] if isinstance(refusal, DdlStopped) else completeness.refusing(ddl, self.state, self.config)
+            if not names:
+                raise
+            self.set_apart(dict.fromkeys(names, refusal), "ddl", names)
+            self.state.ddl.refused.add(ddl.barrier.id)
+            self._apply_ddl(ddl)
+
+    def _parted(self, ddl: Sequence[Ddl]) -> dict[TableName, int]:
+        """By table, the place of the last DDL that is done already and parts the table from all rows before it.
+
+        Those before an ALTER TABLE that is done, too, must not follow it then: another table may have the name now.
+        """
+        if self.targets.ordered:
+            return {}
+        done = [place for place, item in enumerate(ddl) if self.ddl_handler.is_begun(item)]
+        return {
+            name: place for place in done if not self.ddl_handler.leaves_rows(ddl[place]) for name in ddl[place].names
+        }
+
+    def _commit(self, batches: Sequence[Batch]) -> int:
+        refused: dict[TableName, TerminalError] = {}
+        for batch in batches:
+            if batch.name in self.state.parked:
+                continue
+            if batch.name not in self.state.tables:
+                self.state.track(batch.newest)
+            elif not self.targets.ordered and not 0 < batch.newest_ts <= self.state.changed_at(batch.name):
+                # Rows from before a DDL say what the table was: following them would undo it.
+                try:
+                    self.ddl_handler.follow(batch.newest)
+                except (SchemaChangeRefused, TableMismatch) as refusal:
+                    self.targets.confirm()
+                    refused[batch.name] = refusal
+        self.set_apart(refused, "row")
+        batches = [batch for batch in batches if batch.name not in self.state.parked]
+        whole = self.not_found.refusing((batch.name for batch in batches), self.state, self.config)
+        unfit: dict[TableName, TerminalError] = {}
+        done = self.targets.apply(batches, self.state.tables, whole, unfit)
+        for name, error in unfit.items():
+            self.set_apart({name: error}, "lost" if isinstance(error, TableIncomplete) else "table")
+        for name, applied in done.items():
+            self.not_found.note(name, applied.not_found, self.state)
+        return len(done)

@@ -1,0 +1,102 @@
+"""Hands tables that were brought back over to the changefeed: readers see them, and it goes on with them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from applier.changefeed.checkpoint import Resuming
+from applier.changefeed.completeness import LETTERS, LIVE, Completeness
+from applier.changefeed.table import TableName
+from applier.ddl.actions import DropTable
+from applier.pipeline.resume.copies import Copies
+from applier.pipeline.state import State
+from applier.pipeline.tables import completeness
+from applier.runtime import failpoints
+from applier.runtime.logs import logger
+
+if TYPE_CHECKING:
+    from applier.pipeline.step import Pipeline
+
+Members = Mapping[TableName, TableName]
+"""Tables of a job by the names that they have there, with the names by which readers know them now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Handover:
+    """Hands the tables of one job over. After a crash at any point the same may be done again.
+
+    Args:
+        main: The pipeline of the changefeed.
+        state: State of the job.
+        copies: Its copies.
+    """
+
+    main: Pipeline
+    state: State
+    copies: Copies
+
+    def parked(self, members: Members) -> None:
+        """Hand tables over of which something cannot be applied: they are true up to there, and parked again.
+
+        A table that was read again from its CREATE TABLE on may come less far than it was: then it stays as it is.
+        """
+        found = {own: known for own, known in self.state.completeness.items() if known.is_parked and own in members}
+        if not found:
+            return
+        for own, known in found.items():
+            name, states = members[own], self.main.state.completeness
+            if known.since < states[name].since:
+                states[name] = replace(states[name], is_due=False, reason=known.reason, cause=known.cause)
+            else:
+                self.copies.show(name, own)
+                partners = tuple(members.get(other, other) for other in known.partners)
+                states[name] = replace(known, origin=None, partners=partners)
+            leave_out(self.state, own)
+        failpoints.reach("resume-shown")
+        progress = replace(self.state.checkpoint, tables=self.state.tracked())
+        self._keep(Resuming(self.copies.job, progress))
+        self.state.checkpoint = progress
+
+    def all(self, members: Members) -> None:
+        """Hand all tables over: they have everything that the changefeed has applied to the others."""
+        if not self._has_all_ddl():
+            return
+        main = self.main.state
+        for own, name in members.items():
+            self.copies.show(name, own)
+            main.completeness[name] = self._ended(own)
+            version = self.state.tables.get(own)
+            if version is not None:
+                main.tables.put(version.renamed(name), self.state.tables.partitioning(own))
+            logger().info(
+                "table resumed", table=str(name), state=main.completeness[name].state, resolved_ts=main.resolved_ts
+            )
+        main.keep_versions()
+        failpoints.reach("resume-shown")
+        self.state.completeness.clear()
+        self._keep(None)
+        failpoints.reach("resume-done")
+        self.copies.discard()
+
+    def _ended(self, own: TableName) -> Completeness:
+        known = replace(self.state.completeness[own], origin=None)
+        return LIVE if known.reason == LETTERS and not self.state.control.letters() else known
+
+    def _has_all_ddl(self) -> bool:
+        """Whether these tables have every DDL of exactly this ts: one may follow the watermark of its own commit ts."""
+        if not self.main.scanner.ordered:
+            return True
+        others = self.main.state.ddl.applied - self.state.ddl.applied
+        here = {name.table.lower() for name in self.state.tables}
+        return not any(name in item.sql.lower() for item in others for name in here)
+
+    def _keep(self, resuming: Resuming | None) -> None:
+        self.main.state.keep(completeness.cut(self.main.state, self.main.targets), resuming)
+
+
+def leave_out(state: State, own: TableName) -> None:
+    """Let a table go from a job."""
+    state.tables.apply(DropTable(own), 0)
+    state.completeness.pop(own, None)

@@ -1,0 +1,1 @@
+"""The tables of a changefeed in the catalog: what each holds, lacks, and takes."""

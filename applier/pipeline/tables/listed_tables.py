@@ -1,0 +1,82 @@
+"""The tables that the checkpoint lists, held against what the catalog has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from applier.changefeed.table import TableName
+from applier.errors import TableMismatch
+from applier.sink.write.table_writer import TableWriter
+
+
+@dataclass(slots=True)
+class ListedTables:
+    """What the checkpoint lists.
+
+    Attributes:
+        is_strict: A listed table must be there: begun anew, it would have a part of its rows.
+        broken: Tables that cannot be opened, with the reason.
+    """
+
+    is_strict: bool = False
+    broken: dict[TableName, TableMismatch] = field(default_factory=dict)
+    _heads: dict[tuple[str, ...], int] = field(default_factory=dict)
+
+    def restore(self, heads: Mapping[tuple[str, ...], int]) -> None:
+        """Begin at a checkpoint; `heads` are the snapshots that it lists."""
+        self._heads = dict(heads)
+        self.broken.clear()
+
+    def forget(self, identifier: tuple[str, ...]) -> None:
+        """Let a table go that was renamed, dropped or made anew."""
+        self._heads.pop(identifier, None)
+
+    def damage(
+        self,
+        name: TableName,
+        identifier: tuple[str, ...],
+        open_table: Callable[[TableName], TableWriter | None],
+        *,
+        is_listed: bool,
+    ) -> TableMismatch | None:
+        """Why nothing may be written to a table as others have left it; None if it may.
+
+        Args:
+            name: The table.
+            identifier: Where it is.
+            open_table: Gives its writer; None if the catalog has no such table.
+            is_listed: It must be there, though the cut does not list it.
+        """
+        if name in self.broken:
+            return self.broken[name]
+        writer = open_table(name)
+        if writer is None:
+            return _lost(identifier, is_other=False) if is_listed or self._must_be_there(identifier) else None
+        try:
+            writer.hold_to(self._heads.get(identifier))
+        except TableMismatch as error:
+            return error
+        return None
+
+    def refuse_lost(self, identifier: tuple[str, ...], writer: TableWriter | None) -> None:
+        """Refuse to begin a table anew that the checkpoint lists: its older rows would be missing.
+
+        Raises:
+            TableMismatch: The table is gone, or another one has its name.
+        """
+        if self._must_be_there(identifier) and (writer is None or writer.known is None):
+            raise _lost(identifier, is_other=writer is not None)
+
+    def _must_be_there(self, identifier: tuple[str, ...]) -> bool:
+        return self.is_strict and identifier in self._heads
+
+
+def _lost(identifier: tuple[str, ...], *, is_other: bool) -> TableMismatch:
+    found = "is not the one that this changefeed wrote" if is_other else "is not in the catalog any more"
+    what = f"Table {'.'.join(identifier)} {found}, though the checkpoint lists it: it was dropped."
+    way_out = (
+        "Register it again from its last metadata file (system.register_table), or build it anew with "
+        "applier backfill from the first offset of its rows."
+    )
+    return TableMismatch(what, way_out)
