@@ -245,6 +245,7 @@ class Pipeline:
             seconds=watch.seconds,
             notes={key: counts.get(key, 0) for key in ("replayed", "excluded", "zero_dates")}
             | {
+                "parked": len(self.state.parked),
                 "missing": sum(found.empty.values()),
                 "dead_letters": len(scan.bad),
                 "not_found": self._applier.not_found.count,

@@ -75,7 +75,8 @@ class StatusLine:
         tables: Tables committed.
         backlog: Messages that the source has beyond this step.
         seconds: Time per stage.
-        notes: Counted policies that were used: rows sent again, excluded rows, zero dates, dead letters.
+        notes: Counted policies that were used: rows sent again, excluded rows, zero dates, dead letters,
+            parked tables.
     """
 
     step: int

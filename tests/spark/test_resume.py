@@ -192,6 +192,163 @@ def test_a_table_that_is_dropped_while_it_is_left_out_is_gone(make: Make) -> Non
     assert (world.keys("a"), world.in_cut()) == ({9}, {"a", "b"})
 
 
+def test_an_exchange_with_an_incomplete_table_leaves_both_incomplete(make: Make) -> None:
+    """Rows that the incomplete one lacks would be missing in the other: neither is in the cut."""
+    world = make()
+    world.ddl(f"CREATE TABLE p {PARTITIONED}", "p")
+    world.put("p", 1, 50)
+    world.put("a", 2)
+    world.resolve()
+    world.run()
+    assert (world.table("p").state, world.table("a").state) == ("in step", "incomplete")
+    world.ddl("ALTER TABLE p EXCHANGE PARTITION p0 WITH TABLE a", "p")
+    world.resolve()
+
+    world.run()
+
+    assert (world.table("p").state, world.table("a").state, world.in_cut()) == ("incomplete", "incomplete", set())
+
+
+def test_a_column_that_is_renamed_while_its_table_is_left_out(make: Make) -> None:
+    """The rename finds its place, and a row behind it has the new name."""
+    world = begun(make, "a")
+    world.run(include=["*.*", "!shop.a"])
+    world.ddl("ALTER TABLE a RENAME COLUMN v TO w")
+    world.ddl("ALTER TABLE a MODIFY COLUMN w VARCHAR(20)")
+    world.send_row("a", {"id": "3", "w": "new"}, kinds={"w": "varchar(20)"})
+    world.resolve()
+    world.run()
+
+    world.run(include=["*.*"])
+
+    assert [sorted(row) for row in values(world, "a")] == [["id", "w"]] * 3
+    assert (values(world, "a")[-1], world.table("a").state) == ({"id": 3, "w": "new"}, "in step")
+
+
+def test_names_that_trade_tables_while_both_are_left_out(make: Make) -> None:
+    """Each Iceberg table follows its upstream table, and both are whole once they are taken in again."""
+    world = begun(make, "a", "b")
+    world.run(include=["*.*", "!shop.a", "!shop.b"])
+    world.put("a", 3)
+    for old, new in (("a", "tmp"), ("b", "a"), ("tmp", "b")):
+        world.ddl(f"RENAME TABLE {old} TO {new}")
+    world.put("a", 4)
+    world.resolve()
+    world.run()
+
+    world.run(include=["*.*"])
+
+    assert (world.keys("a"), world.keys("b"), world.in_cut()) == ({1, 2, 4}, {1, 2, 3}, {"a", "b"})
+
+
+def test_a_skipped_exchange_is_made_good_by_hand(make: Make) -> None:
+    """Both tables miss it and say so; once they are what their upstream is, the printed commands end that."""
+    world = make()
+    world.ddl(f"CREATE TABLE p {PARTITIONED}", "p")
+    world.put("p", 1)
+    world.create("a")
+    world.put("a", 2)
+    world.resolve()
+    world.run()
+    world.settings["changefeed"] = {"on_table_error": "stop"}
+    world.settings["ddl"] = {"exchange-partition": "stop"}
+    ts = world.ddl("ALTER TABLE p EXCHANGE PARTITION p0 WITH TABLE a", "p")
+    world.resolve()
+    with pytest.raises(SchemaChangeRefused):
+        world.run()
+    world.obey(f"applier ddl skip {ts} -c {world.path} --why 'by hand'")
+    world.run()
+    assert (world.table("p").state, world.table("a").state) == ("incomplete", "incomplete")
+
+    for table in ("p", "a"):
+        told = world.table(table).way_out or ""
+        assert told.startswith("bring the Iceberg table to what its upstream is, then run `applier adopt")
+        world.heal(told.replace("TEXT", "'by hand'"))
+
+    assert (world.in_cut(), world.status().exit_code) == ({"a", "p"}, 0)
+
+
+def test_a_table_that_is_renamed_into_the_included_names_is_read_from_its_create(make: Make) -> None:
+    """Until its rows so far are here nothing is applied to it; the next start reads them under its former name."""
+    world = make()
+    world.create("b")
+    world.create("old")
+    world.put("old", 1, 2)
+    world.resolve()
+    world.run(include=["*.*", "!shop.old"])
+    world.ddl("RENAME TABLE old TO a")
+    world.put("a", 3)
+    world.put("b", 3)
+    world.resolve()
+    world.run()
+    assert (world.table("a").state, world.in_cut()) == ("parked", {"b"})
+
+    world.run()
+
+    assert (world.keys("a"), world.table("a").state, world.in_cut()) == ({1, 2, 3}, "in step", {"a", "b"})
+
+
+# ---- dead letters
+
+
+def test_a_dead_letter_leaves_its_table_incomplete_until_none_is_left(make: Make) -> None:
+    """The row that it holds is missing, so the table is not in the cut; made up for, or discarded, it is again."""
+    for way in ("backfill", "discard"):
+        world = make(on_bad_message="dead_letter")
+        world.name += way
+        for table in ("a", "b"):
+            world.create(table)
+            world.put(table, 1)
+        world.send_row("a", {"id": "2", "v": "x", "w": "0000-00-00"}, kinds={"w": "date"})
+        world.resolve()
+        world.run(zero_dates="stop")
+        lacking = world.table("a")
+        assert (lacking.state, world.in_cut(), world.status().exit_code) == ("incomplete", {"b"}, 1)
+        assert "was set aside as a dead letter" in (lacking.because or "")
+        world.settings["tables"]["zero_dates"] = "null"
+
+        if way == "backfill":
+            assert "1 dead letters are made up for" in world.heal(lacking.way_out)
+        else:
+            world.obey(f"applier dead-letters discard -c {world.path} --all --why 'a test row'")
+
+        assert (world.in_cut(), world.status().exit_code) == ({"a", "b"}, 0)
+        assert world.keys("a") == ({1, 2} if way == "backfill" else {1})
+
+
+def test_a_dead_letter_of_which_nothing_shows_the_table_doubts_all(make: Make) -> None:
+    """It may hold a row of any of them."""
+    world = make(on_bad_message="dead_letter")
+    world.create("a")
+    world.put("a", 1)
+    world.send({"type": "nonsense", "data": "no rows"})
+    world.resolve()
+
+    world.run()
+
+    assert (world.table("a").state, world.in_cut()) == ("incomplete", set())
+
+
+def test_a_dead_letter_of_a_table_that_was_renamed_names_the_way(make: Make) -> None:
+    """Its rows have no table of that name any more: the table is read again through its rename."""
+    world = make(on_bad_message="dead_letter")
+    world.create("a")
+    world.put("a", 1)
+    world.send_row("a", {"id": "2", "v": "x", "w": "0000-00-00"}, kinds={"w": "date"})
+    world.ddl("ALTER TABLE a ADD COLUMN w DATE")
+    world.resolve()
+    world.run(zero_dates="stop")
+    world.ddl("RENAME TABLE a TO b")
+    world.put("b", 3)
+    world.resolve()
+    world.run()
+    world.settings["tables"]["zero_dates"] = "null"
+
+    told = world.obey(f"applier backfill -c {world.path} --dead-letters", code=1)
+
+    assert "which was renamed or dropped since: run `applier resume" in told
+
+
 # ---- what parks a table
 
 

@@ -59,10 +59,14 @@ class Handover:
         self._keep(Resuming(self.copies.job, progress))
         self.state.checkpoint = progress
 
-    def all(self, members: Members) -> None:
-        """Hand all tables over: they have everything that the changefeed has applied to the others."""
+    def all(self, members: Members) -> bool:
+        """Hand all tables over: they have every row that the changefeed has applied to the others.
+
+        Returns:
+            False if they may lack a DDL; nothing is handed over then.
+        """
         if not self._has_all_ddl():
-            return
+            return False
         main = self.main.state
         for own, name in members.items():
             self.copies.show(name, own)
@@ -79,6 +83,7 @@ class Handover:
         self._keep(None)
         failpoints.reach("resume-done")
         self.copies.discard()
+        return True
 
     def _ended(self, own: TableName) -> Completeness:
         known = replace(self.state.completeness[own], origin=None)

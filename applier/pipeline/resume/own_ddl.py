@@ -7,7 +7,10 @@ from dataclasses import dataclass, replace
 
 from applier.changefeed.table import TableName
 from applier.ddl import actions as say
+from applier.errors import RangeRefused
 from applier.pipeline.schema_changes.statements import Ddl
+
+_LOOSE = say.RenameTable | say.RecoverTable | say.ExchangePartition
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,13 +20,20 @@ class OwnDdl:
     Args:
         tables: The tables, by the names that they have before the first DDL.
         begun: Tables that begin with a CREATE TABLE, and its commit ts.
+        ordered: False for a feed in offset order, where nothing shows which rows lie before a DDL that moves rows or
+            names.
     """
 
     tables: frozenset[TableName]
     begun: Mapping[TableName, int]
+    ordered: bool = True
 
     def __call__(self, ddl: Sequence[Ddl]) -> list[Ddl]:
-        """The DDL that concern these tables, each with the actions that do; to be called with all DDL in order."""
+        """The DDL that concern these tables, each with the actions that do; to be called with all DDL in order.
+
+        Raises:
+            RangeRefused: One of them has no place among the rows.
+        """
         found, names = [], set(self.tables)
         for item in ddl:
             actions = [action for action in item.actions if self._is_own(action, item.commit_ts, names)]
@@ -31,10 +41,21 @@ class OwnDdl:
             if item.refused is not None and swept:
                 found.append(replace(item, swept=swept))
             elif actions:
+                self._refuse_loose(actions, item.commit_ts)
                 found.append(replace(item, actions=actions, swept=swept))
             for action in actions:
                 _follow(action, names)
         return found
+
+    def _refuse_loose(self, actions: Sequence[say.Action], commit_ts: int) -> None:
+        for action in () if self.ordered else actions:
+            if isinstance(action, _LOOSE):
+                table = say.touches(action)[0]
+                what = (
+                    f"What table {table} misses holds a DDL of kind {say.kind(action)} at commit ts {commit_ts}, and "
+                    "in offset order nothing shows which rows lie before it."
+                )
+                raise RangeRefused(what, "load the rows of the table by other means, then run `applier adopt`.")
 
     def _is_own(self, action: say.Action, commit_ts: int, names: set[TableName]) -> bool:
         match action:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from applier.changefeed.checkpoint import Checkpoint, Resuming
 from applier.changefeed.completeness import Completeness
@@ -38,6 +38,10 @@ PIECE = 4
 """A step of the changefeed reads as many times more messages than one of a job beside it."""
 
 
+Outlook: TypeAlias = Literal["more", "wait", "over"]
+"""What is left of a job: a piece now, a piece once the changefeed has moved, or nothing."""
+
+
 @dataclass(slots=True)
 class Replay:
     """Brings tables back.
@@ -59,11 +63,11 @@ class Replay:
         """How far the tables of the job are."""
         return self.pipeline.state
 
-    def step(self) -> bool:
+    def step(self) -> Outlook:
         """Take in tables whose place has come, apply one window, and show what is up to date.
 
         Returns:
-            Whether there is more to do.
+            Whether there is more to do now, or once the changefeed has moved, or not at all.
 
         Raises:
             TransientError: Something outside does not answer, or a table was written meanwhile.
@@ -73,17 +77,15 @@ class Replay:
         self._take_in()
         failpoints.reach("resume-taken-in")
         if not self.state.completeness and not self._waiting():
-            return False
+            return "over"
         goal = self._goal()
         if self.state.completeness and self._is_before(goal):
             self._apply(goal)
             failpoints.reach("resume-range-read")
         self.handover.parked(self._members())
         if self._is_before(self._goal()) or self._waiting():
-            return True
-        if self.state.resolved_ts == self.main.state.resolved_ts:
-            self.handover.all(self._members())
-        return bool(self.state.completeness)
+            return "more"
+        return "over" if self.handover.all(self._members()) else "wait"
 
     @property
     def _ordered(self) -> bool:
@@ -150,7 +152,8 @@ class Replay:
             state.completeness[own] = Completeness("incomplete", reason=_NOT_READ, origin=position)
             return
         self.copies.make(name, own)
-        version = state.versions[own, position.version] = main.versions[own, position.version]
+        state.versions |= {key: version for key, version in main.versions.items() if key[0] == own}
+        version = state.versions[own, position.version]
         state.tables.put(version, position.partitioning)
         state.topics[own] = main.topics.get(name, "")
         state.completeness[own] = replace(known.resumed, origin=position)
@@ -178,7 +181,9 @@ class Replay:
         names = frozenset(state.tables)
         scanner = self.pipeline.scanner
         template = replace(scanner.template, include=exactly(sorted(names)) or ("!*.*",))
-        self.pipeline.look_at(replace(scanner, template=template, ceiling=goal, chosen=OwnDdl(names, begun)))
+        self.pipeline.look_at(
+            replace(scanner, template=template, ceiling=goal, chosen=OwnDdl(names, begun, self._ordered))
+        )
         step = self.pipeline.step(None if self._ordered else self.main.state.next_offsets)
         logger().debug("tables are brought back", resolved_ts=state.resolved_ts, goal=goal, tables=len(names))
         if step.complete and not step.moved and self._is_before(goal):

@@ -86,16 +86,16 @@ class Resumption:
         if replay is None:
             return self._is_due()
         try:
-            is_going_on = replay.step()
+            outlook = replay.step()
         except CheckpointConflict:
             raise
         except TerminalError as error:
             for name in self._due():
                 completeness.give_up(self.main.state, name, error)
-            is_going_on = False
-        if not is_going_on:
+            outlook = "over"
+        if outlook == "over":
             self._end()
-        return is_going_on or self._is_due()
+        return outlook == "more" or (outlook == "over" and self._is_due())
 
     def _begun(self) -> Replay | None:
         """The job that the checkpoint names, or a new one; None if there is none to begin."""

@@ -42,7 +42,7 @@ def judge(state: State, targets: TargetTables, config: Config, *, is_start: bool
     """
     admits = TableFilter(config.tables.include).admits
     unknown = [name for name in state.tables if name not in state.completeness]
-    made = begun(state)
+    made = begun(state) if is_start or unknown else {}
     for name in unknown:
         is_whole = (name in made and made[name].is_made) or _is_loaded(targets, name, config)
         state.completeness[name] = LIVE if is_whole else Completeness("incomplete", reason=UNRECORDED)
@@ -58,7 +58,8 @@ def judge(state: State, targets: TargetTables, config: Config, *, is_start: bool
             state.completeness[name] = replace(known, is_due=known.is_due or damage is None)
     _end_letters(state)
     for name, item in made.items() if targets.ordered else ():
-        if item.is_left_out and admits(name) and name not in state.completeness:
+        before = state.completeness.get(name)
+        if item.is_left_out and admits(name) and (before is None or (before.is_parked and before.position is None)):
             state.completeness[name] = Completeness(
                 "parked", state.resolved_ts, LEFT_OUT_AT_FIRST, "include", item.position, is_due=True
             )

@@ -298,7 +298,8 @@ def test_a_rollback_is_noticed_after_the_snapshot_of_the_cut_expired(lake: Lake)
     (sentence,) = found.stale
     assert sentence == (
         f"Table shop.orders was rolled back by hand: it shows snapshot {older}, which is older than its stamp. Hint: "
-        f"run `applier backfill -c applier.toml --from {TS - 9} --repair --tables 'shop.orders'`, which applies what it lacks."
+        f"run `applier backfill -c applier.toml --from {TS - 9} --repair --tables 'shop.orders'`, "
+        "which applies what it lacks."
     )
 
 
