@@ -26,6 +26,9 @@ A message has up to three parts: what happened, the detail, and after "Hint:" th
 
 from __future__ import annotations
 
+BY_HAND = "load the rows of the table by other means, then adopt it with `applier adopt`."
+"""The hint of errors after which only a user can make a table whole."""
+
 RELOAD = "Load the table again and start a changefeed from there, or leave the table out in tables.include."
 """The hint of errors after which the rows of a table can only come from upstream."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,6 +13,7 @@ from applier.pipeline.build import assembled
 from applier.pipeline.schema_changes.stamp import shown
 from applier.runtime.escaping import escaped
 from applier.runtime.logs import logger
+from applier.runtime.user_name import user_name
 from applier.sink.control.control import SchemaDecision
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def skip(
             name = config.changefeed.name
             what = f"No DDL of commit ts {commit_ts} holds changefeed {name} or a table of it up; pending: {others}."
             raise ConfigError([what])
-        reason = f"{getpass.getuser()} on {state.checkpoint.holder.host}: {why.strip()}"
+        reason = f"{user_name()} on {state.checkpoint.holder.host}: {why.strip()}"
         decided = [
             SchemaDecision(item.commit_ts, item.table, item.sql, item.kind, "to skip", reason) for item in chosen
         ]

@@ -127,7 +127,7 @@ class Maintenance:
         # What was saved up must not keep the changes that are coming in from being seen. The first unit begins however
         # long the look at the tables took: else many of them would never be mended.
         end = math.inf
-        for upkeep, memory in self._waiting():
+        for upkeep, memory in self._waiting(self._parked(checkpoint)):
             for task in self.settings.tasks:
                 if task not in memory.due:
                     continue
@@ -138,12 +138,17 @@ class Maintenance:
                 done.update(self._run(task, upkeep, memory, checkpoint))
         return +done
 
-    def _waiting(self) -> list[tuple[Upkeep, _Memory]]:
+    def _parked(self, checkpoint: Checkpoint) -> frozenset[tuple[str, ...]]:
+        """Tables that are left alone: their files may be those of a copy in which they are brought back, too."""
+        states = {name: tracked.completeness for name, tracked in checkpoint.tables.items()}
+        return frozenset(self.targets.identifier(name) for name, known in states.items() if known and known.is_parked)
+
+    def _waiting(self, parked: frozenset[tuple[str, ...]]) -> list[tuple[Upkeep, _Memory]]:
         """Tables for which something is due, those first that waited longest."""
         now = self.clock()
         found = []
         for writer in self.targets.writers:
-            if writer.head is None or writer.known is None:
+            if writer.head is None or writer.known is None or writer.table.identifier in parked:
                 continue
             upkeep = Upkeep(writer, self._limits, self._neighbours)
             memory = self._memories.setdefault(writer.table.identifier, _Memory())

@@ -106,16 +106,22 @@ class Requests:
 
     def _resume(self, names: Sequence[TableName]) -> str:
         state = self.main.state
-        wanted = [name for name in names if name in state.completeness and not state.completeness[name].is_live]
+        wanted = [name for name in names if self._lacks(name)]
         if not wanted:
             raise ConfigError([f"Nothing to resume: {', '.join(map(str, names))} is live."])
         together = list(wanted)
         for name in together:
             together += [other for other in state.completeness[name].partners if other not in together]
         for name in together:
-            if name in state.completeness and not state.completeness[name].is_live:
+            if self._lacks(name):
                 state.completeness[name] = self._due(name, state.completeness[name])
         return f"resumes: {', '.join(map(str, together))}."
+
+    def _lacks(self, name: TableName) -> bool:
+        """Whether a table lacks something, also where others have damaged it since the start."""
+        known, targets = self.main.state.completeness.get(name), self.main.targets
+        is_listed = targets.identifier(name) in self.main.state.checkpoint.snapshots
+        return known is not None and (not known.is_live or targets.damage(name, is_listed=is_listed) is not None)
 
     def _due(self, name: TableName, known: Completeness) -> Completeness:
         """A table as it is to be brought back.

@@ -43,8 +43,8 @@ class ControlTables(Protocol):
     def bury(self, letters: Sequence[DeadLetter]) -> None:
         """Keep messages that were passed over."""
 
-    def letters(self) -> list[DeadLetter]:
-        """Messages that were passed over and not made up for since."""
+    def letters(self, *, every: bool = False) -> list[DeadLetter]:
+        """Messages that were passed over: all, or those not made up for since."""
 
     def append_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Append the next checkpoint."""

@@ -60,15 +60,16 @@ def forget(
     log_level: LogLevel = "warning",
 ) -> None:
     """Forget tables, or the whole changefeed while `run` is stopped. No data file is ever removed."""
-    if tables or plan:
+    if tables:
         _ask("forget", config, tables, "", plan=plan, take_over=take_over, log_level=log_level)
         return
-    from applier.commands.tables.forget_changefeed import forget_changefeed  # noqa: PLC0415
+    from applier.commands.tables.forget_changefeed import forget_changefeed, planned  # noqa: PLC0415
     from applier.config import settings  # noqa: PLC0415
     from applier.runtime.logs import set_up_logging  # noqa: PLC0415
 
     set_up_logging(log_level)
-    for sentence in forget_changefeed(settings.load(config), take_over=take_over):
+    loaded = settings.load(config)
+    for sentence in planned(loaded) if plan else forget_changefeed(loaded, take_over=take_over):
         print(escaped(sentence))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import time
 import uuid
 from collections.abc import Callable
@@ -23,6 +22,7 @@ from applier.pipeline.step import Pipeline
 from applier.pipeline.table_selection import selected
 from applier.runtime.retry import with_retry
 from applier.runtime.stop_requests import stop_signals
+from applier.runtime.user_name import user_name
 from applier.sink.control.control import unix_ms
 from applier.sink.control.lease import may_take, process_start, this_process
 from applier.sink.control.requests import Kind, TableRequest, request_rows
@@ -88,7 +88,7 @@ def ask(config: Config, asked: Asked, say: Say, *, take_over: bool = False, spar
         raise ConfigError(["--why is empty: say why the table is parked; the checkpoint keeps it."])
     for sentence in planned(config, asked):
         say(sentence)
-    who = f"{getpass.getuser()} on {this_process(0).host}"
+    who = f"{user_name()} on {this_process(0).host}"
     request = TableRequest(uuid.uuid4().hex, asked.kind, asked.tables or ("*.*",), asked.why, who)
     if not take_over and _is_held(config):
         outcome = _wait(config, request, say)

@@ -52,6 +52,18 @@ def forget_changefeed(config: Config, *, take_over: bool = False, spark: SparkSe
             session.stop()
 
 
+def planned(config: Config) -> list[str]:
+    """What would be done, one sentence each; it writes nothing."""
+    name = config.changefeed.name
+    return [
+        (
+            f"Forget changefeed {name} while `run` is stopped: its control tables in namespace applier_{name} leave "
+            "the catalog, and the applier.* properties leave its tables."
+        ),
+        "The Iceberg tables, all files, the topics and the changefeed in TiCDC stay.",
+    ]
+
+
 def _forgotten(config: Config, catalog: Catalog, *, take_over: bool) -> list[str]:
     name, route = config.changefeed.name, Route(config.tables.route)
     control = Control.open(catalog, name)

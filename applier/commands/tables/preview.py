@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from applier.changefeed.checkpoint import Checkpoint, caught_up
-from applier.changefeed.completeness import Completeness
+from applier.changefeed.completeness import LEFT_OUT, Completeness
+from applier.changefeed.filter import TableFilter
 from applier.changefeed.route import Route
 from applier.changefeed.table import TableName
 from applier.config.settings import Config
@@ -21,7 +22,7 @@ def preview(kind: Kind, names: Sequence[TableName], last: Checkpoint, config: Co
         last: The newest checkpoint.
         config: The configuration.
     """
-    route = Route(config.tables.route)
+    route, admits = Route(config.tables.route), TableFilter(config.tables.include).admits
     for name in names:
         known = last.tables[name].completeness or Completeness("incomplete")
         iceberg = ".".join(route.identifier(name))
@@ -29,7 +30,11 @@ def preview(kind: Kind, names: Sequence[TableName], last: Checkpoint, config: Co
             case "park":
                 yield _park(name, known, last, iceberg)
             case "resume":
-                yield _resume(name, known, last)
+                yield (
+                    _resume(name, known, last) if admits(name) else f"{name} is {LEFT_OUT}, so nothing brings it back."
+                )
+            case "forget" if admits(name):
+                yield f"{name} is in tables.include, so it cannot be forgotten."
             case "forget":
                 yield f"Forget {name}: the checkpoint and the applier.* properties of {iceberg} go, the table stays."
 
@@ -48,7 +53,7 @@ def _resume(name: TableName, known: Completeness, last: Checkpoint) -> str:
         return f"{name} resumes already{progress(known, last)}."
     position = known.position
     if position is None or position.version is None:
-        return f"Resume {name}: read the feed again from its CREATE TABLE on, and show the result at once."
+        return f"Resume {name}: read the feed from its CREATE TABLE on, if the audit holds it, and show that at once."
     begin = f"resolved ts {position.ts}" if position.ts else "where it was parked"
     return f"Resume {name}: read what it misses since {begin} up to {last.resolved_ts or 'now'}, and show it at once."
 

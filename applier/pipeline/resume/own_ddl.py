@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from applier.changefeed.table import TableName
 from applier.ddl import actions as say
-from applier.errors import RangeRefused
+from applier.errors import BY_HAND, RangeRefused
 from applier.pipeline.schema_changes.statements import Ddl
 
 _LOOSE = say.RenameTable | say.RecoverTable | say.ExchangePartition
@@ -55,7 +55,7 @@ class OwnDdl:
                     f"What table {table} misses holds a DDL of kind {say.kind(action)} at commit ts {commit_ts}, and "
                     "in offset order nothing shows which rows lie before it."
                 )
-                raise RangeRefused(what, "load the rows of the table by other means, then run `applier adopt`.")
+                raise RangeRefused(what, BY_HAND)
 
     def _is_own(self, action: say.Action, commit_ts: int, names: set[TableName]) -> bool:
         match action:

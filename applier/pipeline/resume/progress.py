@@ -50,11 +50,13 @@ class Progress:
         self.main.control.record_schema_changes(marked)
 
     def bury(self, letters: Sequence[DeadLetter]) -> None:
-        """Nothing: the changefeed has come past these messages, and set them aside."""
+        """Keep messages that the changefeed did not meet as bad ones: their tables were left out."""
+        known = {(item.topic, item.partition, item.offset) for item in self.letters(every=True)}
+        self.main.control.bury([item for item in letters if (item.topic, item.partition, item.offset) not in known])
 
-    def letters(self) -> list[DeadLetter]:
+    def letters(self, *, every: bool = False) -> list[DeadLetter]:
         """See `Control.letters`."""
-        return self.main.control.letters()
+        return self.main.control.letters(every=every)
 
     def append_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Write the changefeed's checkpoint again, with this progress in it."""

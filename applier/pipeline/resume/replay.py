@@ -18,7 +18,7 @@ from applier.changefeed.table import TableName
 from applier.changefeed.ts import CLOCK_SKEW_MS, unix_ms
 from applier.config.settings import MaintenanceSection
 from applier.consume.offsets import next_window
-from applier.errors import RangeRefused, SourceLost, TableMismatch
+from applier.errors import BY_HAND, RangeRefused, SourceLost, TableMismatch
 from applier.order.barrier import DdlId
 from applier.pipeline.maintenance import Maintenance
 from applier.pipeline.resume.copies import Copies
@@ -188,12 +188,11 @@ class Replay:
         logger().debug("tables are brought back", resolved_ts=state.resolved_ts, goal=goal, tables=len(names))
         if step.complete and not step.moved and self._is_before(goal):
             what = f"The messages from resolved ts {state.resolved_ts} on hold no watermark up to {goal}."
-            raise RangeRefused(what, "load the rows of the table by other means, then run `applier adopt`.")
+            raise RangeRefused(what, BY_HAND)
         lost = [own for own, ts in begun.items() if own not in state.tables and state.resolved_ts >= ts]
         for own in lost:
             what = f"The feed no longer holds the CREATE TABLE of {own} at commit ts {begun[own]}."
-            way_out = "load its rows by other means, then run `applier adopt`."
-            completeness.give_up(self.main.state, members[own], RangeRefused(what, way_out), is_lost=True)
+            completeness.give_up(self.main.state, members[own], RangeRefused(what, BY_HAND), is_lost=True)
 
 
 _NOT_READ = "its CREATE TABLE is not read yet"
@@ -222,7 +221,7 @@ def job(main: Pipeline, resuming: Resuming) -> Replay:
     pipeline = replace(
         main,
         config=config,
-        scanner=replace(main.scanner, parks=True, keep_bad=True),
+        scanner=replace(main.scanner, parks=main.config.changefeed.on_bad_message == "stop", keep_bad=True),
         targets=targets,
         ddl_handler=DdlApplier(targets, state, config.ddl, config.tables, targets.rules),
         state=state,
@@ -256,7 +255,7 @@ def first(main: Pipeline, due: Mapping[TableName, FeedPosition]) -> Checkpoint:
         cut_off = [place for place, at in offsets.items() if 0 < at == bounds[place].start]
         if cut_off:
             what = f"Nothing shows that {cut_off[0]} still holds the messages since resolved ts {begin.ts}."
-            raise SourceLost(what, "load the rows of the table by other means, then run `applier adopt`.")
+            raise SourceLost(what, BY_HAND)
     return Checkpoint(
         epoch=last.epoch,
         step=0,

@@ -10,7 +10,7 @@ from applier.changefeed.filter import TableFilter
 from applier.config.settings import TablesSection
 from applier.ddl import actions as say
 from applier.ddl.actions import touches
-from applier.errors import RELOAD, SchemaChangeRefused
+from applier.errors import SchemaChangeRefused
 from applier.order.barrier import ddl_id
 from applier.pipeline.schema_changes.stamp import shown
 from applier.pipeline.schema_changes.track import move_past
@@ -74,7 +74,7 @@ class ParkedDdl:
                 return table in self.state.parked
             case say.ExchangePartition(table, _, other) if len({table, other} & self.state.parked) == 1:
                 what = f"Tables {table} and {other} exchange rows, and one of them is parked: {shown(change.sql)}."
-                raise SchemaChangeRefused(what, f"Resume the other one first. {RELOAD}")
+                raise SchemaChangeRefused(what, "Both resume together.")
         names = {name for action in group for name in touches(action)}
         return bool(names) and names <= self.state.parked
 

@@ -76,7 +76,7 @@ def _lost(identifier: tuple[str, ...], *, is_other: bool) -> TableMismatch:
     found = "is not the one that this changefeed wrote" if is_other else "is not in the catalog any more"
     what = f"Table {'.'.join(identifier)} {found}, though the checkpoint lists it: it was dropped."
     way_out = (
-        "Register it again from its last metadata file (system.register_table), or build it anew with "
-        "applier backfill from the first offset of its rows."
+        "Register it again from its last metadata file (system.register_table), or build it anew from its CREATE TABLE "
+        "with `applier resume`."
     )
     return TableMismatch(what, way_out)

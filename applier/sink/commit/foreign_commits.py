@@ -118,7 +118,7 @@ def set_back(table: Table, listed: int) -> TableMismatch | None:
 def _refusal(table: Table, was: str, shows: str) -> TableMismatch:
     what = f"Table {table} was rolled back by hand: it {was}, but {shows}"
     way_out = (
-        "Set it to its newest snapshot again (system.set_current_snapshot), or apply what it lacks with "
-        "`applier backfill -c FILE --from beginning --repair`."
+        "Set it to its newest snapshot again (system.set_current_snapshot), or build it anew from its CREATE TABLE "
+        "with `applier resume`."
     )
     return TableMismatch(what, way_out)

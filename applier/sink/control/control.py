@@ -203,12 +203,12 @@ class Control:
         """Keep messages that were passed over. A replay may bury one again: topic, partition and offset show."""
         self.write(self.dead_letters, letter_rows(letters, self._epoch))
 
-    def letters(self) -> list[DeadLetter]:
-        """All messages that were passed over and not made up for since, each once, in order of offset."""
+    def letters(self, *, every: bool = False) -> list[DeadLetter]:
+        """Messages that were passed over, each once, in order of offset; all or those not made up for since."""
         self.dead_letters.refresh()
         rows = self.dead_letters.rows().sort_by("buried_at").to_pylist()
         found = {(row["topic"], row["partition"], row["offset"]): read_letter(row) for row in rows}
-        return [found[place] for place in sorted(found) if found[place].error]
+        return [found[place] for place in sorted(found) if every or found[place].error]
 
     @property
     def _epoch(self) -> int:

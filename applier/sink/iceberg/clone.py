@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from applier.errors import OutsideRefused
+from applier.errors import BY_HAND, OutsideRefused
 from applier.sink.format.types import schema_json
 from applier.sink.iceberg.catalog import Catalog, Identifier, identifying
 from applier.sink.iceberg.commit import CommitFailure
@@ -42,7 +42,7 @@ def clone(catalog: Catalog, table: Table, identifier: Identifier) -> Table:
         if error.kind not in _NO_CLONES:
             raise
         what = f"Catalog {catalog.name} cannot register a second table on the files of {table}: {error.detail}"
-        raise OutsideRefused(what, "load the rows of the table by other means, then run `applier adopt`.") from None
+        raise OutsideRefused(what, BY_HAND) from None
     return Table(catalog.java, handle, identifier)
 
 
