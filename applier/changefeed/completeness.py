@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from applier.changefeed.filter import option
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName
 
@@ -73,12 +74,12 @@ class Completeness:
             name: The table.
             config: Path of the configuration file.
         """
-        adopt = f"applier adopt -c {config} --tables '{name}' --why TEXT"
+        adopt = f"applier adopt -c {config} --tables {option([name])} --why TEXT"
         by_hand = f"load its rows by other means, then run `{adopt}`"
         if self.is_due:
             return f"`applier run -c {config}` brings it back."
         if self.cause == "include":
-            forget = f"applier forget -c {config} --tables '{name}'"
+            forget = f"applier forget -c {config} --tables {option([name])}"
             return f"admit it in tables.include again, and `applier run` resumes it; or run `{forget}`."
         if self.is_parked and self.position is None:
             return f"{by_hand}; or leave it out with '!{name}' in tables.include."
@@ -87,8 +88,7 @@ class Completeness:
             return f"run `{letters}`, or `applier dead-letters discard -c {config} --all --why TEXT`."
         if self.reason.startswith(SKIPPED):
             return f"bring the Iceberg table to what its upstream is, then run `{adopt}`."
-        together = ",".join(str(table) for table in (name, *self.partners))
-        resume = f"run `applier resume -c {config} --tables '{together}'`"
+        resume = f"run `applier resume -c {config} --tables {option([name, *self.partners])}`"
         if self.is_parked:
             first = "mend what the reason names, then " if self.cause in ("ddl", "row", "table") else ""
             return f"{first}{resume}."

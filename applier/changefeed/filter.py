@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
@@ -39,6 +40,18 @@ class TableFilter:
 def exactly(names: Iterable[TableName]) -> tuple[str, ...]:
     """Filter rules that admit exactly these tables, one rule each."""
     return tuple(f"{_quoted(name.database)}.{_quoted(name.table)}" for name in names)
+
+
+def option(names: Sequence[TableName]) -> str:
+    """The value of `--tables` that means exactly these tables, quoted for a shell."""
+    plain = [f"{name.database}.{name.table}" for name in names]
+    if all(_PLAIN.fullmatch(text) for text in plain):
+        return f"'{','.join(plain)}'"
+    return shlex.quote(",".join(exactly(names)))
+
+
+_PLAIN = re.compile(r"[A-Za-z0-9_]+\.[A-Za-z0-9_]+")
+"""Names that a filter rule and a shell take as they are."""
 
 
 def _quoted(text: str) -> str:

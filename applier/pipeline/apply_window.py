@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -10,6 +10,7 @@ from applier.changefeed.completeness import LETTERS, Cause
 from applier.changefeed.table import TableName, TableVersion
 from applier.config.settings import Config
 from applier.consume.source import Source
+from applier.ddl.actions import RenameTable
 from applier.errors import (
     DdlStopped,
     DecodeError,
@@ -77,7 +78,6 @@ class WindowApplier:
         set_aside(scan.bad, self.source, self.state.control, self.state.checkpoint.step + 1)
         doubted = self.targets.doubted = owners(scan.bad)
         self.targets.doubt(self.state.names if doubted is None else doubted)
-        completeness.doubt(self.state, list(self.state.tables) if doubted is None else doubted, LETTERS)
         for version in described:
             completeness.meet([version.name], scan.ddl, self.state, self.targets, self.config)
             self.state.track(version)
@@ -101,6 +101,9 @@ class WindowApplier:
                     commits += self._commit([batch for batch in batches if parted.get(batch.name, -1) < place])
             rest = sorted(due.items(), key=lambda item: item[0][0])
             commits += self._commit([Batch(name, parts, upto, extent=extent) for (name, _), parts in rest])
+        # At the end: a table may have been made, or may have got its name, behind the message.
+        lacking = list(self.state.tables) if doubted is None else _by_names_of_now(doubted, scan.ddl)
+        completeness.doubt(self.state, lacking, LETTERS)
         return commits
 
     def _unfit(self, scan: WindowScan) -> dict[TableName, DecodeError]:
@@ -188,3 +191,12 @@ class WindowApplier:
         for name, applied in done.items():
             self.not_found.note(name, applied.not_found, self.state)
         return len(done)
+
+
+def _by_names_of_now(names: Iterable[TableName], ddl: Sequence[Ddl]) -> set[TableName]:
+    """The tables of names that the DDL of a window may have given to others."""
+    found = set(names)
+    for action in (action for item in ddl for action in item.actions):
+        if isinstance(action, RenameTable) and action.table in found:
+            found |= {action.to}
+    return found

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
 
 from applier.changefeed.completeness import LEFT_OUT, Completeness
-from applier.changefeed.filter import TableFilter
+from applier.changefeed.filter import TableFilter, option
 from applier.changefeed.table import TableName
 from applier.ddl.actions import DropTable
 from applier.errors import ConfigError
@@ -143,7 +143,7 @@ class Requests:
                 what = (
                     f"{why} The feed brings it back from its CREATE TABLE alone, which the audit of DDL does not hold."
                 )
-                adopt = f"applier adopt -c {self.main.config.path} --tables '{name}' --why TEXT"
+                adopt = f"applier adopt -c {self.main.config.path} --tables {option([name])} --why TEXT"
                 raise ConfigError([f"{what} Load its rows by other means, then run `{adopt}`."])
             position = found.position
         since = known.since or state.resolved_ts

@@ -95,7 +95,7 @@ def render(outcome: Outcome, console: Console) -> None:
         ]
         console.print(_table("branch against main", columns, rows))
     for sentence in outcome.sentences:
-        console.print(Text(escaped(sentence)))
+        console.print(Text(escaped(sentence)), soft_wrap=True)
 
 
 def _shown(resolved_ts: int | None) -> str:

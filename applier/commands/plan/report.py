@@ -129,7 +129,7 @@ def render(plan: StepPlan, console: Console) -> None:
     begun = f"The next step of changefeed {plan.changefeed} after step {plan.step}, which nothing has begun."
     counts = ", ".join(f"{plan.counts.get(name, 0):,} {what}" for name, what in _COUNTS.items())
     for sentence in (begun, _progress(plan), f"It reads {plan.messages:,} messages: {counts}."):
-        console.print(Text(escaped(sentence)))
+        console.print(Text(escaped(sentence)), soft_wrap=True)
     if plan.spans:
         rows = [(f"{span.topic}/{span.partition}", span.start, span.end, span.backlog) for span in plan.spans]
         console.print(_table("offsets", ("partition", "from", "to", "beyond"), rows))
@@ -143,7 +143,7 @@ def render(plan: StepPlan, console: Console) -> None:
         decided = [(_at(ddl.commit_ts), ", ".join(ddl.kinds), ddl.decision, ddl.reason, ddl.sql) for ddl in plan.ddl]
         console.print(_table("DDL", ("commit ts", "kind", "decision", "reason", "statement"), decided))
     for table in plan.aside:
-        console.print(Text(escaped(f"{table.because} Hint: {table.way_out}")))
+        console.print(Text(escaped(f"{table.because} Hint: {table.way_out}")), soft_wrap=True)
     if plan.waits:
         console.print(Text(escaped(plan.waits)))
 

@@ -36,7 +36,7 @@ def render(report: StatusReport, console: Console) -> None:
         console.print()
     _cut(report, console)
     for sentence in (*report.notes, *report.stale):
-        console.print(Text(escaped(sentence), style="red" if sentence in report.stale else "yellow"))
+        console.print(Text(escaped(sentence), style="red" if sentence in report.stale else "yellow"), soft_wrap=True)
     console.print(Text.assemble("Verdict: ", _styled(report.verdict), f" (exit code {report.exit_code})"))
 
 

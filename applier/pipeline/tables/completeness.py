@@ -56,7 +56,7 @@ def judge(state: State, targets: TargetTables, config: Config, *, is_start: bool
             # One whose Iceberg table is still damaged would only fail again.
             damage = targets.damage(name, is_listed=known.position.version is not None)
             state.completeness[name] = replace(known, is_due=known.is_due or damage is None)
-    _end_letters(state)
+    _end_letters(state, targets)
     for name, item in made.items() if targets.ordered else ():
         before = state.completeness.get(name)
         if item.is_left_out and admits(name) and (before is None or (before.is_parked and before.position is None)):
@@ -174,16 +174,16 @@ class Begun(NamedTuple):
 
 def end_letters(state: State, targets: TargetTables) -> None:
     """Let tables be whole again that may have lacked a row of a dead letter, if no letter is left."""
-    if _end_letters(state):
+    if _end_letters(state, targets):
         state.keep(cut(state, targets), state.checkpoint.resuming)
 
 
-def _end_letters(state: State) -> bool:
+def _end_letters(state: State, targets: TargetTables) -> bool:
     lacking = [name for name, known in state.completeness.items() if known.reason == LETTERS]
     if not lacking or state.control.letters():
         return False
     for name in lacking:
-        state.completeness[name] = replace(state.completeness[name], state="live", reason="")
+        _show(state, targets, name, replace(state.completeness[name], state="live", reason=""))
     return True
 
 

@@ -9,7 +9,6 @@ from applier.changefeed.table import TableName
 from applier.ddl import actions as say
 from applier.ddl.actions import touches
 from applier.ddl.schema_tracker import Tables
-from applier.errors import IncompleteRow
 from applier.pipeline.scan.task_result import BadMessage
 
 FILTERED = "applier.filtered"
@@ -35,9 +34,8 @@ def owners(bad: Iterable[BadMessage]) -> Doubted:
 
     A delete among them leaves its row in the table, and the next INSERT of the key finds it there.
     """
-    tables = [item.error.table if isinstance(item.error, IncompleteRow) else None for item in bad]
-    named = frozenset(TableName(*table) for table in tables if table is not None)
-    return None if None in tables else named
+    found = [item.tables for item in bad]
+    return frozenset(name for names in found for name in names) if all(found) else None
 
 
 def left_behind(actions: Iterable[say.Action], tables: Tables) -> frozenset[TableName]:
