@@ -17,6 +17,7 @@ import pytest
 
 from applier.runtime import failpoints
 from applier.sink.control.control import Control
+from applier.sink.iceberg import clone
 from applier.sink.iceberg.catalog import Catalog
 from applier.sink.iceberg.commit import CommitFailure
 from applier.sink.iceberg.java import JavaError
@@ -59,6 +60,8 @@ class Disasters:
         monkeypatch.setattr(Control, "release", lambda control: None if self._is_dead else release(control))
         for owner, name in ((Table, "commit"), (RevisableTable, "commit"), (Catalog, "rename"), (Catalog, "create")):
             monkeypatch.setattr(owner, name, self._failing_call(getattr(owner, name), name))
+        for name, kind in (("clone", "create"), ("begin_anew", "create"), ("show", "commit")):
+            monkeypatch.setattr(clone, name, self._failing_call(getattr(clone, name), kind))
         monkeypatch.setattr("applier.sink.commit.committer.ATTEMPTS", 3)
         own.depth = 0
 

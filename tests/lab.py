@@ -20,10 +20,12 @@ from applier.changefeed.window import OffsetRange, Window
 from applier.config import settings
 from applier.consume.source import Job
 from applier.pipeline.build import assemble
+from applier.pipeline.requests import REFUSED
 from applier.pipeline.state import State
 from applier.pipeline.step import Pipeline
 from applier.sink.control.control import Control, unix_ms
 from applier.sink.control.lease import this_process
+from applier.sink.control.requests import Request
 from applier.sink.iceberg.catalog import Catalog
 from tests.ticdc import Record
 from tests.upstream import Database, Ddl, Name, Row
@@ -108,6 +110,8 @@ class Lab:
         order: As in the configuration; in offset order the tables are compared once all messages are read.
         more: Other keys of the configuration, by section.
         may_lack: Tables of this name need not be live; one that is not, is not compared.
+        stays: All its appliers are on one machine, so that what one began, the next one goes on with.
+        requests: What commands ask for, each once the checkpoint has come to a commit ts.
     """
 
     spark: SparkSession
@@ -118,6 +122,9 @@ class Lab:
     order: str = "resolved"
     more: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     may_lack: Callable[[Name], bool] = field(default=lambda _: False)
+    stays: bool = False
+    requests: Sequence[tuple[int, Request]] = ()
+    _answered: set[str] = field(default_factory=set)
     _catalog: Catalog = field(init=False)
     _seen: dict[tuple[str, int | None], list[str]] = field(default_factory=dict)
 
@@ -138,9 +145,33 @@ class Lab:
         catalog = self._catalog
         control = Control.open(catalog, self.name)
         # Each is on a machine of its own: nothing shows whether the one before is dead, and it may wake up.
-        me = replace(this_process(unix_ms()), host=f"host-{next(_HOSTS)}")
+        me = replace(this_process(unix_ms()), host="host" if self.stays else f"host-{next(_HOSTS)}")
         checkpoint, _ = control.take(me, take_over=True)
         return assemble(settings.parse(raw), self.source(), catalog, State.load(control, checkpoint))
+
+    def next_request(self, pipeline: Pipeline) -> Request | None:
+        """The first request whose time has come and that was not carried out."""
+        resolved_ts = pipeline.state.resolved_ts
+        due = (request for ts, request in self.requests if ts <= resolved_ts and request.id not in self._answered)
+        return next(due, None)
+
+    def carry_out(self, pipeline: Pipeline, request: Request) -> None:
+        """Let a pipeline do what a request asks for; again after a crash in it."""
+        assert pipeline.beside is not None
+        outcome = pipeline.beside.requests.carry_out(request)
+        assert not outcome.startswith(REFUSED), outcome
+        self._answered.add(request.id)
+
+    def check_all_back(self, pipeline: Pipeline) -> None:
+        """Every table is live and in the cut, each request was carried out, and no copy is left."""
+        assert self._answered == {request.id for _, request in self.requests}
+        tables, cut = self.tables(), pipeline.state.checkpoint.snapshots
+        assert [str(name) for name in tables if not self.is_live(pipeline, name)] == []
+        heads = {
+            (self.namespace(name.database), name.table): table.current_snapshot() for name, table in tables.items()
+        }
+        assert [at for at, head in heads.items() if head is not None and at not in cut] == []
+        assert self._catalog.list((f"applier_{self.name}__resume",)) == []
 
     def source(self) -> Memory:
         """The messages."""

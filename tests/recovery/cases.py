@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from applier.sink.control.requests import Request
 from tests.lab import Lab
 from tests.ticdc import Changefeed, Habits
 from tests.upstream import Change, Column, Database, Name, Row
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ORDERS, ITEMS, SPARE = Name("shop", "orders"), Name("shop", "items"), Name("mart", "spare")
+LEDGER = Name("shop", "ledger")
 _COLUMNS = (Column("id"), Column("v", "varchar(20)"))
 
 
@@ -26,12 +28,18 @@ class Case:
         habits: How it is sent.
         messages: Messages a step: so many that several steps are needed.
         order: As in the configuration.
+        parked: Tables that are parked for a part of it.
+        between: Shares of the past after which they are parked, and resume.
+        stays: See `Lab`.
     """
 
     past: Callable[[Database], None]
     habits: Habits = field(default_factory=lambda: Habits(resolve=0.6))
     messages: int = 60
     order: str = "resolved"
+    parked: tuple[Name, ...] = ()
+    between: tuple[float, float] = (0, 0)
+    stays: bool = False
 
     def lab(self, spark: SparkSession, name: str) -> Lab:
         """The changefeed of the case."""
@@ -39,7 +47,21 @@ class Case:
         self.past(database)
         feed = Changefeed(database, self.habits, seed=1)
         feed.send()
-        return Lab(spark, name, database, feed.records, self.messages, self.order)
+        lab = Lab(spark, name, database, feed.records, self.messages, self.order, stays=self.stays)
+        if self.parked:
+            park, resume = (database.log[int(len(database.log) * share)].ts for share in self.between)
+            rules = tuple(f"{name.database}.{name.table}" for name in self.parked)
+            lab.may_lack = _any
+            lab.requests = [
+                (park, Request("one", "park", rules, "a look", "me")),
+                (resume, Request("two", "resume", ("*.*",), "", "me")),
+            ]
+        return lab
+
+
+def _any(name: Name) -> bool:
+    del name
+    return True
 
 
 def _row(key: int, value: object) -> Row:
@@ -153,6 +175,43 @@ def _bag(database: Database) -> None:
         database.transact({ORDERS: [Change(_row(1, "same"), None)]})
 
 
+def _missed(database: Database) -> None:
+    """Tables whose columns, types, rows and names change while two of them are parked; the third goes on."""
+    columns = [*_COLUMNS, Column("n")]
+    database.create(ORDERS, columns, ["id"])
+    for name in (ITEMS, LEDGER):
+        database.create(name, _COLUMNS, ["id"])
+    for turn in range(3):
+        keys = range(turn * 3, turn * 3 + 3)
+        database.insert(ORDERS, *({**_row(key, key), "n": key} for key in keys))
+        for name in (ITEMS, LEDGER):
+            _rows(database, name, keys, "before")
+    database.add_column(ORDERS, Column("c", "int", 7))
+    database.insert(ORDERS, {**_row(20, "c"), "n": 20, "c": 1})
+    _rows(database, ITEMS, range(20, 23), "missed")
+    database.modify_column(ORDERS, "n", "varchar(20)")
+    database.rename_column(ORDERS, "v", "w")
+    row = next(iter(database.tables[ORDERS].rows.values()))
+    database.transact({ORDERS: [Change(row, {**row, "n": "text"})]})
+    _rows(database, LEDGER, range(20, 26), "meanwhile")
+    database.truncate(ITEMS)
+    _rows(database, ITEMS, range(3), "emptied")
+    database.rename((ITEMS, SPARE))
+    database.create(ITEMS, [Column("id"), Column("other", "int")], ["id"])
+    database.insert(ITEMS, {"id": 1, "other": 1}, {"id": 2, "other": 2})
+    database.drop_column(ORDERS, "c")
+    _rows(database, SPARE, range(30, 33), "moved")
+    rows = list(database.tables[ORDERS].rows.values())
+    database.transact({ORDERS: [Change(rows[1], None), Change(rows[2], {**rows[2], "id": 50})]})
+    for turn in range(4):
+        database.insert(ORDERS, {"id": 60 + turn, "w": "later", "n": None})
+        database.insert(ITEMS, {"id": 60 + turn, "other": turn})
+        for name in (SPARE, LEDGER):
+            _rows(database, name, range(60 + turn, 61 + turn), "later")
+    database.add_column(ORDERS, Column("d", "int", 3))
+    database.insert(ORDERS, {"id": 70, "w": "last", "n": "n", "d": 4})
+
+
 def _bag_changes(database: Database) -> None:
     """Tables without a key that get columns, take each other's names, and are emptied."""
     for name in (ORDERS, ITEMS):
@@ -195,6 +254,14 @@ CASES = {
     "many-tables": Case(_many_tables),
     "bag": Case(_bag, Habits(dispatcher="table", resolve=0.6), messages=20),
     "replays": Case(_everything, _BAD_DAYS, messages=30),
+    "parked": Case(_missed, messages=16, parked=(ORDERS, ITEMS), between=(0.2, 0.6), stays=True),
+    "parked-elsewhere": Case(
+        _missed,
+        Habits(partitions=3, dispatcher="scatter", resolve=0.5),
+        24,
+        parked=(ORDERS, ITEMS),
+        between=(0.2, 0.6),
+    ),
     "bag-by-offset": Case(_bag, Habits(dispatcher="table", resolve=0.6), messages=20, order="offset"),
     "bag-changes-by-offset": Case(_bag_changes, Habits(partitions=1, resolve=0.2), messages=14, order="offset"),
     "tables-by-offset": Case(_tables, Habits(partitions=1, resolve=0.2), messages=20, order="offset"),
