@@ -180,9 +180,8 @@ def _fence(state: State, targets: TargetTables) -> None:
         listed = state.checkpoint.snapshots
         moved = {item.table: item.head for item in tables if listed.get(item.table) == item.before}
         snapshots = {**listed, **{table: head for table, head in moved.items() if table in listed}}
-        # The cut lists the heads that the fences made. Copies of tables that were being brought back get none: that
-        # begins anew.
-        state.write(lambda last: replace(last, unfenced=0, fenced=upto, snapshots=snapshots, resuming=None))
+        # The cut lists the heads that the fences made.
+        state.write(lambda last: replace(last, unfenced=0, fenced=upto, snapshots=snapshots))
         logger().info("tables fenced", tables=len(tables), upto=upto)
 
 

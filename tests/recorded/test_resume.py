@@ -18,7 +18,7 @@ from applier.config import settings
 from applier.decode.protocols import build
 from applier.pipeline.build import decoder_options
 from applier.pipeline.step import Pipeline, Step
-from applier.sink.control.requests import Kind, Request
+from applier.sink.control.requests import Kind
 from tests import expected, recordings
 from tests.recorded.test_protocols import FAMILIES, replaying, unexplained
 from tests.replay import Replay, ends_at
@@ -102,7 +102,7 @@ class Absence:
     def ask(self, kind: Kind, names: Sequence[TableName]) -> str:
         """What a command asks for."""
         assert self.pipeline.beside is not None
-        request = Request(f"{kind}-{next(self._number)}", kind, tuple(map(str, names)), "a look", "me")
+        request = TableRequest(f"{kind}-{next(self._number)}", kind, tuple(map(str, names)), "a look", "me")
         return self.pipeline.beside.requests.carry_out(request)
 
     def park(self, names: Sequence[TableName]) -> None:

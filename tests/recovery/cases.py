@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from applier.sink.control.requests import Request
+from applier.sink.control.requests import TableRequest
 from tests.lab import Lab
 from tests.ticdc import Changefeed, Habits
 from tests.upstream import Change, Column, Database, Name, Row
@@ -53,8 +53,8 @@ class Case:
             rules = tuple(f"{name.database}.{name.table}" for name in self.parked)
             lab.may_lack = _any
             lab.requests = [
-                (park, Request("one", "park", rules, "a look", "me")),
-                (resume, Request("two", "resume", ("*.*",), "", "me")),
+                (park, TableRequest("one", "park", rules, "a look", "me")),
+                (resume, TableRequest("two", "resume", ("*.*",), "", "me")),
             ]
         return lab
 

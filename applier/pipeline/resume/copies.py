@@ -94,13 +94,22 @@ class Copies:
             catalog.rename(copy.identifier, identifier)
         elif copy is not None and table is not None and _state(copy) != _state(table):
             self.main.opened(table)
-            if not clone.is_built_on(copy, table):
+            if clone.is_built_on(copy, table):
+                clone.show(table, copy)
+            elif not _is_shown(table, copy):
                 raise CopyOutdated(f"Table {table} was written while it was brought back, which begins anew")
-            clone.show(table, copy)
         self.main.forget(name)
         writer = self.main.writer(name)
         if writer is not None:
             self.main.committed(writer, writer.head)
+
+    def is_shown(self, name: TableName | None, own: TableName) -> bool:
+        """Whether readers see a copy in place of its table already."""
+        catalog = self.main.catalog
+        table = None if name is None else catalog.load(self.main.identifier(name))
+        copy = catalog.load(self.targets.identifier(own))
+        # A copy without a table to take the place of is renamed.
+        return table is not None and (copy is None or _is_shown(table, copy))
 
     def discard(self) -> None:
         """Forget all copies of the changefeed; the files of those that were not shown are orphans of their tables."""
@@ -120,3 +129,14 @@ class Copies:
 
 def _state(table: Table) -> tuple[int | None, str]:
     return table.snapshot_id, table.schema_json
+
+
+def _is_shown(table: Table, copy: Table) -> bool:
+    """Whether a table shows its copy; snapshots that fence them may have followed in both."""
+    return copy.schema_json == table.schema_json and _last_change(copy) == _last_change(table)
+
+
+def _last_change(table: Table) -> int | None:
+    """The newest snapshot that changed rows."""
+    kinds = ("added-", "deleted-", "removed-")
+    return next((item.id for item in table.history() if any(key.startswith(kinds) for key in item.summary)), None)

@@ -87,6 +87,15 @@ class Replay:
             return "more"
         return "over" if self.handover.all(self._members()) else "wait"
 
+    def keep_shown(self) -> None:
+        """Keep the tables that an earlier process has shown, without a checkpoint that says so; forget all others."""
+        members = self._members()
+        for own in [own for own in self.state.completeness if not self.copies.is_shown(members.get(own), own)]:
+            leave_out(self.state, own)
+        self.handover.parked(members)
+        if self.state.completeness and self.state.resolved_ts == self.main.state.resolved_ts:
+            self.handover.all(self._members())
+
     @property
     def _ordered(self) -> bool:
         return self.main.scanner.ordered

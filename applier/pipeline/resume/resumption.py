@@ -43,6 +43,7 @@ class Resumption:
     clock: Callable[[], float] = time.monotonic
     requests: Requests = field(init=False)
     _replay: Replay | None = field(default=None, init=False)
+    _is_tidy: bool = field(default=False, init=False)
     _budget: Budget = field(init=False)
 
     def __post_init__(self) -> None:
@@ -59,8 +60,11 @@ class Resumption:
             TransientError: Something outside does not answer.
             CheckpointConflict: Another applier has the changefeed.
         """
-        if not self._is_due() or (is_busy and not self._budget.allows()):
-            return self._is_due()
+        if not self._is_due():
+            self._tidy_up()
+            return False
+        if is_busy and not self._budget.allows():
+            return True
         start = self.clock()
         try:
             return self._advance()
@@ -70,6 +74,12 @@ class Resumption:
             return True
         finally:
             self._budget.spend(self.clock() - start)
+
+    def _tidy_up(self) -> None:
+        """Forget the copies of a job that ended when its process died, before it could."""
+        if not self._is_tidy:
+            Copies(self.main.targets, "").discard()
+            self._is_tidy = True
 
     def _is_due(self) -> bool:
         return bool(self._due()) or self.main.state.checkpoint.resuming is not None
@@ -99,8 +109,12 @@ class Resumption:
 
     def _begun(self) -> Replay | None:
         """The job that the checkpoint names, or a new one; None if there is none to begin."""
-        state, resuming = self.main.state, self.main.state.checkpoint.resuming
-        if resuming is None or state.checkpoint.unfenced:
+        resuming = self.main.state.checkpoint.resuming
+        if resuming is not None and resuming.progress.epoch <= self.main.state.checkpoint.fenced:
+            # Copies are not fenced: a process that lost the changefeed may write them yet.
+            job(self.main, resuming).keep_shown()
+            resuming = None
+        if resuming is None:
             resuming = self._new()
         if resuming is not None:
             self._replay = job(self.main, resuming)
