@@ -122,7 +122,7 @@ class Lab:
     more: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     may_lack: Callable[[Name], bool] = field(default=lambda _: False)
     stays: bool = False
-    requests: Sequence[tuple[int, Request]] = ()
+    requests: Sequence[tuple[int, TableRequest]] = ()
     _answered: set[str] = field(default_factory=set)
     _catalog: Catalog = field(init=False)
     _seen: dict[tuple[str, int | None], list[str]] = field(default_factory=dict)
@@ -148,13 +148,13 @@ class Lab:
         checkpoint, _ = control.take(me, take_over=True)
         return assemble(settings.parse(raw), self.source(), catalog, State.load(control, checkpoint))
 
-    def next_request(self, pipeline: Pipeline) -> Request | None:
+    def next_request(self, pipeline: Pipeline) -> TableRequest | None:
         """The first request whose time has come and that was not carried out."""
         resolved_ts = pipeline.state.resolved_ts
         due = (request for ts, request in self.requests if ts <= resolved_ts and request.id not in self._answered)
         return next(due, None)
 
-    def carry_out(self, pipeline: Pipeline, request: Request) -> None:
+    def carry_out(self, pipeline: Pipeline, request: TableRequest) -> None:
         """Let a pipeline do what a request asks for; again after a crash in it."""
         assert pipeline.beside is not None
         outcome = pipeline.beside.requests.carry_out(request)
