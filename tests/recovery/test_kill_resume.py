@@ -82,7 +82,7 @@ def _run(found: Replay, folder: Path) -> None:
 def _ask(raw: dict[str, Any], kind: Kind) -> None:
     """Leave a request, as a command does while `run` goes on."""
     config = settings.parse(raw)
-    request = Request(kind, kind, ("*.*",), "a look", "me")
+    request = TableRequest(kind, kind, ("*.*",), "a look", "me")
     assert append(config.catalog, (f"applier_{config.changefeed.name}", "requests"), request_rows(request))
 
 

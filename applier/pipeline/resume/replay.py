@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from applier.changefeed.checkpoint import Checkpoint, Resuming
 from applier.changefeed.completeness import Completeness
 from applier.changefeed.filter import exactly
+from applier.changefeed.message import TopicPartition
 from applier.changefeed.position import FeedPosition, Reading
 from applier.changefeed.table import TableName
 from applier.changefeed.ts import CLOCK_SKEW_MS, unix_ms
@@ -193,7 +194,11 @@ class Replay:
         self.pipeline.look_at(
             replace(scanner, template=template, ceiling=goal, chosen=OwnDdl(names, begun, self._ordered))
         )
-        step = self.pipeline.step(None if self._ordered else self.main.state.next_offsets)
+        # Rows that the changefeed holds back are read only where a watermark of the range may follow them: a partition
+        # that is read beyond them before the others come as far forgets its watermarks below them.
+        step = self.pipeline.step(self._ends())
+        if self._ordered and step.complete and not step.moved and self._is_before(goal):
+            step = self.pipeline.step()
         logger().debug("tables are brought back", resolved_ts=state.resolved_ts, goal=goal, tables=len(names))
         if step.complete and not step.moved and self._is_before(goal):
             what = f"The messages from resolved ts {state.resolved_ts} on hold no watermark up to {goal}."
@@ -202,6 +207,11 @@ class Replay:
         for own in lost:
             what = f"The feed no longer holds the CREATE TABLE of {own} at commit ts {begun[own]}."
             completeness.give_up(self.main.state, members[own], RangeRefused(what, BY_HAND), is_lost=True)
+
+    def _ends(self) -> dict[TopicPartition, int]:
+        """Offsets (exclusive) up to which the changefeed has applied everything, or where the job is beyond them."""
+        own = self.state.next_offsets
+        return {place: max(at, own.get(place, 0)) for place, at in self.main.state.next_offsets.items()}
 
 
 _NOT_READ = "its CREATE TABLE is not read yet"
