@@ -108,7 +108,7 @@ class Pipeline:
     _applier: WindowApplier = field(init=False)
 
     def __post_init__(self) -> None:
-        self._reader = StepReader(self.config, self.source, self.scanner, self.targets, self.state)
+        self._reader = StepReader(self.config, self.source, self.scanner, self.targets, self.state, self.is_copy)
         self._applier = WindowApplier(self.config, self.source, self.targets, self.ddl_handler, self.state)
 
     def ends(self) -> dict[TopicPartition, int]:

@@ -136,8 +136,8 @@ class Replay:
     def _is_before(self, goal: int) -> bool:
         if self._ordered:
             return self.state.resolved_ts < goal
-        ends = self.main.state.next_offsets
-        return any(at < ends.get(place, at) for place, at in self.state.next_offsets.items())
+        own = self.state.next_offsets
+        return any(own.get(place, 0) < end for place, end in self.main.state.next_offsets.items())
 
     # ---- tables come and go
 

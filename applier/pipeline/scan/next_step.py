@@ -64,6 +64,7 @@ class StepReader:
         scanner: Finds out what a window holds.
         targets: The Iceberg tables.
         state: Progress.
+        is_copy: Its tables need not be one cut.
     """
 
     config: Config
@@ -71,6 +72,7 @@ class StepReader:
     scanner: WindowScanner
     targets: TargetTables
     state: State
+    is_copy: bool = False
     _size: WindowSize = field(init=False)
     _reported: set[TopicPartition] = field(default_factory=set, init=False)
 
@@ -171,7 +173,7 @@ class StepReader:
             return any(held.get(place, span.end) > span.start for place, span in scan.window.ranges.items())
         # A step that failed may have left tables ahead; a checkpoint below them would not be one cut through all.
         is_late = scan.error is not None or self.is_longest
-        is_whole = scan.upto >= self.state.reached or (is_late and not self.state.is_without_checkpoint)
+        is_whole = self.is_copy or scan.upto >= self.state.reached or (is_late and not self.state.is_without_checkpoint)
         return scan.upto > self.state.resolved_ts and is_whole
 
     @property
