@@ -606,3 +606,20 @@ def test_a_reason_is_asked_for(make: Make) -> None:
     world = begun(make, "a")
     with pytest.raises(ConfigError, match="--why is empty"):
         ask(world.config, Asked("park", ("shop.a",)), lambda _: None, take_over=True, spark=world.spark)
+
+
+def test_a_changefeed_gets_another_name_and_keeps_its_tables(make: Make) -> None:
+    """The steps of docs/operations.md: forget it, begin one of another name midstream, and apply what came since."""
+    world = begun(make, "a", "b")
+    ended = world.status().resolved_ts
+    world.obey(f"applier forget -c {world.path}")
+    world.settings["changefeed"] = {"name": f"{world.name}_2", "start": "midstream"}
+    world.put("a", 3)
+    world.put("b", 1, op="DELETE")
+    world.resolve()
+
+    world.obey(f"applier backfill -c {world.path} --from {ended}")
+    world.obey(f"applier run -c {world.path} --once")
+
+    assert (world.keys("a"), world.keys("b"), world.in_cut()) == ({1, 2, 3}, {2}, {"a", "b"})
+    assert world.status().exit_code == 0

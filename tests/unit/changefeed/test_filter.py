@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 
-from applier.changefeed.filter import TableFilter
+from applier.changefeed.filter import TableFilter, option
 from applier.changefeed.table import TableName
 
 
@@ -42,3 +44,12 @@ def test_malformed_rules_are_refused(rule: str) -> None:
     """A rule that means nothing would silently leave tables out."""
     with pytest.raises(ValueError, match="not of the form database.table"):
         TableFilter([rule])
+
+
+def test_the_option_of_tables_means_exactly_these() -> None:
+    """A shell passes it on as one word, and as filter rules it admits the tables and no other."""
+    names = [TableName("shop", "orders"), TableName("a.b", "it's"), TableName("x y", "`q`")]
+    for chosen in (names[:1], names):
+        (word,) = shlex.split(option(chosen))
+        admits = TableFilter(word.split(",")).admits
+        assert [name for name in [*names, TableName("shop", "other")] if admits(name)] == chosen
