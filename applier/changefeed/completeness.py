@@ -78,7 +78,7 @@ class Completeness:
         by_hand = f"load its rows by other means, then run `{adopt}`"
         if self.is_due:
             return f"`applier run -c {config}` brings it back."
-        if self.cause == "include":
+        if self.cause == "include" and self.reason == LEFT_OUT:
             forget = f"applier forget -c {config} --tables {option([name])}"
             return f"admit it in tables.include again, and `applier run` resumes it; or run `{forget}`."
         if self.is_parked and self.position is None:
@@ -89,8 +89,10 @@ class Completeness:
         if self.reason.startswith(SKIPPED):
             return f"bring the Iceberg table to what its upstream is, then run `{adopt}`."
         resume = f"run `applier resume -c {config} --tables {option([name, *self.partners])}`"
+        if self.cause == "table":
+            return f"restore it and start `applier run -c {config}` again; or {resume}, which may build it anew."
         if self.is_parked:
-            first = "mend what the reason names, then " if self.cause in ("ddl", "row", "table") else ""
+            first = "mend what the reason names, then " if self.cause in ("ddl", "row") else ""
             return f"{first}{resume}."
         return f"{resume} if the feed still holds its CREATE TABLE; or {by_hand}."
 

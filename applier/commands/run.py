@@ -15,6 +15,7 @@ from applier.pipeline import topics
 from applier.pipeline.build import assembled
 from applier.pipeline.scan.task_result import Waiting
 from applier.pipeline.step import Pipeline, Step
+from applier.pipeline.tables import completeness
 from applier.runtime.logs import StatusLine, logger
 from applier.runtime.retry import with_retry
 from applier.runtime.stop_requests import stop_signals
@@ -80,7 +81,7 @@ def run(config: Config, *, once: bool, take_over: bool, reports: Reports, accept
     with stop_signals(config.run.stop_seconds) as stop, assembled(config, take_over=take_over) as pipeline:
         reports.start(pipeline.state.resolved_ts or None)
         pipeline.hold_to_checkpoint()
-        pipeline.state.keep_completeness()
+        completeness.keep(pipeline.state, pipeline.targets)
         if accept_remade:
             topics.accept(pipeline.state, with_retry(pipeline.source.topic_ids))
         if once:

@@ -79,7 +79,7 @@ def assembled(config: Config, *, take_over: bool = False, spark: SparkSession | 
             try:
                 with beating(state, config.run.heartbeat_seconds), leaving(state.control.release):
                     pipeline = with_retry(lambda: assemble(config, source, catalog, state))
-                    with_retry(state.keep_completeness)
+                    with_retry(lambda: completeness.keep(state, pipeline.targets))
                     yield pipeline
             except BaseException:
                 # What went wrong counts, not that the changefeed could then not be released either.

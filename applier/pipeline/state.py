@@ -149,11 +149,6 @@ class State:
         }
         return found | {name: Tracked(UNKNOWN, self.topics.get(name, ""), None, known) for name, known in lost.items()}
 
-    def keep_completeness(self) -> None:
-        """Let the checkpoint say what a start has found out about the tables."""
-        if (tables := self.tracked()) != self.checkpoint.tables:
-            self.write(lambda last: replace(last, tables=tables))
-
     def keep(
         self,
         snapshots: Mapping[tuple[str, ...], int],

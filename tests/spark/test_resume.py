@@ -349,6 +349,44 @@ def test_a_dead_letter_of_a_table_that_was_renamed_names_the_way(make: Make) -> 
     assert "which was renamed or dropped since: run `applier resume" in told
 
 
+def test_a_feed_in_offset_order_brings_its_tables_back_by_their_offsets(make: Make) -> None:
+    """Rows and ALTER find their places by the offsets; a table that left elsewhere follows in a job of its own."""
+    world = begun(make, "a", "b", order="offset")
+    world.run(include=["*.*", "!shop.a"])
+    world.put("a", 2, op="DELETE")
+    world.put("b", 3)
+    world.run()
+    world.run(include=["*.*", "!shop.a", "!shop.b"])
+    world.ddl("ALTER TABLE a DROP COLUMN v")
+    world.ddl("ALTER TABLE a ADD COLUMN w INT DEFAULT 7")
+    world.send_row("a", {"id": "3", "w": "8"})
+    world.put("b", 4)
+    world.run()
+
+    world.run(include=["*.*"])
+
+    assert values(world, "a") == [{"id": 1, "w": 7}, {"id": 3, "w": 8}]
+    assert (world.keys("b"), world.in_cut(), world.status().exit_code) == ({1, 2, 3, 4}, {"a", "b"}, 0)
+    world.send_row("a", {"id": "4", "w": "9"})
+    world.run()
+    assert values(world, "a")[-1] == {"id": 4, "w": 9}
+
+
+def test_a_rename_in_offset_order_has_no_place_among_the_rows(make: Make) -> None:
+    """The table stays parked under its new name, with its rows, and the sentence names the DDL."""
+    world = begun(make, "a", "b", order="offset")
+    world.obey(f"applier park -c {world.path} --tables shop.a --why 'a look'")
+    world.put("a", 3)
+    world.ddl("RENAME TABLE a TO c")
+    world.put("c", 4)
+    world.run()
+
+    told = world.obey(f"applier resume -c {world.path} --tables shop.c", code=3)
+
+    assert "holds a DDL of kind rename-table" in told
+    assert (world.table("c").state, world.keys("c"), world.in_cut()) == ("parked", {1, 2}, {"b"})
+
+
 # ---- what parks a table
 
 

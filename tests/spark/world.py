@@ -170,8 +170,8 @@ class World:
         return set(re.findall(r"__shop`?\.`?(\w+)", " ".join(self.status().cut)))
 
     def heal(self, hint: str | None) -> str:
-        """Run the first command that a hint prints, as it is printed; what it prints."""
-        found = re.search(r"`(applier [^`]*)`", hint or "")
+        """Run the first command that a hint prints, as it is printed, save a `run` that goes on; what it prints."""
+        found = re.search(r"`(applier (?!run )[^`]*)`", hint or "")
         assert found is not None, hint
         return self.obey(found[1])
 

@@ -48,12 +48,12 @@ class ParkedDdl:
         Raises:
             SchemaChangeRefused: It exchanges rows of a parked table with those of another one.
         """
-        if self.is_given_up(change, group) and isinstance(group[0], _BRINGS):
-            # It makes a table that cannot be made, and nothing is known of it from here on.
-            return True
-        if not self._concerns(change, group):
+        is_given_up = self.is_given_up(change, group)
+        if not is_given_up and not self._concerns(change, group):
             return False
-        self._pass_by(change, group)
+        # Of a table that cannot be made nothing is known from here on.
+        if not (is_given_up and isinstance(group[0], _BRINGS)):
+            self._pass_by(change, group)
         return True
 
     def is_given_up(self, change: SchemaChange, group: Sequence[say.Action]) -> bool:

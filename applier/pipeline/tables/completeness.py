@@ -345,6 +345,12 @@ def doubt(state: State, names: Iterable[TableName], reason: str) -> None:
             _warn(name, found, state.config_path)
 
 
+def keep(state: State, targets: TargetTables) -> None:
+    """Let the checkpoint say what a start has found out about the tables."""
+    if state.tracked() != state.checkpoint.tables:
+        state.keep(cut(state, targets), state.checkpoint.resuming)
+
+
 def cut(state: State, targets: TargetTables) -> Mapping[tuple[str, ...], int]:
     """Heads of the tables that show every row at the resolved ts: the consistent cut."""
     live = {targets.identifier(name) for name, found in state.completeness.items() if found.is_live}
