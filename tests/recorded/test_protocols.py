@@ -247,10 +247,10 @@ def test_equal_at_the_end_in_offset_order(
         # Without DDL messages there is no CREATE TABLE, which alone shows that no row came before the feed.
         assert lacking == (dict.fromkeys(found.tables(), NO_CREATE) if variant in UNCREATED else {})
         state = recordings.expected(scenario)[-1]
-        assert unexplained(found, _as_plain(state) if variant == "avro-plain" else state, protocol) == []
+        assert unexplained(found, as_plain(state) if variant == "avro-plain" else state, protocol) == []
 
 
-def _as_plain(state: Mapping[str, Any]) -> dict[str, Any]:
+def as_plain(state: Mapping[str, Any]) -> dict[str, Any]:
     """The contents as Avro without DDL tells them: names sanitised, virtual columns there and NULL."""
     tables = {}
     for text, table in state["tables"].items():
@@ -279,7 +279,7 @@ def test_rows_that_a_partition_takes_with_it_stay_where_no_ddl_is_sent(
         found.raw["changefeed"]["order"] = "offset"
         with found.running(spark) as pipeline:
             assert advance(pipeline, pipeline.ends()).error is None
-        state = _as_plain(recordings.expected("partition")[-1])
+        state = as_plain(recordings.expected("partition")[-1])
         (problem,) = [line for line in unexplained(found, state, "avro") if line.startswith("parts.p_hash:")]
         assert problem.startswith("parts.p_hash: 13 rows for 1\n")
         assert problem.endswith("wants []")

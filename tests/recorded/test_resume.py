@@ -20,7 +20,7 @@ from applier.pipeline.build import decoder_options
 from applier.pipeline.step import Pipeline, Step
 from applier.sink.control.requests import Kind, TableRequest
 from tests import expected, recordings
-from tests.recorded.test_protocols import FAMILIES, replaying, unexplained
+from tests.recorded.test_protocols import FAMILIES, as_plain, replaying, unexplained
 from tests.replay import Replay, ends_at
 
 if TYPE_CHECKING:
@@ -240,3 +240,51 @@ def shares(scenario: str, variant: str) -> list[Ends]:
 def _place(text: str, length: int) -> int:
     above, _, below = text.partition("/")
     return int(above) if not below else max(1, length * int(above) // int(below)) - 1
+
+
+BY_OFFSET = (
+    ("ddl", "canal-json", "canal-json", "shop.orders"),
+    ("ddl", "debezium", "debezium-plain", "shop.orders"),
+    ("txns", "canal-json", "canal-json", ALL),
+    ("txns", "debezium", "debezium-plain", ALL),
+    ("pk", "canal-json", "canal-json", ALL),
+    ("types", "avro", "avro-plain", ALL),
+)
+"""Feeds without watermarks, and tables that no RENAME, CREATE or EXCHANGE concerns while they are parked."""
+
+
+@pytest.mark.parametrize("messages", [10_000, pytest.param(100, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(
+    ("scenario", "protocol", "variant", "table"),
+    [pytest.param(*case, marks=() if case == BY_OFFSET[2] else pytest.mark.soak) for case in BY_OFFSET],
+)
+def test_a_table_that_was_parked_in_offset_order(
+    scenario: str,
+    protocol: str,
+    variant: str,
+    table: str,
+    messages: int,
+    spark: SparkSession,
+    lake: dict[str, str],
+    tmp_path: Path,
+) -> None:
+    """Readers see it as it was or up to date, and all tables have the contents of the end of the feed."""
+    with replaying(scenario, protocol, variant, lake, tmp_path) as found:
+        renamed(found, f"offset-{scenario}-{variant}-{messages}")
+        found.raw["changefeed"]["order"] = "offset"
+        found.raw["source"]["messages_per_step"] = messages
+        first, second = shares(scenario, variant)
+        with found.running(spark) as pipeline:
+            absence = Absence(found, pipeline, protocol)
+            absence.go_to(None, first)
+            names = sorted(name for name in pipeline.state.completeness if table in (ALL, str(name)))
+            absence.park(names)
+            absence.go_to(None, second)
+            assert absence.ask("resume", names).startswith("resumes: ")
+            absence.finish(None, second)
+            assert absence.parked == {}
+            absence.finish(None, pipeline.ends())
+            if variant != "avro-plain":
+                absence.see_all_back()
+        state = recordings.expected(scenario)[-1]
+        assert unexplained(found, as_plain(state) if variant == "avro-plain" else state, protocol) == []
