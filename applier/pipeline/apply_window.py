@@ -25,7 +25,7 @@ from applier.pipeline.schema_changes import supplied
 from applier.pipeline.schema_changes.handler import DdlHandler
 from applier.pipeline.schema_changes.statements import Ddl
 from applier.pipeline.state import State
-from applier.pipeline.tables import completeness
+from applier.pipeline.tables import completeness, parking
 from applier.pipeline.tables.filtered import owners
 from applier.pipeline.tables.not_found import MissingRows
 from applier.pipeline.tables.table_batch import Batch, ReadExtent, segments_below
@@ -131,8 +131,8 @@ class WindowApplier:
             if self.config.changefeed.on_table_error == "stop":
                 raise error
             partners = tuple(other for other in together if other != name)
-            completeness.park(self.state, self.targets, name, cause, error.what, partners)
-            completeness.report(self.state, name, error.hint)
+            parking.park(self.state, self.targets, name, cause, error.what, partners)
+            parking.report(self.state, name, error.hint)
 
     def _ensure(self, version: TableVersion) -> None:
         """Have the table of a version, or park it where the one that is there does not fit."""
@@ -148,7 +148,7 @@ class WindowApplier:
             self.ddl_handler.apply(ddl)
         except (SchemaChangeRefused, TableMismatch) as refusal:
             self.targets.confirm()
-            names = [] if isinstance(refusal, DdlStopped) else completeness.refusing(ddl, self.state, self.config)
+            names = [] if isinstance(refusal, DdlStopped) else parking.refusing(ddl, self.state, self.config)
             if not names:
                 raise
             self.set_apart(dict.fromkeys(names, refusal), "ddl", names)

@@ -13,7 +13,7 @@ from applier.changefeed.table import TableName
 from applier.ddl.actions import DropTable
 from applier.errors import ConfigError
 from applier.pipeline.table_selection import selected
-from applier.pipeline.tables import completeness
+from applier.pipeline.tables import completeness, parking
 from applier.runtime import failpoints
 from applier.runtime.logs import logger
 from applier.sink.control.requests import TableRequest, open_requests, request_rows
@@ -98,7 +98,7 @@ class Requests:
     def _park(self, names: Sequence[TableName], request: TableRequest) -> str:
         state = self.main.state
         for name in names:
-            completeness.park(state, self.main.targets, name, "hand", request.why)
+            parking.park(state, self.main.targets, name, "hand", request.why)
             known = state.completeness[name]
             if known.cause != "include":
                 state.completeness[name] = replace(known, cause="hand", reason=request.why, is_due=False)

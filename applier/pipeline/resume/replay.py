@@ -28,7 +28,7 @@ from applier.pipeline.resume.own_ddl import OwnDdl
 from applier.pipeline.resume.progress import Progress
 from applier.pipeline.schema_changes.apply import DdlApplier
 from applier.pipeline.state import State
-from applier.pipeline.tables import completeness
+from applier.pipeline.tables import parking
 from applier.runtime import failpoints
 from applier.runtime.logs import logger
 
@@ -149,7 +149,7 @@ class Replay:
             try:
                 self._begin(name, position)
             except TableMismatch as error:
-                completeness.give_up(self.main.state, name, error)
+                parking.give_up(self.main.state, name, error)
             else:
                 passed[position.name] = position.passed
         if coming:
@@ -206,7 +206,7 @@ class Replay:
         lost = [own for own, ts in begun.items() if own not in state.tables and state.resolved_ts >= ts]
         for own in lost:
             what = f"The feed no longer holds the CREATE TABLE of {own} at commit ts {begun[own]}."
-            completeness.give_up(self.main.state, members[own], RangeRefused(what, BY_HAND), is_lost=True)
+            parking.give_up(self.main.state, members[own], RangeRefused(what, BY_HAND), is_lost=True)
 
     def _ends(self) -> dict[TopicPartition, int]:
         """Offsets (exclusive) up to which the changefeed has applied everything, or where the job is beyond them."""

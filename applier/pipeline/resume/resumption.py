@@ -16,7 +16,7 @@ from applier.pipeline.maintenance import Budget
 from applier.pipeline.requests import Requests
 from applier.pipeline.resume.copies import Copies, CopyOutdated
 from applier.pipeline.resume.replay import Replay, first, job
-from applier.pipeline.tables import completeness
+from applier.pipeline.tables import completeness, parking
 from applier.runtime import failpoints
 from applier.runtime.logs import logger
 
@@ -101,7 +101,7 @@ class Resumption:
             raise
         except TerminalError as error:
             for name in self._due():
-                completeness.give_up(self.main.state, name, error)
+                parking.give_up(self.main.state, name, error)
             outlook = "over"
         if outlook == "over":
             self._end()
@@ -140,7 +140,7 @@ class Resumption:
     def _refuse(self, due: dict[TableName, FeedPosition], error: TerminalError) -> None:
         """Leave the table parked that is furthest back: the range of the others may be there."""
         name = min(due, key=lambda name: due[name].ts)
-        completeness.give_up(self.main.state, name, error, is_lost=True)
+        parking.give_up(self.main.state, name, error, is_lost=True)
         self._keep(None)
 
     def _end(self) -> None:

@@ -16,7 +16,7 @@ from applier.pipeline.schema_changes.stamp import shown
 from applier.pipeline.schema_changes.track import move_past
 from applier.pipeline.schema_changes.whole_tables import TableDdl
 from applier.pipeline.state import State
-from applier.pipeline.tables import completeness
+from applier.pipeline.tables import parking
 from applier.pipeline.tables.target_tables import TargetTables
 
 PARKED = "the table is parked"
@@ -86,4 +86,4 @@ class ParkedDdl:
         move_past(change, group, self.state, self.targets)
         if rename is not None:
             is_wanted = TableFilter(self.settings.include).admits(rename.to)
-            completeness.follow_include(self.state, rename.to, is_wanted=is_wanted)
+            parking.follow_include(self.state, rename.to, is_wanted=is_wanted)

@@ -14,19 +14,19 @@ from applier.changefeed.completeness import (
     NO_CREATE,
     UNMET,
     UNRECORDED,
-    Cause,
     Completeness,
 )
 from applier.changefeed.filter import TableFilter
-from applier.changefeed.position import AppliedDdl, FeedPosition
+from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName
 from applier.config.settings import Config
 from applier.ddl import actions as say
 from applier.ddl.parser import parse
-from applier.errors import SchemaChangeRefused, TableIncomplete, TableMismatch, TerminalError
+from applier.errors import SchemaChangeRefused, TableIncomplete, TableMismatch
 from applier.pipeline.schema_changes.stamp import DROPPED_STATE
 from applier.pipeline.schema_changes.statements import Ddl
 from applier.pipeline.state import State
+from applier.pipeline.tables import parking
 from applier.pipeline.tables.target_tables import ADOPTED, TargetTables
 from applier.runtime.logs import logger
 
@@ -49,7 +49,7 @@ def judge(state: State, targets: TargetTables, config: Config, *, is_start: bool
     for name, known in list(state.completeness.items()):
         if not admits(name):
             if not known.is_parked:
-                park(state, targets, name, "include", LEFT_OUT)
+                parking.park(state, targets, name, "include", LEFT_OUT)
             else:
                 state.completeness[name] = replace(known, is_due=False)
         elif is_start and known.is_parked and known.cause not in ("hand", "lost") and known.position is not None:
@@ -63,99 +63,6 @@ def judge(state: State, targets: TargetTables, config: Config, *, is_start: bool
             state.completeness[name] = Completeness(
                 "parked", state.resolved_ts, LEFT_OUT_AT_FIRST, "include", item.position, is_due=True
             )
-
-
-def park(
-    state: State,
-    targets: TargetTables,
-    name: TableName,
-    cause: Cause,
-    reason: str,
-    partners: tuple[TableName, ...] = (),
-) -> None:
-    """Apply no rows and no DDL of a table from here on; readers keep its last true snapshot.
-
-    A table that is parked already keeps its place in the feed.
-
-    Args:
-        state: What is known; it is changed.
-        targets: The tables.
-        name: The table.
-        cause: See `Cause`.
-        reason: Why, as a clause that follows a colon.
-        partners: Tables that resume with it.
-    """
-    known = state.completeness.get(name, Completeness("incomplete", reason=NO_CREATE))
-    together = tuple(dict.fromkeys([*known.partners, *partners]))
-    if known.is_parked:
-        state.completeness[name] = replace(known, partners=together)
-        return
-    applied = (targets.applied_ts(name) or 0) if targets.ordered and name not in targets.listed.broken else 0
-    state.completeness[name] = Completeness(
-        "parked",
-        since=max(state.resolved_ts, applied),
-        reason=reason.rstrip("."),
-        cause=cause,
-        position=_position(state, name, ordered=targets.ordered),
-        lacked="" if known.is_live else known.reason,
-        partners=together,
-        origin=known.origin,
-    )
-
-
-def _position(state: State, name: TableName, *, ordered: bool) -> FeedPosition | None:
-    """Where a table is, within a step: its rows and DDL up to here are applied; None for one that is not known."""
-    version, last = state.tables.get(name), state.checkpoint
-    if version is None:
-        return None
-    ts, done = state.ddl.altered.get(name, (0, ()))
-    ddl = tuple(AppliedDdl(item.sql, item.table, item.commit_ts) for item in done)
-    if ts <= last.resolved_ts or not ordered:
-        ts, ddl = last.resolved_ts, (*last.ddl, *ddl)
-    passed = state.checkpoint.passed.get(name, {})
-    return FeedPosition(name, ts, ddl, last.partitions, version.version, state.tables.partitioning(name), passed)
-
-
-def report(state: State, name: TableName, hint: str = "") -> None:
-    """Log that a table was parked, why, and how it comes back."""
-    found = state.completeness[name]
-    way_out = found.way_out(name, state.config_path)
-    logger().warning("table parked", table=str(name), because=found.reason, hint=hint, way_out=way_out)
-
-
-def give_up(state: State, name: TableName, error: TerminalError, *, is_lost: bool = False) -> None:
-    """Leave a table parked that cannot be brought back.
-
-    Args:
-        state: What is known; it is changed.
-        name: The table.
-        error: Why.
-        is_lost: The feed does not hold what the table misses, and never will.
-    """
-    known = state.completeness[name]
-    position = None if is_lost else known.position
-    reason = error.what.rstrip(".")
-    state.completeness[name] = replace(known, is_due=False, reason=reason, position=position)
-    report(state, name, error.hint)
-
-
-def refusing(ddl: Ddl, state: State, config: Config) -> list[TableName]:
-    """The tables to park for a DDL that cannot be applied; () if the changefeed cannot go on without it."""
-    admits = TableFilter(config.tables.include).admits
-    names: list[TableName] = []
-    for action in ddl.actions:
-        match action:
-            case say.RenameTable(table, to) if table in state.tables:
-                # Rows of both names follow, and nothing shows whose they are.
-                return []
-            case say.RenameTable(_, to):
-                names.append(to)
-            case say.CreateTable(table) | say.RecoverTable(table, None) | say.RecoverTable(_, TableName() as table):
-                names.append(table)
-            case _:
-                names += say.touches(action)
-    found = [name for name in dict.fromkeys(names or ddl.swept) if admits(name) or name in state.parked]
-    return found if set(found) - state.parked else []
 
 
 class Begun(NamedTuple):
@@ -323,17 +230,6 @@ def _exchanged(known: dict[TableName, Completeness], table: TableName, other: Ta
         if found is not None and found.state == "incomplete" and name in known and known[name].is_live:
             reason = f"it exchanged rows with table {partner}, which is incomplete"
             known[name] = replace(known[name], state="incomplete", reason=reason)
-
-
-def follow_include(state: State, name: TableName, *, is_wanted: bool) -> None:
-    """Let a parked table resume whose new name `tables.include` admits, and stay parked one whose name it does not."""
-    known = state.completeness.get(name)
-    if known is None or is_wanted == (known.cause != "include"):
-        return
-    if is_wanted:
-        state.completeness[name] = replace(known, is_due=known.position is not None)
-    else:
-        state.completeness[name] = replace(known, cause="include", reason=LEFT_OUT, is_due=False)
 
 
 def doubt(state: State, names: Iterable[TableName], reason: str) -> None:

@@ -1,0 +1,121 @@
+"""Parks tables: no rows and no DDL are applied to them, and their place in the feed is kept."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from applier.changefeed.completeness import LEFT_OUT, NO_CREATE, Cause, Completeness
+from applier.changefeed.filter import TableFilter
+from applier.changefeed.position import AppliedDdl, FeedPosition
+from applier.changefeed.table import TableName
+from applier.config.settings import Config
+from applier.ddl import actions as say
+from applier.errors import TerminalError
+from applier.pipeline.schema_changes.statements import Ddl
+from applier.pipeline.state import State
+from applier.pipeline.tables.target_tables import TargetTables
+from applier.runtime.logs import logger
+
+
+def park(
+    state: State,
+    targets: TargetTables,
+    name: TableName,
+    cause: Cause,
+    reason: str,
+    partners: tuple[TableName, ...] = (),
+) -> None:
+    """Apply no rows and no DDL of a table from here on; readers keep its last true snapshot.
+
+    A table that is parked already keeps its place in the feed.
+
+    Args:
+        state: What is known; it is changed.
+        targets: The tables.
+        name: The table.
+        cause: See `Cause`.
+        reason: Why, as a clause that follows a colon.
+        partners: Tables that resume with it.
+    """
+    known = state.completeness.get(name, Completeness("incomplete", reason=NO_CREATE))
+    together = tuple(dict.fromkeys([*known.partners, *partners]))
+    if known.is_parked:
+        state.completeness[name] = replace(known, partners=together)
+        return
+    applied = (targets.applied_ts(name) or 0) if targets.ordered and name not in targets.listed.broken else 0
+    state.completeness[name] = Completeness(
+        "parked",
+        since=max(state.resolved_ts, applied),
+        reason=reason.rstrip("."),
+        cause=cause,
+        position=_position(state, name, ordered=targets.ordered),
+        lacked="" if known.is_live else known.reason,
+        partners=together,
+        origin=known.origin,
+    )
+
+
+def _position(state: State, name: TableName, *, ordered: bool) -> FeedPosition | None:
+    """Where a table is, within a step: its rows and DDL up to here are applied; None for one that is not known."""
+    version, last = state.tables.get(name), state.checkpoint
+    if version is None:
+        return None
+    ts, done = state.ddl.altered.get(name, (0, ()))
+    ddl = tuple(AppliedDdl(item.sql, item.table, item.commit_ts) for item in done)
+    if ts <= last.resolved_ts or not ordered:
+        ts, ddl = last.resolved_ts, (*last.ddl, *ddl)
+    passed = state.checkpoint.passed.get(name, {})
+    return FeedPosition(name, ts, ddl, last.partitions, version.version, state.tables.partitioning(name), passed)
+
+
+def report(state: State, name: TableName, hint: str = "") -> None:
+    """Log that a table was parked, why, and how it comes back."""
+    found = state.completeness[name]
+    way_out = found.way_out(name, state.config_path)
+    logger().warning("table parked", table=str(name), because=found.reason, hint=hint, way_out=way_out)
+
+
+def give_up(state: State, name: TableName, error: TerminalError, *, is_lost: bool = False) -> None:
+    """Leave a table parked that cannot be brought back.
+
+    Args:
+        state: What is known; it is changed.
+        name: The table.
+        error: Why.
+        is_lost: The feed does not hold what the table misses, and never will.
+    """
+    known = state.completeness[name]
+    position = None if is_lost else known.position
+    reason = error.what.rstrip(".")
+    state.completeness[name] = replace(known, is_due=False, reason=reason, position=position)
+    report(state, name, error.hint)
+
+
+def refusing(ddl: Ddl, state: State, config: Config) -> list[TableName]:
+    """The tables to park for a DDL that cannot be applied; () if the changefeed cannot go on without it."""
+    admits = TableFilter(config.tables.include).admits
+    names: list[TableName] = []
+    for action in ddl.actions:
+        match action:
+            case say.RenameTable(table, to) if table in state.tables:
+                # Rows of both names follow, and nothing shows whose they are.
+                return []
+            case say.RenameTable(_, to):
+                names.append(to)
+            case say.CreateTable(table) | say.RecoverTable(table, None) | say.RecoverTable(_, TableName() as table):
+                names.append(table)
+            case _:
+                names += say.touches(action)
+    found = [name for name in dict.fromkeys(names or ddl.swept) if admits(name) or name in state.parked]
+    return found if set(found) - state.parked else []
+
+
+def follow_include(state: State, name: TableName, *, is_wanted: bool) -> None:
+    """Let a parked table resume whose new name `tables.include` admits, and stay parked one whose name it does not."""
+    known = state.completeness.get(name)
+    if known is None or is_wanted == (known.cause != "include"):
+        return
+    if is_wanted:
+        state.completeness[name] = replace(known, is_due=known.position is not None)
+    else:
+        state.completeness[name] = replace(known, cause="include", reason=LEFT_OUT, is_due=False)
