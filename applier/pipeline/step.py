@@ -157,8 +157,7 @@ class Pipeline:
             if self.beside is None:
                 return outcome
             self.beside.requests.take()
-            is_busy = outcome.moved and not outcome.complete
-            return replace(outcome, resuming=self.beside.advance(is_busy=is_busy))
+            return replace(outcome, resuming=self.beside.advance(is_busy=outcome.moved))
 
     def _step(self, ends: Mapping[TopicPartition, int] | None) -> Step:
         if self._is_torn:

@@ -35,7 +35,7 @@ from applier.runtime.logs import logger
 if TYPE_CHECKING:
     from applier.pipeline.step import Pipeline
 
-PIECE = 4
+PIECE = 16
 """A step of the changefeed reads as many times more messages than one of a job beside it."""
 
 

@@ -12,7 +12,6 @@ from applier.changefeed.checkpoint import Resuming
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName
 from applier.errors import CheckpointConflict, TerminalError
-from applier.pipeline.maintenance import Budget
 from applier.pipeline.requests import Requests
 from applier.pipeline.resume.copies import Copies, CopyOutdated
 from applier.pipeline.resume.replay import Replay, first, job
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from applier.pipeline.step import Pipeline
 
 SHARE = 0.15
-"""Share of wall time that a job may take while the changefeed has a backlog of its own."""
+"""Share of wall time that a job may take while the changefeed has changes of its own to apply."""
 
 
 @dataclass(slots=True)
@@ -44,10 +43,9 @@ class Resumption:
     requests: Requests = field(init=False)
     _replay: Replay | None = field(default=None, init=False)
     _is_tidy: bool = field(default=False, init=False)
-    _budget: Budget = field(init=False)
+    _rests_until: float = field(default=0.0, init=False)
 
     def __post_init__(self) -> None:
-        self._budget = Budget(SHARE, self.clock)
         self.requests = Requests(self.main, self.clock)
 
     def advance(self, *, is_busy: bool) -> bool:
@@ -63,7 +61,7 @@ class Resumption:
         if not self._is_due():
             self._tidy_up()
             return False
-        if is_busy and not self._budget.allows():
+        if is_busy and self.clock() < self._rests_until:
             return True
         start = self.clock()
         try:
@@ -73,7 +71,8 @@ class Resumption:
             self._end()
             return True
         finally:
-            self._budget.spend(self.clock() - start)
+            # A piece at a time: saved up, they would hold the changefeed's own changes back for seconds.
+            self._rests_until = self.clock() + (self.clock() - start) * (1 / SHARE - 1)
 
     def _tidy_up(self) -> None:
         """Forget the copies of a job that ended when its process died, before it could."""
