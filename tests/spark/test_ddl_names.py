@@ -214,7 +214,7 @@ def test_rename_whose_database_is_open_is_refused(
 
         assert "the database of table orders is not known" in refused.value.what
         assert f"commit ts {TS + 3}" in refused.value.what
-        assert f"applier ddl skip {TS + 3} -c FILE --why TEXT" in refused.value.hint
+        assert f"applier ddl skip {TS + 3} -c applier.toml --why TEXT" in refused.value.hint
 
 
 def test_a_refused_statement_is_passed_once_on_a_persons_word(
@@ -230,14 +230,18 @@ def test_a_refused_statement_is_passed_once_on_a_persons_word(
         *watermarks(8, "t"),
     ]
     feed = archive(tmp_path / "f", messages)
-    loaded = raw(lake_properties, feed, "skipping")
-    with pytest.raises(ConfigError, match="No DDL of commit ts 3 holds changefeed skipping up; pending: none"):
+    stop = {"name": "skipping", "protocol": "canal-json", "on_table_error": "stop"}
+    loaded = raw(lake_properties, feed, "skipping", changefeed=stop)
+    with pytest.raises(
+        ConfigError, match="No DDL of commit ts 3 holds changefeed skipping or a table of it up; pending: none"
+    ):
         skip(loaded, 3, "typed wrong", spark=spark)
     for at in (3, 7):
-        with running(spark, lake_properties, feed, "skipping") as pipeline, pytest.raises(SchemaChangeRefused):
+        refusing = running(spark, lake_properties, feed, "skipping", changefeed=stop)
+        with refusing as pipeline, pytest.raises(SchemaChangeRefused):
             pipeline.step()
         skip(loaded, TS + at, "an index by hand", spark=spark)
-    with running(spark, lake_properties, feed, "skipping") as pipeline:
+    with running(spark, lake_properties, feed, "skipping", changefeed=stop) as pipeline:
         assert pipeline.step().moved
         assert [item for _, item in decisions(pipeline)][-2:] == ["to skip", "skipped"]
         assert not pipeline.state.completeness[TableName("shop", "orders")].is_live
@@ -272,7 +276,7 @@ def test_a_truncate_that_is_skipped_makes_no_table_whole(
         known = pipeline.state.completeness[TableName("shop", "orders")]
         cut = pipeline.state.checkpoint.snapshots
 
-    assert (known.state, known.reason) == ("incomplete", f"the DDL at commit ts {TS + 3} was skipped")
+    assert (known.state, known.reason) == ("incomplete", f"a DDL was skipped (commit ts {TS + 3})")
     assert cut == {}
     assert texts(spark, "skipped_truncate", "orders") == ["before", "behind"]
 
@@ -356,7 +360,9 @@ def test_new_column_whose_old_values_are_not_known_is_null_where_that_is_configu
     sql = "ALTER TABLE `orders` ADD COLUMN `upd` TIMESTAMP DEFAULT CURRENT_TIMESTAMP"
     messages = [create("t", 1, "orders"), row("t", 2, "orders", 1, "a"), ddl("t", 3, sql), *watermarks(5, "t")]
     feed, name = archive(tmp_path / "f", messages), "unknown_default"
-    with running(spark, lake_properties, feed, name) as pipeline, pytest.raises(SchemaChangeRefused) as refused:
+    stop = {"name": name, "protocol": "canal-json", "on_table_error": "stop"}
+    refusing = running(spark, lake_properties, feed, name, changefeed=stop)
+    with refusing as pipeline, pytest.raises(SchemaChangeRefused) as refused:
         pipeline.step()
     assert sql in refused.value.what
     assert f"commit ts {TS + 3}" in refused.value.what

@@ -79,13 +79,19 @@ def held(spark: SparkSession, name: str) -> dict[int, dict[str, Any]]:
 
 
 def applied(
-    spark: SparkSession, warehouse: Path, folder: Path, feeds: list[list[tuple[bytes, bytes]]], **settings: Any
+    spark: SparkSession,
+    warehouse: Path,
+    folder: Path,
+    feeds: list[list[tuple[bytes, bytes]]],
+    on_table_error: str = "stop",
+    **settings: Any,
 ) -> str:
     """Apply feeds one after the other, each behind the one before it; the name of the changefeed."""
     name = f"added{next(_NUMBERS)}"
     for end in range(1, len(feeds) + 1):
         raw = {
-            "changefeed": {"name": name, "protocol": "avro", "order": "offset", "timezone": "Asia/Shanghai"},
+            "changefeed": {"name": name, "protocol": "avro", "order": "offset", "timezone": "Asia/Shanghai"}
+            | {"on_table_error": on_table_error},
             "source": {"archive": str(archive(folder / "feed", [message for part in feeds[:end] for message in part]))},
             "registry": {"url": "http://127.0.0.1:9"},
             "catalog": {

@@ -1,11 +1,11 @@
-"""Changes of rows that a table lacks are counted in each protocol, and rows that may be new never are."""
+"""Changes of rows that a table lacks are noticed in each protocol, and rows that may be new never are."""
 
 from __future__ import annotations
 
 import base64
 import gzip
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from applier.config import settings
 from applier.errors import TableIncomplete
 from applier.pipeline.build import assembled
 from tests.handmade import DATABASE, KEY, TS, Canal, Change, Debezium, Message, Open, Row, Simple, Wire, quoted
+from tests.spark.feeds import read
 
 pytestmark = pytest.mark.spark
 
@@ -66,28 +67,35 @@ class Feed:
         self.messages.append(wire.ddl(f"CREATE DATABASE {quoted(DATABASE)}", TS + 1, "QUERY", "", ()))
         self.messages.append(wire.ddl(create, TS + 2, "CREATE", NAME.table, ["v"]))
 
-    def apply(self, changes: Sequence[Change], incomplete: str = "refuse") -> tuple[int, bool]:
-        """Send changes and apply them in one step; how many rows it did not find, and whether the table is live."""
+    def apply(self, changes: Sequence[Change], incomplete: str = "refuse", **changefeed: str) -> tuple[int, str]:
+        """Send changes and apply them in one step; how many rows it did not find, and the state of the table."""
         wire = WIRES[self.protocol]
         for change in changes:
             self.ts += 1
             self.messages.append(wire.row(change, self.ts))
         self.ts += 1
         self.messages.append(wire.watermark(self.ts))
-        with assembled(settings.parse(self._config(incomplete)), spark=self.spark, take_over=True) as pipeline:
+        with assembled(
+            settings.parse(self._config(incomplete, changefeed)), spark=self.spark, take_over=True
+        ) as pipeline:
             step = pipeline.step()
             assert step.error is None
             assert step.moved
-            return step.status.notes["not_found"], pipeline.state.completeness[NAME].is_live
+            return step.status.notes["not_found"], pipeline.state.completeness[NAME].state
 
-    def _config(self, incomplete: str) -> dict[str, object]:
+    def rows(self) -> dict[int, str]:
+        """Rows as Spark reads them."""
+        found = read(self.spark, (self.name, NAME.table)).to_pylist()
+        return {item[KEY]: item["v"] for item in found}
+
+    def _config(self, incomplete: str, changefeed: Mapping[str, str]) -> dict[str, object]:
         with gzip.open(self.folder / "feed.jsonl.gz", "wt") as file:
             for offset, message in enumerate(self.messages):
                 key, value = (None if part is None else base64.b64encode(part).decode() for part in message)
                 record = {"topic": "t", "partition": 0, "offset": offset, "key": key, "value": value}
                 file.write(json.dumps(record) + "\n")
         return {
-            "changefeed": {"name": self.name, "protocol": self.protocol},
+            "changefeed": {"name": self.name, "protocol": self.protocol, **changefeed},
             "source": {"archive": str(self.folder / "feed.jsonl.gz")},
             "catalog": {"name": "lake", **self.lake},
             "tables": {"route": f"{self.name}.{{table}}", "incomplete": incomplete},
@@ -109,9 +117,9 @@ def test_new_rows_beside_changed_ones_are_no_missing_rows(make: Make, protocol: 
     """Rows that come, change, go, and come and go within one step: nothing is missing, and the table stays live."""
     feed = make(protocol)
 
-    assert feed.apply([insert(1), insert(2), insert(3)]) == (0, True)
-    assert feed.apply([insert(4), update(1), delete(2), insert(5), delete(5), insert(6), update(6)]) == (0, True)
-    assert feed.apply([insert(2), update(4), delete(3), insert(3)]) == (0, True)
+    assert feed.apply([insert(1), insert(2), insert(3)]) == (0, "live")
+    assert feed.apply([insert(4), update(1), delete(2), insert(5), delete(5), insert(6), update(6)]) == (0, "live")
+    assert feed.apply([insert(2), update(4), delete(3), insert(3)]) == (0, "live")
 
 
 @pytest.mark.parametrize("change", [update(9), delete(9)], ids=["update", "delete"])
@@ -122,9 +130,21 @@ def test_a_change_of_a_row_that_must_be_there_is_counted(make: Make, protocol: s
     feed.apply([insert(1), insert(2)])
 
     with pytest.raises(TableIncomplete, match="does not hold 1 rows that the feed updates or deletes"):
-        feed.apply([insert(3), change, update(1)])
+        feed.apply([insert(3), change, update(1)], on_table_error="stop")
     feed.messages, feed.ts = feed.messages[:-4], feed.ts - 4
-    assert feed.apply([insert(3), change, update(1)], incomplete="allow") == (1, False)
+    found = feed.apply([insert(3), change, update(1)], incomplete="allow", on_table_error="stop")
+    assert found == (1, "incomplete")
+
+
+@pytest.mark.parametrize("incomplete", ["allow", "refuse"])
+@pytest.mark.parametrize("protocol", WIRES)
+def test_a_change_of_a_row_that_must_be_there_parks_the_table(make: Make, protocol: str, incomplete: str) -> None:
+    """Nothing of the step is committed to it, whatever becomes of tables that are not whole."""
+    feed = make(protocol)
+    feed.apply([insert(1), insert(2)])
+
+    assert feed.apply([insert(3), delete(9), update(1)], incomplete=incomplete) == (0, "parked")
+    assert feed.rows() == {1: "new", 2: "new"}
 
 
 def test_an_update_that_looks_like_an_insert_is_not_counted(make: Make) -> None:
@@ -132,5 +152,5 @@ def test_an_update_that_looks_like_an_insert_is_not_counted(make: Make) -> None:
     feed = make("open")
     feed.apply([insert(1), insert(2)])
 
-    assert feed.apply([insert(1), insert(9)]) == (0, True)
-    assert feed.apply([insert(10), delete(11)], incomplete="allow") == (1, False)
+    assert feed.apply([insert(1), insert(9)]) == (0, "live")
+    assert feed.apply([insert(10), delete(11)], incomplete="allow", on_table_error="stop") == (1, "incomplete")

@@ -330,7 +330,7 @@ def test_decimals_of_avro_without_digits_fit_the_supplied_table(depot: Depot) ->
 
 def test_without_the_schema_the_refusal_names_it_as_a_way_out(depot: Depot) -> None:
     """Members sent by number are refused, and the hint names the key of the configuration."""
-    depot.has_schemas = False
+    depot.has_schemas, depot.changefeed = False, {"on_table_error": "stop"}
     depot.load()
     depot.messages = [canal_row(SENT, START + 1), canal_watermark(START + 2)]
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from applier.changefeed.table import TableName
 from applier.config import settings as config
 from applier.decode.avro.decoder import AvroDecoder
 from applier.pipeline.build import assembled
@@ -51,18 +52,19 @@ def archive(folder: Path, messages: list[Message]) -> Path:
 def running(spark: SparkSession, lake: dict[str, str], feed: Path, **changefeed: Any) -> Iterator[Pipeline]:
     """The pipeline of the changefeed."""
     raw = {
-        "changefeed": {"name": "undated", "protocol": "avro", **changefeed},
+        "changefeed": {"protocol": "avro", **changefeed},
         "source": {"archive": str(feed)},
         "registry": {"url": "http://127.0.0.1:9"},
         "catalog": {"name": "lake", **lake},
-        "tables": {"route": "undated__{database}.{table}"},
+        "tables": {"route": f"{changefeed['name']}__{{database}}.{{table}}"},
     }
     with assembled(config.parse(raw), spark=spark, take_over=True) as pipeline:
         yield pipeline
 
 
+@pytest.mark.parametrize("on_table_error", ["park", "stop"])
 def test_a_changefeed_that_was_refused_goes_on_in_offset_order(
-    spark: SparkSession, warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    on_table_error: str, spark: SparkSession, warehouse: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What came before the delete stays applied, and with `order = "offset"` the delete follows what it followed."""
     for module in (decode_task, scanner):
@@ -73,15 +75,21 @@ def test_a_changefeed_that_was_refused_goes_on_in_offset_order(
     after = [deleted(1), written("u", TS + 5, 2, 7), written("c", TS + 6, 3), deleted(3), resolved(TS + 9)]
     feed = archive(tmp_path / "feed", [*before, *after])
 
-    with running(spark, lake, feed) as pipeline:
+    name = f"undated_{on_table_error}"
+    with running(spark, lake, feed, name=name, on_table_error=on_table_error) as pipeline:
         step = pipeline.step()
-        while step.moved:
+        while step.moved or step.resuming:
             step = pipeline.step()
-        assert "A delete of table shop.t has no commit ts" in str(step.error)
-        assert {row["id"] for row in read(spark, ("undated__shop", "t")).to_pylist()} == {1, 2}
+        known = pipeline.state.completeness[TableName("shop", "t")]
+        told = str(step.error) if on_table_error == "stop" else known.reason
+        assert "A delete of table shop.t has no commit ts" in told
+        assert known.state == ("live" if on_table_error == "stop" else "parked")
+        assert {row["id"] for row in read(spark, (f"{name}__shop", "t")).to_pylist()} == {1, 2}
 
-    with running(spark, lake, feed, order="offset") as pipeline:
-        while pipeline.step().moved:
+    with running(spark, lake, feed, name=name, on_table_error=on_table_error, order="offset") as pipeline:
+        while (step := pipeline.step()).moved or step.resuming:
             pass
+        print(pipeline.state.completeness)
+        assert pipeline.state.completeness[TableName("shop", "t")].is_live
 
-    assert [(row["id"], row["v"]) for row in read(spark, ("undated__shop", "t")).to_pylist()] == [(2, 7)]
+    assert [(row["id"], row["v"]) for row in read(spark, (f"{name}__shop", "t")).to_pylist()] == [(2, 7)]
