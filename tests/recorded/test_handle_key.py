@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applier.errors import IncompleteRow
-from tests import recordings
+from tests import expected, recordings
 from tests.fuzz.corpus import protocol_of
 from tests.replay import differences, replay
 
@@ -29,9 +29,12 @@ LARGE = {"types": ("types.t_large", "types.t_bin"), "txns": ("audit.log",)}
 def test_refused_by_name_and_nothing_overwritten(
     scenario: str, variant: str, spark: SparkSession, lake: dict[str, str], tmp_path: Path
 ) -> None:
-    """The feed stops before the first reduced row, and the tables are what SQL showed at the watermark before it."""
+    """A run that stops ends before the first reduced row, with what SQL showed at the watermark before it.
+
+    A run that parks leaves the tables of such rows as they were, and applies all others to the end of the feed.
+    """
     protocol = protocol_of(variant)
-    found = replay(scenario, variant, lake, tmp_path, protocol)
+    found = replay(scenario, variant, lake, tmp_path, protocol, on_table_error="stop")
     with found.running(spark) as pipeline:
         ends = pipeline.ends()
         step = pipeline.step(ends)
@@ -47,6 +50,22 @@ def test_refused_by_name_and_nothing_overwritten(
         assert differences(found, states[-1]) == []
     else:
         assert all(not found.contents(name) for name in found.tables())
+
+    before = {name: found.contents(expected.name_of(name)) or [] for name in LARGE[scenario]}
+    found.raw["changefeed"]["on_table_error"] = "park"
+    with found.running(spark) as pipeline:
+        ends = pipeline.ends()
+        while (step := pipeline.step(ends)).moved:
+            pass
+        parked = {str(name): known for name, known in pipeline.state.completeness.items() if known.is_parked}
+    assert step.error is None
+    assert parked
+    assert parked.keys() <= before.keys()
+    for name, known in parked.items():
+        assert "holds key columns only, because large-message-handle-option is handle-key-only" in known.reason
+        assert found.contents(expected.name_of(name)) == before[name]
+    problems = differences(found, recordings.expected(scenario)[-1])
+    assert [line for line in problems if not line.startswith(tuple(parked))] == []
 
 
 @pytest.mark.parametrize(("scenario", "variant"), CASES)

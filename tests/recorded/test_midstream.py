@@ -73,16 +73,25 @@ def test_rows_without_a_schema_stop_the_watermark(spark: SparkSession, lake: dic
 
 
 def test_table_that_does_not_fit_is_refused(spark: SparkSession, lake: dict[str, str], tmp_path: Path) -> None:
-    """A loaded table that lacks a column is named with the column, and stays as it is."""
-    name = "midstream-unfit"
-    found = replay("midstream", "simple-json", lake, tmp_path, "simple", name=name, start="midstream")
+    """A loaded table that lacks a column is named with the column, and stays as it is; all others go on."""
+    found = replay("midstream", "simple-json", lake, tmp_path, "simple", name="midstream-unfit", start="midstream")
+    found.raw["changefeed"]["on_table_error"] = "stop"
     load(found, recordings.expected("midstream")[0], without="bal")
     sentence = "midstream_unfit__mid.acct cannot be adopted: column bal is missing, upstream it needs decimal(12, 2)."
     with found.running(spark) as pipeline, pytest.raises(TableMismatch, match="cannot be adopted") as refusal:
         pipeline.step()
 
     assert sentence in refusal.value.what
+    found.raw["changefeed"]["on_table_error"] = "park"
+    with found.running(spark) as pipeline:
+        while pipeline.step().moved:
+            pass
+        reasons = {str(table): pipeline.state.completeness[table].reason for table in pipeline.state.parked}
+
+    assert reasons == {"mid.acct": f"Table {sentence}".rstrip(".")}
     assert len(found.contents(expected.name_of("mid.acct")) or ()) == 10
+    problems = differences(found, recordings.expected("midstream")[-1])
+    assert [line for line in problems if not line.startswith("mid.acct:")] == []
 
 
 @pytest.mark.parametrize("start", ["beginning", "midstream"])

@@ -21,7 +21,7 @@ from applier.config import settings
 from applier.decode.avro.names import sanitised
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
-from applier.errors import IncompleteRow, SchemaChangeRefused, WatermarkStalled
+from applier.errors import IncompleteRow, WatermarkStalled
 from applier.pipeline.build import decoder_options
 from applier.pipeline.step import Pipeline, Step
 from tests import expected, recordings
@@ -96,13 +96,12 @@ def replaying(scenario: str, protocol: str, variant: str, lake: dict[str, str], 
 LATE = TableName("shop", "sel")
 """Gets its first key by an ALTER TABLE: what it was before is in no feed without `force-replicate`."""
 
-PARKED: dict[tuple[str, str], set[str]] = {
-    **{("pk", variant): set() for variant in ("avro-precise", "avro-string-checksum", "avro-plain")},
-    **{("txns", variant): set() for variant in ("avro-precise", "avro-string-checksum", "avro-plain")},
-    ("pk", "debezium-no-old-value"): set(),
+STOPPED = {
+    *((scenario, variant) for scenario in ("pk", "txns") for variant in ("avro-precise", "avro-string-checksum")),
+    ("pk", "debezium-no-old-value"),
 }
-"""Tables that are parked at a row that the feed does not hold: Avro without before-values at a delete from a table with
-only a unique key, and Debezium without old values at an update of a table without any key."""
+"""Feeds that stop by name at a row that they do not hold: Avro without before-values at a delete from a table with only
+a unique key, and Debezium without old values at an update of a table without any key."""
 
 UNTOLD = {("pk", "open-no-old-value"): ("keys.k_none:", "keys.k_nulluk:")}
 """Updates of tables without any key look like inserts there, so their contents are not those of upstream."""
@@ -169,23 +168,19 @@ def test_equal_at_every_recorded_resolved_ts(
         states = 0
         with found.running(spark) as pipeline:
             for state, ends in ends_at(scenario, variant, decoder):
-                assert advance(pipeline, ends).error is None
-                parked = {str(name) for name in pipeline.state.parked}
-                untold = (*UNTOLD.get((scenario, variant), ()), *(f"{name}:" for name in parked))
+                error = advance(pipeline, ends).error
+                if error is not None:
+                    assert (scenario, variant) in STOPPED
+                    assert isinstance(error, IncompleteRow)
+                    return
+                untold = UNTOLD.get((scenario, variant), ())
                 problems = [p for p in unexplained(found, state, protocol) if not p.startswith(untold)]
                 assert problems == [], f"at resolved ts {state['resolved_ts']}"
                 states += 1
-            print(
-                "PARKED",
-                scenario,
-                variant,
-                {n: (k.since, k.reason) for n, k in pipeline.state.completeness.items() if k.is_parked},
-                doubted(found, pipeline),
-            )
-            assert parked == PARKED.get((scenario, variant), set())
-            assert {str(name) for name in doubted(found, pipeline)} == parked
+            assert doubted(found, pipeline) == {}
 
         assert states == len(recordings.expected(scenario))
+        assert (scenario, variant) not in STOPPED
 
 
 def test_a_table_that_gets_its_first_key_later_stops_no_other(
@@ -244,17 +239,15 @@ def test_equal_at_the_end_in_offset_order(
             error = advance(pipeline, pipeline.ends()).error
             assert pipeline.state.resolved_ts == 0
             lacking = doubted(found, pipeline)
-            parked = {str(name): lacking.pop(name, "") for name in pipeline.state.parked}
 
+        if (scenario, variant) in (("pk", "avro-plain"), ("txns", "avro-plain")):
+            assert isinstance(error, IncompleteRow)  # As those of `STOPPED`.
+            return
         assert error is None
-        print("PARKED", scenario, variant, parked, lacking)
-        assert parked.keys() == PARKED.get((scenario, variant), set())
         # Without DDL messages there is no CREATE TABLE, which alone shows that no row came before the feed.
-        told = [name for name in found.tables() if str(name) not in parked]
-        assert lacking == (dict.fromkeys(told, NO_CREATE) if variant in UNCREATED else {})
+        assert lacking == (dict.fromkeys(found.tables(), NO_CREATE) if variant in UNCREATED else {})
         state = recordings.expected(scenario)[-1]
-        problems = unexplained(found, as_plain(state) if variant == "avro-plain" else state, protocol)
-        assert [line for line in problems if line.split(":")[0].split(" ")[0] not in parked] == []
+        assert unexplained(found, as_plain(state) if variant == "avro-plain" else state, protocol) == []
 
 
 def as_plain(state: Mapping[str, Any]) -> dict[str, Any]:
@@ -269,14 +262,22 @@ def as_plain(state: Mapping[str, Any]) -> dict[str, Any]:
 def test_a_type_that_changes_where_no_ddl_is_sent_is_refused(
     spark: SparkSession, lake: dict[str, str], tmp_path: Path
 ) -> None:
-    """Avro without DDL messages shows by its schemas alone that a column is another one: it is never guessed how."""
+    """Avro without DDL messages shows by its schemas alone that a column is another one: it is never guessed how.
+
+    The table is parked before anything of the step is committed to it.
+    """
     with replaying("ddl", "avro", "avro-plain", lake, tmp_path) as found:
         found.raw["changefeed"]["order"] = "offset"
-        found.raw["changefeed"]["on_table_error"] = "stop"
         found.raw["tables"]["unknown_default"] = "null"
-        sentence = r"A column of table (shop|mirror).orders changed its type .*Hint: let TiCDC send DDL messages"
-        with found.running(spark) as pipeline, pytest.raises(SchemaChangeRefused, match=sentence):
-            advance(pipeline, pipeline.ends())
+        with found.running(spark) as pipeline:
+            assert advance(pipeline, pipeline.ends()).error is None
+            known = pipeline.state.completeness[TableName("mirror", "orders")]
+
+        assert (known.state, known.reason) == (
+            "parked",
+            "A column of table mirror.orders changed its type in the middle of a step, and the feed carries no DDL",
+        )
+        assert found.contents(TableName("mirror", "orders")) == []
 
 
 def test_rows_that_a_partition_takes_with_it_stay_where_no_ddl_is_sent(
