@@ -111,9 +111,16 @@ class Copies:
         # A copy without a table to take the place of is renamed.
         return table is not None and (copy is None or _is_shown(table, copy))
 
-    def discard(self) -> None:
-        """Forget all copies of the changefeed; the files of those that were not shown are orphans of their tables."""
-        for identifier in self.main.catalog.list((namespace(self.main.changefeed),)):
+    def there(self) -> Sequence[tuple[str, ...]]:
+        """All copies of the changefeed; to be asked before the checkpoint that ends their jobs.
+
+        Afterwards another process may have the changefeed and copies of its own, which must stay.
+        """
+        return self.main.catalog.list((namespace(self.main.changefeed),))
+
+    def discard(self, there: Sequence[tuple[str, ...]]) -> None:
+        """Forget copies; the files of those that were not shown are orphans of their tables."""
+        for identifier in there:
             self.main.catalog.drop(identifier)
 
     def _make(self, identifier: tuple[str, ...], columns: pa.Schema, **options: Any) -> Table:

@@ -80,9 +80,10 @@ class Handover:
         main.keep_versions()
         failpoints.reach("resume-shown")
         self.state.completeness.clear()
+        there = self.copies.there()
         self._keep(None)
         failpoints.reach("resume-done")
-        self.copies.discard()
+        self.copies.discard(there)
         return True
 
     def _ended(self, own: TableName) -> Completeness:

@@ -77,7 +77,10 @@ class Resumption:
     def _tidy_up(self) -> None:
         """Forget the copies of a job that ended when its process died, before it could."""
         if not self._is_tidy:
-            Copies(self.main.targets, "").discard()
+            copies = Copies(self.main.targets, "")
+            there = copies.there()
+            self.main.targets.confirm()
+            copies.discard(there)
             self._is_tidy = True
 
     def _is_due(self) -> bool:
@@ -125,7 +128,8 @@ class Resumption:
             self._end()
             return None
         number = uuid.uuid4().hex[:8]
-        Copies(self.main.targets, number).discard()
+        copies = Copies(self.main.targets, number)
+        there = copies.there()
         try:
             resuming = Resuming(number, first(self.main, due))
         except TerminalError as error:
@@ -133,6 +137,7 @@ class Resumption:
             return None
         self._keep(resuming)
         logger().info("tables resume", tables=len(due), since=resuming.progress.resolved_ts, job=number)
+        copies.discard(there)
         failpoints.reach("resume-begun")
         return resuming
 
@@ -146,8 +151,10 @@ class Resumption:
         """Forget the job; tables that it did not finish are as they were."""
         self._replay = None
         if self.main.state.checkpoint.resuming is not None:
+            copies = Copies(self.main.targets, "")
+            there = copies.there()
             self._keep(None)
-            Copies(self.main.targets, "").discard()
+            copies.discard(there)
 
     def _keep(self, resuming: Resuming | None) -> None:
         state = self.main.state
