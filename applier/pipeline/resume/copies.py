@@ -11,6 +11,8 @@ import pyarrow as pa
 from applier.changefeed.table import TableName
 from applier.config.settings import TablesSection
 from applier.errors import TableMismatch, TransientError
+from applier.pipeline.schema_changes.apply_to_rows import make_way
+from applier.pipeline.schema_changes.stamp import DROPPED_AT
 from applier.pipeline.tables.listed_tables import ListedTables
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.sink.iceberg import clone
@@ -88,8 +90,13 @@ class Copies:
             CopyOutdated: The table was written since it was copied.
         """
         catalog, identifier = self.main.catalog, self.main.identifier(name)
-        copy, table = catalog.load(self.targets.identifier(own)), catalog.load(identifier)
+        copy = catalog.load(self.targets.identifier(own))
         self.main.confirm()
+        if copy is not None:
+            # Another table of that name may have been dropped and kept.
+            self.main.forget(name)
+            make_way(self.main, name)
+        table = catalog.load(identifier)
         if copy is not None and table is None:
             catalog.rename(copy.identifier, identifier)
         elif copy is not None and table is not None and _state(copy) != _state(table):
@@ -127,7 +134,7 @@ class Copies:
         """A table that begins anew keeps its identity: its copy gets other columns, and no rows."""
         catalog, name = self.main.catalog, self._origins.get(identifier)
         table = None if name is None else catalog.load(self.main.identifier(name))
-        if table is None:
+        if table is None or table.setting(DROPPED_AT) is not None:
             return catalog.create(identifier, columns, **options)
         copy = clone.clone(catalog, table, identifier)
         key: Sequence[str] = options["key"]
