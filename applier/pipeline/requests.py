@@ -100,7 +100,7 @@ class Requests:
         for name in names:
             parking.park(state, self.main.targets, name, "hand", request.why)
             known = state.completeness[name]
-            if known.cause != "include":
+            if known.cause != "include" or known.is_due:
                 state.completeness[name] = replace(known, cause="hand", reason=request.why, is_due=False)
         return f"parked: {', '.join(map(str, names))}."
 
