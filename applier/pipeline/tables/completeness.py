@@ -50,8 +50,9 @@ def judge(state: State, targets: TargetTables, config: Config, *, is_start: bool
         if not admits(name):
             if not known.is_parked:
                 parking.park(state, targets, name, "include", LEFT_OUT)
-            else:
-                state.completeness[name] = replace(known, is_due=False)
+            elif known.is_due:
+                # What had parked it is mended, or the attempt shows it again.
+                state.completeness[name] = replace(known, cause="include", reason=LEFT_OUT, is_due=False)
         elif is_start and known.is_parked and known.cause not in ("hand", "lost") and known.position is not None:
             # One whose Iceberg table is still damaged would only fail again.
             damage = targets.damage(name, is_listed=known.position.version is not None)
