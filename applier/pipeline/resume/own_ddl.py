@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 
 from applier.changefeed.table import TableName
 from applier.ddl import actions as say
@@ -34,18 +35,26 @@ class OwnDdl:
         Raises:
             RangeRefused: One of them has no place among the rows.
         """
-        found, names = [], set(self.tables)
-        for item in ddl:
-            actions = [action for action in item.actions if self._is_own(action, item.commit_ts, names)]
-            swept = [name for name in item.swept if name in names]
-            if item.refused is not None and swept:
-                found.append(replace(item, swept=swept))
-            elif actions:
-                self._refuse_loose(actions, item.commit_ts)
-                found.append(replace(item, actions=actions, swept=swept))
-            for action in actions:
-                _follow(action, names)
+        found: list[Ddl] = []
+        names = set(self.tables)
+        for _, same in groupby(ddl, key=lambda item: item.commit_ts):
+            parts = [(item, self._part(item, names)) for item in same]
+            if any(part is not None for _, part in parts):
+                # Read again without these, another part could pass for one of them: its table has left the name.
+                found += [part or replace(item, actions=(), swept=(), refused=None) for item, part in parts]
         return found
+
+    def _part(self, item: Ddl, names: set[TableName]) -> Ddl | None:
+        """A DDL with the actions that concern tables of these names, which follow them; None if none does."""
+        actions = [action for action in item.actions if self._is_own(action, item.commit_ts, names)]
+        swept = [name for name in item.swept if name in names]
+        if actions:
+            self._refuse_loose(actions, item.commit_ts)
+        for action in actions:
+            _follow(action, names)
+        if item.refused is not None and swept:
+            return replace(item, swept=swept)
+        return replace(item, actions=actions, swept=swept) if actions else None
 
     def _refuse_loose(self, actions: Sequence[say.Action], commit_ts: int) -> None:
         for action in () if self.ordered else actions:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from applier.changefeed.checkpoint import Checkpoint, Resuming
-from applier.changefeed.completeness import Completeness
+from applier.changefeed.completeness import LEFT_OUT, Completeness
 from applier.changefeed.filter import exactly
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.position import FeedPosition, Reading
@@ -31,6 +31,7 @@ from applier.pipeline.state import State
 from applier.pipeline.tables import parking
 from applier.runtime import failpoints
 from applier.runtime.logs import logger
+from applier.sink.control.rows import RESUMED
 
 if TYPE_CHECKING:
     from applier.pipeline.step import Pipeline
@@ -193,7 +194,9 @@ class Replay:
         template = replace(scanner.template, include=exactly(sorted(names)) or ("!*.*",))
         ceiling = goal if self._ordered else self.main.scanner.ceiling
         chosen = OwnDdl(names, begun, self._ordered)
-        self.pipeline.look_at(replace(scanner, template=template, ceiling=ceiling, chosen=chosen))
+        self.pipeline.look_at(
+            replace(scanner, template=template, ceiling=ceiling, chosen=chosen, taken=self._taken)
+        )
         # Rows that the changefeed holds back are read only where a watermark of the range may follow them: a partition
         # that is read beyond them before the others come as far forgets its watermarks below them.
         step = self.pipeline.step(self._ends())
@@ -212,6 +215,14 @@ class Replay:
         """Offsets (exclusive) up to which the changefeed has applied everything, or where the job is beyond them."""
         own = self.state.next_offsets
         return {place: max(at, own.get(place, 0)) for place, at in self.main.state.next_offsets.items()}
+
+    def _taken(self, commit_ts: int) -> list[str]:
+        """Statements of a commit ts in the order in which the changefeed took them, which knew all of their tables."""
+        found = [item for item in self.main.state.control.decisions(commit_ts) if item.commit_ts == commit_ts]
+        done = [item for item in found if item.decision not in ("refused", "to skip")]
+        own = [item for item in done if not item.reason.startswith(RESUMED)]
+        is_known = any(item.reason != LEFT_OUT for item in own)
+        return list(dict.fromkeys(item.sql for item in own)) if is_known else []
 
 
 _NOT_READ = "its CREATE TABLE is not read yet"

@@ -28,7 +28,7 @@ from applier.pipeline.scan.tails import resolved_near_ends
 from applier.pipeline.scan.task_result import FINDING_DDL, RESULT_SCHEMA, collect
 from applier.pipeline.scan.window_scan import NO_WATERMARK, WindowScan
 from applier.pipeline.scan.window_tables import met, spelling, typed_by
-from applier.pipeline.schema_changes.statements import Ddl, read_all
+from applier.pipeline.schema_changes.statements import Ddl, Taken, read_all
 from applier.runtime import failpoints
 from applier.runtime.logs import Stopwatch
 from applier.runtime.retry import Deadline
@@ -54,6 +54,7 @@ class WindowScanner:
         keep_bad: True to set bad messages aside; False to end the window before the first.
         parks: True to leave a table out of which a message cannot be applied, rather than to end the window.
         chosen: Chooses the DDL that are meant, where only some tables are; None for all.
+        taken: Shows the order of renames of which they know some tables only.
         ceiling: Commit ts above which nothing is due, however far the watermark is.
         patience: For schemas that the registry does not know yet.
     """
@@ -65,6 +66,7 @@ class WindowScanner:
     keep_bad: bool
     parks: bool = False
     chosen: Callable[[Sequence[Ddl]], Sequence[Ddl]] | None = None
+    taken: Taken | None = None
     ceiling: int = NO_WATERMARK
     patience: Deadline = field(default_factory=Deadline)
 
@@ -211,7 +213,7 @@ class WindowScanner:
         upto = found.upto or 0
         due = [barrier for barrier in found.results.barriers if barrier.change.commit_ts <= upto]
         barriers = in_order(due, known.applied, known.applied_ddl)
-        every = read_all(barriers, spelling(found, known), met(found, known) if barriers else {})
+        every = read_all(barriers, spelling(found, known), met(found, known) if barriers else {}, self.taken)
         found.ddl = every if self.chosen is None else self.chosen(every)
         cuts = cut((ddl.commit_ts, ddl.names) for ddl in found.ddl)
         typed = typed_by(found.ddl, known.tables) if self.rows_describe else {}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from typing import TypeAlias
 
 from applier.changefeed.table import TableName
 from applier.ddl.actions import Action, CreateTable, DropDatabase, DropTable, RenameTable, touches
@@ -70,13 +71,20 @@ class Ddl:
         return any(isinstance(action, ends) for action in self.actions) and not parked.isdisjoint(self.names)
 
 
-def read_all(barriers: Iterable[Barrier], names: Spelling, met: Mapping[TableName, int] | None = None) -> list[Ddl]:
+Taken: TypeAlias = Callable[[int], Sequence[str]]
+"""Commit ts -> the statements of that commit ts in the order in which they were taken before; () if they were not."""
+
+
+def read_all(
+    barriers: Iterable[Barrier], names: Spelling, met: Mapping[TableName, int] | None = None, taken: Taken | None = None
+) -> list[Ddl]:
     """Read DDL in order of their commit ts; those of one commit ts are put in order.
 
     Args:
         barriers: The DDL.
         names: The tables before the first; it is moved past the last.
         met: Tables of which only rows are known, with the lowest commit ts of these.
+        taken: Shows the order of renames of which some tables are not known here; None where nothing shows it.
     """
     found: list[Ddl] = []
     coming = dict(met or {})
@@ -86,16 +94,17 @@ def read_all(barriers: Iterable[Barrier], names: Spelling, met: Mapping[TableNam
             del coming[name]
             names.meet(name)
         order = [Ddl.of(part, names) for part in parts] if len(parts) > 1 else []
-        for part in _arranged(order, names) if order else parts:
+        texts = taken(commit_ts) if taken is not None and any(_rename(part) is not None for part in order) else ()
+        for part in _arranged(order, names, texts) if order else parts:
             ddl = part if isinstance(part, Ddl) else Ddl.of(part, names)
-            ddl = replace(ddl, is_loose=ddl.is_loose or _is_loose(ddl, names))
+            ddl = replace(ddl, is_loose=ddl.is_loose or (_is_loose(ddl, names) and not texts))
             for action in ddl.actions:
                 names.follow(action)
             found.append(ddl)
     return found
 
 
-def _arranged(parts: Sequence[Ddl], names: Spelling) -> list[Ddl | Barrier]:
+def _arranged(parts: Sequence[Ddl], names: Spelling, texts: Sequence[str]) -> list[Ddl | Barrier]:
     """Parts of one statement in the order in which it makes them."""
     places = [place for place, part in enumerate(parts) if _rename(part) is not None]
     renames = [rename for part in parts if (rename := _rename(part)) is not None]
@@ -103,12 +112,19 @@ def _arranged(parts: Sequence[Ddl], names: Spelling) -> list[Ddl | Barrier]:
         return [part.barrier for part in parts]
     pairs = [(_key(rename.table), _key(rename.to)) for rename in renames]
     concerned = [name for rename in renames for name in (rename.table, rename.to)]
-    order = sequence(pairs, {_key(name) for name in concerned if name in names})
+    found = _as_taken([part for part in parts if _rename(part) is not None], texts)
+    order = found or sequence(pairs, {_key(name) for name in concerned if name in names})
     arranged: list[Ddl | Barrier] = [part.barrier for part in parts]
     for place, at in zip(places, order or range(len(places)), strict=True):
         part = parts[places[at]]
         arranged[place] = part.barrier if order else _unordered(part, renames)
     return arranged
+
+
+def _as_taken(renames: Sequence[Ddl], texts: Sequence[str]) -> list[int]:
+    """Places of renames in the order in which they were taken before; [] if one of them was not."""
+    sqls = [part.barrier.change.sql for part in renames]
+    return sorted(range(len(sqls)), key=lambda at: texts.index(sqls[at])) if set(sqls) <= set(texts) else []
 
 
 def _unordered(part: Ddl, renames: Sequence[RenameTable]) -> Ddl:

@@ -12,6 +12,7 @@ from applier.changefeed.table import Column, ColumnType, TableName, TableVersion
 from applier.ddl.actions import CreateTable, DropPartitions, NoRows, RenameTable, TruncateTable
 from applier.ddl.spelling import Spelling
 from applier.order.barrier import Barrier, in_order
+from applier.pipeline.resume.own_ddl import OwnDdl
 from applier.pipeline.schema_changes.statements import Ddl, read_all
 
 ORDERS = TableName("shop", "orders")
@@ -74,6 +75,25 @@ def test_an_order_that_is_open_is_refused_by_name() -> None:
         "The tables that are known do not determine the order of the renames of one statement: "
         "shop.b TO shop.c, shop.a TO shop.b."
     )
+
+
+def test_a_swap_of_which_one_table_is_known_goes_in_the_order_in_which_it_was_taken_before() -> None:
+    """A parked table is brought back without the other; the changefeed knew both when it came past the statement."""
+    texts = ["RENAME TABLE a TO tmp", "RENAME TABLE b TO a", "RENAME TABLE tmp TO b"]
+    parts = [barrier(sql, topic=sql) for sql in texts]
+    names = [TableName("shop", name) for name in ("a", "b", "tmp")]
+
+    ddl = read_all(parts[::-1], Spelling([names[0]]), taken={5: texts}.__getitem__)
+    own = OwnDdl(frozenset([names[0]]), {})(ddl)
+
+    assert [(item.barrier.change.sql, item.refused, item.is_loose) for item in ddl] == [
+        (sql, None, False) for sql in texts
+    ]
+    assert [list(item.actions) for item in own] == [
+        [RenameTable(names[0], names[2])],
+        [],
+        [RenameTable(names[2], names[1])],
+    ], "the part of the other table counts as done"
 
 
 def test_a_table_of_which_only_rows_came_counts_in_the_order() -> None:
