@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
+import pyarrow as pa
 import pytest
 
 from applier.changefeed.table import TableName
 from applier.commands.tables.command import Asked, ask
-from applier.errors import ConfigError, SchemaChangeRefused, TerminalError
+from applier.errors import CheckpointConflict, ConfigError, SchemaChangeRefused, TerminalError
+from applier.sink.control.requests import TableRequest
 from applier.sink.iceberg.catalog import Catalog
 from tests.spark.feeds import read
 from tests.spark.world import Make, World
@@ -190,6 +193,64 @@ def test_a_table_that_is_dropped_while_it_is_left_out_is_gone(make: Make) -> Non
     world.run(include=["*.*"])
 
     assert (world.keys("a"), world.in_cut()) == ({9}, {"a", "b"})
+
+
+def test_a_table_that_was_dropped_and_kept_stays_beside_the_one_that_is_read_from_its_create(make: Make) -> None:
+    """The new table takes neither its rows nor its mark, and what was kept can be looked at."""
+    world = begun(make, "a", "b")
+    world.run(include=["*.*", "!shop.a"])
+    ts = world.ddl("DROP TABLE a")
+    world.create("a")
+    world.put("a", 9)
+    world.resolve()
+    world.run()
+
+    world.run(include=["*.*"])
+
+    assert (world.keys("a"), world.in_cut()) == ({9}, {"a", "b"})
+    assert world.keys(f"a_dropped_{ts}") == {1, 2}
+    table = Catalog(world.spark, "lake").load((f"{world.name}__shop", "a"))
+    assert table is not None
+    assert table.setting("applier.dropped-at") is None
+
+
+def test_a_process_that_lost_the_changefeed_leaves_the_copies_of_the_next_alone(make: Make) -> None:
+    """It would begin to bring tables back itself, and first forgets the copies of jobs before it."""
+    world = begun(make, "a", "b")
+    world.obey(f"applier park -c {world.path} --tables shop.a --why 'a look'")
+    world.put("a", 3)
+    world.resolve()
+    world.run()
+    with suppress(CheckpointConflict), world.applier() as zombie:
+        assert zombie.beside is not None
+        zombie.beside.requests.carry_out(TableRequest("one", "resume", ("shop.a",), "", "me"))
+        with world.applier() as pipeline:
+            copy = (f"applier_{world.name}__resume", "of_the_next")
+            Catalog(world.spark, "lake").create(copy, pa.schema([("id", pa.int64())]))  # type: ignore[arg-type]
+            with pytest.raises(CheckpointConflict):
+                zombie.beside.advance(is_busy=False)
+            assert Catalog(world.spark, "lake").load(copy) is not None
+            Catalog(world.spark, "lake").drop(copy)
+            while pipeline.step().resuming:
+                pass
+    assert world.keys("a") == {1, 2, 3}
+
+
+def test_a_table_that_is_being_brought_back_can_be_parked(make: Make) -> None:
+    """It stays parked at the next start, though `tables.include` had been the first cause."""
+    world = begun(make, "a", "b")
+    world.run(include=["*.*", "!shop.a"])
+    world.put("a", 3)
+    world.resolve()
+    world.run()
+    world.settings["tables"]["include"] = ["*.*"]
+    with world.applier() as pipeline:
+        assert pipeline.beside is not None
+        pipeline.beside.requests.carry_out(TableRequest("one", "park", ("shop.a",), "a look", "me"))
+
+    world.run()
+
+    assert (world.table("a").state, world.keys("a"), world.in_cut()) == ("parked", {1, 2}, {"b"})
 
 
 def test_an_exchange_with_an_incomplete_table_leaves_both_incomplete(make: Make) -> None:
@@ -523,8 +584,6 @@ def test_a_request_is_carried_out_once(make: Make) -> None:
     """The checkpoint has its outcome: read again after a crash, it changes nothing."""
     world = begun(make, "a")
     with world.applier() as pipeline:
-        from applier.sink.control.requests import TableRequest  # noqa: PLC0415
-
         assert pipeline.beside is not None
         request = TableRequest("one", "park", ("shop.a",), "a look", "me")
         assert pipeline.beside.requests.carry_out(request) == "parked: shop.a."
