@@ -7,11 +7,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bench.lake import SPARK, Lake
 from bench.meter import Line, Measured, measure
 from bench.topic.schema import DATABASE
+
+if TYPE_CHECKING:
+    from bench.parked import Beside
 
 _WIRE = {"simple-json": "simple", "simple-avro": "simple"}
 """`changefeed.protocol` of the protocols whose names differ from it."""
@@ -46,6 +49,7 @@ class Run:
         peak_mb: Highest resident memory of all its processes.
         steps: Per step of the work: its end, CPU seconds by then, and what was said of it.
         freshness: Seconds from the commit of each change to the moment at which it could be read, where that counts.
+        beside: What it cost all other tables that one was parked and brought back, where that counts.
         failure: Why there is no result; "" for a run that ended well.
     """
 
@@ -57,6 +61,7 @@ class Run:
     steps: Sequence[Line] = field(default_factory=list)
     failure: str = ""
     freshness: list[float] = field(default_factory=list)
+    beside: Beside | None = None
 
 
 def run_applier(feed: Feed, lake: Lake, messages_per_step: int | None, log: Path) -> Run:

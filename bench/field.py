@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from bench import freshness
-from bench.contender import Feed, Run, run_applier
+from bench import freshness, parked
+from bench.contender import Feed, Run, as_run, run_applier
 from bench.lake import Footprint, Lake
 from bench.limit import run_limit
 from bench.meter import Measured, measure
@@ -22,7 +22,7 @@ from bench.report import APPLIER, Entry, Table
 from bench.scenario import Case, Scenario
 from bench.topic import avro
 from bench.topic.encoder import Encoder
-from bench.topic.events import Events, plan
+from bench.topic.events import Events, commit_ts, plan
 from bench.topic.expected import write_expected, write_preloaded
 from bench.topic.produce import Produced, produce
 from bench.topic.schema import table_name
@@ -152,7 +152,7 @@ class Playground:
             log = ready.folder / f"{lake.name}.log"
             steps = scenario.messages_per_step
             if scenario.live:
-                run = self._run_live(ready, lake, steps, log)
+                run = self._run_live(scenario, ready, lake, log)
             else:
                 run = (run_applier if name == APPLIER else PEERS[name].run)(ready.feed, lake, steps, log)
             _note(ready, name, run)
@@ -160,15 +160,28 @@ class Playground:
             outcome = run.failure or f"{run.seconds:.1f} s, {run.cpu_seconds:.1f} CPU s"
             tell(f"{scenario.name}, {ready.case.label}: {name}: {outcome}")
 
-    def _run_live(self, ready: Prepared, lake: Lake, steps: int, log: Path) -> Run:
+    def _run_live(self, scenario: Scenario, ready: Prepared, lake: Lake, log: Path) -> Run:
         """Let the job follow the topic while it is written, by a clock that begins now."""
-        running = freshness.start(ready.feed, lake, steps, log)
+        running = freshness.start(ready.feed, lake, scenario.messages_per_step, log)
         now_ms = time.time_ns() // 1_000_000
         workload = replace(ready.case.workload, start_ms=now_ms + freshness.LEAD_MS)
         write_expected(workload, ready.events, ready.folder / "expected")
+        commands = parked.Commands(lake.folder / "applier.toml", workload, log.with_suffix(".commands.log"))
+        if scenario.parks:
+            commands.begin()
         ready.produced = freshness.feed_at_pace(ready.feed, workload, ready.events, ready.encoder)
         ready.table.messages, ready.table.size = ready.produced.messages, ready.produced.size
-        return freshness.finish(running, log, workload, ready.events)
+        stamps = commit_ts(workload, ready.events.number).tolist()
+        if scenario.parks:
+            commands.end()
+            stamps = parked.others(workload, ready.events)
+        measured = freshness.finish(running, log, stamps, words='"table resumed"' if scenario.parks else "")
+        run = as_run(measured, log, started="changefeed taken", worked="step")
+        run.freshness.extend(freshness.seconds_to_visible(stamps, run.steps))
+        if not scenario.parks:
+            return run
+        beside = parked.compared(stamps, workload.start_ms, measured.lines)
+        return replace(run, beside=beside, failure=run.failure or "; ".join(commands.failures))
 
     def _preload(self, ready: Prepared, lakes: dict[str, Lake]) -> None:
         if not ready.case.workload.preloaded:

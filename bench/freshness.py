@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.contender import Feed, Run, as_run, write_config
+from bench.contender import Feed, write_config
 from bench.lake import Lake
-from bench.meter import Line, Running, begin
+from bench.meter import Line, Measured, Running, begin
 from bench.topic.encoder import Encoder
 from bench.topic.events import Events, Workload, commit_ts
 from bench.topic.produce import Produced, produce
@@ -47,13 +47,19 @@ def feed_at_pace(feed: Feed, workload: Workload, events: Events, encoder: Encode
     return produce(feed.bootstrap, feed.topic, _at_pace(blocks, _ends(workload, events, len(blocks))))
 
 
-def finish(running: Running, log: Path, workload: Workload, events: Events) -> Run:
-    """Wait until the last change can be read, end the job, and say what it needed."""
-    stamps = commit_ts(workload, events.number)
+def finish(running: Running, log: Path, stamps: Sequence[int], *, words: str = "") -> Measured:
+    """Wait until the last change can be read, and end the job.
+
+    Args:
+        running: The job.
+        log: What it prints.
+        stamps: Commit ts of all changes, ascending.
+        words: What it has to print before it may end.
+    """
     _said(log, f'"resolved_ts": {stamps[-1]}', _LATE_SECONDS, running)
-    run = as_run(running.end(stop=True), log, started="changefeed taken", worked="step")
-    run.freshness.extend(seconds_to_visible(stamps.tolist(), run.steps))
-    return run
+    if words:
+        _said(log, words, _LATE_SECONDS, running)
+    return running.end(stop=True)
 
 
 def seconds_to_visible(stamps: Sequence[int], steps: Sequence[Line]) -> list[float]:
@@ -63,12 +69,17 @@ def seconds_to_visible(stamps: Sequence[int], steps: Sequence[Line]) -> list[flo
         stamps: Commit ts, ascending.
         steps: Lines of the job; those of steps have a resolved ts and a time.
     """
+    return [at - committed for committed, at in readable(stamps, steps)]
+
+
+def readable(stamps: Sequence[int], steps: Sequence[Line]) -> list[tuple[float, float]]:
+    """When each change was committed and when it could be read, in Unix seconds; see `seconds_to_visible`."""
     done = [line.fields for line in steps if line.fields.get("resolved_ts") is not None]
     resolved = np.array([fields["resolved_ts"] for fields in done], np.int64)
     shown = [datetime.fromisoformat(fields["timestamp"]).timestamp() for fields in done]
     places = np.searchsorted(resolved, np.array(stamps, np.int64)).tolist()
     return [
-        shown[place] - (stamp >> 18) / 1000 for stamp, place in zip(stamps, places, strict=True) if place < len(shown)
+        ((stamp >> 18) / 1000, shown[place]) for stamp, place in zip(stamps, places, strict=True) if place < len(shown)
     ]
 
 

@@ -9,6 +9,7 @@ from itertools import pairwise
 
 from bench.contender import Run
 from bench.lake import Footprint
+from bench.parked import part
 
 APPLIER = "applier"
 _FEW_STEPS = 5
@@ -93,7 +94,7 @@ def _table(table: Table) -> list[str]:
         lines += _failures(entry)
     applied = [entry for entry in table.entries if entry.footprint is not None and not entry.run.failure]
     for entry in applied:
-        lines += _stages(entry) + _steps(entry) + _freshness(table, entry) + _left(table, entry)
+        lines += _stages(entry) + _steps(entry) + _freshness(table, entry) + _beside(entry) + _left(table, entry)
     return lines + _shares(table) + _ratios(table)
 
 
@@ -156,6 +157,19 @@ def _freshness(table: Table, entry: Entry) -> list[str]:
     median, p95 = (seconds[min(len(seconds) - 1, int(len(seconds) * part))] for part in (0.5, 0.95))
     seen = f"{len(seconds):,} of {table.events:,} changes"
     return [f"{entry.name} freshness: {seen}, p50 {median:.2f} s, p95 {p95:.2f} s, longest {seconds[-1]:.2f} s"]
+
+
+def _beside(entry: Entry) -> list[str]:
+    """What all other tables waited while one was brought back, beside what they waited before."""
+    found = entry.run.beside
+    if found is None:
+        return []
+    if not found.before or not found.meanwhile:
+        return [f"{entry.name} resume: the table did not come back while the feed went on"]
+    ends = [(part(found.before, share), part(found.meanwhile, share)) for share in (0.5, 0.95)]
+    times = ", ".join(f"{name} {b:.2f} s then {m:.2f} s" for name, (b, m) in zip(("p50", "p95"), ends, strict=True))
+    ratios = " and ".join(f"{meanwhile / max(before, 1e-9):.2f}" for before, meanwhile in ends)
+    return [f"{entry.name} resume: {found.seconds:.2f} s; freshness of all others {times}: {ratios} x"]
 
 
 def _left(table: Table, entry: Entry) -> list[str]:

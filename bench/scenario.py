@@ -39,6 +39,7 @@ class Scenario:
         messages_per_step: The job's setting; None for its default, and for all at once where a peer has batches.
         reads: True if the cost of reading the tables afterwards is measured.
         live: True if the feed goes on while the job follows it, at the workload's own pace.
+        parks: True if a table is parked and brought back while it does.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Scenario:
     messages_per_step: int | None = None
     reads: bool = False
     live: bool = False
+    parks: bool = False
 
 
 def scenarios(*, quick: bool) -> dict[str, Scenario]:
@@ -103,8 +105,15 @@ def scenarios(*, quick: bool) -> dict[str, Scenario]:
         Scenario(
             "freshness",
             "a feed that goes on: from the commit of a change to the moment at which it can be read",
-            (_live(size(60, 15)),),
+            (_live(size(60, 15), 10),),
             live=True,
+        ),
+        Scenario(
+            "resume",
+            "a feed that goes on while a table is parked and brought back: what the others wait for it",
+            (_live(size(60, 30), size(100, 20)),),
+            live=True,
+            parks=True,
         ),
         Scenario(
             "backlog",
@@ -139,9 +148,9 @@ def _many_tables(tables: int) -> Case:
     return Case(f"{tables} tables", Workload(2 * events, tables=tables), settled=events)
 
 
-def _live(seconds: int) -> Case:
-    """A thousand events a second over ten tables."""
-    return Case("1,000 events/s over 10 tables", Workload(1_000 * seconds, tables=10, rate=1_000))
+def _live(seconds: int, tables: int) -> Case:
+    """A thousand events a second over some tables."""
+    return Case(f"1,000 events/s over {tables} tables", Workload(1_000 * seconds, tables=tables, rate=1_000))
 
 
 def _backlog(events: int) -> Case:

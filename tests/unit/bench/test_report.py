@@ -6,6 +6,7 @@ from bench.contender import Run
 from bench.freshness import seconds_to_visible
 from bench.lake import Footprint
 from bench.meter import Line
+from bench.parked import compared
 from bench.report import Entry, Table, render
 
 
@@ -37,6 +38,30 @@ def test_freshness_is_counted_to_the_step_that_covers_a_commit() -> None:
     assert seconds == [1.5, 1.0, 2.0]
     text = render("t", [table(Entry("applier", [run(10, 8, freshness=seconds)], [], Footprint(1, 20_000, 1, 0)))])
     assert "freshness: 3 of 990 changes, p50 1.50 s, p95 2.00 s, longest 2.00 s" in text
+
+
+def test_a_resume_is_shown_by_what_all_others_wait_for_it() -> None:
+    """Changes count that could be read in the later half before the park, and from the request to the step after."""
+
+    def line(at: int, event: str, **more: object) -> Line:
+        return Line(at, at, {"event": event, "timestamp": f"1970-01-01T00:00:{at:02}+00:00", **more})
+
+    lines = [
+        *(line(at, "step", resolved_ts=(at - 1) * 1000 << 18) for at in range(1, 9)),
+        line(9, "request", kind="park"),
+        line(10, "step", resolved_ts=9_000 << 18),
+        line(11, "request", kind="resume"),
+        line(12, "table resumed"),
+        line(13, "step", resolved_ts=11_000 << 18),
+        line(14, "step", resolved_ts=13_000 << 18),
+    ]
+    found = compared([ms << 18 for ms in (1_000, 5_000, 6_000, 8_000, 10_000, 11_000, 12_000)], 1_000, lines)
+    assert (found.before, found.meanwhile, found.seconds) == ([1.0, 1.0], [3.0, 2.0], 1.0)
+    text = render("t", [table(Entry("applier", [run(10, 8, beside=found)], [], Footprint(1, 20_000, 1, 0)))])
+    assert (
+        "resume: 1.00 s; freshness of all others p50 1.00 s then 3.00 s, p95 1.00 s then 3.00 s: 3.00 and 3.00 x"
+        in text
+    )
 
 
 def test_median_run_is_shown() -> None:
