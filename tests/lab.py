@@ -126,14 +126,20 @@ class Lab:
     requests: Sequence[tuple[int, TableRequest]] = ()
     _answered: set[str] = field(default_factory=set)
     _catalog: Catalog = field(init=False)
+    _host: str = ""
     _seen: dict[tuple[str, int | None], list[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         swift(self.spark)
         self._catalog = Catalog(self.spark, CATALOG)
 
-    def start(self) -> Pipeline:
-        """An applier that has taken the changefeed, from whomever held it."""
+    def start(self, *, is_over: bool = False) -> Pipeline:
+        """An applier that has taken the changefeed, from whomever held it.
+
+        Args:
+            is_over: The applier before it has certainly ended. Otherwise each is on a machine of its own: nothing shows
+                whether the one before is dead, and it may wake up.
+        """
         raw: dict[str, dict[str, Any]] = {
             "changefeed": {"name": self.name, "protocol": "simple", "order": self.order},
             "source": {"archive": "records", "messages_per_step": self.messages},
@@ -144,8 +150,8 @@ class Lab:
             raw[section] = {**raw.get(section, {}), **keys}
         catalog = self._catalog
         control = Control.open(catalog, self.name)
-        # Each is on a machine of its own: nothing shows whether the one before is dead, and it may wake up.
-        me = replace(this_process(unix_ms()), host="host" if self.stays else f"host-{next(_HOSTS)}")
+        self._host = self._host if self._host and (is_over or self.stays) else f"host-{next(_HOSTS)}"
+        me = replace(this_process(unix_ms()), host=self._host)
         checkpoint, _ = control.take(me, take_over=True)
         return assemble(settings.parse(raw), self.source(), catalog, State.load(control, checkpoint))
 

@@ -1,0 +1,424 @@
+"""A seed in, the life of some tables out: left out, parked, refused, brought back, over crashes and take-overs.
+
+The model knows why a table may not be live, and what it shows meanwhile. It asks the applier for what it says of a
+table, and believes nothing of it that the database, the requests and the configuration do not show.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import count
+from typing import TYPE_CHECKING, Any, cast
+
+from applier.changefeed.completeness import Completeness
+from applier.changefeed.filter import TableFilter
+from applier.changefeed.message import TopicPartition
+from applier.changefeed.table import TableName
+from applier.errors import CheckpointConflict, TransientError
+from applier.pipeline.step import Pipeline
+from applier.sink.control.control import Control, SchemaDecision
+from applier.sink.control.requests import Kind, TableRequest, request_rows
+from tests.disasters import FAILURES, Crash, Disasters
+from tests.lab import Lab, Memory, bag
+from tests.properties.elements import Elements
+from tests.properties.histories import History
+from tests.properties.lives import Life, Lives
+from tests.ticdc import Changefeed, Habits
+from tests.upstream import Ddl, Name
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_TROUBLED_STEPS = 60
+"""From then on nothing goes wrong, and all tables come back."""
+
+_MOST_STEPS = 150
+"""Far more than the feed has: one that needs more does not come to its end."""
+
+_MOST_ROUNDS = 25
+"""Statements of one table that are refused come up one after the other, each in a round of its own."""
+
+_ALL = ("*.*",)
+_INCLUDES = (_ALL, _ALL, ("*.*", "!mart.apart*"), ("*.*", "!mart.*"), ("*.*", "!shop.*"))
+"""Tables trade names within `mart.apart*` and within the rest; `mart.orders` and `shop.*` are of one group, so that the
+latter cases also have tables that are renamed over the border."""
+
+
+class _Past(History):
+    """A history with statements that no parser knows."""
+
+    def _ddl(self) -> None:
+        names = sorted(self.database.tables)
+        if names and self.random.random() < 0.15:
+            self.database.frobnicate(self.random.choice(names))
+        else:
+            super()._ddl()
+
+
+def _feed(chance: random.Random, elements: Elements, size: int) -> Changefeed:
+    history = _Past(chance, chance.choice([0.2, 0.35]), elements=elements)
+    history.begin(chance.randint(2, 3))
+    history.go_on(size)
+    habits = Habits(
+        partitions=chance.randint(1, 3),
+        dispatcher=chance.choice(["table", "index-value", "ts", "scatter"]),
+        raw=chance.random() < 0.3,
+        twice=chance.choice([0.0, 0.1]),
+        resolve=chance.choice([0.2, 0.5]),
+        restart=chance.choice([0.0, 0.0, 0.05]),
+        topics=elements.topics,
+    )
+    feed = Changefeed(history.database, habits, chance.randrange(1 << 30))
+    feed.send()
+    return feed
+
+
+@dataclass(slots=True)
+class TableLife:
+    """One run of a changefeed whose tables come and go.
+
+    Args:
+        seed: Decides everything.
+        spark: The session.
+        disasters: Hands out what goes wrong.
+        size: Events of the database.
+        wide: Tables are also left out by patterns over whose border they are renamed.
+
+    Attributes:
+        story: What happened.
+        looks: How many checkpoints were compared.
+        seen: States in which a table was seen, with their causes.
+    """
+
+    seed: int
+    spark: SparkSession
+    disasters: Disasters
+    size: int = 40
+    wide: bool = False
+    story: list[str] = field(default_factory=list)
+    looks: int = 0
+    seen: set[str] = field(default_factory=set)
+    _random: random.Random = field(init=False)
+    _lab: Lab = field(init=False)
+    _lives: Lives = field(init=False)
+    _include: tuple[str, ...] = _ALL
+    _pipeline: Pipeline | None = None
+    _ends: dict[TopicPartition, int] = field(default_factory=dict)
+    _sent: int = 0
+    _asked: dict[str, TableRequest] = field(default_factory=dict)
+    _numbers: count[int] = field(default_factory=count)
+    _by_hand: set[Life] = field(default_factory=set)
+    _skipped: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        chance = self._random = random.Random(f"life of {self.seed}")
+        renames = chance.random() < 0.3
+        elements = Elements(
+            letters=chance.random() < 0.3, renames=renames, topics=renames and chance.random() < 0.5, include=True
+        )
+        feed = _feed(chance, elements, self.size)
+        self.story.append(str(elements))
+        name = f"life_{self.seed}"
+        self._lab = Lab(self.spark, name, feed.database, feed.records, chance.choice([20, 60, 1000]))
+        self._lives = Lives(feed.database)
+
+    @property
+    def past(self) -> list[str]:
+        """The DDL of the database."""
+        return [f"{item.ts}: {item.sql}" for item in self._lab.database.log if isinstance(item, Ddl)]
+
+    # ---- the run
+
+    def run(self) -> None:
+        """Run it; raises AssertionError where a table is not what it may be."""
+        for _ in range(_TROUBLED_STEPS):
+            self.disasters.mend()
+            self._draw()
+            self._step()
+        self.disasters.mend()
+        self._let_all_come_back()
+        pipeline = self._running()
+        problems = self._final_problems(pipeline)
+        assert not problems, "\n".join(problems)
+        assert pipeline.state.checkpoint.resuming is None
+        pipeline.state.control.release()
+
+    def _draw(self) -> None:
+        """Draw what happens in the next step."""
+        kinds: dict[str, Callable[[], object]] = {
+            "crash": self._crash_later,
+            "fail": self._fail_later,
+            "take over": self._take_over_later,
+            "zombie": self._wake_a_zombie,
+            "restart": self._restart,
+            "include": self._change_include,
+            "park": lambda: self._ask("park"),
+            "resume": lambda: self._ask("resume"),
+            "skip": self._skip,
+        }
+        weights = {"crash": 3, "include": 2, "park": 2, "resume": 3}
+        names = ["", "", "", "", *(name for name in kinds for _ in range(weights.get(name, 1)))]
+        if what := self._random.choice(names):
+            kinds[what]()
+
+    def _step(self) -> None:
+        pipeline = None
+        try:
+            pipeline = self._running()
+            step = pipeline.step(self._ends_now())
+        except Crash as crash:
+            self.story.append(f"died at {crash}")
+            self._pipeline = None
+        except TransientError as error:
+            self.story.append(str(error))
+        except CheckpointConflict:
+            if self._pipeline is pipeline:
+                raise  # the newest holds the changefeed, and nobody may refuse it anything
+        else:
+            if self._pipeline is pipeline:
+                self._look(pipeline, " (resuming)" if step.resuming else "")
+
+    def _running(self) -> Pipeline:
+        if self._pipeline is None:
+            self._pipeline = self._start(is_over=self._random.random() < 0.6)
+        return self._pipeline
+
+    def _start(self, *, is_over: bool) -> Pipeline:
+        self._lab.more = {"tables": {"include": list(self._include)}}
+        pipeline = self._lab.start(is_over=is_over)
+        assert pipeline.beside is not None
+        pipeline.beside.requests.clock = count(step=10).__next__
+        self.story.append(f"start with {self._include[1:] or 'all'}")
+        self._take_note(pipeline)
+        return pipeline
+
+    # ---- what happens
+
+    def _crash_later(self) -> None:
+        turn = self._random.choice([1, 1, 2, 3, 5, 8, 12, 20])
+        point = self._random.choice(["", "", "", "resume-taken-in", "resume-range-read", "resume-shown", "resume-done"])
+        self.story.append(f"crash {point} {turn}")
+        self.disasters.crash(point, 1 if point else turn)
+
+    def _fail_later(self) -> None:
+        failure, turn = self._random.choice(FAILURES), self._random.choice([1, 1, 2, 3, 5, 8])
+        self.story.append(f"fail {failure} {turn}")
+        self.disasters.fail(failure, turn)
+
+    def _take_over_later(self) -> None:
+        self.story.append("take over")
+        self.disasters.call(self._take_over, "", self._random.choice([1, 2, 3, 5, 8, 12]))
+
+    def _take_over(self) -> None:
+        """Another applier takes the changefeed in the middle of a step, and gets as far as it gets."""
+        other = self._pipeline = self._start(is_over=False)
+        for _ in range(self._random.randint(0, 2)):
+            other.step(self._ends)
+            self._look(other)
+
+    def _wake_a_zombie(self) -> None:
+        """Another applier has the changefeed, and the one that had it goes on as if nothing had happened."""
+        zombie = self._running()
+        self.story.append("zombie")
+        self._take_over()
+        with suppress(CheckpointConflict):
+            assert not zombie.step().moved, "an applier wrote a checkpoint that had lost the changefeed"
+
+    def _restart(self) -> None:
+        if self._pipeline is not None:
+            self._pipeline.state.control.release()
+        self._pipeline = None
+
+    def _change_include(self) -> None:
+        self._restart()
+        self._include = self._random.choice(_INCLUDES if self.wide else _INCLUDES[:3])
+
+    def _ask(self, kind: Kind) -> None:
+        """Ask as a command does that finds another process at work."""
+        pipeline = self._running()
+        states = pipeline.state.completeness
+        names = sorted(name for name, known in states.items() if kind == "park" or not known.is_live)
+        if names:
+            chosen = self._random.sample(names, min(len(names), self._random.choice([1, 1, 2, 5])))
+            self._send(pipeline, kind, chosen)
+
+    def _send(self, pipeline: Pipeline, kind: Kind, names: list[TableName]) -> None:
+        request = TableRequest(f"request {next(self._numbers)}", kind, tuple(map(str, names)), "a test", "the model")
+        control = cast("Control", pipeline.state.control)
+        control.write(control.requests, request_rows(request))
+        self._asked[request.id] = request
+        self.story.append(f"ask to {kind} {', '.join(request.tables)}")
+
+    def _skip(self, *, every: bool = False) -> bool:
+        """Let a statement pass as `applier ddl skip` does, in a process of its own; whether there is one."""
+        self._restart()
+        pipeline = self._running()
+        state = pipeline.state
+        newest: dict[tuple[object, ...], SchemaDecision] = {
+            (item.commit_ts, item.sql, item.table, item.kind): item for item in state.control.decisions()
+        }
+        pending = [
+            item
+            for item in newest.values()
+            if item.decision == "refused" and (item.commit_ts >= state.resolved_ts or item.table in state.parked)
+        ]
+        if not every:
+            pending = self._random.sample(pending, min(1, len(pending)))
+        pending = [item for item in pending if "FROBNICATE" in item.sql]
+        said = [
+            SchemaDecision(item.commit_ts, item.table, item.sql, item.kind, "to skip", "a test") for item in pending
+        ]
+        if said:
+            state.record(said)
+            self.story.append(f"skip {', '.join(str(item.commit_ts) for item in said)}")
+            self._skipped |= {item.commit_ts for item in said}
+        self._restart()
+        return bool(said)
+
+    def _ends_now(self) -> Mapping[TopicPartition, int]:
+        """How far each partition can be read."""
+        records = self._lab.records
+        self._sent = min(len(records), self._sent + self._random.choice([0, 3, 8, 20, 60]))
+        self._ends = {place: span.end for place, span in Memory(records[: self._sent]).bounds().items()}
+        return dict(self._ends)
+
+    # ---- the end
+
+    def _let_all_come_back(self) -> None:
+        """Admit every table, skip every statement that is refused, and resume what is parked."""
+        self.story.append("all shall come back")
+        self._include = _ALL
+        self._restart()
+        for _ in range(_MOST_ROUNDS):
+            self._come_to_rest()
+            if self._skip(every=True):
+                continue
+            pipeline = self._running()
+            parked = sorted(pipeline.state.parked)
+            if not parked:
+                return
+            self._send(pipeline, "resume", parked)
+            pipeline.step()
+            self._look(pipeline)
+        raise AssertionError("\n".join(["some tables do not come back", *self._states(self._running())]))
+
+    def _come_to_rest(self) -> None:
+        pipeline = self._running()
+        for _ in range(_MOST_STEPS):
+            step = pipeline.step()
+            self._look(pipeline, " (resuming)" if step.resuming else "")
+            if not step.resuming and not step.moved and pipeline.state.resolved_ts == self._lab.database.ts:
+                return
+        raise AssertionError("\n".join(["it does not come to rest", *self._states(pipeline)]))
+
+    def _final_problems(self, pipeline: Pipeline) -> list[str]:
+        """Where tables differ from the database at last; one of which a statement was skipped is not in the cut."""
+        wanted, here = self._lab.database.at(self._lab.database.ts), self._lab.tables()
+        found = [f"{name} is there" for name in sorted(here.keys() - wanted.keys())]
+        found += [f"{name} is missing" for name in sorted(wanted.keys() - here.keys())]
+        for name in sorted(wanted.keys() & here.keys()):
+            if bag(here[name].scan().to_arrow().to_pylist()) != bag(wanted[name][1]):
+                found.append(f"{name} is not as in the database at the end")
+        return [*found, *(self._states(pipeline) if found else [])]
+
+    # ---- what may be
+
+    def _look(self, pipeline: Pipeline, more: str = "") -> None:
+        """Compare with what the model knows."""
+        self._take_note(pipeline)
+        self.looks += 1
+        self.story.append(f"{pipeline.state.checkpoint.step} at {pipeline.state.resolved_ts}{more}")
+        if self._lab.is_between(pipeline, pipeline.state.resolved_ts):
+            return
+        self._lab.may_lack = lambda name: self._may_lack(pipeline, name)
+        listed = [f"{name} is in the cut at {ts}" for name, ts in self._just_parked(pipeline)]
+        problems = [line for line in self._lab.problems(pipeline) if line not in listed]
+        problems += self._wrong_states(pipeline)
+        assert not problems, "\n".join([*problems, *self._states(pipeline)])
+
+    def _just_parked(self, pipeline: Pipeline) -> list[tuple[Name, int]]:
+        """Tables that a start has parked at the resolved ts of the cut: they are true there until it moves."""
+        ts = pipeline.state.resolved_ts
+        return [
+            (Name(name.database, name.table), ts)
+            for name, known in pipeline.state.completeness.items()
+            if known.is_parked and known.since == ts
+        ]
+
+    def _may_lack(self, pipeline: Pipeline, name: Name) -> bool:
+        known = pipeline.state.completeness.get(TableName(*name))
+        return known is not None or not self._admits(name)
+
+    def _admits(self, name: Name) -> bool:
+        return TableFilter(self._include).admits(TableName(*name))
+
+    def _take_note(self, pipeline: Pipeline) -> None:
+        """Take note of requests that were carried out."""
+        state = pipeline.state
+        told = frozenset(ddl.sql for ddl in state.checkpoint.ddl)
+        lives = self._lives.at(state.resolved_ts, told)
+        for number in [number for number in self._asked if number in state.checkpoint.handled]:
+            request, outcome = self._asked.pop(number), state.checkpoint.handled[number]
+            self.story.append(f"{request.kind}: {outcome}")
+            kind, _, names = outcome.rstrip(".").partition(": ")
+            for name in [Name(*text.split(".")) for text in names.split(", ")] if kind != "refused" else ():
+                if kind == "resumes":
+                    self._by_hand.discard(lives[name])
+                elif self._admits(name) or state.completeness[TableName(*name)].cause == "hand":
+                    # One that is left out needs no other cause.
+                    self._by_hand.add(lives[name])
+
+    def _wrong_states(self, pipeline: Pipeline) -> list[str]:
+        state, here = pipeline.state, self._lab.tables()
+        lives = self._lives.at(state.resolved_ts)
+        names = {TableName(*name) for name in lives}
+        found = [f"{name} is known, but gone" for name in state.completeness if name not in names]
+        for name, life in lives.items():
+            known = state.completeness.get(TableName(*name))
+            if known is None:
+                found += [f"{name} is not known"] if self._admits(name) else []
+                continue
+            self.seen.add(f"{known.state} {known.cause}".strip())
+            problem = self._wrong_state(name, life, known, state.resolved_ts)
+            found += [f"{name} {problem}: {known.sentence(TableName(*name))}"] if problem else []
+            if known.is_parked and name in here and not self._is_true(life, known, here[name]):
+                found.append(f"{name} does not show what it was at {known.since}")
+        return found
+
+    def _wrong_state(self, name: Name, life: Life, known: Completeness, ts: int) -> str:
+        """Why a table may not be in the state in which it is; "" if it may."""
+        refused = self._lives.refused(life, ts)
+        together = [life, *self._lives.exchanged(life, ts)]
+        match known.state, known.cause:
+            case "live", _:
+                if not self._admits(name):
+                    return "is live, but left out"
+                if life in self._by_hand:
+                    return "is live, but was parked by hand"
+                return "is live, but a statement was refused" if refused - self._skipped else ""
+            case "incomplete", _:
+                skipped = {at for other in together for at in self._lives.refused(other, ts)} & self._skipped
+                return "" if skipped else "is incomplete without a cause"
+            case "parked", "include":
+                return "" if not self._admits(name) or known.is_due else "is parked, but not left out"
+            case "parked", "hand":
+                return "" if life in self._by_hand or known.is_due else "is parked, but not by hand"
+            case "parked", "ddl":
+                return "" if refused or len(together) > 1 else "is parked, but no statement is refused"
+        return "is parked without a cause"
+
+    def _is_true(self, life: Life, known: Completeness, table: Any) -> bool:
+        """Whether a parked table shows what it was when it was parked, before or after a DDL of that very moment."""
+        rows = bag(table.scan().to_arrow().to_pylist())
+        for ts in (known.since, known.since - 1):
+            name = next((name for name, other in self._lives.at(ts).items() if other == life), None)
+            if name is None or rows == bag(self._lab.database.at(ts)[name][1]):
+                return True
+        return False
+
+    def _states(self, pipeline: Pipeline) -> list[str]:
+        told = sorted(pipeline.state.completeness.items())
+        return [f"  {known.sentence(name)} [{known.cause}, due {known.is_due}]" for name, known in told]

@@ -1,0 +1,32 @@
+"""Random lives of tables: left out, parked, refused, brought back; SCHEDULES, SEED_FROM and SEED as for schedules."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.disasters import Disasters
+from tests.properties.table_life import TableLife
+from tests.properties.test_schedules import SEEDS
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_FEW = None if "SEED_FROM" in os.environ else 2
+"""`make test` takes two, `make soak` as many as of the others."""
+
+
+@pytest.mark.parametrize("seed", SEEDS[:_FEW])
+def test_every_live_table_is_the_database(seed: int, spark: SparkSession, disasters: Disasters) -> None:
+    """A live table equals the database, a parked one what it was, each for a reason; and in the end all come back."""
+    life = TableLife(seed, spark, disasters)
+    try:
+        life.run()
+    except BaseException as error:
+        error.add_note(f"Run it again: make soak SEED={seed}. It went: {'; '.join(life.story)}")
+        error.add_note(f"The database saw: {'; '.join(life.past)}")
+        raise
+
+    assert life.looks > 0
