@@ -226,7 +226,7 @@ def test_a_process_that_lost_the_changefeed_leaves_the_copies_of_the_next_alone(
         zombie.beside.requests.carry_out(TableRequest("one", "resume", ("shop.a",), "", "me"))
         with world.applier() as pipeline:
             copy = (f"applier_{world.name}__resume", "of_the_next")
-            Catalog(world.spark, "lake").create(copy, pa.schema([("id", pa.int64())]))  # type: ignore[arg-type]
+            Catalog(world.spark, "lake").create(copy, pa.schema([("id", pa.int64())]))
             with pytest.raises(CheckpointConflict):
                 zombie.beside.advance(is_busy=False)
             assert Catalog(world.spark, "lake").load(copy) is not None

@@ -229,13 +229,11 @@ class WindowScanner:
 
         They are left out of this window as a whole, and those behind the DDL would be lost.
         """
-        left_out = found.left_out(known)
-        returns = [ddl.commit_ts for ddl in found.ddl if self.ordered and ddl.frees(left_out)]
-        if self.chosen is not None and self.ordered:
-            returns += [ddl.commit_ts for ddl in found.ddl if ddl.frees(frozenset(ddl.names))]
-        if not returns or found.ceiling <= min(returns):
+        left_out = found.left_out(known) if self.chosen is None else None
+        ends = [ddl.commit_ts for ddl in found.ddl if ddl.frees(frozenset(ddl.names) if left_out is None else left_out)]
+        if not self.ordered or not ends or found.ceiling <= min(ends):
             return False
-        found.ceiling = min(returns)
+        found.ceiling = min(ends)
         return True
 
     def _stop_at_part(self, found: WindowScan, known: Known) -> bool:
