@@ -194,9 +194,7 @@ class Replay:
         template = replace(scanner.template, include=exactly(sorted(names)) or ("!*.*",))
         ceiling = goal if self._ordered else self.main.scanner.ceiling
         chosen = OwnDdl(names, begun, self._ordered)
-        self.pipeline.look_at(
-            replace(scanner, template=template, ceiling=ceiling, chosen=chosen, taken=self._taken)
-        )
+        self.pipeline.look_at(replace(scanner, template=template, ceiling=ceiling, chosen=chosen, taken=self._taken))
         # Rows that the changefeed holds back are read only where a watermark of the range may follow them: a partition
         # that is read beyond them before the others come as far forgets its watermarks below them.
         step = self.pipeline.step(self._ends())
