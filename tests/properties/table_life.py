@@ -32,9 +32,6 @@ from tests.upstream import Ddl, Name
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_TROUBLED_STEPS = 60
-"""From then on nothing goes wrong, and all tables come back."""
-
 _MOST_STEPS = 150
 """Far more than the feed has: one that needs more does not come to its end."""
 
@@ -85,6 +82,7 @@ class TableLife:
         spark: The session.
         disasters: Hands out what goes wrong.
         size: Events of the database.
+        steps: So many in which things go wrong; then all tables come back.
         wide: Tables are also left out by patterns over whose border they are renamed.
 
     Attributes:
@@ -97,6 +95,7 @@ class TableLife:
     spark: SparkSession
     disasters: Disasters
     size: int = 40
+    steps: int = 60
     wide: bool = False
     story: list[str] = field(default_factory=list)
     looks: int = 0
@@ -134,7 +133,7 @@ class TableLife:
 
     def run(self) -> None:
         """Run it; raises AssertionError where a table is not what it may be."""
-        for _ in range(_TROUBLED_STEPS):
+        for _ in range(self.steps):
             self.disasters.mend()
             self._draw()
             self._step()

@@ -17,11 +17,14 @@ if TYPE_CHECKING:
 _FEW = None if "SEED_FROM" in os.environ else 2
 """`make test` takes two, `make soak` as many as of the others."""
 
+_SIZE, _STEPS = (20, 15) if _FEW else (40, 60)
+"""A seed is another story in another size: `make soak SEED=n` runs those of `make soak` again."""
+
 
 @pytest.mark.parametrize("seed", SEEDS[:_FEW])
 def test_every_live_table_is_the_database(seed: int, spark: SparkSession, disasters: Disasters) -> None:
     """A live table equals the database, a parked one what it was, each for a reason; and in the end all come back."""
-    life = TableLife(seed, spark, disasters)
+    life = TableLife(seed, spark, disasters, _SIZE, _STEPS)
     try:
         life.run()
     except BaseException as error:

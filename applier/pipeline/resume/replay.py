@@ -26,6 +26,7 @@ from applier.pipeline.resume.copies import Copies
 from applier.pipeline.resume.handover import Handover, leave_out
 from applier.pipeline.resume.own_ddl import OwnDdl
 from applier.pipeline.resume.progress import Progress
+from applier.pipeline.scan.next_step import PIECE
 from applier.pipeline.schema_changes.apply import DdlApplier
 from applier.pipeline.state import State
 from applier.pipeline.tables import parking
@@ -35,9 +36,6 @@ from applier.sink.control.rows import RESUMED
 
 if TYPE_CHECKING:
     from applier.pipeline.step import Pipeline
-
-PIECE = 16
-"""A step of the changefeed reads as many times more messages than one of a job beside it."""
 
 
 Outlook: TypeAlias = Literal["more", "wait", "over"]
@@ -239,7 +237,7 @@ def job(main: Pipeline, resuming: Resuming) -> Replay:
     state = State(Progress(main.state, resuming.job), resuming.progress, versions, protocol=main.state.protocol)
     state.config_path = main.config.path
     source = main.config.source
-    piece = {"messages_per_step": max(1, source.messages_per_step // PIECE)}
+    piece = {"messages_per_step": -(-source.messages_per_step // PIECE)}
     changes = {
         "tables": copies.settings,
         "changefeed": main.config.changefeed.model_copy(update={"start": "beginning", "on_table_error": "park"}),

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from applier.pipeline.state import State
     from applier.pipeline.tables.target_tables import TargetTables
 
+PIECE = 16
+"""A step of the changefeed reads as many times more messages than one of a job that brings tables back beside it."""
+
 
 @dataclass(frozen=True, slots=True)
 class NextStep:
@@ -64,7 +67,7 @@ class StepReader:
         scanner: Finds out what a window holds.
         targets: The Iceberg tables.
         state: Progress.
-        is_copy: Its tables need not be one cut.
+        is_copy: It reads for a job that brings tables back: they need not be one cut.
     """
 
     config: Config
@@ -160,7 +163,7 @@ class StepReader:
         """
         ends, state = furthest(self.state.covered.values()), self.state
         messages = sum(max(0, end - state.next_offsets.get(place, 0)) for place, end in ends.items())
-        is_long = messages > self.config.source.messages_per_step * LONGEST
+        is_long = messages > self.config.source.messages_per_step * self._longest
         return {} if is_long and state.checkpoint.partitions else ends
 
     def has_news(self, scan: WindowScan) -> bool:
@@ -182,9 +185,12 @@ class StepReader:
 
         Without a checkpoint all that the tables have is read in one window: a part of it would bring tables back that
         were renamed or dropped since. Little is held of it, as the rows that a table has are dropped where they are
-        read.
+        read. What the changefeed reads in one window, a job beside it with its smaller ones may have to read in one,
+        too.
         """
-        return NO_LIMIT if self.scanner.ordered and self.state.is_without_checkpoint else LONGEST
+        if self.scanner.ordered and self.state.is_without_checkpoint:
+            return NO_LIMIT
+        return LONGEST * (PIECE if self.is_copy else 1)
 
     def adapt(self, found: NextStep, *, moved: bool) -> None:
         """A watermark that stands still in a full window wants a longer one, not the same one again.
