@@ -164,6 +164,7 @@ def test_equal_at_every_recorded_resolved_ts(
 ) -> None:
     """Every cell of every table is what SQL showed at that resolved ts, but for what the protocol cannot carry."""
     with replaying(scenario, protocol, variant, lake, tmp_path) as found:
+        found.raw["changefeed"]["on_table_error"] = "stop"
         decoder = build(protocol, decoder_options(settings.parse(found.raw)))
         states = 0
         with found.running(spark) as pipeline:
@@ -181,6 +182,23 @@ def test_equal_at_every_recorded_resolved_ts(
 
         assert states == len(recordings.expected(scenario))
         assert (scenario, variant) not in STOPPED
+
+
+def test_a_row_that_is_not_in_its_message_parks_its_table_alone(
+    spark: SparkSession, lake: dict[str, str], tmp_path: Path
+) -> None:
+    """The message is read, so it is known whose row it lacks: all other tables are right at the end."""
+    with replaying("pk", "debezium", "debezium-no-old-value", lake, tmp_path) as found:
+        with found.running(spark) as pipeline:
+            step = advance(pipeline, pipeline.ends())
+            parked = pipeline.state.parked
+            reasons = {pipeline.state.completeness[name].reason for name in parked}
+
+        assert step.error is None
+        assert parked
+        assert all("does not hold the old row" in reason for reason in reasons)
+        problems = unexplained(found, recordings.expected("pk")[-1], "debezium")
+        assert [problem for problem in problems if not problem.startswith(tuple(f"{name}:" for name in parked))] == []
 
 
 def test_a_table_that_gets_its_first_key_later_stops_no_other(
@@ -234,7 +252,7 @@ def test_equal_at_the_end_in_offset_order(
 ) -> None:
     """A feed without watermarks reaches the contents of its end, once its order is said to be by offset."""
     with replaying(scenario, protocol, variant, lake, tmp_path) as found:
-        found.raw["changefeed"]["order"] = "offset"
+        found.raw["changefeed"] |= {"order": "offset", "on_table_error": "stop"}
         with found.running(spark) as pipeline:
             error = advance(pipeline, pipeline.ends()).error
             assert pipeline.state.resolved_ts == 0

@@ -6,7 +6,7 @@ The same code runs in Spark's tasks (`frame.mapInArrow(row_pass, FINDING_DDL)`) 
 from __future__ import annotations
 
 import gc
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -95,6 +95,14 @@ class DecodeTask:
         except TransientError as error:
             # Spark would wrap it in a traceback; as a finding it reaches the driver as the sentence that it is.
             yield finding_batch(finding("transient", payload=error_payload(error)))
+
+
+_NONE: Sequence[Event] = ()
+
+
+def _tables(events: Sequence[Event]) -> Collection[TableName]:
+    """The tables of the rows of a message that was read."""
+    return {event.name for event in events if isinstance(event, RowChange)}
 
 
 @contextmanager
@@ -216,13 +224,11 @@ class _TaskState:
         skip: frozenset[int],
     ) -> None:
         """Decode chosen messages, each on its own."""
-        decode = self._decoder.decode
-        for number in chosen:
-            offset = int(offsets[number])
-            if offset in skip:
-                continue
+        for number in (number for number in chosen if int(offsets[number]) not in skip):
+            offset, value, events = int(offsets[number]), values[number], _NONE
             try:
-                for index, event in enumerate(decode(keys[number], values[number])):
+                events = self._decoder.decode(keys[number], value)
+                for index, event in enumerate(events):
                     if type(event) is RowChange:
                         self._take_row(event, place, offset, index)
                     else:
@@ -230,7 +236,8 @@ class _TaskState:
             except TransientError:
                 raise  # Also where it is a DecodeError: no message is bad because the registry refuses a log-in.
             except DecodeError as error:
-                self._seen.reject(place, offset, error, owners(self._decoder, place.topic, values[number], error))
+                found = _tables(events) or owners(self._decoder, place.topic, value, error)
+                self._seen.reject(place, offset, error, found)
 
     def results(self) -> Iterator[pa.RecordBatch]:
         """What this task found: of each table a batch of its rows, which are forgotten then, and one of all else."""
