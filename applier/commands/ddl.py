@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
+from applier.changefeed.table import TableName
 from applier.commands.catalog_reader import open_lake
-from applier.commands.control_reader import ControlView
+from applier.commands.control_reader import ControlView, Decision
 from applier.config.settings import Config
 from applier.errors import ConfigError
 from applier.pipeline.build import assembled
@@ -30,7 +31,7 @@ class Listed(NamedTuple):
         commit_ts: TSO at which it finished.
         table: Upstream table.
         kind: Its kind; `unread` where the statement is not understood.
-        decision: What became of it; `pending` while it holds the changefeed up.
+        decision: What became of it; `pending` while it holds the changefeed or a parked table up.
         reason: Why.
         sql: Its text, with what a terminal would obey written out.
     """
@@ -54,18 +55,26 @@ def listed(config: Config) -> list[Listed]:
         view = ControlView(lake, config.changefeed.name)
         checkpoint = view.checkpoint()
         applied = checkpoint.resolved_ts if checkpoint else 0
+        known = checkpoint.tables.items() if checkpoint else ()
+        parked = {name for name, table in known if table.completeness and table.completeness.is_parked}
         found, _ = view.decisions(_LISTED)
     return [
         Listed(
             item.commit_ts,
             escaped(str(item.table)),
             item.kind,
-            "pending" if item.decision == "refused" and item.commit_ts >= applied else item.decision,
+            _shown_decision(item, applied, parked),
             escaped(item.reason),
             escaped(shown(item.sql)),
         )
         for item in reversed(found)
     ]
+
+
+def _shown_decision(item: Decision, applied: int, parked: Collection[TableName]) -> str:
+    """A refused statement is pending while it holds the changefeed up, or a table that is parked."""
+    is_pending = item.decision == "refused" and (item.commit_ts >= applied or item.table in parked)
+    return "pending" if is_pending else item.decision
 
 
 def skip(

@@ -186,7 +186,9 @@ class WindowApplier:
         whole = self.not_found.refusing((batch.name for batch in batches), self.state, self.config)
         unfit: dict[TableName, TerminalError] = {}
         done = self.targets.apply(batches, self.state.tables, whole, unfit)
-        for name, error in unfit.items():
+        # In the order of the batches, as threads fill it in any: the same run ends for the same reason.
+        for name in (batch.name for batch in batches if batch.name in unfit):
+            error = unfit[name]
             self.set_apart({name: error}, "lost" if isinstance(error, TableIncomplete) else "table")
         for name, applied in done.items():
             self.not_found.note(name, applied.not_found, self.state)

@@ -48,7 +48,7 @@ def _park(name: TableName, known: Completeness, last: Checkpoint, iceberg: str) 
 
 def _resume(name: TableName, known: Completeness, last: Checkpoint) -> str:
     if known.is_live:
-        return f"{name} is live: nothing is to be done."
+        return f"{name} is live: it resumes only if others have dropped, replaced or rolled back its Iceberg table."
     if known.is_due:
         return f"{name} resumes already{progress(known, last)}."
     position = known.position
