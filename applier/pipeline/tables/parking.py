@@ -113,9 +113,9 @@ def refusing(ddl: Ddl, state: State, config: Config) -> list[TableName]:
 def follow_include(state: State, name: TableName, *, is_wanted: bool) -> None:
     """Let a parked table resume whose new name `tables.include` admits, and stay parked one whose name it does not."""
     known = state.completeness.get(name)
-    if known is None or is_wanted == (known.cause != "include"):
+    if known is None:
         return
-    if is_wanted:
+    if is_wanted and known.cause == "include":
         state.completeness[name] = replace(known, is_due=known.position is not None)
-    else:
+    elif not is_wanted and (known.cause != "include" or known.is_due):
         state.completeness[name] = replace(known, cause="include", reason=LEFT_OUT, is_due=False)
