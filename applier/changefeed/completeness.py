@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -108,3 +109,9 @@ LEFT_OUT_AT_FIRST = "tables.include left it out until now"
 NOT_FOUND = "the feed changes rows that the table does not hold"
 SKIPPED = "a DDL was skipped"
 LETTERS = "a message that may hold a row of it was set aside as a dead letter"
+
+
+def furthest_back(resolved_ts: int, tables: Iterable[Completeness]) -> int:
+    """The resolved ts of the changefeed, or that of the parked table that is furthest behind it."""
+    places = [known.position.ts for known in tables if known.is_parked and known.position is not None]
+    return min([resolved_ts, *places])

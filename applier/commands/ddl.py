@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from applier.changefeed.table import TableName
+from applier.changefeed.completeness import furthest_back
 from applier.commands.catalog_reader import open_lake
-from applier.commands.control_reader import ControlView, Decision
+from applier.commands.control_reader import ControlView
 from applier.config.settings import Config
 from applier.errors import ConfigError
 from applier.pipeline.build import assembled
@@ -54,27 +54,21 @@ def listed(config: Config) -> list[Listed]:
     with open_lake(config.catalog) as lake:
         view = ControlView(lake, config.changefeed.name)
         checkpoint = view.checkpoint()
-        applied = checkpoint.resolved_ts if checkpoint else 0
-        known = checkpoint.tables.items() if checkpoint else ()
-        parked = {name for name, table in known if table.completeness and table.completeness.is_parked}
+        tables = checkpoint.tables.values() if checkpoint else ()
+        whole = [table.completeness for table in tables if table.completeness]
+        since = furthest_back(checkpoint.resolved_ts if checkpoint else 0, whole)
         found, _ = view.decisions(_LISTED)
     return [
         Listed(
             item.commit_ts,
             escaped(str(item.table)),
             item.kind,
-            _shown_decision(item, applied, parked),
+            "pending" if item.decision == "refused" and item.commit_ts >= since else item.decision,
             escaped(item.reason),
             escaped(shown(item.sql)),
         )
         for item in reversed(found)
     ]
-
-
-def _shown_decision(item: Decision, applied: int, parked: Collection[TableName]) -> str:
-    """A refused statement is pending while it holds the changefeed up, or a table that is parked."""
-    is_pending = item.decision == "refused" and (item.commit_ts >= applied or item.table in parked)
-    return "pending" if is_pending else item.decision
 
 
 def skip(
@@ -97,11 +91,9 @@ def skip(
         raise ConfigError(["A statement is skipped only with a reason: --why TEXT."])
     with assembled(config, take_over=take_over, spark=spark) as pipeline:
         state = pipeline.state
-        pending = [
-            item
-            for item in _pending(state.control.decisions())
-            if item.commit_ts >= state.resolved_ts or item.table in state.parked
-        ]
+        # A parked table may have had another name at a DDL that it waits for: the place alone tells.
+        since = furthest_back(state.resolved_ts, state.completeness.values())
+        pending = [item for item in _pending(state.control.decisions()) if item.commit_ts >= since]
         chosen = [item for item in pending if item.commit_ts == commit_ts]
         if not chosen:
             others = ", ".join(str(item.commit_ts) for item in pending) or "none"
