@@ -86,7 +86,7 @@ class Lake:
         self._catalog = catalog
 
     def table(self, identifier: tuple[str, ...]) -> LakeTable | None:
-        """A table; None if there is none of that name.
+        """A table; None if the catalog has no table of that name.
 
         Raises:
             TransientError: The catalog or its storage does not answer.

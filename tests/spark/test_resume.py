@@ -574,10 +574,23 @@ def test_one_command_parks_and_brings_back_many_tables_at_their_own_places(make:
     world.run()
     assert (world.keys("a"), world.keys("b"), world.in_cut()) == ({1, 2}, {1, 2, 3}, {"c"})
 
-    assert "Resumed: shop.a, shop.b" in world.obey(f"applier resume -c {world.path} --tables 'shop.a,shop.b'")
+    assert "Resumed: shop.a, shop.b.\n" in world.obey(f"applier resume -c {world.path} --tables 'shop.*'")
 
     assert (world.keys("a"), world.keys("b")) == ({1, 2, 3, 4}, {1, 2, 3, 4})
     assert world.in_cut() == {"a", "b", "c"}
+
+
+def test_a_table_that_is_left_out_is_not_said_to_wait_for_a_resume(make: Make) -> None:
+    """Admitting it again brings it back, also after a `park` that found it parked."""
+    world = begun(make, "a", "b")
+    world.run(include=["*.*", "!shop.a"])
+
+    told = world.obey(f"applier park -c {world.path} --tables shop.a --why 'a look' --plan")
+
+    assert (
+        told
+        == "shop.a is left out by tables.include and so parked already: it resumes once it is admitted there again.\n"
+    )
 
 
 def test_a_request_is_carried_out_once(make: Make) -> None:

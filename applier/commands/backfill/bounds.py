@@ -75,7 +75,7 @@ def parse(text: str, option: str, edge: str) -> Bound:
         edge: Word for the edge of the source: `beginning` or `end`.
 
     Raises:
-        ConfigError: It is none of these.
+        ConfigError: The text has another form.
     """
     if text == edge:
         return Bound(text)

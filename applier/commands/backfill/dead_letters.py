@@ -87,7 +87,7 @@ def opened(main: Pipeline, request: Request, tables: Collection[TableName]) -> L
 
 
 def answer(control: ControlTables, letters: Sequence[DeadLetter], step: int) -> None:
-    """Take note that letters are made up for: a letter without an error is none any more."""
+    """Record that the rows of dead letters are in the tables now: a letter without an error counts as resolved."""
     control.bury([replace(letter, key=None, value=None, error="", step=step) for letter in letters])
 
 

@@ -99,7 +99,7 @@ def ask(config: Config, asked: Asked, say: Say, *, take_over: bool = False, spar
         last = ""
         while asked.kind == "resume" and not stop.is_set() and with_retry(lambda: _advance(pipeline)):
             last = _say_progress(pipeline.state.checkpoint, asked, say, last)
-        return _ended(pipeline.state.checkpoint, asked, config) if asked.kind == "resume" else outcome
+        return _ended(pipeline.state.checkpoint, asked, config, outcome) if asked.kind == "resume" else outcome
 
 
 def _carry_out(pipeline: Pipeline, request: TableRequest) -> str:
@@ -152,7 +152,7 @@ def _wait(config: Config, request: TableRequest, say: Say) -> str | None:
             if outcome is not None and (outcome.startswith(REFUSED) or request.kind != "resume"):
                 return outcome
             if outcome is not None and not _is_resuming(last, asked):
-                return _ended(last, asked, config)
+                return _ended(last, asked, config, outcome)
             line = _say_progress(last, asked, say, line)
             if not _is_held(config):
                 return None
@@ -183,8 +183,14 @@ def _is_due(last: Checkpoint, name: TableName) -> bool:
     return known is not None and known.is_due
 
 
-def _ended(last: Checkpoint, asked: Asked, config: Config) -> str:
+def _ended(last: Checkpoint, asked: Asked, config: Config, outcome: str) -> str:
     """What became of tables that were to be brought back.
+
+    Args:
+        last: The newest checkpoint.
+        asked: What the user asked for.
+        config: The configuration.
+        outcome: What became of the request, which names the tables that were not whole.
 
     Raises:
         TerminalError: One is parked still.
@@ -197,4 +203,6 @@ def _ended(last: Checkpoint, asked: Asked, config: Config) -> str:
     left = [str(name) for name in names if _is_due(last, name)]
     if left:
         return f"resumes: {', '.join(left)}; `applier run` does the rest."
-    return f"resumed: {', '.join(map(str, names))}."
+    states = [(name, last.tables[name].completeness) for name in names]
+    lacking = [known.sentence(name) for name, known in states if known is not None and not known.is_live]
+    return " ".join([outcome.replace("resumes:", "resumed:", 1), *lacking])

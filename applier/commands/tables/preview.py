@@ -40,6 +40,8 @@ def preview(kind: Kind, names: Sequence[TableName], last: Checkpoint, config: Co
 
 
 def _park(name: TableName, known: Completeness, last: Checkpoint, iceberg: str) -> str:
+    if known.is_parked and known.cause == "include" and not known.is_due:
+        return f"{name} is {LEFT_OUT} and so parked already: it resumes once it is admitted there again."
     if known.is_parked:
         return f"{name} is parked already: it keeps its place, and only `applier resume` brings it back."
     at = f"resolved ts {last.resolved_ts}" if last.resolved_ts else "its last commit"
@@ -53,9 +55,12 @@ def _resume(name: TableName, known: Completeness, last: Checkpoint) -> str:
         return f"{name} resumes already{progress(known, last)}."
     position = known.position
     if position is None or position.version is None:
-        return f"Resume {name}: read the feed from its CREATE TABLE on, if the audit holds it, and show that at once."
+        return (
+            f"Resume {name}: read the feed from its CREATE TABLE on, if the audit holds it, and show it in one commit."
+        )
     begin = f"resolved ts {position.ts}" if position.ts else "where it was parked"
-    return f"Resume {name}: read what it misses since {begin} up to {last.resolved_ts or 'now'}, and show it at once."
+    missing = f"read what it misses since {begin} up to {last.resolved_ts or 'now'}"
+    return f"Resume {name}: {missing}, and show it in one commit."
 
 
 def progress(known: Completeness, last: Checkpoint) -> str:
