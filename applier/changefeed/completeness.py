@@ -65,8 +65,8 @@ class Completeness:
     def sentence(self, name: TableName) -> str:
         """What is known, for people."""
         since = f" since resolved ts {self.since}" if self.is_parked and self.since else ""
-        state = "parked and resumes" if self.is_due else self.state
-        return f"Table {name} is {state}{since}: {self.reason}."
+        resumes = " and resumes" if self.is_due else ""
+        return f"Table {name} is {self.state}{since}{resumes}: {self.reason}."
 
     def way_out(self, name: TableName, config: str) -> str:
         """The command that makes the table live again.
