@@ -32,13 +32,13 @@ class Beside:
     """Freshness of all tables but the parked one, in one run.
 
     Attributes:
-        before: Seconds from commit to readable, of changes that could be read before the table was parked; the first
-            half of that time is left out, as the job has just started.
+        around: Seconds from commit to readable, of changes that could be read shortly before the table was parked or
+            shortly after it was back: steps grow slower over a run whatever happens, so either side alone misleads.
         meanwhile: The same of what could be read while the table was brought back.
         seconds: How long it took to bring the table back; 0.0 if it did not come back.
     """
 
-    before: Sequence[float]
+    around: Sequence[float]
     meanwhile: Sequence[float]
     seconds: float
 
@@ -94,7 +94,7 @@ def others(workload: Workload, events: Events) -> list[int]:
 
 
 def compared(stamps: Sequence[int], start_ms: int, lines: Sequence[Line]) -> Beside:
-    """Freshness before the table was parked, and while it was brought back.
+    """Freshness around the time in which the table was parked, and while it was brought back.
 
     Args:
         stamps: Commit ts of the other tables' changes, ascending.
@@ -109,9 +109,9 @@ def compared(stamps: Sequence[int], start_ms: int, lines: Sequence[Line]) -> Bes
         return Beside([], [], 0.0)
     # The step under way when the table came back had waited for that.
     last = next((at for at in map(_at, steps) if at >= back), back)
-    middle = (start_ms / 1000 + park) / 2
-    before = [at - committed for committed, at in seen if middle <= at < park]
-    return Beside(before, [at - committed for committed, at in seen if resume <= at <= last], back - resume)
+    span = (park - start_ms / 1000) / 2
+    around = [at - committed for committed, at in seen if park - span <= at < park or last < at <= last + span]
+    return Beside(around, [at - committed for committed, at in seen if resume <= at <= last], back - resume)
 
 
 def part(seconds: Sequence[float], share: float) -> float:

@@ -160,15 +160,16 @@ def _freshness(table: Table, entry: Entry) -> list[str]:
 
 
 def _beside(entry: Entry) -> list[str]:
-    """What all other tables waited while one was brought back, beside what they waited before."""
+    """What all other tables waited while one was brought back, beside what they waited shortly before and after."""
     found = entry.run.beside
     if found is None:
         return []
-    if not found.before or not found.meanwhile:
+    if not found.around or not found.meanwhile:
         return [f"{entry.name} resume: the table did not come back while the feed went on"]
-    ends = [(part(found.before, share), part(found.meanwhile, share)) for share in (0.5, 0.95)]
-    times = ", ".join(f"{name} {b:.2f} s then {m:.2f} s" for name, (b, m) in zip(("p50", "p95"), ends, strict=True))
-    ratios = " and ".join(f"{meanwhile / max(before, 1e-9):.2f}" for before, meanwhile in ends)
+    ends = [(part(found.around, share), part(found.meanwhile, share)) for share in (0.5, 0.95)]
+    named = zip(("p50", "p95"), ends, strict=True)
+    times = ", ".join(f"{name} {around:.2f} s, meanwhile {meanwhile:.2f} s" for name, (around, meanwhile) in named)
+    ratios = " and ".join(f"{meanwhile / max(around, 1e-9):.2f}" for around, meanwhile in ends)
     return [f"{entry.name} resume: {found.seconds:.2f} s; freshness of all others {times}: {ratios} x"]
 
 

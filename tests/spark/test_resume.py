@@ -476,6 +476,24 @@ def test_a_refused_ddl_parks_its_table_alone(make: Make) -> None:
     assert (world.table("a").state, world.in_cut()) == ("in step", {"a", "b"})
 
 
+def test_a_refused_ddl_of_a_table_that_was_renamed_since_can_be_skipped(make: Make) -> None:
+    """The statement stands under the former name; the place of the parked table tells that it waits for it."""
+    world = begun(make, "a")
+    ts = world.ddl("ALTER TABLE a FROBNICATE")
+    world.put("a", 3)
+    world.resolve()
+    world.run()
+    world.ddl("RENAME TABLE a TO c", "c")
+    world.resolve()
+    world.run()
+    assert world.table("c").state == "parked"
+
+    world.obey(f"applier ddl skip {ts} -c {world.path} --why 'no effect on rows'")
+    world.run()
+
+    assert (world.keys("c"), world.table("c").state) == ({1, 2, 3}, "incomplete")
+
+
 def test_a_refused_ddl_stops_the_feed_where_that_is_configured(make: Make) -> None:
     """With `on_table_error = "stop"` the run ends at the statement, as for a DDL that stops by its policy."""
     world = begun(make, "a", on_table_error="stop")

@@ -56,11 +56,11 @@ def test_a_resume_is_shown_by_what_all_others_wait_for_it() -> None:
         line(14, "step", resolved_ts=13_000 << 18),
     ]
     found = compared([ms << 18 for ms in (1_000, 5_000, 6_000, 8_000, 10_000, 11_000, 12_000)], 1_000, lines)
-    assert (found.before, found.meanwhile, found.seconds) == ([1.0, 1.0], [3.0, 2.0], 1.0)
+    assert (found.around, found.meanwhile, found.seconds) == ([1.0, 1.0, 2.0], [3.0, 2.0], 1.0)
     text = render("t", [table(Entry("applier", [run(10, 8, beside=found)], [], Footprint(1, 20_000, 1, 0)))])
     assert (
-        "resume: 1.00 s; freshness of all others p50 1.00 s then 3.00 s, p95 1.00 s then 3.00 s: 3.00 and 3.00 x"
-        in text
+        "resume: 1.00 s; freshness of all others"
+        " p50 1.00 s, meanwhile 3.00 s, p95 2.00 s, meanwhile 3.00 s: 3.00 and 1.50 x" in text
     )
 
 
