@@ -126,7 +126,7 @@ def test_a_branch_is_built_compared_and_shown(spark: SparkSession, properties: d
         catalog: Catalog = pipeline.targets.catalog
         table = catalog.load(found.identifier(name))
         assert table is not None
-        assert table.head_of("again") is None
+        assert table.branches.head("again") is None
         assert catalog.list((f"applier_{found.raw['changefeed']['name']}__again",)) == []
 
 
@@ -349,7 +349,7 @@ def test_what_a_branch_refuses(
     with found.running(spark) as pipeline:
         table = pipeline.targets.catalog.load(found.identifier(name))
         assert table is not None
-        table.create_branch("theirs")
+        table.branches.create("theirs")
     table_name = name_of(found, name)
     spark.read.table(table_name).limit(1).write.format("iceberg").option("branch", "theirs").mode("append").save(
         table_name.replace("`", "")

@@ -274,8 +274,8 @@ def test_branch_is_written_beside_main_and_then_shown(case: Case) -> None:
     """A backfill into a branch leaves main and its stamp alone until main is fast-forwarded."""
     before = read(case.spark, case.name)
     main = case.writer.table
-    main.create_branch("backfill")
-    main.create_branch("backfill")
+    main.branches.create("backfill")
+    main.branches.create("backfill")
     table = case.lake.load(case.name, "backfill")
     assert table is not None
     writer = TableWriter(table, "shop", 2)
@@ -285,9 +285,9 @@ def test_branch_is_written_beside_main_and_then_shown(case: Case) -> None:
     assert sorted(read(case.spark, case.name).to_pylist(), key=str) == sorted(before.to_pylist(), key=str)
     assert (writer.known, main.setting(RESOLVED_TS)) == (Stamp("shop", 2, 2), "2")
     main.refresh()
-    main.fast_forward("backfill")
+    main.branches.fast_forward("backfill")
     case.check()
-    main.drop_branch("backfill")
+    main.branches.drop("backfill")
 
 
 @pytest.mark.parametrize("version", [2, 3])
@@ -321,7 +321,7 @@ def test_delete_where_removes_the_named_rows(case: Case) -> None:
 
 def _add_equality_delete(table: Table) -> None:
     """Delete key 1 by value, as Flink does."""
-    path = table.data_location(f"{uuid.uuid4()}.parquet")
+    path = table.files.location(f"{uuid.uuid4()}.parquet")
     key = pa.schema([pa.field("k0", pa.int64(), False, {b"PARQUET:field_id": b"1"})])
     pq.write_table(pa.table([[1]], schema=key), path.removeprefix("file:"))
     iceberg = table.java.iceberg

@@ -77,12 +77,12 @@ class Branches(TargetTables):
                 self._create(version, {REBUILT: self.job})
                 self._writers.pop(self.identifier(name))
             table = self.main(name)
-            head = table.head_of(self.branch)
+            head = table.branches.head(self.branch)
             if head is not None:
                 if BACKFILL not in head.summary and head.id not in {snapshot.id for snapshot in table.history()}:
                     what = f"Table {table} has a branch {self.branch} that no backfill made."
                     raise RangeRefused(what, "give another name with --branch, or drop that one.")
-                table.drop_branch(self.branch)
+                table.branches.drop(self.branch)
             self._make(table, name)
 
     def main(self, name: TableName, branch: str = MAIN) -> Table:
@@ -123,7 +123,7 @@ class Branches(TargetTables):
             JavaError: Another writer changed the table since the branch was begun.
         """
         table = self.main(name)
-        table.fast_forward(self.branch)
+        table.branches.fast_forward(self.branch)
         if table.setting(REBUILT) is not None:
             found = TableWriter(self.main(name), self.changefeed, self.epoch)
             found.stamp(Stamp(self.changefeed, self.epoch, resolved_ts), unset=(REBUILT,))
@@ -140,7 +140,7 @@ class Branches(TargetTables):
         identifier = self.identifier(name)
         if identifier not in self._writers:
             main = self.main(name)
-            if main.head_of(self.branch) is None:
+            if main.branches.head(self.branch) is None:
                 self._make(main, name)
             self._writers[identifier] = self._open(self.main(name, self.branch))
         return self._writers[identifier]
@@ -229,7 +229,7 @@ class Branches(TargetTables):
                 committer = Committer(table, self.changefeed, self.epoch)
                 committer.commit(self.stamp(0), lambda _: Change(summary=self.stamp(0).entries()))
         self.confirm()
-        table.create_branch(self.branch)
+        table.branches.create(self.branch)
         self._writers.pop(self.identifier(name), None)
 
     def _is_own(self, stamp: Stamp) -> bool:

@@ -130,5 +130,5 @@ def publish(main: Pipeline, job: Job, names: Sequence[TableName]) -> None:
     state.advance(state.resolved_ts, {}, cut(state, targets), {"tables": len(names)}, state.ddl.applied)
     failpoints.reach("branches-shown")
     for name in names:
-        job.branches.main(name).drop_branch(job.branches.branch)
+        job.branches.main(name).branches.drop(job.branches.branch)
     job.forget()

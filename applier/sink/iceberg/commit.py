@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from applier.sink.format.files import DataFile, DeleteFile
-from applier.sink.iceberg.java import Java, JavaError, translated
+from applier.sink.iceberg.java import JavaError, translated
+
+if TYPE_CHECKING:
+    from applier.sink.iceberg.table import Table
 
 _STALE = frozenset({"ValidationException", "CommitFailedException", "SchemaMoved"})
 
@@ -56,23 +59,6 @@ class CommitFailure(JavaError):
         return type(self), (self.action, self.kind, self.detail, self.snapshot_id)
 
 
-class Head(Protocol):
-    """What a commit needs of a table.
-
-    Attributes:
-        java: The JVM.
-        handle: The `org.apache.iceberg.Table`.
-        branch: The branch to commit to.
-    """
-
-    java: Java
-    handle: Any
-    branch: str
-
-    def java_files(self, values: Iterable[Mapping[str, Any]]) -> list[Any]:
-        """Iceberg's files by their JSON."""
-
-
 class Fence:
     """Java calls this with the branch's ancestry on every attempt; it lets only the expected head pass.
 
@@ -98,7 +84,7 @@ class Fence:
         return f"head is {self._seen}, not {self._expected}"
 
 
-def commit(table: Head, change: Change, expected: int | None, sending: Callable[[], None]) -> int:
+def commit(table: Table, change: Change, expected: int | None, sending: Callable[[], None]) -> int:
     """See `Table.commit`."""
     snapshot_id: int | None = None
     try:
@@ -118,14 +104,14 @@ def commit(table: Head, change: Change, expected: int | None, sending: Callable[
     return snapshot_id
 
 
-def _check_schema(table: Head, pending: Any, change: Change) -> None:
+def _check_schema(table: Table, pending: Any, change: Change) -> None:
     """Refuse files of an old schema: a column dropped and made anew has another id, so its values would be lost."""
     if change.schema_id is None or change.schema_id == int(pending.schema().schemaId()):
         return
     raise JavaError(f"Commit to table {table} failed", "SchemaMoved", "its columns have changed meanwhile")
 
 
-def _prepare(table: Head, transaction: Any, change: Change, expected: int | None) -> None:
+def _prepare(table: Table, transaction: Any, change: Change, expected: int | None) -> None:
     update = _update(table, transaction, change, expected)
     for key, value in change.summary.items():
         update.set(key, value)
@@ -134,7 +120,7 @@ def _prepare(table: Head, transaction: Any, change: Change, expected: int | None
     update.commit()
 
 
-def _update(table: Head, transaction: Any, change: Change, expected: int | None) -> Any:
+def _update(table: Table, transaction: Any, change: Change, expected: int | None) -> Any:
     java = table.java
     if change.truncate:
         return transaction.newDelete().deleteFromRowFilter(java.iceberg.expressions.Expressions.alwaysTrue())
@@ -146,9 +132,9 @@ def _update(table: Head, transaction: Any, change: Change, expected: int | None)
     delta = transaction.newRowDelta()
     for file in change.rows:
         delta.addRows(file.java)
-    for delete in table.java_files(delete.json for delete in change.deletes):
+    for delete in table.files.to_java(delete.json for delete in change.deletes):
         delta.addDeletes(delete)
-    for delete in table.java_files(delete.json for delete in change.replaced):
+    for delete in table.files.to_java(delete.json for delete in change.replaced):
         delta.removeDeletes(delete)
     if expected is not None:
         delta.validateFromSnapshot(expected)

@@ -31,7 +31,8 @@ def staged(table: Table, write: Callable[[str], None]) -> list[DataFile]:
     try:
         write(number)
         with translated(f"Spark's files of table {table} are lost"):
-            return [table.describe(file) for file in table.java.items(coordinator.fetchNewFiles(table.handle, number))]
+            files = table.java.items(coordinator.fetchNewFiles(table.handle, number))
+            return [table.files.staged(file) for file in files]
     finally:
         tables.remove(number)
         coordinator.clearRewrite(table.handle, number)

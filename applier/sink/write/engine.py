@@ -128,11 +128,11 @@ class ArrowEngine:
 
     def _write(self, rows: pa.Table, values: Sequence[Any], key: Sequence[str], order: int) -> list[DataFile]:
         table, properties = self._table, self._table.writing
-        partition = table.partition(values) if values else None
+        partition = table.files.partition(values) if values else None
         target = int(properties.get("write.target-file-size-bytes", rows_of.TARGET_BYTES))
-        files = rows_of.write(rows, self.storage, lambda name: table.data_location(name, partition), target)
+        files = rows_of.write(rows, self.storage, lambda name: table.files.location(name, partition), target)
         return [
-            table.data_file(
+            table.files.written(
                 {
                     "file-path": file.path,
                     "file-format": "parquet",

@@ -181,7 +181,7 @@ class Staging:
     def _delete(self, work: CommitWork, planned: FileIndex, living: dict[str, Positions]) -> None:
         stage = stage_vectors if self._table.format_version >= 3 else stage_position_deletes
         with work.timed("deletes"):
-            work.deletes = stage(living, planned.files, self.arrow.storage, self._table.data_location)
+            work.deletes = stage(living, planned.files, self.arrow.storage, self._table.files.location)
         work.deleted = sum(len(positions) for positions in living.values())
 
     def _key(self, names: Sequence[str]) -> tuple[Field, ...]:
