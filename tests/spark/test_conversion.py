@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 import pytest
@@ -10,11 +11,11 @@ from applier.changefeed.table import Column
 from applier.changefeed.table import ColumnType as T
 from applier.ddl import actions as ddl
 from applier.errors import SchemaChangeRefused, TableMismatch
-from applier.sink.commit.stamp import Stamp
 from applier.sink.evolve import rewrite
-from applier.sink.evolve.attempt import EvolutionAttempt
+from applier.sink.evolve.rewrite import LiveRows, ValueSource
+from applier.sink.format.files import DataFile
 from applier.sink.iceberg.catalog import PartitionField
-from applier.sink.iceberg.commit import Change
+from applier.sink.iceberg.table import Table
 from tests.spark.feeds import sql_name
 from tests.spark.upstream_table import ID, NAME, Upstream, version
 
@@ -150,15 +151,15 @@ def test_rows_that_others_commit_meanwhile_are_cast_too(upstream: Upstream, monk
     v = Column("v", T("int"))
     upstream.create(v)
     upstream.write({"id": 1, "v": 1})
-    original = EvolutionAttempt.change
+    original = rewrite.rewrite
     rivals = [upstream.spark.createDataFrame([(2, 2)], "id bigint, v int")]
 
-    def change(attempt: EvolutionAttempt, stamp: Stamp) -> Change:
-        staged = original(attempt, stamp)
+    def rewritten(live: LiveRows, sources: Sequence[ValueSource], table: Table) -> list[DataFile]:
+        staged = original(live, sources, table)
         if rivals:
             rivals.pop().writeTo(sql_name(upstream.identifier)).append()
         return staged
 
-    monkeypatch.setattr(EvolutionAttempt, "change", change)
+    monkeypatch.setattr("applier.sink.evolve.apply.rewrite", rewritten)
     assert upstream.modify(v, Column("v", T("text"))).rewritten == 2
     assert upstream.rows() == [{"id": 1, "v": "1"}, {"id": 2, "v": "2"}]

@@ -11,8 +11,8 @@ from applier.ddl import actions as ddl
 from applier.errors import CheckpointConflict, TableMismatch
 from applier.sink.commit.stamp import Stamp
 from applier.sink.evolve.apply import apply_evolution
-from applier.sink.evolve.attempt import KEY
 from applier.sink.evolve.plan import plan
+from applier.sink.evolve.resolve import KEY
 from applier.sink.write.table_writer import TableWriter
 from tests.spark.feeds import sql_name
 from tests.spark.upstream_table import ID, NAME, RULES, Upstream, version

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
 from applier.errors import RELOAD, SchemaChangeRefused
 from applier.runtime import failpoints
+from applier.runtime.logs import logger
 from applier.sink.commit.committer import Committer
 from applier.sink.commit.stamp import Stamp
-from applier.sink.evolve.attempt import KEY, EvolutionAttempt
 from applier.sink.evolve.plan import Evolution, Refusal
-from applier.sink.evolve.rewrite import CastRefused
+from applier.sink.evolve.resolve import Resolution, TableBefore, resolve
+from applier.sink.evolve.rewrite import CastRefused, LiveRows, rewrite
+from applier.sink.evolve.steps import (
+    AddField,
+    DescribeField,
+    DropField,
+    MoveField,
+    PromoteField,
+    RelaxField,
+    RenameField,
+    SetKey,
+    Step,
+)
 from applier.sink.iceberg.commit import Change
-from applier.sink.iceberg.java import JavaError
-from applier.sink.iceberg.schema import RevisableTable, is_refusal, refused
+from applier.sink.iceberg.java import JavaError, translated
+from applier.sink.iceberg.schema import RevisableTable, Revised, Revision, SchemaUpdate, is_refusal, refused
 from applier.sink.iceberg.table import Table
-
-__all__ = ["KEY", "Evolved", "apply_evolution"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,28 +68,89 @@ def apply_evolution(table: Table, evolution: Evolution, stamp: Stamp) -> Evolved
     committer = Committer(revisable, stamp.changefeed, stamp.epoch)
     committer.open()
     committer.trace()
-    attempts: list[EvolutionAttempt] = []
+    rewritten = 0
 
     def prepare(_: int | None) -> Change:
-        attempts.append(EvolutionAttempt(revisable, evolution.steps))
-        change = _prepare(attempts[-1], evolution, stamp)
+        nonlocal rewritten
+        live = LiveRows(revisable, revisable.snapshot_id)
+        if evolution.only_empty and live.count:
+            raise _refused(table, evolution.only_empty[0])
+        try:
+            change = _stage(revisable, resolve(_before(revisable), evolution.steps, live), live, stamp)
+        except CastRefused as error:
+            raise _refused(table, Refusal(f"{error}.", RELOAD)) from None
+        except JavaError as error:
+            raise (refused(table, error) if is_refusal(error) else error) from None
+        rewritten = live.count if change.replace else 0
         failpoints.reach("data-files-staged")
         return change
 
     snapshot_id = committer.commit(stamp, prepare)
     table.refresh()
-    return Evolved(snapshot_id, table.schema.id, attempts[-1].rewritten)
+    return Evolved(snapshot_id, table.schema.id, rewritten)
 
 
-def _prepare(attempt: EvolutionAttempt, evolution: Evolution, stamp: Stamp) -> Change:
-    if evolution.only_empty and attempt.has_rows:
-        raise _refused(attempt.table, evolution.only_empty[0])
-    try:
-        return attempt.change(stamp)
-    except CastRefused as error:
-        raise _refused(attempt.table, Refusal(f"{error}.", RELOAD)) from None
-    except JavaError as error:
-        raise (refused(attempt.table, error) if is_refusal(error) else error) from None
+def _before(table: Table) -> TableBefore:
+    # Read before there is a revision, which looks at the newest metadata: that may be another applier's by then.
+    docs = {column["id"]: column.get("doc", "") for column in json.loads(table.schema_json)["fields"]}
+    names = {column.id: column.name for column in table.schema.fields}
+    sort = [names.get(part["source-id"], "") for part in table.sort_order_json["fields"]]
+    return TableBefore(str(table), table.format_version, table.schema, docs, sort)
+
+
+def _stage(table: RevisableTable, what: Resolution, live: LiveRows, stamp: Stamp) -> Revised:
+    """Stage everything that the commit needs.
+
+    Raises:
+        CastRefused: A value cannot be cast exactly.
+        JavaError: Iceberg refuses a step, or does not answer.
+    """
+    revision = Revision(table)
+    with translated(f"Cannot change the columns of table {table}"):
+        if what.sort is not None:
+            revision.sort(())
+        for steps in filter(None, what.updates):
+            update = revision.update()
+            for step in steps:
+                _take(update, step)
+            update.prepare()
+        if what.sort:
+            revision.sort(what.sort)
+    rows = []
+    if what.rewrites:
+        logger().info("rewriting table", table=str(table), rows=live.count)
+        pending = revision.pending
+        rows = rewrite(live, what.sources(pending.schema), pending)
+    return Revised(
+        rows=rows,
+        truncate=what.truncates,
+        replace=what.rewrites,
+        summary=stamp.entries(),
+        properties={**stamp.entries(), **what.properties},
+        revision=revision,
+    )
+
+
+def _take(update: SchemaUpdate, step: Step) -> None:
+    match step:
+        case DropField(name=name):
+            update.drop(name)
+        case RenameField(name=name, to=to):
+            update.rename(name, to)
+        case AddField(name=name, type=kind, default=default, doc=doc):
+            update.add(name, kind, default, doc)
+        case PromoteField(name=name, type=kind):
+            update.promote(name, kind)
+        case RelaxField(name=name):
+            update.relax(name)
+        case DescribeField(name=name, doc=doc):
+            update.describe(name, doc)
+        case MoveField(name=name, after=after):
+            update.move(name, after)
+        case SetKey(columns=columns):
+            for name in columns:
+                update.require(name)
+            update.identify(columns)
 
 
 def _refused(table: Table, refusal: Refusal) -> SchemaChangeRefused:

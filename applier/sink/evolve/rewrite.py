@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -12,6 +13,7 @@ import pyarrow as pa
 from applier.sink.evolve.casts.cast import CastRefused, cast
 from applier.sink.evolve.steps import ConvertField
 from applier.sink.format.files import DataFile
+from applier.sink.format.storage import Storage
 from applier.sink.format.types import Field
 from applier.sink.iceberg.schema import RevisableTable
 from applier.sink.iceberg.table import Table
@@ -63,22 +65,35 @@ class LiveRows:
     Args:
         table: The table.
         snapshot_id: The snapshot; None for a table that has none yet.
-
-    Raises:
-        TableMismatch: The table holds equality deletes or files that are not Parquet.
-        TransientError: Catalog or storage do not answer.
     """
 
     def __init__(self, table: Table, snapshot_id: int | None) -> None:
-        self._storage = ArrowEngine(table).storage
+        self._table = table
+        self._snapshot_id = snapshot_id
+
+    @cached_property
+    def _storage(self) -> Storage:
+        return ArrowEngine(self._table).storage
+
+    @cached_property
+    def _files(self) -> list[PlannedFile]:
+        table, snapshot_id = self._table, self._snapshot_id
         scan = table.scan if snapshot_id == table.snapshot_id else RevisableTable.of(table).scan_past
         found = plan(str(table), snapshot_id, (), scan)
-        self._files = sorted(found.files.values(), key=lambda planned: str(planned.file.partition))
-        load_deleted(self._files, self._storage)
+        files = sorted(found.files.values(), key=lambda planned: str(planned.file.partition))
+        load_deleted(files, self._storage)
+        return files
 
-    @property
+    @cached_property
     def count(self) -> int:
-        """How many there are."""
+        """How many there are.
+
+        Raises:
+            TableMismatch: The table holds equality deletes or files that are not Parquet.
+            TransientError: Catalog or storage do not answer.
+        """
+        if self._snapshot_id is None:
+            return 0
         return sum(planned.file.records - len(planned.deleted or ()) for planned in self._files)
 
     def groups(self, fields: Sequence[Field]) -> Iterator[pa.Table]:
@@ -87,8 +102,23 @@ class LiveRows:
             yield from self._read(planned, fields)
 
     def has_null(self, field: Field) -> bool:
-        """Whether a row has no value for a field."""
+        """Whether a row has no value for a field; rows are read only if the metrics of the files do not exclude it."""
+        head = self._snapshot_id
+        if head is not None and RevisableTable.of(self._table).null_count(head, field) == 0:
+            return False
         return any(rows[field.name].null_count for rows in self.groups([field]))
+
+    def are_changed(self, field: Field, step: ConvertField) -> bool:
+        """Whether a cast gives any row another value than it has.
+
+        Raises:
+            CastRefused: A value cannot be cast exactly.
+        """
+        for rows in self.groups([field]):
+            column = rows[field.name]
+            if not cast_chunks(column, step).equals(column.cast(step.new_arrow)):
+                return True
+        return False
 
     def _read(self, planned: PlannedFile, fields: Sequence[Field]) -> Iterator[pa.Table]:
         dead = np.array(planned.deleted or (), np.int64)
@@ -105,21 +135,20 @@ class LiveRows:
                 yield rows
 
 
-def rewrite(live: LiveRows, sources: Sequence[ValueSource], table: Table, key: Sequence[str]) -> list[DataFile]:
-    """Write all rows with other columns.
+def rewrite(live: LiveRows, sources: Sequence[ValueSource], table: Table) -> list[DataFile]:
+    """Write all rows with other columns, each file sorted by the identifier fields.
 
     Args:
         live: The rows.
         sources: One for each field of the new schema, in its order.
         table: The table as it will be.
-        key: Columns to sort each file by.
 
     Raises:
         CastRefused: A value cannot be cast exactly; the files written so far are orphans.
     """
     engine = ArrowEngine(table)
     old = {source.old.name: source.old for source in sources if source.old is not None}
-    schema = table.schema.arrow
+    schema, key = table.schema.arrow, table.schema.identifier
     files: list[DataFile] = []
     waiting: list[pa.Table] = []
     for rows in live.groups(list(old.values())):
@@ -128,19 +157,6 @@ def rewrite(live: LiveRows, sources: Sequence[ValueSource], table: Table, key: S
             files += engine.stage(pa.concat_tables(waiting), key)
             waiting.clear()
     return files + (engine.stage(pa.concat_tables(waiting), key) if waiting else [])
-
-
-def changes(live: LiveRows, field: Field, step: ConvertField) -> bool:
-    """Whether a cast gives any row another value than it has.
-
-    Raises:
-        CastRefused: A value cannot be cast exactly.
-    """
-    for rows in live.groups([field]):
-        column = rows[field.name]
-        if not cast_chunks(column, step).equals(column.cast(step.new_arrow)):
-            return True
-    return False
 
 
 def cast_chunks(column: Column, step: ConvertField) -> Column:
@@ -153,4 +169,4 @@ def cast_chunks(column: Column, step: ConvertField) -> Column:
     return result
 
 
-__all__ = ["CastRefused", "LiveRows", "ValueSource", "changes", "rewrite"]
+__all__ = ["CastRefused", "LiveRows", "ValueSource", "rewrite"]

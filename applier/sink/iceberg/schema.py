@@ -14,7 +14,7 @@ import pyarrow as pa
 from applier.errors import TableMismatch
 from applier.sink.format.files import DataFile, DeleteFile
 from applier.sink.format.partition_spec import single_value
-from applier.sink.format.types import schema_json
+from applier.sink.format.types import Field, schema_json
 from applier.sink.iceberg.commit import Change, CommitFailure, Fence
 from applier.sink.iceberg.java import JavaError, translated
 from applier.sink.iceberg.table import Table
@@ -64,15 +64,11 @@ class SchemaUpdate:
         self._java = table.java
         self._update = update
 
-    def add(self, name: str, kind: pa.DataType, doc: str = "", *, required: bool = False) -> None:
-        """Add a field that existing rows read as NULL."""
+    def add(self, name: str, kind: pa.DataType, default: pa.Scalar[Any], doc: str = "") -> None:
+        """Add an optional field that existing rows read as `default`, which is NULL before format version 3."""
+        literal = (self._literal(kind, default),) if default.is_valid else ()
         # The parent is given, as None, because Iceberg would take a dot in the name for a path otherwise.
-        method = self._update.addRequiredColumn if required else self._update.addColumn
-        method(None, name, self._type(kind), doc or None)
-
-    def add_with_default(self, name: str, kind: pa.DataType, default: pa.Scalar[Any], doc: str = "") -> None:
-        """Add a field that existing rows read as `default` (format version 3)."""
-        self._update.addColumn(None, name, self._type(kind), doc or None, self._literal(kind, default))
+        self._update.addColumn(None, name, self._type(kind), doc or None, *literal)
 
     def drop(self, name: str) -> None:
         """Remove a field."""
@@ -209,26 +205,15 @@ class RevisableTable(Table):
             self.handle.expireSnapshots().expireOlderThan(before).retainLast(keep).commit()
             self.refresh()
 
-    def null_counts(self, columns: Sequence[str]) -> dict[str, int | None]:
-        """NULLs in each column by the files' metrics, dead rows included; None where a file does not show."""
-        head = self.snapshot_id
-        fields = [field for name in columns if (field := self.schema.field(name)) is not None]
-        counts: dict[str, int | None] = {field.name: 0 for field in fields}
-        if head is None:
-            return counts
-        for metrics in self._null_value_counts(head, [field.name for field in fields]):
-            for field in fields:
-                nulls, known = metrics.get(field.id), counts[field.name]
-                counts[field.name] = None if nulls is None or known is None else known + nulls
-        return counts
-
-    def _null_value_counts(self, head: int, columns: Sequence[str]) -> list[Mapping[int, int]]:
+    def null_count(self, snapshot_id: int, field: Field) -> int | None:
+        """NULLs in a column of a snapshot by the files' metrics, dead rows included; None if a file does not show."""
         with translated(f"Cannot plan table {self}"):
-            scan = self.handle.newScan().useSnapshot(head).includeColumnStats(self.java.texts(columns))
+            scan = self.handle.newScan().useSnapshot(snapshot_id).includeColumnStats(self.java.texts([field.name]))
             tasks = scan.planFiles()
             found = [self.java.plain(task.file().nullValueCounts() or {}) for task in self.java.items(tasks)]
             tasks.close()
-        return [{int(number): int(nulls) for number, nulls in counts.items()} for counts in found]
+        nulls = [{int(number): int(count) for number, count in counts.items()}.get(field.id) for counts in found]
+        return None if None in nulls else sum(filter(None, nulls))
 
 
 def _commit(table: Table, change: Revised, expected: int | None, sending: Callable[[], None]) -> int:

@@ -1,0 +1,241 @@
+"""Resolves the steps of an evolution against an Iceberg table as it is: schema updates, and the fields written anew.
+
+Iceberg has no step that casts values: a field that cannot stay is dropped and added again, and every row is rewritten.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol, TypeVar
+
+import pyarrow as pa
+
+from applier.errors import TableMismatch
+from applier.sink.evolve.casts.widening import is_promotion
+from applier.sink.evolve.rewrite import ValueSource
+from applier.sink.evolve.steps import (
+    AddField,
+    ConvertField,
+    DescribeField,
+    DescribeTable,
+    DropField,
+    MoveField,
+    PromoteField,
+    RelaxField,
+    RenameField,
+    SetKey,
+    Step,
+    Truncate,
+)
+from applier.sink.format.types import Field, TableSchema
+
+KEY = "applier.key"
+"""Property: the columns that identify a row, as a JSON list. Iceberg's identifier fields say the same where they can:
+they may be neither float nor double, and hold no NULL."""
+
+_S = TypeVar("_S", AddField, ConvertField, DescribeTable, DropField, MoveField, RenameField, SetKey, Truncate)
+
+
+@dataclass(frozen=True, slots=True)
+class TableBefore:
+    """An Iceberg table before an evolution.
+
+    Attributes:
+        name: Its name, for errors.
+        format_version: 1, 2 or 3.
+        schema: Its columns.
+        docs: Their comments, by field id.
+        sort: Columns of its sort order; empty text for one that is not a column.
+    """
+
+    name: str
+    format_version: int
+    schema: TableSchema
+    docs: Mapping[int, str] = field(default_factory=dict)
+    sort: Sequence[str] = ()
+
+
+class Rows(Protocol):
+    """What is asked of the rows of a table; see `LiveRows`, which reads them."""
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+
+    def has_null(self, field: Field) -> bool:
+        """Whether a row has no value for a field."""
+
+    def are_changed(self, field: Field, step: ConvertField) -> bool:
+        """Whether a cast gives any row another value than it has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resolution:
+    """What an evolution does to a table as it is.
+
+    Attributes:
+        updates: Schema updates, one after the other: drops and renames, so that later names are those of after; then
+            all that changes fields; then the identity, as Iceberg looks at the former field when an identifier is made
+            anew. They hold no conversions, and a new field has a default only if Iceberg keeps it.
+        sort: Columns to sort by once the fields that go, or are made anew, are out of the order; None if none of them
+            is in it.
+        truncates: All rows go.
+        rewrites: All rows are written anew, with the values of `sources`.
+        properties: Table properties to set.
+        kept: Fields before, by id.
+        casts: Fields that are made anew, by the name they have after: the field before and its conversion.
+        constants: Values of new fields in existing rows, by name.
+    """
+
+    updates: tuple[tuple[Step, ...], ...]
+    sort: tuple[str, ...] | None
+    truncates: bool
+    rewrites: bool
+    properties: Mapping[str, str]
+    kept: Mapping[int, Field]
+    casts: Mapping[str, tuple[Field, ConvertField]]
+    constants: Mapping[str, pa.Scalar]  # type: ignore[type-arg]
+
+    def sources(self, after: TableSchema) -> list[ValueSource]:
+        """Where the values of each field come from, once the updates have given new fields their ids."""
+        return [self._source(new) for new in after.fields]
+
+    def _source(self, new: Field) -> ValueSource:
+        if new.id in self.kept:
+            return ValueSource(new, self.kept[new.id])
+        if new.name in self.casts:
+            return ValueSource(new, *self.casts[new.name])
+        return ValueSource(new, constant=self.constants[new.name])
+
+
+def resolve(table: TableBefore, steps: Sequence[Step], rows: Rows) -> Resolution:
+    """Resolve the steps of an evolution against a table.
+
+    Raises:
+        CastRefused: A value cannot be cast exactly.
+        TableMismatch: A column is missing, or is not of the type that it had upstream.
+    """
+    return _Resolver(table, steps, rows).resolution()
+
+
+class _Resolver:
+    def __init__(self, table: TableBefore, steps: Sequence[Step], rows: Rows) -> None:
+        self._table = table
+        self._steps = steps
+        self._rows = rows
+        self._renamed = {step.to: step.name for step in self._of(RenameField)}
+        self._after = {old: new for new, old in self._renamed.items()}
+        self._dropped = {step.name: step for step in self._of(DropField)}
+        self._truncates = bool(self._of(Truncate))
+        converted = self._of(ConvertField)
+        self._remade = {step.name: step for step in converted if self._truncates or not self._stays(step)}
+
+    def resolution(self) -> Resolution:
+        identity = self._identity()
+        is_filled = any(step.default.is_valid and not self._keeps_default(step) for step in self._of(AddField))
+        return Resolution(
+            updates=(
+                (*(() if identity is None else [SetKey(())]), *self._drops_and_renames()),
+                (*self._field_changes(), *self._moves()),
+                (SetKey(identity),) if identity else (),
+            ),
+            sort=self._sort(),
+            truncates=self._truncates,
+            rewrites=not self._truncates and bool(self._remade or is_filled) and self._rows.count > 0,
+            properties=self._properties(),
+            kept={old.id: old for old in self._table.schema.fields},
+            casts={name: (self._before(name), step) for name, step in self._remade.items()},
+            constants={step.name: step.default for step in self._of(AddField)},
+        )
+
+    def _of(self, kind: type[_S]) -> list[_S]:
+        return [step for step in self._steps if isinstance(step, kind)]
+
+    def _before(self, name: str) -> Field:
+        """The field that has this name after the statement, as it was before."""
+        found = self._table.schema.field(self._renamed.get(name, name))
+        if found is None:
+            known = ", ".join(column.name for column in self._table.schema.fields)
+            what = f"Table {self._table.name} has no column {name}, which its upstream table changes"
+            raise TableMismatch(what, f"Add it, or load the table anew. Columns are: {known}.")
+        return found
+
+    def _stays(self, step: ConvertField) -> bool:
+        """Whether a field can stay: its type needs no new field, and no row gets another value."""
+        old = self._before(step.name)
+        if old.arrow != step.old_arrow:
+            what = f"Column {step.name} of table {self._table.name} is {old.type}, upstream it was {step.old_arrow}"
+            raise TableMismatch(what, "Restore the column's type, or load the table anew.")
+        if old.arrow != step.new_arrow and not is_promotion(old.arrow, step.new_arrow):
+            return False
+        return not self._rows.count or not self._rows.are_changed(old, step)
+
+    def _keeps_default(self, step: AddField) -> bool:
+        """Whether Iceberg keeps the default of a new field; otherwise its value has to be written into every row."""
+        return self._table.format_version >= 3 and not pa.types.is_nested(step.type)
+
+    def _drops_and_renames(self) -> list[Step]:
+        for name in self._renamed:
+            self._before(name)
+        drops = [step for step in self._dropped.values() if self._table.schema.field(step.name) is not None]
+        return [*drops, *self._of(RenameField)]
+
+    def _field_changes(self) -> list[Step]:
+        changes: list[Step] = []
+        for step in self._steps:
+            match step:
+                case AddField():
+                    kept = step if self._keeps_default(step) else replace(step, default=pa.scalar(None, step.type))
+                    changes.append(kept)
+                case ConvertField(name=name, new_arrow=kind) if name in self._remade:
+                    changes += [DropField(name), AddField(name, kind, pa.scalar(None, kind), self._doc(name))]
+                case PromoteField(name=name, type=kind) | ConvertField(name=name, new_arrow=kind):
+                    changes += [PromoteField(name, kind)] if self._before(name).arrow != kind else []
+                case RelaxField(name=name):
+                    changes += [step] if self._before(name).required else []
+                case DescribeField(name=name):
+                    changes += [step] if name not in self._remade else []
+        return changes
+
+    def _moves(self) -> list[Step]:
+        names = [column.name for column in self._table.schema.fields if column.name not in self._dropped]
+        order = [self._after.get(name, name) for name in names]
+        # A field that is made anew comes last; it goes back behind the one that it was behind.
+        places = sorted(map(order.index, self._remade))
+        back = [MoveField(order[place], order[place - 1] if place else None) for place in places]
+        return [*back, *self._of(MoveField)]
+
+    def _sort(self) -> tuple[str, ...] | None:
+        gone = {*self._dropped, *(self._before(name).name for name in self._remade)}
+        if gone.isdisjoint(self._table.sort):
+            return None
+        return tuple(self._after.get(name, name) for name in self._table.sort if name not in self._dropped)
+
+    def _identity(self) -> tuple[str, ...] | None:
+        """Identifier fields of after; None where they stay what they are."""
+        for step in self._of(SetKey):
+            return step.columns if all(self._can_identify(name) for name in step.columns) else ()
+        names = tuple(self._after.get(name, name) for name in self._table.schema.identifier)
+        return None if self._remade.keys().isdisjoint(names) else names
+
+    def _can_identify(self, name: str) -> bool:
+        """Whether a field may be required: it holds no NULL, in the files or at least in the living rows."""
+        added = {step.name: step for step in self._of(AddField)}
+        if name in added:
+            return added[name].default.is_valid or not self._rows.count
+        old = self._before(name)
+        types = {step.name: step.new_arrow for step in self._of(ConvertField)}
+        if pa.types.is_floating(types.get(name, old.arrow)) or pa.types.is_nested(old.arrow):
+            return False
+        return old.required or not self._rows.count or not self._rows.has_null(old)
+
+    def _doc(self, name: str) -> str:
+        """Comment that a field has after the statement."""
+        told = [step.doc for step in self._steps if isinstance(step, DescribeField) and step.name == name]
+        return told[-1] if told else self._table.docs.get(self._before(name).id, "")
+
+    def _properties(self) -> dict[str, str]:
+        keys = [(KEY, json.dumps(step.columns)) for step in self._of(SetKey)]
+        return dict(keys + [("comment", step.doc) for step in self._of(DescribeTable)])
