@@ -26,6 +26,11 @@ class ChangeBatch:
     deletes: pa.Table
     may_be_new: int = 0
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether it changes no row."""
+        return self.upserts.num_rows == 0 and self.deletes.num_rows == 0
+
 
 @dataclass(frozen=True, slots=True)
 class KeylessBatch:
@@ -38,3 +43,8 @@ class KeylessBatch:
 
     inserts: pa.Table
     deletes: pa.Table
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it changes no row."""
+        return self.inserts.num_rows == 0 and self.deletes.num_rows == 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from applier.errors import DecodeError
 
@@ -87,6 +87,27 @@ class Index:
 
 
 @dataclass(frozen=True, slots=True)
+class Keyed:
+    """The shape of a table with a key: of the changes of one key only the last counts, and its row is found by the key.
+
+    Attributes:
+        key: Its columns, in order.
+    """
+
+    key: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Keyless:
+    """The shape of a table without a key, a bag of rows: each change counts, and a row is found by all its values."""
+
+
+TableShape: TypeAlias = Keyed | Keyless
+"""Decides how the changes of a table are grouped (`order.reduce.group`), merged (`order.merge.merge`) and staged
+(`Staging.stage`, by the kind of batch that the merge makes): these three match on it, and nothing else has to."""
+
+
+@dataclass(frozen=True, slots=True)
 class TableVersion:
     """Columns and keys of a table, as valid for the rows that carry `version`.
 
@@ -122,6 +143,11 @@ class TableVersion:
         candidates = [index for index in self.indexes if index.primary]
         candidates = candidates or [index for index in self.indexes if index.unique and self._not_null(index)]
         return min(candidates, key=lambda index: len(index.columns)).columns if candidates else ()
+
+    @property
+    def shape(self) -> TableShape:
+        """How its rows are told apart."""
+        return Keyed(self.key) if self.key else Keyless()
 
     def _not_null(self, index: Index) -> bool:
         columns = [self._by_name.get(name) for name in index.columns]

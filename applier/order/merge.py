@@ -11,37 +11,23 @@ import pyarrow as pa
 
 from applier.changefeed.change_batch import ChangeBatch, KeylessBatch
 from applier.changefeed.event import Op
+from applier.changefeed.table import Keyed, Keyless, TableShape
 from applier.changefeed.ts import LOGICAL
-from applier.order.reduce import KeylessEvent, count_runs
+from applier.order.reduce import KEYLESS_SCHEMA, KeylessEvent, count_runs
 
 DATA = "c."
 """Prefix of the columns of the table itself in a part, so that no column name can clash with the others."""
 
-KEYED_SCHEMA = pa.schema(
-    [
-        ("m.first_ts", pa.int64()),
-        ("m.first_op", pa.int8()),
-        ("m.ts", pa.int64()),
-        ("m.present", pa.bool_()),
-        ("m.partition", pa.int32()),
-        ("m.offset", pa.int64()),
-        ("m.index", pa.int32()),
-    ]  # type: ignore[arg-type]  # the stubs know no list of fields of several types
-)
-"""Columns of a part of a table with a key, beside `c.<column>`; they are the fields of `Survivor`."""
 
-KEYLESS_SCHEMA = pa.schema(
-    [
-        ("m.ts", pa.int64()),
-        ("m.present", pa.bool_()),
-        ("m.partition", pa.int32()),
-        ("m.offset", pa.int64()),
-        ("m.index", pa.int32()),
-        ("m.replay", pa.bool_()),
-        ("m.run", pa.int64()),
-    ]  # type: ignore[arg-type]  # as above
-)
-"""Columns of a part of a table without a key; they are the fields of `KeylessEvent`."""
+def merge(
+    parts: Sequence[pa.Table], shape: TableShape, *, by_place: bool = False, exact: bool = True
+) -> ChangeBatch | KeylessBatch:
+    """The changes that all parts of a table together make; see `merge_keyed` for the arguments."""
+    match shape:
+        case Keyed(key):
+            return merge_keyed(parts, key, by_place=by_place, exact=exact)
+        case Keyless():
+            return merge_bag(parts)
 
 
 def merge_keyed(

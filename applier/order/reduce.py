@@ -2,15 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
+
+import pyarrow as pa
 
 from applier.changefeed.event import Image, Op, RowChange
-from applier.changefeed.table import TableVersion
+from applier.changefeed.table import Keyed, Keyless, TableVersion
 from applier.changefeed.ts import LOGICAL
 from applier.errors import DecodeError, IncompleteRow
+
+KEYED_SCHEMA = pa.schema(
+    [
+        ("m.first_ts", pa.int64()),
+        ("m.first_op", pa.int8()),
+        ("m.ts", pa.int64()),
+        ("m.present", pa.bool_()),
+        ("m.partition", pa.int32()),
+        ("m.offset", pa.int64()),
+        ("m.index", pa.int32()),
+    ]  # type: ignore[arg-type]  # the stubs know no list of fields of several types
+)
+"""Columns of a part of a table with a key, beside `c.<column>`; they are the fields of `Survivor`."""
+
+KEYLESS_SCHEMA = pa.schema(
+    [
+        ("m.ts", pa.int64()),
+        ("m.present", pa.bool_()),
+        ("m.partition", pa.int32()),
+        ("m.offset", pa.int64()),
+        ("m.index", pa.int32()),
+        ("m.replay", pa.bool_()),
+        ("m.run", pa.int64()),
+    ]  # type: ignore[arg-type]  # as above
+)
+"""Columns of a part of a table without a key; they are the fields of `KeylessEvent`."""
+
+
+WireValues: TypeAlias = dict[str, list[Any]]
+"""Values of some rows as they were sent, per column."""
 
 
 @dataclass(slots=True)
@@ -115,6 +147,14 @@ class KeyedGroup:
         if ts < survivor.first_ts or (ts == survivor.first_ts and op < survivor.first_op):
             survivor.first_ts, survivor.first_op = ts, op
 
+    def columns(self) -> tuple[pa.Table, WireValues]:
+        """One row per key: the columns of `KEYED_SCHEMA`, and wire values; of a deleted row only those of the key."""
+        survivors = self.survivors.values()
+        meta = ((s.first_ts, s.first_op, s.ts, s.present, *s.position) for s in survivors)
+        key = self.version.key
+        images = [s.image if s.present else {name: s.image[name] for name in key} for s in survivors]
+        return _table(meta, KEYED_SCHEMA), _values(self.version, images)
+
 
 @dataclass(slots=True)
 class KeylessGroup:
@@ -133,10 +173,32 @@ class KeylessGroup:
         if change.after is not None:
             self.events.append(KeylessEvent(change.commit_ts, True, position, replay, run, change.after))
 
+    def columns(self) -> tuple[pa.Table, WireValues]:
+        """One row per event: the columns of `KEYLESS_SCHEMA`, and wire values."""
+        meta = ((event.ts, event.present, *event.position, event.replay, event.run) for event in self.events)
+        return _table(meta, KEYLESS_SCHEMA), _values(self.version, [event.image for event in self.events])
+
 
 def group(version: TableVersion, *, by_place: bool = False) -> KeyedGroup | KeylessGroup:
     """An empty group for a table version; see `KeyedGroup` for `by_place`."""
-    return KeyedGroup(version, by_place) if version.key else KeylessGroup(version)
+    match version.shape:
+        case Keyed():
+            return KeyedGroup(version, by_place)
+        case Keyless():
+            return KeylessGroup(version)
+
+
+def _table(rows: Iterable[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
+    columns = list(zip(*rows, strict=True)) or [()] * len(schema)
+    arrays = [pa.array(values, kind) for values, kind in zip(columns, schema.types, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _values(version: TableVersion, images: Sequence[Image]) -> WireValues:
+    """Values per column; one that no image holds is left out: it is not NULL."""
+    names = [column.name for column in version.columns]
+    held = [name for name in names if any(name in image for image in images)]
+    return {name: [image.get(name) for image in images] for name in held}
 
 
 def count_runs(events: list[KeylessEvent]) -> Iterator[KeylessEvent]:

@@ -14,7 +14,8 @@ from applier.changefeed.event import Op
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.row_block import ColumnBlock, Ints
 from applier.changefeed.table import TableVersion
-from applier.order.merge import DATA, KEYED_SCHEMA, last_per_key
+from applier.order.merge import DATA, last_per_key
+from applier.order.reduce import KEYED_SCHEMA
 
 _REDUCE_ROWS = 100_000
 """Rows beyond twice the survivors that are reduced together, so that memory grows with the keys and not the rows."""

@@ -37,7 +37,7 @@ from applier.pipeline.scan.message_size import too_large
 from applier.pipeline.scan.observations import Observations
 from applier.pipeline.scan.task_result import error_payload, finding, finding_batch, rows_batch
 from applier.pipeline.scan.task_versions import TaskVersions
-from applier.pipeline.scan.type_rows import Typing, columns_of
+from applier.pipeline.scan.type_rows import Typing
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +276,7 @@ class _TaskState:
         if job.try_all:
             one = group(rows.version)
             one.add(row, (place.partition, offset, index))
-            self._typing(rows.version).table(*columns_of(one))
+            self._typing(rows.version).table(*one.columns())
         # Only what this very pass read counts: rows above the watermark are read again, before the resolved ts that
         # their partition had sent by then.
         replay = rows.is_bag and ts <= self._seen.resolved.get(place, 0)
@@ -351,7 +351,7 @@ class _TaskState:
         """The rows of a group as a finding; None if there are none, or some that do not fit their table."""
         name, _, number, topic, *_ = where
         typing = self._typing(rows.version)
-        meta, values = rows.columns() if isinstance(rows, BlockGroup) else columns_of(rows)
+        meta, values = rows.columns()
         if not meta:
             return None
         try:

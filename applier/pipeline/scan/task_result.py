@@ -56,6 +56,13 @@ class Part:
     rows: pa.Table
     topic: str = ""
 
+    @property
+    def first_ts(self) -> int | None:
+        """Lowest commit ts of its rows; None if it has none."""
+        column = "m.first_ts" if "m.first_ts" in self.rows.column_names else "m.ts"
+        found: int | None = pc.min(self.rows[column]).as_py()
+        return found
+
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
@@ -119,8 +126,7 @@ class TaskResult:
         found: dict[TableName, int] = {}
         for (name, _), parts in self.parts.items():
             for part in parts:
-                if part.rows:
-                    at = pc.min(part.rows["m.first_ts" if part.version.key else "m.ts"]).as_py()
+                if (at := part.first_ts) is not None:
                     found[name] = min(at, found.get(name, at))
         return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from applier.changefeed.row_block import ColumnBlock
-from applier.changefeed.table import TableName, TableVersion, refuse_rekeyed
+from applier.changefeed.table import Keyless, TableName, TableVersion, refuse_rekeyed
 from applier.decode.decoder import Decoder
 
 
@@ -81,7 +81,7 @@ class TaskVersions:
         self._note(version)
 
     def _note(self, version: TableVersion) -> None:
-        if not version.key:
+        if isinstance(version.shape, Keyless):
             self.keyless.add(version.name)
 
     def is_reducible(self, block: ColumnBlock) -> bool:

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from applier.changefeed.event import Image
 from applier.changefeed.table import Column, TableVersion
 from applier.changefeed.types import TypeRules
 from applier.decode.decoder import WireForm
 from applier.decode.values.convert import to_array
 from applier.errors import ValueRefused
-from applier.order.merge import DATA, KEYED_SCHEMA, KEYLESS_SCHEMA
-from applier.order.reduce import KeyedGroup, KeylessGroup
+from applier.order.merge import DATA
 
 _Column: TypeAlias = "Sequence[Any] | pa.Array[Any]"
 
@@ -79,30 +77,3 @@ class Typing:
 
     def _array(self, values: _Column, column: Column) -> tuple[pa.Array[Any], int]:
         return to_array(values, column, self.wire, self.rules, f"{self.version.name}.{column.name}")
-
-
-def columns_of(rows: KeyedGroup | KeylessGroup) -> tuple[pa.Table, Values]:
-    """The columns beside the data, and per column wire values; one that no image holds is left out: it is not NULL."""
-    meta, images = _meta(rows)
-    names = [column.name for column in rows.version.columns]
-    held = [name for name in names if any(name in image for image in images)]
-    return meta, {name: [image.get(name) for image in images] for name in held}
-
-
-def _meta(rows: KeyedGroup | KeylessGroup) -> tuple[pa.Table, list[Image]]:
-    """The columns beside the data, and the images to take the data from."""
-    if isinstance(rows, KeylessGroup):
-        events = rows.events
-        keyless = ((event.ts, event.present, *event.position, event.replay, event.run) for event in events)
-        return _columns(keyless, KEYLESS_SCHEMA), [event.image for event in events]
-    survivors = rows.survivors.values()
-    meta = ((s.first_ts, s.first_op, s.ts, s.present, *s.position) for s in survivors)
-    key = rows.version.key
-    images = [s.image if s.present else {name: s.image[name] for name in key} for s in survivors]
-    return _columns(meta, KEYED_SCHEMA), images
-
-
-def _columns(rows: Iterable[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
-    columns = list(zip(*rows, strict=True)) or [()] * len(schema)
-    arrays = [pa.array(values, kind) for values, kind in zip(columns, schema.types, strict=True)]
-    return pa.Table.from_arrays(arrays, schema=schema)

@@ -14,7 +14,7 @@ from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.types import TypeRules
 from applier.changefeed.window import OffsetRange
-from applier.order.merge import DATA, merge_bag, merge_keyed
+from applier.order.merge import DATA, merge
 from applier.pipeline.scan.task_result import Part
 from applier.sink.commit.stamp import Stamp
 from applier.sink.evolve.added_columns import retyped, with_added
@@ -65,8 +65,7 @@ class Batch:
 
     def is_above(self, known: Stamp | None) -> bool:
         """True if all rows came after those that the table had; otherwise any of them may be there already."""
-        columns = [part.rows["m.first_ts" if part.version.key else "m.ts"] for part in self.parts if part.rows]
-        return known is None or all(pc.min(column).as_py() > known.resolved_ts for column in columns)
+        return known is None or all(ts is None or ts > known.resolved_ts for ts in (one.first_ts for one in self.parts))
 
     def fitted(self, now: TableVersion, table: Table, rules: TypeRules | None) -> list[Part]:
         """The parts in the columns of the Iceberg table.
@@ -89,23 +88,15 @@ class Batch:
         ]
 
     def merged(self, parts: Sequence[Part], *, by_place: bool, exact: bool) -> ChangeBatch | KeylessBatch:
-        """The changes that all parts together make; see `merge_keyed`.
+        """The changes that all parts together make; see `order.merge.merge`.
 
         Raises:
             SchemaChangeRefused: A column has two types in them, and no DDL shows where one ends.
         """
-        rows, key = [part.rows for part in parts], self.newest.key
         try:
-            return merge_keyed(rows, key, by_place=by_place, exact=exact) if key else merge_bag(rows)
+            return merge([part.rows for part in parts], self.newest.shape, by_place=by_place, exact=exact)
         except pa.ArrowTypeError:
             raise retyped(self.name) from None
-
-
-def is_empty(batch: ChangeBatch | KeylessBatch) -> bool:
-    """Whether a batch changes no row."""
-    if isinstance(batch, ChangeBatch):
-        return batch.upserts.num_rows == 0 and batch.deletes.num_rows == 0
-    return batch.inserts.num_rows == 0 and batch.deletes.num_rows == 0
 
 
 def segments_below(due: Mapping[tuple[TableName, int], object], name: TableName, upto: int) -> list[int]:

@@ -21,7 +21,7 @@ from applier.errors import SchemaChangeRefused, TableIncomplete, TableMismatch, 
 from applier.pipeline.schema_changes.stamp import DROPPED_AT
 from applier.pipeline.tables.filtered import FILTERED, Doubted
 from applier.pipeline.tables.listed_tables import ListedTables
-from applier.pipeline.tables.table_batch import Batch, is_empty
+from applier.pipeline.tables.table_batch import Batch
 from applier.runtime import failpoints
 from applier.sink.commit.fence import Fenced, fence
 from applier.sink.commit.stamp import OFFSETS, Stamp, covered
@@ -305,7 +305,7 @@ class TargetTables:
         exact = self._is_exact(writer, stamp) and batch.is_above(writer.known)
         parts = batch.fitted(now, writer.table, None if self.ordered else self.rules)
         merged = batch.merged(parts, by_place=not self.ordered, exact=exact)
-        if is_empty(merged):
+        if merged.is_empty:
             return None
         try:
             done = writer.apply(merged, stamp, exact=exact, whole=batch.name if batch.name in whole else None)

@@ -105,18 +105,35 @@ class Staging:
                 kept = self.plan = plan(str(self._table), head, columns, self._table.scan)
         return kept
 
-    def keyed(
-        self, work: CommitWork, head: int | None, batch: ChangeBatch, whole: TableName | None, *, exact: bool
+    def stage(
+        self,
+        work: CommitWork,
+        head: int | None,
+        batch: ChangeBatch | KeylessBatch,
+        whole: TableName | None,
+        *,
+        exact: bool,
+        trusts_new_keys: bool,
     ) -> None:
-        """Stage a batch of a table with a key.
+        """Stage a batch.
 
         Args:
             work: The commit; it is changed.
             head: The head that the commit is planned on.
             batch: The changes.
             whole: See `TableWriter.apply`.
-            exact: Whether `batch.fresh` may be trusted.
+            exact: See `TableWriter.apply`.
+            trusts_new_keys: False if another writer added rows, which may have a key that is new upstream.
         """
+        match batch:
+            case ChangeBatch():
+                self._keyed(work, head, batch, whole, exact=exact and trusts_new_keys)
+            case KeylessBatch():
+                self._keyless(work, head, batch, whole, exact=exact)
+
+    def _keyed(
+        self, work: CommitWork, head: int | None, batch: ChangeBatch, whole: TableName | None, *, exact: bool
+    ) -> None:
         name, schema = str(self._table), self._table.schema
         check_columns(name, batch.upserts.schema, schema)
         key = self._key(batch.deletes.column_names)
@@ -131,18 +148,17 @@ class Staging:
             self._note_missing(work, keys.num_rows - found - batch.may_be_new, whole)
         upserts = carry(batch.upserts, schema, key, planned, living, self.arrow)
         if work.needs_rows(schema.id) or upserts is not batch.upserts:
-            self._stage(work, engine, conform(name, upserts, schema), batch.deletes.column_names)
+            self._stage_rows(work, engine, conform(name, upserts, schema), batch.deletes.column_names)
         self._delete(work, planned, living)
 
-    def keyless(
+    def _keyless(
         self, work: CommitWork, head: int | None, batch: KeylessBatch, whole: TableName | None, *, exact: bool
     ) -> None:
-        """Stage a batch of a table without a key; the arguments are those of `keyed`."""
         name, schema = str(self._table), self._table.schema
         inserts, deletes = keyless.net(conform(name, batch.inserts, schema), conform(name, batch.deletes, schema))
         planned = self._planned(work, head, [field for field in schema.fields if not pa.types.is_nested(field.arrow)])
         if work.needs_rows(schema.id):
-            self._stage(work, self._chosen(inserts.num_rows), inserts, ())
+            self._stage_rows(work, self._chosen(inserts.num_rows), inserts, ())
         with work.timed("locate"):
             chosen, missing = self._located_in_bag(planned, deletes)
         if exact:
@@ -173,7 +189,7 @@ class Staging:
             living = self.arrow.where(planned, fields, predicate)
         self._delete(work, planned, living)
 
-    def _stage(self, work: CommitWork, engine: Engine, rows: pa.Table, key: Sequence[str]) -> None:
+    def _stage_rows(self, work: CommitWork, engine: Engine, rows: pa.Table, key: Sequence[str]) -> None:
         with work.timed("rows"):
             work.rows, work.upserted = engine.stage(rows, key), rows.num_rows
         work.schema_id = self._table.schema.id

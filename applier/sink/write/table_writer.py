@@ -157,13 +157,8 @@ class TableWriter:
         """
 
         def stage(work: CommitWork, head: int | None) -> None:
-            match batch:
-                case ChangeBatch():
-                    # Rows that another writer added may have a key that is new upstream.
-                    trusted = exact and self._committer.trusts_new_keys
-                    self._staging.keyed(work, head, batch, whole, exact=trusted)
-                case KeylessBatch():
-                    self._staging.keyless(work, head, batch, whole, exact=exact)
+            trusts_new_keys = self._committer.trusts_new_keys
+            self._staging.stage(work, head, batch, whole, exact=exact, trusts_new_keys=trusts_new_keys)
 
         return self._commit(stamp, stage)
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from applier.changefeed.event import Op, RowChange
 from applier.changefeed.message import Position
-from applier.order.merge import DATA, KEYED_SCHEMA, KEYLESS_SCHEMA, merge_bag, merge_keyed
-from applier.order.reduce import KeyedGroup
+from applier.order.merge import DATA, merge_bag, merge_keyed
+from applier.order.reduce import KEYED_SCHEMA, KEYLESS_SCHEMA, KeyedGroup
 from tests.builders import ACCOUNT, upsert, version
 
 TABLE = version(("id", "bigint"), ("v", "int"))

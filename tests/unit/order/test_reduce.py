@@ -6,6 +6,7 @@ import pytest
 
 from applier.changefeed.event import Op, RowChange
 from applier.changefeed.message import Position
+from applier.changefeed.table import Keyed, Keyless
 from applier.errors import DecodeError, IncompleteRow
 from applier.order.reduce import KeyedGroup, KeylessEvent, KeylessGroup, count_runs, group
 from tests.builders import delete, insert, update, upsert, version
@@ -20,6 +21,12 @@ def reduced(*changes: RowChange) -> dict[object, tuple[bool, Op, object]]:
     for offset, change in enumerate(changes):
         rows.add(change, Position(0, offset, 0))
     return {key: (s.present, s.first_op, s.image.get("v")) for key, s in rows.survivors.items()}
+
+
+def test_the_shape_of_a_table_decides_how_its_changes_are_grouped() -> None:
+    """By key, or each for itself."""
+    assert (TABLE.shape, BAG.shape) == (Keyed(("id",)), Keyless())
+    assert (type(group(TABLE)), type(group(BAG))) == (KeyedGroup, KeylessGroup)
 
 
 def test_last_commit_ts_wins_over_reading_order() -> None:
