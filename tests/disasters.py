@@ -21,7 +21,6 @@ from applier.sink.iceberg import clone
 from applier.sink.iceberg.catalog import Catalog
 from applier.sink.iceberg.commit import CommitFailure
 from applier.sink.iceberg.java import JavaError
-from applier.sink.iceberg.schema import RevisableTable
 from applier.sink.iceberg.table import Table
 
 Failure: TypeAlias = Literal["lost", "unsent", "conflict", "down"]
@@ -58,7 +57,7 @@ class Disasters:
         release, own = Control.release, self._own
         monkeypatch.setattr(failpoints, "reach", self._reach)
         monkeypatch.setattr(Control, "release", lambda control: None if self._is_dead else release(control))
-        for owner, name in ((Table, "commit"), (RevisableTable, "commit"), (Catalog, "rename"), (Catalog, "create")):
+        for owner, name in ((Table, "commit"), (Catalog, "rename"), (Catalog, "create")):
             monkeypatch.setattr(owner, name, self._failing_call(getattr(owner, name), name))
         for name, kind in (("clone", "create"), ("begin_anew", "create"), ("show", "commit")):
             monkeypatch.setattr(clone, name, self._failing_call(getattr(clone, name), kind))

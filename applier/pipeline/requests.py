@@ -17,7 +17,7 @@ from applier.pipeline.tables import completeness, parking
 from applier.runtime import failpoints
 from applier.runtime.logs import logger
 from applier.sink.control.requests import TableRequest, open_requests, request_rows
-from applier.sink.iceberg.schema import RevisableTable
+from applier.sink.iceberg.maintenance import unset_properties
 
 if TYPE_CHECKING:
     from applier.pipeline.step import Pipeline
@@ -164,7 +164,7 @@ class Requests:
             targets.confirm()
             table = targets.catalog.load(targets.identifier(name))
             if table is not None:
-                RevisableTable.of(table).unset(key for key in table.properties if key.startswith("applier."))
+                unset_properties(table, "applier.")
             state.tables.apply(DropTable(name), 0)
             state.completeness.pop(name, None)
             state.topics.pop(name, None)

@@ -16,7 +16,7 @@ from applier.sink.control.control import Control, unix_ms
 from applier.sink.control.lease import this_process
 from applier.sink.control.rows import LEDGERS
 from applier.sink.iceberg.catalog import Catalog
-from applier.sink.iceberg.schema import RevisableTable
+from applier.sink.iceberg.maintenance import unset_properties
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,7 +72,7 @@ def _forgotten(config: Config, catalog: Catalog, *, take_over: bool) -> list[str
     for identifier in dict.fromkeys([*map(route.identifier, sorted(last.tables)), *last.snapshots]):
         table = catalog.load(identifier)
         if table is not None and table.setting(CHANGEFEED) == name:
-            RevisableTable.of(table).unset(key for key in table.properties if key.startswith("applier."))
+            unset_properties(table, "applier.")
             kept.append(".".join(identifier))
     for identifier in catalog.list((namespace(name),)):
         catalog.drop(identifier)

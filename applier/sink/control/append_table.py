@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import pyarrow as pa
@@ -13,7 +14,7 @@ from applier.sink.commit.stamp import Stamp
 from applier.sink.format.types import TableSchema, iceberg_type
 from applier.sink.iceberg.catalog import Catalog, Identifier, JavaError
 from applier.sink.iceberg.commit import Change
-from applier.sink.iceberg.schema import RevisableTable, Revised
+from applier.sink.iceberg.maintenance import data_files, expire
 from applier.sink.iceberg.table import Table
 from applier.sink.write.engine import ArrowEngine
 from applier.sink.write.file_index import plan
@@ -45,7 +46,7 @@ class AppendOnlyTable:
     """
 
     def __init__(self, table: Table, order: str = "") -> None:
-        self.table = RevisableTable.of(table)
+        self.table = table
         self._order = order
 
     @staticmethod
@@ -79,7 +80,7 @@ class AppendOnlyTable:
         check(self.table)
         committer = Committer(self.table, stamp.changefeed, stamp.epoch)
         committer.open()
-        is_fold = self.table.data_files >= FOLD_FILES
+        is_fold = data_files(self.table) >= FOLD_FILES
         stage = self._fold if is_fold else self._append
 
         def prepare(_: int | None) -> Change:
@@ -125,7 +126,7 @@ class AppendOnlyTable:
         (file,) = engine.stage(self._conform(rows), ())
         properties = stamp.entries() | {NEWEST: file.path}
         files = [*engine.stage(self._kept(), ()), file]
-        return Revised(rows=files, summary=stamp.entries(), properties=properties, replace=True)
+        return Change(rows=files, summary=stamp.entries(), properties=properties, replace=True)
 
     def _kept(self) -> pa.Table:
         rows = self.rows()
@@ -142,7 +143,7 @@ class AppendOnlyTable:
 
     def _expire(self) -> None:
         try:
-            self.table.expire(KEEP_MINUTES)
+            expire(self.table, int((time.time() - KEEP_MINUTES * 60) * 1000), keep=2)
         except JavaError as error:
             # The rows are committed, and the next fold expires what this one left.
             logger().warning("snapshots not expired", table=str(self.table), because=error.what)

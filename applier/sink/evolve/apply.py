@@ -26,7 +26,7 @@ from applier.sink.evolve.steps import (
 )
 from applier.sink.iceberg.commit import Change
 from applier.sink.iceberg.java import JavaError, translated
-from applier.sink.iceberg.schema import RevisableTable, Revised, Revision, SchemaUpdate, is_refusal, refused
+from applier.sink.iceberg.schema import Revision, SchemaUpdate, is_refusal, refused
 from applier.sink.iceberg.table import Table
 
 
@@ -64,19 +64,18 @@ def apply_evolution(table: Table, evolution: Evolution, stamp: Stamp) -> Evolved
     """
     if evolution.refused is not None:
         raise _refused(table, evolution.refused)
-    revisable = RevisableTable.of(table)
-    committer = Committer(revisable, stamp.changefeed, stamp.epoch)
+    committer = Committer(table, stamp.changefeed, stamp.epoch)
     committer.open()
     committer.trace()
     rewritten = 0
 
     def prepare(_: int | None) -> Change:
         nonlocal rewritten
-        live = LiveRows(revisable, revisable.snapshot_id)
+        live = LiveRows(table, table.snapshot_id)
         if evolution.only_empty and live.count:
             raise _refused(table, evolution.only_empty[0])
         try:
-            change = _stage(revisable, resolve(_before(revisable), evolution.steps, live), live, stamp)
+            change = _stage(table, resolve(_before(table), evolution.steps, live), live, stamp)
         except CastRefused as error:
             raise _refused(table, Refusal(f"{error}.", RELOAD)) from None
         except JavaError as error:
@@ -98,7 +97,7 @@ def _before(table: Table) -> TableBefore:
     return TableBefore(str(table), table.format_version, table.schema, docs, sort)
 
 
-def _stage(table: RevisableTable, what: Resolution, live: LiveRows, stamp: Stamp) -> Revised:
+def _stage(table: Table, what: Resolution, live: LiveRows, stamp: Stamp) -> Change:
     """Stage everything that the commit needs.
 
     Raises:
@@ -121,7 +120,7 @@ def _stage(table: RevisableTable, what: Resolution, live: LiveRows, stamp: Stamp
         logger().info("rewriting table", table=str(table), rows=live.count)
         pending = revision.pending
         rows = rewrite(live, what.sources(pending.schema), pending)
-    return Revised(
+    return Change(
         rows=rows,
         truncate=what.truncates,
         replace=what.rewrites,

@@ -6,19 +6,18 @@ snapshot before it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pyarrow as pa
 
 from applier.errors import RELOAD, SchemaChangeRefused
 from applier.sink.commit.committer import Committer
 from applier.sink.commit.stamp import Stamp
-from applier.sink.evolve.rewrite import CHUNK_BYTES, LiveRows
+from applier.sink.evolve.rewrite import LiveRows, stage_in_parts
 from applier.sink.format.files import DataFile
 from applier.sink.format.types import Field
-from applier.sink.iceberg.schema import RevisableTable, Revised
+from applier.sink.iceberg.commit import Change
 from applier.sink.iceberg.table import Table
-from applier.sink.write.engine import ArrowEngine
 
 Chosen = Callable[[pa.Table], pa.BooleanArray]
 """Rows in all columns of the table that they come from -> one boolean a row: does it move?"""
@@ -58,16 +57,9 @@ def stage_rows(target: Table, source: Table, snapshot_id: int | None, chosen: Ch
         SchemaChangeRefused: The tables do not have the same columns.
         TransientError: Catalog or storage did not answer.
     """
-    fields = _paired(target, source)
-    engine = ArrowEngine(target)
-    files: list[DataFile] = []
-    waiting: list[pa.Table] = []
-    for rows in _rows(source, snapshot_id, fields, chosen):
-        waiting.append(pa.Table.from_arrays(rows.columns, schema=target.schema.arrow))
-        if sum(part.nbytes for part in waiting) >= CHUNK_BYTES:
-            files += engine.stage(pa.concat_tables(waiting), target.schema.identifier)
-            waiting.clear()
-    return files + (engine.stage(pa.concat_tables(waiting), target.schema.identifier) if waiting else [])
+    groups = LiveRows(source, snapshot_id).groups(_paired(target, source))
+    kept = groups if chosen is None else (rows.filter(chosen(rows)) for rows in groups)
+    return stage_in_parts(target, (rows.columns for rows in kept))
 
 
 def replace_rows(table: Table, rows: Callable[[], list[DataFile]], stamp: Stamp) -> int:
@@ -85,11 +77,11 @@ def replace_rows(table: Table, rows: Callable[[], list[DataFile]], stamp: Stamp)
         CheckpointConflict: Another applier wrote the table.
         TransientError: Catalog or storage did not answer.
     """
-    committer = Committer(RevisableTable.of(table), stamp.changefeed, stamp.epoch)
+    committer = Committer(table, stamp.changefeed, stamp.epoch)
     committer.open()
     committer.trace()
     entries = stamp.entries()
-    return committer.commit(stamp, lambda _: Revised(rows=rows(), summary=entries, properties=entries, replace=True))
+    return committer.commit(stamp, lambda _: Change(rows=rows(), summary=entries, properties=entries, replace=True))
 
 
 def is_empty_of(table: Table, column: str) -> bool:
@@ -99,11 +91,6 @@ def is_empty_of(table: Table, column: str) -> bool:
     if live.count == 0:
         return False
     return all(rows.column(0).null_count == rows.num_rows for rows in live.groups(fields)) if fields else True
-
-
-def _rows(source: Table, snapshot_id: int | None, fields: list[Field], chosen: Chosen | None) -> Iterator[pa.Table]:
-    for rows in LiveRows(source, snapshot_id).groups(fields):
-        yield rows if chosen is None else rows.filter(chosen(rows))
 
 
 def _paired(target: Table, source: Table) -> list[Field]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -15,7 +15,6 @@ from applier.sink.evolve.steps import ConvertField
 from applier.sink.format.files import DataFile
 from applier.sink.format.storage import Storage
 from applier.sink.format.types import Field
-from applier.sink.iceberg.schema import RevisableTable
 from applier.sink.iceberg.table import Table
 from applier.sink.write.deletes import load_deleted
 from applier.sink.write.engine import ArrowEngine
@@ -78,7 +77,7 @@ class LiveRows:
     @cached_property
     def _files(self) -> list[PlannedFile]:
         table, snapshot_id = self._table, self._snapshot_id
-        scan = table.scan if snapshot_id == table.snapshot_id else RevisableTable.of(table).scan_past
+        scan = table.scan if snapshot_id == table.snapshot_id else table.scan_past
         found = plan(str(table), snapshot_id, (), scan)
         files = sorted(found.files.values(), key=lambda planned: str(planned.file.partition))
         load_deleted(files, self._storage)
@@ -104,7 +103,7 @@ class LiveRows:
     def has_null(self, field: Field) -> bool:
         """Whether a row has no value for a field; rows are read only if the metrics of the files do not exclude it."""
         head = self._snapshot_id
-        if head is not None and RevisableTable.of(self._table).null_count(head, field) == 0:
+        if head is not None and self._table.files.null_count(head, field) == 0:
             return False
         return any(rows[field.name].null_count for rows in self.groups([field]))
 
@@ -136,7 +135,7 @@ class LiveRows:
 
 
 def rewrite(live: LiveRows, sources: Sequence[ValueSource], table: Table) -> list[DataFile]:
-    """Write all rows with other columns, each file sorted by the identifier fields.
+    """Write all rows with other columns.
 
     Args:
         live: The rows.
@@ -146,17 +145,27 @@ def rewrite(live: LiveRows, sources: Sequence[ValueSource], table: Table) -> lis
     Raises:
         CastRefused: A value cannot be cast exactly; the files written so far are orphans.
     """
-    engine = ArrowEngine(table)
     old = {source.old.name: source.old for source in sources if source.old is not None}
-    schema, key = table.schema.arrow, table.schema.identifier
+    groups = live.groups(list(old.values()))
+    return stage_in_parts(table, ([source.values(rows) for source in sources] for rows in groups))
+
+
+def stage_in_parts(table: Table, groups: Iterable[Sequence[Column]]) -> list[DataFile]:
+    """Write rows to data files of a table, a bounded part at a time, each file sorted by the identifier fields.
+
+    Args:
+        table: The table.
+        groups: Some rows at a time, as all columns of the table in order.
+    """
+    engine, schema = ArrowEngine(table), table.schema
     files: list[DataFile] = []
     waiting: list[pa.Table] = []
-    for rows in live.groups(list(old.values())):
-        waiting.append(pa.Table.from_arrays([source.values(rows) for source in sources], schema=schema))
+    for columns in groups:
+        waiting.append(pa.Table.from_arrays(list(columns), schema=schema.arrow))
         if sum(part.nbytes for part in waiting) >= CHUNK_BYTES:
-            files += engine.stage(pa.concat_tables(waiting), key)
+            files += engine.stage(pa.concat_tables(waiting), schema.identifier)
             waiting.clear()
-    return files + (engine.stage(pa.concat_tables(waiting), key) if waiting else [])
+    return files + (engine.stage(pa.concat_tables(waiting), schema.identifier) if waiting else [])
 
 
 def cast_chunks(column: Column, step: ConvertField) -> Column:

@@ -10,6 +10,7 @@ from applier.sink.format.files import DataFile, DeleteFile
 from applier.sink.iceberg.java import JavaError, translated
 
 if TYPE_CHECKING:
+    from applier.sink.iceberg.schema import Revision
     from applier.sink.iceberg.table import Table
 
 _STALE = frozenset({"ValidationException", "CommitFailedException", "SchemaMoved"})
@@ -25,10 +26,12 @@ class Change:
         replaced: Deletion vectors that `deletes` take the place of.
         touched: Paths of the data files that `deletes` refer to; all must still be in the table.
         truncate: Remove every row that is in the table.
+        replace: `rows` take the place of every row that is in the table.
         summary: Entries of the snapshot's summary.
         properties: Table properties set in the same metadata version.
         unset: Table properties removed in it.
         schema_id: Schema that `rows` were written with; a table with another one by now refuses the commit.
+        revision: Schema updates that the change rests on; None for a change of rows alone.
     """
 
     rows: Sequence[DataFile] = ()
@@ -36,10 +39,12 @@ class Change:
     replaced: Sequence[DeleteFile] = ()
     touched: Sequence[str] = ()
     truncate: bool = False
+    replace: bool = False
     summary: Mapping[str, str] = field(default_factory=dict)
     properties: Mapping[str, str] = field(default_factory=dict)
     unset: Sequence[str] = ()
     schema_id: int | None = None
+    revision: Revision | None = None
 
 
 class CommitFailure(JavaError):
@@ -90,7 +95,7 @@ def commit(table: Table, change: Change, expected: int | None, sending: Callable
     try:
         with translated(f"Commit to table {table} failed"):
             table.java.accept_callbacks()
-            transaction = table.handle.newTransaction()
+            transaction = change.revision.transaction if change.revision else table.handle.newTransaction()
             pending = transaction.table()
             _check_schema(table, pending, change)
             _prepare(table, transaction, change, expected)
@@ -99,6 +104,8 @@ def commit(table: Table, change: Change, expected: int | None, sending: Callable
                 _set_properties(transaction, change)
             sending()
             transaction.commitTransaction()
+            if change.revision:
+                table.refresh()
     except JavaError as error:
         raise CommitFailure(error.action, error.kind, error.detail, snapshot_id) from None
     return snapshot_id
@@ -122,6 +129,12 @@ def _prepare(table: Table, transaction: Any, change: Change, expected: int | Non
 
 def _update(table: Table, transaction: Any, change: Change, expected: int | None) -> Any:
     java = table.java
+    if change.replace:
+        overwrite = transaction.newOverwrite()
+        overwrite.overwriteByRowFilter(java.iceberg.expressions.Expressions.alwaysTrue())
+        for file in change.rows:
+            overwrite.addFile(file.java)
+        return overwrite
     if change.truncate:
         return transaction.newDelete().deleteFromRowFilter(java.iceberg.expressions.Expressions.alwaysTrue())
     if not change.deletes:

@@ -93,6 +93,12 @@ def manifests(table: Table) -> int:
     return int(summary.get("manifests-created", 0)) + int(summary.get("manifests-kept", 0))
 
 
+def data_files(table: Table) -> int:
+    """Data files of the head, as its summary counts them."""
+    head = table.handle.snapshot(table.branch)
+    return 0 if head is None else int(head.summary().get("total-data-files") or 0)
+
+
 def snapshot_count(table: Table) -> int:
     """Snapshots that the table keeps, as last read."""
     return int(table.handle.operations().current().snapshots().size())
@@ -130,6 +136,19 @@ def set_property(table: Table, key: str, value: str) -> None:
     with translated(f"Cannot set property {key} of table {table}"):
         table.handle.updateProperties().set(key, value).commit()
         table.refresh()
+
+
+def unset_properties(table: Table, prefix: str) -> None:
+    """Remove the table properties that begin with a prefix; what the table holds stays.
+
+    Raises:
+        JavaError: The catalog did not answer.
+    """
+    with translated(f"Cannot change the properties of table {table}"):
+        update = table.handle.updateProperties()
+        for key in filter(lambda key: key.startswith(prefix), table.properties):
+            update.remove(key)
+        update.commit()
 
 
 def _publish(table: Table, stamp: Stamp) -> None:

@@ -179,10 +179,12 @@ class Table:
                 raise TransientError(f"Table {self} has moved on from snapshot {snapshot_id}")
             if columns:
                 scan = scan.includeColumnStats(self.java.texts(columns))
-            tasks = scan.planFiles()
-            found = self.java.iceberg.relocated.com.google.common.collect.Lists.newArrayList(tasks.iterator())
-            tasks.close()
-            return self.files.planned(found)
+            return self.files.planned(scan)
+
+    def scan_past(self, snapshot_id: int, _: Sequence[str] = ()) -> list[DataFile]:
+        """Data files of an older snapshot with their delete files; bounds are left out."""
+        with translated(f"Cannot plan snapshot {snapshot_id} of table {self}"):
+            return self.files.planned(self.handle.newScan().useSnapshot(snapshot_id))
 
     def commit(self, change: Change, expected: int | None, sending: Callable[[], None] = lambda: None) -> int:
         """Commit a change as one snapshot and one metadata version, or not at all.

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from applier.sink.format.files import DataFile, parse_plan
+from applier.sink.format.types import Field
 from applier.sink.iceberg.java import translated
 
 if TYPE_CHECKING:
@@ -68,18 +69,32 @@ class TableFiles:
         text = self._table.java.iceberg.ContentFileParser.toJson(java_file, self._spec_of[number])
         return DataFile.parse(json.loads(text), java=java_file)
 
-    def planned(self, tasks: Any) -> list[DataFile]:
-        """Describe the files of a Java list of scan tasks, each with its delete files.
+    def planned(self, scan: Any) -> list[DataFile]:
+        """Plan a Java scan and describe its data files, each with its delete files.
 
         The REST protocol's answer to a scan is the one form in which Iceberg writes a whole plan as one text: one call
         through the gateway instead of three a file.
         """
-        rest = self._table.java.iceberg.rest
-        responses = rest.responses
+        iceberg = self._table.java.iceberg
+        tasks = scan.planFiles()
+        found = iceberg.relocated.com.google.common.collect.Lists.newArrayList(tasks.iterator())
+        tasks.close()
+        responses = iceberg.rest.responses
         response = responses.FetchPlanningResultResponse.builder()
-        response = response.withPlanStatus(rest.PlanStatus.COMPLETED).withFileScanTasks(tasks)
+        response = response.withPlanStatus(iceberg.rest.PlanStatus.COMPLETED).withFileScanTasks(found)
         response = response.withSpecsById(self._table.handle.specs()).build()
         return parse_plan(json.loads(responses.FetchPlanningResultResponseParser.toJson(response)))
+
+    def null_count(self, snapshot_id: int, field: Field) -> int | None:
+        """NULLs in a column of a snapshot by the files' metrics, dead rows included; None if a file does not show."""
+        java = self._table.java
+        with translated(f"Cannot plan table {self._table}"):
+            scan = self._table.handle.newScan().useSnapshot(snapshot_id).includeColumnStats(java.texts([field.name]))
+            tasks = scan.planFiles()
+            found = [java.plain(task.file().nullValueCounts() or {}) for task in java.items(tasks)]
+            tasks.close()
+        nulls = [{int(number): int(count) for number, count in counts.items()}.get(field.id) for counts in found]
+        return None if None in nulls else sum(filter(None, nulls))
 
     def to_java(self, values: Iterable[Mapping[str, Any]]) -> list[Any]:
         """Data files and delete files of any spec of the table as Java objects, from Iceberg's JSON of them."""
