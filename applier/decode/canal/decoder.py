@@ -123,6 +123,7 @@ class CanalJsonDecoder:
 
     def decode(self, key: bytes | None, value: bytes | None) -> Sequence[Event]:
         """Decode one message; the key says nothing in this protocol."""
+        del key
         envelope = self._read(value)
         op = _OPS.get(envelope.type)
         if op is None or envelope.is_ddl:

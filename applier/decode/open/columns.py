@@ -1,4 +1,4 @@
-"""Many rows of the Open protocol in, their columns out: the quick way of `open_protocol.py`.
+"""Decodes many rows of the Open protocol at once into columns; `decoder.py` decodes what does not fit.
 
 What is read is events, of which a message can hold many; a message with one that must be read alone is left whole.
 """

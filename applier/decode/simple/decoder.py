@@ -75,6 +75,7 @@ class SimpleDecoder:
 
     def decode(self, key: bytes | None, value: bytes | None) -> Sequence[Event]:
         """Decode one message; the key says nothing in this protocol."""
+        del key
         if not value:
             raise DecodeError("The message has no value.", PROTOCOL_HINT)
         envelope = self._read(value)

@@ -96,7 +96,7 @@ class EvolutionAttempt:
             if order:
                 revision.sort(order)
         replaces = bool(remade or filled) and not truncates and self.has_rows
-        rows = self._rewrite(revision, remade, filled) if replaces else []
+        rows = self._rewrite(revision, remade) if replaces else []
         return Revised(
             rows=rows,
             truncate=truncates,
@@ -224,18 +224,14 @@ class EvolutionAttempt:
         update.identify(names)
         update.prepare()
 
-    def _rewrite(
-        self, revision: Revision, remade: Sequence[ConvertField], filled: Sequence[AddField]
-    ) -> list[DataFile]:
+    def _rewrite(self, revision: Revision, remade: Sequence[ConvertField]) -> list[DataFile]:
         self.rewritten = self.live.count
         logger().info("rewriting table", table=str(self.table), rows=self.rewritten)
         pending = revision.pending
-        sources = self._sources(pending.schema, remade, filled)
+        sources = self._sources(pending.schema, remade)
         return rewrite(self.live, sources, pending, pending.schema.identifier)
 
-    def _sources(
-        self, after: TableSchema, remade: Sequence[ConvertField], filled: Sequence[AddField]
-    ) -> list[ValueSource]:
+    def _sources(self, after: TableSchema, remade: Sequence[ConvertField]) -> list[ValueSource]:
         old = {field.id: field for field in self._schema.fields}
         casts = {step.name: step for step in remade}
         constants = {step.name: step.default for step in self._of(AddField)}
