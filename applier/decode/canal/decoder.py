@@ -1,4 +1,4 @@
-"""One Canal-JSON message in, TiCDC's or official Canal's, compressed or not; its events out.
+"""Decodes one Canal-JSON message, TiCDC's or official Canal's, compressed or not, into its events.
 
 A message is one row change of TiCDC or any number of one kind of official Canal, one DDL, or one watermark. Rows say
 the type of each of their columns; `mysqlType` is a Go map in random order, `data` is in the table's order. Without

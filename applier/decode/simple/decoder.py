@@ -1,4 +1,4 @@
-"""One message of TiCDC's Simple protocol in, JSON or Avro, compressed or not; its event out.
+"""Decodes one message of TiCDC's Simple protocol, in JSON or Avro, compressed or not, into its event.
 
 Every message is one event. Rows refer to the schema of their table by (name, version), which DDL and BOOTSTRAP messages
 carry; a RENAME or TRUNCATE keeps the version. Columns that a message leaves out (virtual generated ones, and what

@@ -21,7 +21,7 @@ ATTEMPTS = 6
 still lets one through."""
 
 Prepare = Callable[[int | None], Change]
-"""Expected head -> the change, planned on it. Called again after each foreign commit."""
+"""Plans a change on the expected head. Called again after each foreign commit."""
 
 _T = TypeVar("_T")
 

@@ -28,7 +28,7 @@ from applier.sink.write.rows import check_columns, conform
 _FILTERED = "If the changefeed leaves out deletes or updates on purpose, set changefeed.filtered = true."
 
 Predicate = Callable[[pa.Table], "pa.BooleanArray | pa.ChunkedArray[pa.BooleanScalar]"]
-"""Living rows with some columns -> one boolean a row: is it to be deleted?"""
+"""Decides which rows to delete: takes living rows with some columns, returns one boolean a row."""
 
 
 @dataclass(slots=True)
