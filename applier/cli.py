@@ -174,7 +174,7 @@ def adopt(
     ] = False,
     log_level: LogLevel = "info",
 ) -> None:
-    """Take tables for whole that nothing proves to be, while `run` is stopped."""
+    """Mark tables as complete on your word, while `run` is stopped."""
     from applier.commands.adopt import adopt as take  # noqa: PLC0415
     from applier.config import settings  # noqa: PLC0415
     from applier.runtime.logs import set_up_logging  # noqa: PLC0415

@@ -88,7 +88,7 @@ class Checkpoint:
         resolved_ts: Every table is at this TSO; 0 where nothing is applied yet, or the feed carries no watermark.
         written_at: Unix time in milliseconds at which it was written: the holder's sign of life.
         holder: Who wrote it.
-        released: The holder has stopped, and anybody may take over at once.
+        released: The holder has stopped, and any process may acquire the lease immediately.
         unfenced: Highest epoch whose process may still be alive, while some table may still take a commit of it; 0
             once every table refuses them.
         fenced: Highest epoch that all tables were made to refuse; one that turns up with its stamp was made since.

@@ -1,4 +1,4 @@
-"""Upstream table names -> Iceberg identifiers."""
+"""Maps upstream table names to Iceberg identifiers."""
 
 from __future__ import annotations
 

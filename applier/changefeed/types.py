@@ -1,4 +1,4 @@
-"""THE mapping table: TiDB column type -> Arrow type, and so the type of the Iceberg column.
+"""Maps each TiDB column type to its Arrow type, and so to the type of its Iceberg column.
 
 Decoders build arrays of these types and the sink creates columns of them, so a row has one form in all protocols.
 """

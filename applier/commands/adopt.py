@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def adopt(
     config: Config, rules: Sequence[str], why: str, *, take_over: bool = False, spark: SparkSession | None = None
 ) -> list[TableName]:
-    """Take tables for whole that nothing proves to be.
+    """Mark tables as complete that nothing proves to be.
 
     Args:
         config: The configuration.

@@ -1,1 +1,1 @@
-"""Kafka or an archive -> messages."""
+"""Reads messages from Kafka or from an archive."""

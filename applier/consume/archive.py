@@ -1,4 +1,4 @@
-"""A folder of recorded Kafka records -> one Parquet data set with the columns of a frame of messages."""
+"""Stages a folder of recorded Kafka records as one Parquet data set with the columns of messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Windows -> messages: Kafka by its consumer in the driver or by Spark's batch source, or a staged archive."""
+"""Reads the messages of a window: by Kafka's consumer in the driver, Spark's batch source, or from an archive."""
 
 from __future__ import annotations
 

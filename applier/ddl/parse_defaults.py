@@ -126,7 +126,7 @@ def _number(value: bytes) -> str:
 
 
 def _members(kind: str, text: str, column: ColumnType) -> str:
-    """Labels of an enum's or set's default, which may be given by number or in other letters."""
+    """Labels of an enum's or set's default, which may be given by number or in different case."""
     if kind == "number" and text.isdecimal():
         return _labels(int(text[: 3 * _LONGEST_NUMBER]), column)
     labels = {label.lower(): label for label in reversed(column.elements)}

@@ -1,6 +1,6 @@
 """Parses the SQL of a DDL message into actions; refuses a statement that it does not understand as a whole.
 
-The grammar is written out here and in `ddl_*.py`, after TiDB's own: general SQL parsers keep statements that they do
+The grammar is written out here and in `parse_*.py`, after TiDB's own: general SQL parsers keep statements that they do
 not know as plain text, and a specification that is passed over is a table that is silently wrong.
 """
 

@@ -1,4 +1,4 @@
-"""Texts of CREATE TABLE in files as Dumpling names them in, the tables that they declare out."""
+"""Reads the tables that CREATE TABLE statements declare, from files named as Dumpling names them."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Message -> events, by one decoder per protocol."""
+"""Decodes messages into events, with one decoder a protocol."""

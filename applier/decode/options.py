@@ -1,4 +1,4 @@
-"""Settings of a changefeed in, as one frozen value that every decoder is built from."""
+"""Settings of a changefeed as one frozen value, from which every decoder is built."""
 
 from __future__ import annotations
 

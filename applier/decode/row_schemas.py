@@ -1,4 +1,4 @@
-"""Descriptions of columns that rows carry with them in, the table versions that they stand for out."""
+"""Makes table versions of the descriptions of columns that rows carry with them."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Descriptions:
         """Set `description.number` to the version that a row is written in; its Bootstrap if it was not known.
 
         Raises:
-            DecodeError: A decimal is none.
+            DecodeError: A decimal is malformed.
         """
         names = tuple(description.scales)
         version = self._scales.version(description.version, names, row) if names else description.version

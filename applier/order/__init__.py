@@ -1,1 +1,1 @@
-"""Events -> at most one change per key, at or below the watermark."""
+"""Leaves at most one change of each key, at or below the watermark."""

@@ -1,4 +1,4 @@
-"""Reduced changes of several tasks -> the one batch of a table: a key may sit in several partitions."""
+"""Merges the reduced changes of several tasks into one batch a table: a key may come from several partitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Row changes -> per key the last change and the kind of the first one. Runs inside the tasks of the row pass."""
+"""Reduces row changes to the last change of each key and the kind of its first one. Runs in the tasks that decode."""
 
 from __future__ import annotations
 

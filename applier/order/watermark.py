@@ -1,4 +1,4 @@
-"""Resolved ts of each partition -> the watermark: their minimum over the partitions in use."""
+"""Computes the watermark: the lowest resolved ts of all partitions in use."""
 
 from __future__ import annotations
 

@@ -158,7 +158,7 @@ class WindowApplier:
     def _parted(self, ddl: Sequence[Ddl]) -> dict[TableName, int]:
         """By table, the place of the last DDL that is done already and parts the table from all rows before it.
 
-        Those before an ALTER TABLE that is done, too, must not follow it then: another table may have the name now.
+        Rows from before an applied ALTER TABLE must not be written after it: another table may have the name now.
         """
         if self.targets.ordered:
             return {}

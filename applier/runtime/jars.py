@@ -64,7 +64,7 @@ def home(lock: Path = OWN) -> Path:
 
 
 def _sums(lock: Path, group: str) -> dict[str, str]:
-    """File name -> SHA-256 of one group."""
+    """SHA-256 of each file of one group, by file name."""
     lines = (lock / "jars.sha256").read_text(encoding="ascii").splitlines()
     pairs = [(path.split("/", 1), digest) for digest, path in (line.split() for line in lines)]
     found = {name: digest for (owner, name), digest in pairs if owner == group}

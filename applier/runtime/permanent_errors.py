@@ -227,7 +227,7 @@ def chain_of(error: Exception) -> tuple[Cause, ...]:
     """An exception of Python, and the Java exception that it stands for.
 
     Args:
-        error: Of py4j, which keeps the Java exception, or of PySpark, which may do so and has a condition.
+        error: A py4j or PySpark exception.
     """
     origin = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     condition = getattr(error, "getCondition", None)

@@ -1,1 +1,1 @@
-"""Changes -> one fenced Iceberg commit per table."""
+"""Commits the changes of each table as one fenced Iceberg commit."""

@@ -1,4 +1,4 @@
-"""A written table in, its wear measured and mended: each kind of maintenance as one unit of work behind the fence."""
+"""Measures and repairs the fragmentation of a table: each kind of maintenance is one unit of work behind the fence."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ _SMALLEST_TSO = 1 << 48
 _OFFSET = re.compile(r"(?:(?P<topic>[^:,\s]+):)?(?P<partition>\d+):(?P<offset>\d+)")
 
 OffsetsAt = Callable[[int], Mapping[TopicPartition, int]]
-"""Unix milliseconds -> the first offset of each partition whose record is of that time or later."""
+"""Finds the first offset of each partition whose record is of a time, in Unix milliseconds, or later."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Steps of an evolution in; in words, what they cost, and the columns that they lead to out."""
+"""Says in words what the steps of an evolution cost, and derives the columns that they lead to."""
 
 from __future__ import annotations
 

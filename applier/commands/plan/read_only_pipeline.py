@@ -95,4 +95,5 @@ class Absent(AppendOnlyTable):
         Raises:
             CheckpointConflict: Always.
         """
+        del rows, stamp, check
         raise CheckpointConflict("Durable state was written without holding the changefeed.")

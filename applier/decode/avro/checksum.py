@@ -1,4 +1,4 @@
-"""A row of the Avro protocol with its checksum in; silence, or the error for a damaged row, out.
+"""Verifies the checksum of a row of the Avro protocol.
 
 TiDB's checksum is of numbers where Avro carries text or bytes: the index of an enum's member, the mask of a set, the
 number of a bit. They are put back before the comparison. TiCDC sorts the fields by column id, the checksum's own order.

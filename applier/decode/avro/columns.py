@@ -1,4 +1,4 @@
-"""Many rows of the Avro protocol in, their columns out: the quick way of `avro.py`."""
+"""Decodes many rows of the Avro protocol at once into columns; `decoder.py` decodes what does not fit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TiCDC's Avro messages in, events out.
+"""Decodes TiCDC's Avro messages into events.
 
 The first byte of a value shows what it is: 0 a row in Confluent's framing, and with `avro-enable-watermark` 1 a DDL,
 2 a watermark, 3 a delete. Without that option, and in TiCDC before v8.5.7 and v26.3.4 with it, a delete is a null value

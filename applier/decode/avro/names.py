@@ -1,4 +1,4 @@
-"""Names as TiCDC writes them into Avro schemas in, upstream names out, as far as the DDL messages show them.
+"""Restores upstream names from those that TiCDC writes into Avro schemas, as far as the DDL messages show them.
 
 Avro allows `[A-Za-z_][A-Za-z0-9_]*`, so TiCDC writes `my-db` as `my_db` and records the original nowhere in the schema.
 Only a DDL message (`avro-enable-watermark`) has it. Without one, tables and columns keep their sanitised names.

@@ -1,4 +1,4 @@
-"""A record schema that TiCDC generated in, the table, its columns and the extension fields out."""
+"""Reads the table, its columns and the extension fields from a record schema that TiCDC generated."""
 
 from __future__ import annotations
 

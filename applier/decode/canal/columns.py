@@ -1,4 +1,4 @@
-"""A description of Canal-JSON rows in, a reader of many rows like that out."""
+"""Makes a reader of many Canal-JSON rows that have the same description."""
 
 from __future__ import annotations
 

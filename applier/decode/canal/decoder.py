@@ -1,4 +1,4 @@
-"""One Canal-JSON message in, TiCDC's or official Canal's, compressed or not; its events out.
+"""Decodes one Canal-JSON message, TiCDC's or official Canal's, compressed or not, into its events.
 
 A message is one row change of TiCDC or any number of one kind of official Canal, one DDL, or one watermark. Rows say
 the type of each of their columns; `mysqlType` is a Go map in random order, `data` is in the table's order. Without
@@ -123,6 +123,7 @@ class CanalJsonDecoder:
 
     def decode(self, key: bytes | None, value: bytes | None) -> Sequence[Event]:
         """Decode one message; the key says nothing in this protocol."""
+        del key
         envelope = self._read(value)
         op = _OPS.get(envelope.type)
         if op is None or envelope.is_ddl:

@@ -1,4 +1,4 @@
-"""Text of a `mysqlType` member of Canal-JSON in, a column type out.
+"""Reads a column type from the text of a `mysqlType` member of Canal-JSON.
 
 TiCDC writes bare names (`decimal`, `int unsigned`); with `content-compatible`, and official Canal always, full types
 (`decimal(10,2)`, `int(10) unsigned`, `enum('a','b')`).

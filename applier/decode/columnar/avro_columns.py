@@ -1,4 +1,4 @@
-"""Fields of many Avro datums in, Arrow arrays of wire values out."""
+"""Turns fields of many Avro datums into Arrow arrays of wire values."""
 
 from __future__ import annotations
 

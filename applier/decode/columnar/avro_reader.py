@@ -1,4 +1,4 @@
-"""Many Avro datums of one schema in, their fields as arrays out, one entry for each datum.
+"""Reads many Avro datums of one schema at once, each field as an array with one entry a datum.
 
 All datums advance together, a field at a time, so that what Python does for each is done once for thousands. A datum
 that is not what the schema says, in any way, is marked and passed over: the decoder that reads it

@@ -1,4 +1,4 @@
-"""Messages that have something in common in, their rows by column out; what it is, each protocol shows for itself."""
+"""Groups similar messages, and decodes the rows of each group by column; each protocol says what is similar."""
 
 from __future__ import annotations
 

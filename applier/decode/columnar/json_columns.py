@@ -1,8 +1,8 @@
 """The fast path of JSON: messages of one table and kind become a struct of just its columns, then arrays.
 
-`msgspec` checks while it parses that a message has these members and no others. Whatever differs in the least is left
-to the decoder, message by message: the fast path decides how quickly a row is read, never what it says. A protocol
-describes its messages by a `JsonRows`.
+`msgspec` checks while it parses that a message has these members and no others. Anything else falls back to the
+decoder, message by message: the fast path decides how quickly a row is read, never what it says. A protocol describes
+its messages by a `JsonRows`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Many Debezium rows in Avro in, their columns out: the quick way of `debezium_avro.py`."""
+"""Decodes many Debezium rows in Avro at once into columns; `avro_decoder.py` decodes what does not fit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TiCDC's Debezium messages in Avro in, events out: the envelope of `decode/debezium.py` in Confluent's framing.
+"""Decodes TiCDC's Debezium messages in Avro: the envelope of `json_decoder.py` in Confluent's framing.
 
 Unlike protocol `avro`, names are whole (`source`, `connect.field`), every type is shown, and decimals are exact.
 """

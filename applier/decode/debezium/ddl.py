@@ -1,4 +1,4 @@
-"""`tableChanges` of a Debezium DDL message in, the table version after the DDL out."""
+"""Reads the table version after a DDL from the `tableChanges` of its Debezium message."""
 
 from __future__ import annotations
 

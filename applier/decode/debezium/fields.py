@@ -1,4 +1,4 @@
-"""A declared field of a Debezium row in, the column and the reader of its values out; the same for JSON and Avro.
+"""Makes the column, and the reader of its values, of a declared field of a Debezium row, in JSON or Avro.
 
 Debezium's names for types are Kafka Connect's (`int64`), made precise by a semantic one (`io.debezium.time.Date`).
 TiCDC adds TiDB's own (`tidb_type`) with `enable-tidb-extension`. Without it a column is as wide as its Connect type

@@ -1,4 +1,4 @@
-"""Many Debezium rows in JSON in, their columns out: the quick way of `debezium.py`."""
+"""Decodes many Debezium rows in JSON at once into columns; `json_decoder.py` decodes what does not fit."""
 
 from __future__ import annotations
 

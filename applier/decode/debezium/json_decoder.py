@@ -1,4 +1,4 @@
-"""TiCDC's Debezium messages in JSON in, events out.
+"""Decodes TiCDC's Debezium messages in JSON into events.
 
 A value is `{"payload": …, "schema": …}`, or the payload alone in the same wrapper with `debezium-disable-schema`. A
 payload with `ddl` is a DDL, with op `m` a watermark, else a row. Rows with a schema describe themselves. Rows without

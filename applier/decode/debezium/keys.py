@@ -1,4 +1,4 @@
-"""The Kafka key of a Debezium row in, the names of the table's key columns out."""
+"""Reads the names of the key columns from the Kafka key of a Debezium row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names, schema and values of one row in, the row change and the table version that it refers to out."""
+"""Makes the row change, and the table version that it refers to, of the names, schema and values of one row."""
 
 from __future__ import annotations
 

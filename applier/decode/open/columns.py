@@ -1,6 +1,6 @@
-"""Many rows of the Open protocol in, their columns out: the quick way of `open_protocol.py`.
+"""Decodes many rows of the Open protocol at once into columns; `decoder.py` decodes what does not fit.
 
-What is read is events, of which a message can hold many; a message with one that must be read alone is left whole.
+Reads events; a message can hold several. A message with an event that must be read alone is left to the decoder.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One message of TiCDC's Open protocol in, with one event or many, compressed or not; its events out.
+"""Decodes one message of TiCDC's Open protocol, with one event or many, compressed or not, into its events.
 
 The key holds a version and the keys of all events, the value their values, each behind its length. Rows say the type
 code and flags of each column; there is no word of precision, scale, or members of an enum: DDL shows those.

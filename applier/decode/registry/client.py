@@ -1,4 +1,4 @@
-"""Schema ids and subjects in, schemas and compatibility verdicts out: a client of Confluent's REST interface.
+"""Asks a schema registry for schemas and compatibility verdicts, by Confluent's REST interface.
 
 A schema id never changes its meaning, so a schema is asked for once and kept; no message causes traffic of its own.
 """

@@ -1,4 +1,4 @@
-"""One request to the schema registry in, its JSON answer out: log-in, fail-over, retries, errors in one sentence."""
+"""Sends requests to the schema registry: log-in, fail-over, retries, errors in one sentence."""
 
 from __future__ import annotations
 

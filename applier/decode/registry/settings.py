@@ -1,4 +1,4 @@
-"""Where the schema registry is and how to log in: addresses and secrets in, picklable settings out, nothing printed."""
+"""Settings of the schema registry: addresses, log-in and secrets, picklable and never printed."""
 
 from __future__ import annotations
 

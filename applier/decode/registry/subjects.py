@@ -1,4 +1,4 @@
-"""Schema ids and topics in, all schemas of their subjects out: what a registry knows beside a message's schema.
+"""Finds all schemas of the subjects of a topic: what a registry knows beside the schema of a message.
 
 TiCDC registers the values of a topic as subject `<topic>-value`. The decoders ask only where a message leaves something
 open, and keep the answer.

@@ -1,4 +1,4 @@
-"""Confluent-framed bytes in, Avro datum and schema id out: magic byte 0, four bytes of schema id, one Avro datum.
+"""Reads Confluent's framing: magic byte 0, four bytes of schema id, one Avro datum.
 
 The datum is read with the writer's schema, the one of its id, and never with a newer one: a decimal's scale, for
 instance, may change without the registry seeing an incompatibility, and `7b` would become another number.

@@ -1,4 +1,4 @@
-"""Many rows of Simple in Avro in, their columns out: the quick way of `simple_avro.py`.
+"""Decodes many rows of Simple in Avro at once into columns; `decoder.py` decodes what does not fit.
 
 A row is a map from names to values, in another order in each message. So of all rows the first entries are read
 together, then the second ones, and each value goes to the place that its name says.

@@ -1,4 +1,4 @@
-"""Avro bytes of one Simple message in, an `SimpleEnvelope` out.
+"""Reads one Simple message in Avro as a `SimpleEnvelope`.
 
 TiCDC writes the messages without any header, as the last of a union of twelve records, so each begins with 0x16. The
 kind of the message and the branch of its payload follow, one byte each. Rows are by far the most, and are read by

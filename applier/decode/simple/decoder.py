@@ -1,4 +1,4 @@
-"""One message of TiCDC's Simple protocol in, JSON or Avro, compressed or not; its event out.
+"""Decodes one message of TiCDC's Simple protocol, in JSON or Avro, compressed or not, into its event.
 
 Every message is one event. Rows refer to the schema of their table by (name, version), which DDL and BOOTSTRAP messages
 carry; a RENAME or TRUNCATE keeps the version. Columns that a message leaves out (virtual generated ones, and what
@@ -75,6 +75,7 @@ class SimpleDecoder:
 
     def decode(self, key: bytes | None, value: bytes | None) -> Sequence[Event]:
         """Decode one message; the key says nothing in this protocol."""
+        del key
         if not value:
             raise DecodeError("The message has no value.", PROTOCOL_HINT)
         envelope = self._read(value)

@@ -1,4 +1,4 @@
-"""A `tableSchema` of the Simple protocol in, a `TableVersion` out; JSON and Avro lead to the same one."""
+"""Reads a `tableSchema` of the Simple protocol, in JSON or Avro, as a `TableVersion`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wire values of one column in, one Arrow array out: the same array for all protocols that carry the same row.
+"""Converts the wire values of a column to an Arrow array, the same one in all protocols that carry the same row.
 
 Wire values of a column, by type; None is NULL, and an absent column has no value at all. Text comes as str, or many at
 once as an Arrow array of strings or of `ZONED`, which need not become Python objects where Arrow converts them. So may

@@ -1,4 +1,4 @@
-"""Dates, datetimes, timestamps and times: MySQL text or epoch numbers in, Arrow arrays out.
+"""Converts dates, datetimes, timestamps and times, MySQL text or epoch numbers, to Arrow arrays.
 
 A zero, partial or impossible date (`0000-00-00`, `2020-00-00`, `2021-02-30` under ALLOW_INVALID_DATES, any day of year
 0) has no Arrow value: it becomes NULL and is counted, or is refused, or its whole column is text, as

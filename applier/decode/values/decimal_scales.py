@@ -1,4 +1,4 @@
-"""A table version whose decimals come as text in, the version with the scales that one row's text shows out.
+"""Adds the scales that the text of a row shows to a table version whose decimals come as text.
 
 Some schemas say no more than "decimal". TiDB's text of a decimal always has all digits of its scale, so a row shows
 what its schema does not. A NULL shows nothing and fits any scale seen before, so that it makes no version of its own.

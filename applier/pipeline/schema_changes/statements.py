@@ -72,7 +72,7 @@ class Ddl:
 
 
 Taken: TypeAlias = Callable[[int], Sequence[str]]
-"""Commit ts -> the statements of that commit ts in the order in which they were taken before; () if they were not."""
+"""Finds the statements of a commit ts in the order in which they were taken before; () if they were not."""
 
 
 def read_all(

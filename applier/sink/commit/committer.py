@@ -21,7 +21,7 @@ ATTEMPTS = 6
 still lets one through."""
 
 Prepare = Callable[[int | None], Change]
-"""Expected head -> the change, planned on it. Called again after each foreign commit."""
+"""Plans a change on the expected head. Called again after each foreign commit."""
 
 _T = TypeVar("_T")
 
@@ -115,11 +115,11 @@ class Committer:
         self._sent.clear()
         for attempt in _attempts():
             with attempt:
-                snapshot_id = self._attempt(stamp, prepare)
+                snapshot_id = self._attempt(prepare)
         self.head, self.known, self.rolled_back = snapshot_id, stamp, None
         return snapshot_id
 
-    def _attempt(self, stamp: Stamp, prepare: Prepare) -> int:
+    def _attempt(self, prepare: Prepare) -> int:
         try:
             self._columns = self.table.schema.id
             change = prepare(self.head)

@@ -37,7 +37,7 @@ class Stamp:
         changefeed: Name of the changefeed that the table belongs to.
         epoch: Number of the applier run that wrote it; a later start has a higher one.
         resolved_ts: The table holds every row at or below this TSO, and none above.
-        extra: More entries of the caller, such as `applier.ddl-ts`.
+        extra: More entries of the caller.
     """
 
     changefeed: str

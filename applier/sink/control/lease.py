@@ -14,7 +14,7 @@ from applier.changefeed.checkpoint import Checkpoint, Holder
 from applier.errors import CheckpointConflict
 
 StartOf = Callable[[int], int | None]
-"""Process id -> clock ticks between boot and its start, 0 where the system does not show it; None if there is none."""
+"""Finds the clock ticks between boot and the start of a process; 0 where the system hides it, None if there is none."""
 
 _UNKNOWN = ""
 

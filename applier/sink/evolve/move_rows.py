@@ -20,7 +20,7 @@ from applier.sink.iceberg.commit import Change
 from applier.sink.iceberg.table import Table
 
 Chosen = Callable[[pa.Table], pa.BooleanArray]
-"""Rows in all columns of the table that they come from -> one boolean a row: does it move?"""
+"""Decides which rows move: takes rows in all columns of their table, returns one boolean a row."""
 
 
 def snapshot_before(table: Table, entry: str, value: str) -> int | None:

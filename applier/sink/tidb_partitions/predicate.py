@@ -72,7 +72,7 @@ def rows_of(version: TableVersion, partitioning: Partitioning | None, names: Seq
 
 
 Rule: TypeAlias = "Callable[[pa.Table], Mask]"
-"""Rows with the columns by the names of the expression -> whether each is in one of the wanted partitions."""
+"""Decides which rows are in one of the wanted partitions; the columns have the names of the expression."""
 
 
 def _refused(version: TableVersion, names: Sequence[str], error: Inexact) -> SchemaChangeRefused:

@@ -14,7 +14,7 @@ from applier.sink.format.files import DataFile, DeleteFile
 from applier.sink.format.types import Field
 
 Scan = Callable[[int, Sequence[str]], list[DataFile]]
-"""`Table.scan`: snapshot id and columns with bounds -> data files."""
+"""`Table.scan`: lists the data files of a snapshot, with the bounds of some columns."""
 
 
 @dataclass(slots=True)

@@ -23,7 +23,7 @@ GROUP_ROWS = 5_000_000
 than reading; more rows than this only cost memory."""
 
 Form: TypeAlias = Callable[[pa.Table], pa.Table]
-"""Columns as they are -> columns that a hash join compares rightly."""
+"""Turns columns into a form that a hash join compares rightly."""
 
 _ROW = "\0row"
 """Name of the column that carries the row's number; no TiDB column can be named so."""

@@ -21,13 +21,14 @@ from applier.sink.write.engine import ArrowEngine, Engine, EngineName, Limits
 from applier.sink.write.file_index import FileIndex, plan
 from applier.sink.write.keyed import carry, sought_keys
 from applier.sink.write.locate import locate
+from applier.sink.write.new_keys import NewKeySample
 from applier.sink.write.parquet import Positions
 from applier.sink.write.rows import check_columns, conform
 
 _FILTERED = "If the changefeed leaves out deletes or updates on purpose, set changefeed.filtered = true."
 
 Predicate = Callable[[pa.Table], "pa.BooleanArray | pa.ChunkedArray[pa.BooleanScalar]"]
-"""Living rows with some columns -> one boolean a row: is it to be deleted?"""
+"""Decides which rows to delete: takes living rows with some columns, returns one boolean a row."""
 
 
 @dataclass(slots=True)
@@ -87,6 +88,7 @@ class Staging:
         self._spark = spark
         self._engine = engine
         self._limits = limits or Limits()
+        self._new_keys = NewKeySample(str(table), self.arrow.storage)
 
     def advance(self, work: CommitWork, snapshot_id: int) -> None:
         """Move the plan past a commit that was made."""
@@ -138,6 +140,11 @@ class Staging:
         check_columns(name, batch.upserts.schema, schema)
         key = self._key(batch.deletes.column_names)
         planned = self._planned(work, head, key)
+        if exact and self.arrow.reaches_storage and self._new_keys.is_there(planned, batch, key):
+            if whole is not None:
+                what = f"Table {name} holds a row that the feed inserts, as if deletes were left out"
+                raise TableIncomplete(f"{what} (changefeed.filtered).", _FILTERED)
+            exact = False
         keys = sought_keys(name, batch, key, exact=exact)
         engine = self._chosen(batch.upserts.num_rows, planned, keys)
         with work.timed("locate"):

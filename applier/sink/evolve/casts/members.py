@@ -16,7 +16,7 @@ Array: TypeAlias = "pa.Array[Any]"
 def to_enum(values: Array, step: ConvertField) -> Array:
     """Labels of the new enum: the old ones where they are still among them.
 
-    A label in other letters, or one that is gone, is left to TiDB, as the collation decides.
+    A label in different case, or one that is gone, is left to TiDB, as the collation decides.
 
     Raises:
         KeyError: A label is not among the new ones.

@@ -1,0 +1,70 @@
+"""Looks up a sample of the keys that are taken for new: a feed that leaves out deletes inserts keys that are there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from applier.changefeed.change_batch import ChangeBatch
+from applier.sink.format.storage import Storage
+from applier.sink.format.types import Field
+from applier.sink.write.deletes import alive
+from applier.sink.write.file_index import FileIndex, PlannedFile
+from applier.sink.write.locate import locate
+from applier.sink.write.rows import conform_keys
+
+KEYS = 16
+"""Keys of a batch that are looked up."""
+
+FIRST_CREDIT = 200_000
+"""Rows of key columns that may be read before any row was written, so that a start finds a mistake soon."""
+
+CREDIT_PER_ROW = 4
+"""Rows of key columns that each written row allows to be read: about 3 % of what writing it costs."""
+
+FILE_COST = 10_000
+"""Rows that could be read in the time that it takes to open a file."""
+
+
+class NewKeySample:
+    """Looks new keys of one table up, in as many files as a credit allows that grows with the rows written.
+
+    Args:
+        name: The table's name, for errors.
+        storage: Where its files lie.
+    """
+
+    def __init__(self, name: str, storage: Storage) -> None:
+        self._name = name
+        self._storage = storage
+        self._credit = FIRST_CREDIT
+
+    def is_there(self, plan: FileIndex, batch: ChangeBatch, key: tuple[Field, ...]) -> bool:
+        """Whether the table holds a row of one of the keys; False says little where many files may hold them.
+
+        Args:
+            plan: The snapshot to look in.
+            batch: The changes.
+            key: Key columns of the table.
+        """
+        fresh = np.flatnonzero(batch.fresh.to_numpy(zero_copy_only=False))
+        self._credit = min(self._credit + CREDIT_PER_ROW * len(fresh), max(FIRST_CREDIT, plan.rows + FILE_COST))
+        if not len(fresh) or not plan.files:
+            return False
+        # Another choice for each snapshot, and the same one when a commit is tried again.
+        draw = np.random.default_rng(plan.snapshot_id)
+        names = [field.name for field in key]
+        chosen = draw.choice(fresh, min(KEYS, len(fresh)), replace=False)
+        keys = conform_keys(self._name, batch.upserts.select(names).take(pa.array(chosen)), key)
+        files = list(self._affordable(plan.candidates(keys), draw))
+        return bool(alive(locate(files, keys, key, self._storage, threads=1), plan.files, self._storage))
+
+    def _affordable(self, candidates: list[PlannedFile], draw: np.random.Generator) -> Iterator[PlannedFile]:
+        for index in draw.permutation(len(candidates)):
+            cost = candidates[index].file.records + FILE_COST
+            if cost > self._credit:
+                return
+            self._credit -= cost
+            yield candidates[index]
