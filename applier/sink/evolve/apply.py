@@ -64,6 +64,7 @@ def apply_evolution(table: Table, evolution: Evolution, stamp: Stamp) -> Evolved
     """
     if evolution.refused is not None:
         raise _refused(table, evolution.refused)
+    table.forget()
     committer = Committer(table, stamp.changefeed, stamp.epoch)
     committer.open()
     committer.trace()

@@ -46,6 +46,10 @@ class Table:
             JavaError: The catalog does not answer.
         """
         self._asked(self.handle.refresh)
+        self.forget()
+
+    def forget(self) -> None:
+        """Forget what was read of the metadata, which a commit may have brought up to date."""
         self._facts.clear()
 
     def _asked(self, ask: Callable[[], Any]) -> Any:
