@@ -148,18 +148,16 @@ class SchemaRegistry:
         paths = ["/mode"] if subject is None else [f"/mode/{_quoted(subject)}?defaultToGlobal=true", "/mode"]
         return str(self._first_of(*paths).get("mode") or "READWRITE")
 
-    def check(self, subject: str, text: str, version: int | None = None, *, kind: str = "AVRO") -> Compatibility:
+    def check(self, subject: str, text: str, version: int | None = None) -> Compatibility:
         """May this schema become the next version of a subject, at the subject's own level?
 
         Args:
             subject: Name of the subject.
             text: The coming schema.
             version: Version to compare with; None for the latest.
-            kind: `AVRO`, `JSON` or `PROTOBUF`.
         """
         path = f"/compatibility/subjects/{_quoted(subject)}/versions/{version or 'latest'}?verbose=true"
-        body = {"schema": text} if kind == "AVRO" else {"schema": text, "schemaType": kind}
-        verdict = _as(_Verdict, self._http.request("POST", path, body))
+        verdict = _as(_Verdict, self._http.request("POST", path, {"schema": text}))
         return Compatibility(verdict.is_compatible, tuple(verdict.messages or ()))
 
     def _first_of(self, *paths: str) -> dict[str, Any]:
