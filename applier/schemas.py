@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[1]
 """The checkout; an installed package has no documentation to generate."""
 
 CAPABILITIES: Mapping[str, Capabilities] = {
-    name: build(DecoderOptions(registry={"url": "http://localhost"})).capabilities for name, build in BUILDERS.items()
+    name: build(DecoderOptions()).capabilities for name, build in BUILDERS.items()
 }
 """What each protocol carries, by its name in the configuration; building a decoder asks no registry."""
 

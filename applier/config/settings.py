@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError,
 
 from applier.changefeed.filter import TableFilter
 from applier.config.changefeed import ChangefeedSection
+from applier.config.registry import RegistrySection
 from applier.config.source import SourceSection
 from applier.config.upstream import UpstreamSection
 from applier.ddl.actions import KINDS
@@ -27,26 +28,6 @@ class Section(BaseModel):
     """A table of the file; unknown keys are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class RegistrySection(Section):
-    """The Confluent schema registry of Avro feeds."""
-
-    url: Annotated[str, Field(description="One address, or several separated by commas.")]
-    username: Annotated[str | None, Field(description="For basic authentication.")] = None
-    password: Annotated[str | None, Field(description="Its password.")] = None
-    bearer_token: Annotated[str | None, Field(description="Token instead of user and password.")] = None
-    ca: Annotated[str | None, Field(description="PEM file of a private certificate authority.")] = None
-    client_cert: Annotated[str | None, Field(description="PEM file of the client certificate.")] = None
-    client_key: Annotated[str | None, Field(description="PEM file of its key.")] = None
-    timeout_seconds: Annotated[
-        float,
-        Field(gt=0, le=300, description="Longest wait for a connection, and for an answer; both together are bounded."),
-    ] = 10.0
-    attempts: Annotated[
-        int,
-        Field(ge=1, le=100, description="Rounds over all addresses before an outage is logged; a run goes on to ask."),
-    ] = 5
 
 
 class CatalogSection(BaseModel):

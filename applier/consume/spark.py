@@ -21,7 +21,6 @@ from applier.config.source import KafkaSection, SourceSection
 from applier.consume.archive import Archive
 from applier.consume.kafka.admin import KafkaAdmin
 from applier.consume.kafka.client import KafkaClient, KafkaSilentError
-from applier.consume.kafka.listener import is_met
 from applier.consume.kafka.prefetch import ahead
 from applier.consume.kafka.record_by_record import is_out_of_memory
 from applier.consume.source import Job
@@ -122,7 +121,6 @@ class KafkaSource:
         self._admin = KafkaAdmin(jvm, own)
         self._client = KafkaClient(jvm, own, section.bytes_per_step)
         self._ends: Mapping[TopicPartition, int] = {}
-        self._is_met = False
         self._heavy: Window | None = None
         self._pool = WorkerPool(min(spark.sparkContext.defaultParallelism, os.cpu_count() or 1, _MOST_PROCESSES))
 
@@ -207,8 +205,6 @@ class KafkaSource:
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
-        # Kafka's clients would take a listener that speaks otherwise for an outage.
-        self._is_met = self._is_met or is_met(self._options)
         try:
             yield
         except Py4JJavaError as error:
@@ -222,7 +218,10 @@ class KafkaSource:
             return SourceLost(f"Kafka at {servers} has no topic {', '.join(self._topics)}.", hint)
         if lasting := refusal(f"Kafka at {servers} cannot be asked", chain, KAFKA):
             return lasting
-        hint = "check the address, the network and the kafka.security.* options."
+        hint = (
+            "check the address, the network and the kafka.security.* options: a listener with TLS looks like one that "
+            "is down where kafka.security.protocol has none, and so does one without where it has."
+        )
         return TransientError(f"Kafka at {servers} does not answer: {told(chain)}", hint)
 
     def _hidden(self, chain: Sequence[Cause]) -> list[Cause]:

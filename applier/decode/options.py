@@ -19,7 +19,7 @@ class DecoderOptions:
         timezone: IANA zone of TIMESTAMP text in protocols that do not name it.
         compression: TiCDC's `large-message-handle-compression`; None detects it from the bytes.
         claim_check: TiCDC's `claim-check-storage-uri`: a folder or any fsspec address. None: claim checks are refused.
-        registry: Settings of the schema registry, as `[registry]` of the configuration names them. Never printed.
+        registry: `RegistrySection` of the configuration; None for a protocol without a registry. Never printed.
         by_offset: The feed is applied in offset order, so a time too coarse for a commit ts may stand in for one.
         keys: Key columns by `database.table`, for Debezium rows without a Kafka key.
         max_bytes: Size of a message beyond which it is refused: as it came, in the claim-check storage, decompressed.
@@ -28,7 +28,7 @@ class DecoderOptions:
     timezone: str = "UTC"
     compression: Compression | None = None
     claim_check: str | None = None
-    registry: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    registry: Any = field(default=None, repr=False)
     by_offset: bool = False
     keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     max_bytes: int = MAX_MESSAGE_BYTES

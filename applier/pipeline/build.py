@@ -218,14 +218,13 @@ def type_rules(config: Config) -> TypeRules:
 def decoder_options(config: Config) -> DecoderOptions:
     """What the decoder needs to know."""
     section = config.changefeed
-    registry = config.registry.model_dump(exclude_none=True) if config.registry else {}
     supplied = supplied_tables(config.upstream, config.tables.include) if section.protocol == "debezium" else Tables()
     keys = {str(name): version.key for name, version in supplied.items()}
     return DecoderOptions(
         section.timezone,
         section.compression,
         section.claim_check,
-        registry,
+        config.registry,
         by_offset=section.order == "offset",
         keys={**keys, **config.tables.keys},
         max_bytes=config.source.max_message_bytes,

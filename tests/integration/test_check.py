@@ -18,7 +18,8 @@ from applier.commands.check.command import check
 from applier.commands.check.compatibility import broken
 from applier.commands.check.render import render
 from applier.commands.check.report import RegistryAnswer
-from applier.decode.registry.client import SchemaRegistry, registry_settings
+from applier.config.registry import RegistrySection
+from applier.decode.registry.client import SchemaRegistry
 from tests import recordings
 from tests.services.registry import Registry, registry_server
 from tests.unit.commands.check.world import World, column, nullable, record
@@ -108,7 +109,7 @@ def test_the_registry_judges_as_expected_at_every_level(orders: World, own: Regi
 @pytest.mark.parametrize("scenario", ["ddl", "types"])
 def test_our_reasons_agree_with_its_verdicts_on_recorded_schemas(registry: Registry, scenario: str) -> None:
     """For each step that TiCDC's schemas made, a reason is found exactly where the registry refuses the step."""
-    client = SchemaRegistry(registry_settings(registry.url))
+    client = SchemaRegistry(RegistrySection(url=registry.url))
     subjects: dict[str, list[str]] = {}
     for entry in recordings.registry(scenario, "avro-precise"):
         subjects.setdefault(entry["subject"], []).append(entry["schema"])
@@ -130,7 +131,7 @@ def test_not_null_without_default_stops_ticdc(orders: World, own: Registry) -> N
     refused = requests.post(f"{own.url}/subjects/shop_orders-value/versions", json={"schema": bad.avro}, timeout=30)
 
     assert (bad.outcome, refused.status_code, good.outcome) == ("refused", 409, "accepted")
-    assert SchemaRegistry(registry_settings(own.url)).versions("shop_orders-value") == [1, 2]
+    assert SchemaRegistry(RegistrySection(url=own.url)).versions("shop_orders-value") == [1, 2]
 
 
 def test_the_document_shows_a_real_run(orders: World) -> None:

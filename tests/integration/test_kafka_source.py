@@ -234,11 +234,12 @@ def test_missing_topic_is_named(spark: SparkSession, kafka: Broker, lake: dict[s
 def test_broker_that_is_down_is_transient(
     spark: SparkSession, lake: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A broker that does not answer is tried again, not given up."""
+    """A broker that does not answer is tried again, not given up; the hint names TLS, which looks the same."""
     monkeypatch.setattr(kafka_admin, "_TIMEOUT_MS", 4_000)
     monkeypatch.setattr("applier.runtime.retry.OUTAGE_SECONDS", 1.0)
     found = from_kafka(replay("pk", "simple-json", lake, tmp_path, "simple", name="kafka-down"), "127.0.0.1:1", ["t"])
     found.raw["source"]["kafka"]["kafka.request.timeout.ms"] = "1000"
 
-    with pytest.raises(TransientError, match="127.0.0.1:1 does not answer: Timed out"), found.running(spark):
+    with pytest.raises(TransientError, match="127.0.0.1:1 does not answer: Timed out") as raised, found.running(spark):
         pytest.fail("the changefeed was taken")
+    assert "a listener with TLS looks like one that is down" in raised.value.hint

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from applier.changefeed.event import RowChange
+from applier.config.registry import RegistrySection
 from applier.decode.avro.decoder import AvroDecoder
-from applier.decode.registry.client import SchemaRegistry, registry_settings
+from applier.decode.registry.client import SchemaRegistry
 from applier.errors import RegistryError
 from tests import recordings
 from tests.services.registry import Registry
@@ -17,7 +18,7 @@ from tests.unit.decode.recorded_registry import RecordedRegistry
 
 
 def _client(registry: Registry) -> SchemaRegistry:
-    return SchemaRegistry(registry_settings(registry.url))
+    return SchemaRegistry(RegistrySection(url=registry.url))
 
 
 def _record(*fields: dict[str, Any]) -> str:

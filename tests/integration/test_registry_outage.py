@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from applier.changefeed.message import TopicPartition
-    from applier.decode.registry.settings import RegistrySettings
+    from applier.config.registry import RegistrySection
     from applier.pipeline.step import Pipeline
     from tests.services.kafka import Broker
     from tests.services.registry import Registry
@@ -140,9 +140,9 @@ def test_rows_are_equal_once_the_registry_answers(
     assert differences(found, recordings.expected(SCENARIO)[-1]) == []
 
 
-def _impatient(settings: RegistrySettings, sleep: Callable[[float], None]) -> RegistryHttp:
+def _impatient(settings: RegistrySection, sleep: Callable[[float], None]) -> RegistryHttp:
     """A client that gives an answer half a second, three times in one step."""
-    return RegistryHttp(replace(settings, timeout_seconds=0.5, attempts=3), sleep)
+    return RegistryHttp(settings.model_copy(update={"timeout_seconds": 0.5, "attempts": 3}), sleep)
 
 
 def _step_on(pipeline: Pipeline, ends: Mapping[TopicPartition, int]) -> NoReturn:

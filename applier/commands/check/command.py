@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
 
 from applier.commands.catalog_reader import open_lake
@@ -22,7 +21,7 @@ from applier.config.settings import Config
 from applier.decode.decoder import Capabilities
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
-from applier.decode.registry.client import SchemaRegistry, registry_settings
+from applier.decode.registry.client import SchemaRegistry
 
 ATTEMPTS = 3
 """Rounds over the registry's addresses before it counts as unreachable: a person waits for the answer."""
@@ -39,22 +38,18 @@ def check(config: Config, *, subject: str | None = None, schema: Path | None = N
 
     Returns:
         Everything that was found. Systems that do not answer are named in it; nothing is raised for them.
-
-    Raises:
-        ConfigError: The settings of the registry are wrong.
     """
     section = config.changefeed
-    registry = config.registry.model_dump(exclude_none=True) if config.registry else {}
     keys = config.tables.keys
-    options = DecoderOptions(section.timezone, section.compression, section.claim_check, registry, keys=keys)
+    options = DecoderOptions(section.timezone, section.compression, section.claim_check, keys=keys)
     capabilities = build(section.protocol, options).capabilities
     sides = Sides(config, subject)
     with ExitStack() as stack:
         with sides.noting():
             lake = stack.enter_context(open_lake(config.catalog))
             sides.replicas = Replicas(config, lake, tracked(lake, section.name))
-        if capabilities.schema == "registry":
-            settings = replace(registry_settings(**registry), attempts=ATTEMPTS)
+        if capabilities.schema == "registry" and config.registry:
+            settings = config.registry.model_copy(update={"attempts": ATTEMPTS})
             with sides.noting():
                 sides.load(SchemaRegistry(settings), everything=ddl is not None or schema is not None)
         return _report(sides, capabilities, schema, ddl)

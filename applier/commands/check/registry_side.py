@@ -73,11 +73,6 @@ class Subject:
         """Newest readable version of each table, by its raw name: on a fixed topic several tables share a subject."""
         return {version.raw.name: version for version in self.versions if version.raw is not None}
 
-    @property
-    def is_ours(self) -> bool:
-        """Whether TiCDC wrote at least one version."""
-        return any(version.table is not None for version in self.versions)
-
 
 @dataclass(slots=True)
 class RegistrySubjects:

@@ -38,7 +38,7 @@ from applier.decode.columnar.groups import GroupedReader, Reader
 from applier.decode.decoder import Capabilities, WireForm
 from applier.decode.json_messages import Tso
 from applier.decode.options import DecoderOptions
-from applier.decode.registry.client import SchemaRegistry, registry_settings
+from applier.decode.registry.client import SchemaRegistry
 from applier.decode.registry.subjects import Subjects, SubjectSource
 from applier.decode.registry.wire_format import ConfluentReader, SchemaSource
 from applier.decode.row_schemas import Announcer
@@ -79,12 +79,8 @@ _DDL_DECODER = msgspec.json.Decoder(_Ddl)
 
 
 def build(options: DecoderOptions) -> AvroDecoder:
-    """A decoder from the changefeed's options; it connects to the registry at the first message.
-
-    Raises:
-        ConfigError: The settings of the registry are wrong.
-    """
-    registry = SchemaRegistry(registry_settings(**options.registry))
+    """A decoder from the changefeed's options; it connects to the registry at the first message."""
+    registry = SchemaRegistry(options.registry)
     return AvroDecoder(registry, options.timezone, registry)
 
 

@@ -22,7 +22,7 @@ from applier.decode.debezium.fields import ConnectField
 from applier.decode.debezium.rows import Layout, declared_layout, held_image, operation, row_change
 from applier.decode.decoder import Capabilities, WireForm
 from applier.decode.options import DecoderOptions
-from applier.decode.registry.client import SchemaRegistry, registry_settings
+from applier.decode.registry.client import SchemaRegistry
 from applier.decode.registry.wire_format import AvroSchema, ConfluentReader, SchemaSource
 from applier.decode.row_schemas import Announcer
 from applier.errors import DecodeError
@@ -80,12 +80,8 @@ class _SchemaChange(msgspec.Struct, rename={"database": "databaseName", "changes
 
 
 def build(options: DecoderOptions) -> DebeziumAvroDecoder:
-    """A decoder from the changefeed's options; it connects to the registry at the first message.
-
-    Raises:
-        ConfigError: The settings of the registry are wrong.
-    """
-    return DebeziumAvroDecoder(SchemaRegistry(registry_settings(**options.registry)))
+    """A decoder from the changefeed's options; it connects to the registry at the first message."""
+    return DebeziumAvroDecoder(SchemaRegistry(options.registry))
 
 
 def declared_version(schema: AvroSchema, schema_id: int, *, is_key: bool) -> TableVersion:

@@ -7,23 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
-from applier.decode.registry.http import NotFound, RegistryHttp
-from applier.decode.registry.settings import Endpoint, RegistrySettings, registry_settings
+import msgspec
+
+from applier.decode.registry.http import RegistryHttp
 from applier.errors import RegistryError
 from applier.runtime.stop_requests import STOPPING
 
-__all__ = [
-    "Compatibility",
-    "Endpoint",
-    "RegistrySchema",
-    "RegistrySettings",
-    "SchemaRegistry",
-    "SubjectVersion",
-    "registry_settings",
-]
+if TYPE_CHECKING:
+    from applier.config.registry import RegistrySection
+
+T = TypeVar("T")
 
 MAX_REFERENCES = 1000
 """Schemas that one schema may pull in."""
@@ -74,6 +70,31 @@ class Compatibility:
     messages: tuple[str, ...] = ()
 
 
+class _Reference(msgspec.Struct, frozen=True):
+    subject: str
+    version: int
+
+
+class _Registered(msgspec.Struct):
+    text: str = msgspec.field(name="schema")
+    kind: str | None = msgspec.field(name="schemaType", default=None)
+    references: list[_Reference] | None = None
+
+
+class _Version(_Registered, kw_only=True):
+    id: int
+    version: int
+
+
+class _Subject(msgspec.Struct):
+    subject: str
+
+
+class _Verdict(msgspec.Struct):
+    is_compatible: bool
+    messages: list[str] | None = None
+
+
 class SchemaRegistry:
     """A client with a cache. It connects at the first question, so building one costs nothing. One per thread.
 
@@ -85,7 +106,7 @@ class SchemaRegistry:
     not be reached.
     """
 
-    def __init__(self, settings: RegistrySettings, *, sleep: Callable[[float], None] = STOPPING.pause) -> None:
+    def __init__(self, settings: RegistrySection, *, sleep: Callable[[float], None] = STOPPING.pause) -> None:
         self._http = RegistryHttp(settings, sleep)
         self._by_id: dict[int, RegistrySchema] = {}
 
@@ -94,28 +115,27 @@ class SchemaRegistry:
         known = self._by_id.get(schema_id)
         if known is not None:
             return known
-        schema = self._by_id[schema_id] = self._resolve(_mapping(self._get(f"/schemas/ids/{schema_id}")))
+        schema = self._by_id[schema_id] = self._resolve(self._get(_Registered, f"/schemas/ids/{schema_id}"))
         return schema
 
     def subjects(self) -> list[str]:
         """Names of all subjects."""
-        return [str(name) for name in _sequence(self._get("/subjects"))]
+        return self._get(list[str], "/subjects")
 
     def subjects_of(self, schema_id: int) -> list[str]:
         """Names of the subjects that hold a schema id."""
-        return [_text(_mapping(item), "subject") for item in _sequence(self._get(f"/schemas/ids/{schema_id}/versions"))]
+        return [found.subject for found in self._get(list[_Subject], f"/schemas/ids/{schema_id}/versions")]
 
     def versions(self, subject: str) -> list[int]:
         """Version numbers of a subject, ascending."""
-        return sorted(int(number) for number in _sequence(self._get(f"/subjects/{_quoted(subject)}/versions")))
+        return sorted(self._get(list[int], f"/subjects/{_quoted(subject)}/versions"))
 
     def version(self, subject: str, version: int | None = None) -> SubjectVersion:
         """One version of a subject; None for the latest."""
-        answer = _mapping(self._get(f"/subjects/{_quoted(subject)}/versions/{version or 'latest'}"))
-        schema = self._resolve(answer)
-        schema_id = _number(answer, "id")
-        self._by_id.setdefault(schema_id, schema)
-        return SubjectVersion(subject, _number(answer, "version"), schema_id, schema)
+        found = self._get(_Version, f"/subjects/{_quoted(subject)}/versions/{version or 'latest'}")
+        schema = self._resolve(found)
+        self._by_id.setdefault(found.id, schema)
+        return SubjectVersion(subject, found.version, found.id, schema)
 
     def compatibility_level(self, subject: str) -> str:
         """Level that counts for a subject: its own, else the registry's; `NONE` where neither is set."""
@@ -128,97 +148,54 @@ class SchemaRegistry:
         paths = ["/mode"] if subject is None else [f"/mode/{_quoted(subject)}?defaultToGlobal=true", "/mode"]
         return str(self._first_of(*paths).get("mode") or "READWRITE")
 
-    def check(self, subject: str, text: str, version: int | None = None, *, kind: str = "AVRO") -> Compatibility:
+    def check(self, subject: str, text: str, version: int | None = None) -> Compatibility:
         """May this schema become the next version of a subject, at the subject's own level?
 
         Args:
             subject: Name of the subject.
             text: The coming schema.
             version: Version to compare with; None for the latest.
-            kind: `AVRO`, `JSON` or `PROTOBUF`.
         """
         path = f"/compatibility/subjects/{_quoted(subject)}/versions/{version or 'latest'}?verbose=true"
-        body = {"schema": text} if kind == "AVRO" else {"schema": text, "schemaType": kind}
-        answer = _mapping(self._call("POST", path, body))
-        verdict = answer.get("is_compatible")
-        if not isinstance(verdict, bool):
-            msg = f"The schema registry gives no verdict on a schema for subject {subject}."
-            raise RegistryError(msg)
-        messages = answer.get("messages")
-        return Compatibility(verdict, tuple(str(text) for text in messages) if isinstance(messages, list) else ())
+        verdict = _as(_Verdict, self._http.request("POST", path, {"schema": text}))
+        return Compatibility(verdict.is_compatible, tuple(verdict.messages or ()))
 
     def _first_of(self, *paths: str) -> dict[str, Any]:
         """The first answer that is not "not found"; {} where there is none."""
-        for path in paths:
-            try:
-                return _mapping(self._http.request("GET", path))
-            except NotFound:
-                continue
-        return {}
+        answers = (_as(dict[str, Any], self._http.request("GET", path, missing={})) for path in paths)
+        return next(filter(None, answers), {})
 
-    def _get(self, path: str) -> Any:
-        return self._call("GET", path)
+    def _get(self, kind: type[T], path: str) -> T:
+        return _as(kind, self._http.request("GET", path))
 
-    def _call(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
-        try:
-            return self._http.request(method, path, body)
-        except NotFound as missing:
-            raise missing.error from None
-
-    def _resolve(self, answer: dict[str, Any]) -> RegistrySchema:
+    def _resolve(self, schema: _Registered) -> RegistrySchema:
         """A schema with everything it refers to, each name once, needed ones first."""
-        found: dict[tuple[str, int], RegistrySchema] = {}
-        self._collect(answer.get("references"), found, set())
-        return RegistrySchema(_text(answer, "schema"), str(answer.get("schemaType") or "AVRO"), tuple(found.values()))
+        found: dict[_Reference, RegistrySchema] = {}
+        self._collect(schema.references, found, set())
+        return RegistrySchema(schema.text, schema.kind or "AVRO", tuple(found.values()))
 
     def _collect(
-        self, references: Any, found: dict[tuple[str, int], RegistrySchema], open_: set[tuple[str, int]]
+        self, references: list[_Reference] | None, found: dict[_Reference, RegistrySchema], open_: set[_Reference]
     ) -> None:
-        for reference in _sequence(references or []):
-            place = (_text(_mapping(reference), "subject"), _number(reference, "version"))
+        for place in references or ():
             if place in found:
                 continue
             if place in open_ or len(open_) + len(found) >= MAX_REFERENCES:
-                where = f"subject {place[0]} version {place[1]}"
+                where = f"subject {place.subject} version {place.version}"
                 msg = f"The references of a schema run in a circle or are too many, at {where}."
                 raise RegistryError(msg)
-            answer = _mapping(self._get(f"/subjects/{_quoted(place[0])}/versions/{place[1]}"))
-            self._collect(answer.get("references"), found, open_ | {place})
-            found[place] = RegistrySchema(_text(answer, "schema"), str(answer.get("schemaType") or "AVRO"))
+            needed = self._get(_Registered, f"/subjects/{_quoted(place.subject)}/versions/{place.version}")
+            self._collect(needed.references, found, open_ | {place})
+            found[place] = RegistrySchema(needed.text, needed.kind or "AVRO")
 
 
 def _quoted(subject: str) -> str:
     return quote(subject, safe="")
 
 
-def _mapping(answer: Any) -> dict[str, Any]:
-    if isinstance(answer, dict):
-        return answer
-    raise _unexpected("no JSON object")
-
-
-def _sequence(answer: Any) -> list[Any]:
-    if isinstance(answer, list):
-        return answer
-    raise _unexpected("no JSON list")
-
-
-def _text(answer: dict[str, Any], name: str) -> str:
-    value = answer.get(name)
-    if isinstance(value, str):
-        return value
-    raise _unexpected(f"no text {name!r}")
-
-
-def _number(answer: dict[str, Any], name: str) -> int:
-    value = answer.get(name)
-    if isinstance(value, int):
-        return value
-    raise _unexpected(f"no number {name!r}")
-
-
-def _unexpected(what: str) -> RegistryError:
-    return RegistryError(
-        f"The schema registry's answer has {what} where Confluent's interface has one.",
-        "check that [registry] url is that of the Confluent-compatible interface.",
-    )
+def _as(kind: type[T], answer: Any) -> T:
+    try:
+        return msgspec.convert(answer, kind)
+    except msgspec.ValidationError as error:
+        what = f"The schema registry's answer is none of Confluent's interface: {error}."
+        raise RegistryError(what, "check that [registry] url is that of the Confluent-compatible interface.") from error

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import json
-import queue
-import threading
-from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
-from typing import Any
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import requests
 from requests.auth import AuthBase, HTTPBasicAuth
@@ -20,14 +17,15 @@ from tenacity import (
     wait_exponential,
     wait_random,
 )
+from urllib3 import Retry
+from urllib3.exceptions import HTTPError, InvalidHeader
 
-from applier.decode.registry.settings import Endpoint, RegistrySettings
 from applier.errors import RegistryDenied, RegistryError, SchemaUnknown, TransientError
 from applier.runtime.logs import logger
 from applier.runtime.stop_requests import STOPPING
 
-_WAITS = 2
-"""A connection and a whole answer may take the configured wait each."""
+if TYPE_CHECKING:
+    from applier.config.registry import Endpoint, RegistrySection
 
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
 """A schema is some kilobytes; an answer beyond this is not a registry's."""
@@ -46,18 +44,6 @@ _HINTS = {
 }
 
 _BACKOFF = wait_exponential(multiplier=0.5, max=MAX_WAIT_SECONDS) + wait_random(0, 0.5)
-
-
-class NotFound(Exception):
-    """The registry answered 404: a default may take the place of what was asked for.
-
-    Args:
-        error: The same as an error to raise.
-    """
-
-    def __init__(self, error: RegistryError) -> None:
-        super().__init__(error)
-        self.error = error
 
 
 class _Unavailable(Exception):
@@ -82,23 +68,26 @@ class RegistryHttp:
         sleep: Called with the seconds between two rounds.
     """
 
-    def __init__(self, settings: RegistrySettings, sleep: Callable[[float], None] = STOPPING.pause) -> None:
+    def __init__(self, settings: RegistrySection, sleep: Callable[[float], None] = STOPPING.pause) -> None:
         self._settings = settings
         self._sleep = sleep
-        self._session: requests.Session | None = None
+        self._session = requests.Session()
+        self._session.headers.update({"Accept": f"{_MEDIA}, application/json", "Content-Type": _MEDIA})
         self._first = 0
         self._is_down = False
 
-    def request(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+    def request(
+        self, method: str, path: str, body: dict[str, Any] | None = None, *, missing: dict[str, Any] | None = None
+    ) -> Any:
         """Send one request and return the parsed JSON of the answer; {} where it is successful and empty.
 
         Args:
             method: `GET` or `POST`.
             path: Path below the registry's address, with its parts quoted.
             body: Sent as JSON.
+            missing: Returned where the registry does not know what was asked for; None to raise.
 
         Raises:
-            NotFound: The registry does not know what was asked for.
             RegistryError: Any other answer that is no success, or none that can be read.
             TransientError: Connection errors, timeouts, 429 or 5xx to the end of all attempts.
         """
@@ -110,32 +99,29 @@ class RegistryHttp:
             reraise=True,
         )
         try:
-            answer = retrying(self._round, method, path, body)
+            url, status, content = retrying(self._round, method, path, body)
         except _Unavailable as down:
             rounds = self._settings.attempts
             what = f"The schema registry could not be reached in {rounds} attempts: {down.what}."
             raise TransientError(what, "check that the registry runs and that [registry] url is right.") from down
         self._is_down = False
-        return answer
+        return missing if status == 404 and missing is not None else _answer(url, status, content)
 
-    def _round(self, method: str, path: str, body: dict[str, Any] | None) -> Any:
-        """Ask each endpoint until one answers, beginning with the one that answered last."""
-        failures: list[_Unavailable] = []
-        for index in self._turns():
+    def _round(self, method: str, path: str, body: dict[str, Any] | None) -> tuple[str, int, bytes]:
+        """Ask each endpoint until one answers, beginning with the one that answered last; its URL, status and body."""
+        endpoints, failures = self._settings.endpoints, []
+        for turn in range(len(endpoints)):
+            at = (self._first + turn) % len(endpoints)
             try:
-                answer = self._ask(self._settings.endpoints[index], method, path, body)
+                status, content = self._ask(endpoints[at], method, path, body)
             except _Unavailable as failure:
                 self._note_outage(failure)
                 failures.append(failure)
                 continue
-            self._first = index
-            return answer
+            self._first = at
+            return endpoints[at].url, status, content
         waits = [failure.wait_seconds for failure in failures if failure.wait_seconds is not None]
         raise _Unavailable(failures[-1].what, min(waits) if waits else None)
-
-    def _turns(self) -> Iterator[int]:
-        count = len(self._settings.endpoints)
-        return ((self._first + step) % count for step in range(count))
 
     def _note_outage(self, failure: _Unavailable) -> None:
         """One line per outage, whatever the number of attempts."""
@@ -143,96 +129,52 @@ class RegistryHttp:
             self._is_down = True
             logger().warning("registry_unavailable", reason=failure.what)
 
-    def _ask(self, endpoint: Endpoint, method: str, path: str, body: dict[str, Any] | None) -> Any:
-        """Ask one endpoint. A server that sends a byte now and then renews the wait for the next one each time."""
-        seconds = _WAITS * self._settings.timeout_seconds
+    def _ask(self, endpoint: Endpoint, method: str, path: str, body: dict[str, Any] | None) -> tuple[int, bytes]:
+        settings = self._settings
         try:
-            return within(seconds, lambda: self._ask_patiently(endpoint, method, path, body))
-        except TimeoutError:
-            # The thread still reads from the connection of this session.
-            self._session = None
-            raise _Unavailable(f"{endpoint.url} has not answered whole after {seconds:g} s") from None
-
-    def _ask_patiently(self, endpoint: Endpoint, method: str, path: str, body: dict[str, Any] | None) -> Any:
-        try:
-            response = self._open_session().request(
+            response = self._session.request(
                 method,
                 endpoint.url + path,
                 json=body,
-                auth=_auth(endpoint, self._settings),
-                timeout=self._settings.timeout_seconds,
+                auth=_auth(endpoint, settings.bearer_token),
+                timeout=settings.timeout_seconds,
                 # Set here and not on the session, whose own value REQUESTS_CA_BUNDLE of the environment would replace.
-                verify=self._settings.verify,
-                cert=self._settings.certificate,
+                verify=settings.ca or True,
+                cert=settings.certificate,
                 stream=True,
             )
             with response:
-                content = _read(response, endpoint)
+                content = _read(response, endpoint, settings.timeout_seconds)
         except requests.exceptions.SSLError as error:
             raise _tls_error(endpoint, error) from error
-        except (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError) as error:
+        except (requests.ConnectionError, requests.Timeout, HTTPError) as error:
             raise _Unavailable(f"{endpoint.url} gives {type(error).__name__}") from error
         except (requests.RequestException, OSError) as error:
             what = f"Schema registry {endpoint.url} cannot be asked: {type(error).__name__}."
             raise RegistryError(what, "check url, ca, client_cert and client_key under [registry].") from error
-        return _answer(endpoint, response, content)
-
-    def _open_session(self) -> requests.Session:
-        if self._session is None:
-            session = requests.Session()
-            session.headers["Accept"] = f"{_MEDIA}, application/json"
-            session.headers["Content-Type"] = _MEDIA
-            self._session = session
-        return self._session
+        if response.status_code == 429 or response.status_code >= 500:
+            wait = _retry_after(response.headers.get("Retry-After"))
+            raise _Unavailable(f"{endpoint.url} answers {response.status_code}", wait)
+        return response.status_code, content
 
 
-def within(seconds: float, call: Callable[[], Any]) -> Any:
-    """The result of a call that may take so many seconds; what it raises is raised here.
+class _LogIn(AuthBase):
+    """Sends a bearer token or no credentials; without it `requests` would look for some in ~/.netrc."""
 
-    Raises:
-        TimeoutError: It took longer. Its thread goes on, and ends with the process at the latest.
-    """
-    results: queue.SimpleQueue[tuple[Any, BaseException | None]] = queue.SimpleQueue()
-
-    def run() -> None:
-        try:
-            results.put((call(), None))
-        except BaseException as error:  # noqa: BLE001 - whatever it is, it is raised in the thread that waits
-            results.put((None, error))
-
-    threading.Thread(target=run, name="registry", daemon=True).start()
-    try:
-        result, error = results.get(timeout=seconds)
-    except queue.Empty:
-        raise TimeoutError from None
-    if error is not None:
-        raise error
-    return result
-
-
-class _Anonymous(AuthBase):
-    """Sends no credentials; without it `requests` would look for some in ~/.netrc."""
-
-    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        return request
-
-
-class _Bearer(AuthBase):
-    def __init__(self, token: str) -> None:
+    def __init__(self, token: str | None) -> None:
         self._token = token
 
     def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        request.headers["Authorization"] = f"Bearer {self._token}"
+        if self._token is not None:
+            request.headers["Authorization"] = f"Bearer {self._token}"
         return request
 
 
-def _auth(endpoint: Endpoint, settings: RegistrySettings) -> AuthBase:
-    if settings.bearer_token is not None:
-        return _Bearer(settings.bearer_token)
-    if endpoint.username is not None:
-        # Bytes, because requests would encode text as latin-1.
-        return HTTPBasicAuth(endpoint.username.encode(), (endpoint.password or "").encode())
-    return _Anonymous()
+def _auth(endpoint: Endpoint, token: str | None) -> AuthBase:
+    if endpoint.username is None or token is not None:
+        return _LogIn(token)
+    # Bytes, because requests would encode text as latin-1.
+    return HTTPBasicAuth(endpoint.username.encode(), endpoint.password.encode())
 
 
 def _wait(state: RetryCallState) -> float:
@@ -242,32 +184,31 @@ def _wait(state: RetryCallState) -> float:
     return min(asked if asked is not None else _BACKOFF(state), MAX_WAIT_SECONDS)
 
 
-def _read(response: requests.Response, endpoint: Endpoint) -> bytes:
-    content = bytearray()
-    for chunk in response.iter_content(64 * 1024):
+def _read(response: requests.Response, endpoint: Endpoint, seconds: float) -> bytes:
+    """The body. A server that sends a byte now and then renews the wait for the next one, but not the one for all."""
+    content, deadline = bytearray(), time.monotonic() + seconds
+    while chunk := response.raw.read1(64 * 1024, decode_content=True):
         content += chunk
         if len(content) > MAX_ANSWER_BYTES:
             msg = f"Schema registry {endpoint.url} answers with more than {MAX_ANSWER_BYTES} bytes."
             raise RegistryError(msg, "check that [registry] url is a schema registry's.")
+        if time.monotonic() > deadline:
+            raise _Unavailable(f"{endpoint.url} has not answered whole after {seconds:g} s")
     return bytes(content)
 
 
-def _answer(endpoint: Endpoint, response: requests.Response, content: bytes) -> Any:
-    status = response.status_code
-    if status == 429 or status >= 500:
-        raise _Unavailable(f"{endpoint.url} answers {status}", _retry_after(response.headers.get("Retry-After")))
+def _answer(url: str, status: int, content: bytes) -> Any:
     if status == 204:
         return {}
     parsed = _parse(content)
     if 200 <= status < 300:
         if parsed is None:
-            what = f"Schema registry {endpoint.url} answers {status} with something that is not JSON."
+            what = f"Schema registry {url} answers {status} with something that is not JSON."
             raise RegistryError(what, "check that [registry] url has the registry's path, such as /apis/ccompat/v7.")
         return parsed
     code, message = _error_body(parsed, status)
-    what = f"Schema registry {endpoint.url} answers {status}{f' ({code})' if code != status else ''}: {message}"
-    error = _kind(status, code)(what, _HINTS.get(status, ""))
-    raise NotFound(error) if status == 404 else error
+    what = f"Schema registry {url} answers {status}{f' ({code})' if code != status else ''}: {message}"
+    raise _kind(status, code)(what, _HINTS.get(status, ""))
 
 
 def _kind(status: int, code: int) -> type[RegistryError]:
@@ -294,16 +235,10 @@ def _error_body(parsed: Any, status: int) -> tuple[int, str]:
 
 def _retry_after(header: str | None) -> float | None:
     """Seconds of a Retry-After header: a number, or an HTTP date."""
-    if not header:
-        return None
-    if header.strip().isdigit():
-        return float(header)
     try:
-        moment = parsedate_to_datetime(header)
-    except ValueError:
+        return Retry().parse_retry_after(header) if header else None
+    except InvalidHeader:
         return None
-    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return max(0.0, (aware - datetime.now(UTC)).total_seconds())
 
 
 def _tls_error(endpoint: Endpoint, error: requests.exceptions.SSLError) -> Exception:

@@ -15,9 +15,6 @@ from applier.decode.json_messages import Tso
 from applier.decode.simple.table_schema import SimpleTableSchema
 from applier.decode.values.zoned_text import ZONED, ZonedText
 
-Value = str | int | float | bytes | ZonedText | None
-"""A value in a row: JSON has text, null and timestamps only; Avro has numbers and bytes as well."""
-
 
 class Checksum(msgspec.Struct):
     """Checksums of a row's images; 0 where there is none.

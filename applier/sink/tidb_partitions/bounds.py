@@ -43,7 +43,7 @@ class Between:
 Bound: TypeAlias = "int | str | bytes | date | datetime | Between | type[Max] | None"
 """A value that rows are compared with; None for NULL."""
 
-INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "year"})
+_INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "year"})
 _TEXTS = frozenset({"char", "varchar"})
 _BYTES = frozenset({"binary", "varbinary"})
 
@@ -83,7 +83,7 @@ def column_bound(text: str, column: Column) -> Bound:
     if text == "MAXVALUE":
         return Max
     node = parse(text)
-    if column.type.name in INTEGERS:
+    if column.type.name in _INTEGERS:
         return constant(node)
     if isinstance(node, StringLiteral):
         if column.type.name in _TEXTS:
@@ -138,20 +138,11 @@ def _in_any_zone(wall_clock: datetime) -> Between:
     return Between(max(low, 0), max(high, 0))
 
 
-def seconds_digits(column: Column) -> int:
-    """Digits of the second that a column has.
-
-    Raises:
-        Inexact: The changefeed does not show them.
-    """
-    if column.type.scale is None:
-        raise Inexact(f"the feed does not show how many digits of the second column {column.name} has")
-    return column.type.scale
-
-
 def _day_or_moment(value: datetime, column: Column) -> Bound:
     if column.type.name == "datetime":
-        if value.microsecond and value.microsecond % 10 ** (6 - seconds_digits(column)):
+        if value.microsecond and column.type.scale is None:
+            raise Inexact(f"the feed does not show how many digits of the second column {column.name} has")
+        if value.microsecond % 10 ** (6 - (column.type.scale or 0)):
             raise Inexact(f"a value for column {column.name} has more digits than the column")
         return value
     if value != datetime(value.year, value.month, value.day):

@@ -64,13 +64,11 @@ def parse(text: str) -> Node:
 
 
 def parse_names(text: str) -> tuple[str, ...]:
-    """Names of a column list; () for an empty one.
+    """Names of a column list.
 
     Raises:
         Inexact: It is no list of names.
     """
-    if not text.strip():
-        return ()
     reader = _Reader(text)
     names = [reader.name()]
     while reader.take(","):

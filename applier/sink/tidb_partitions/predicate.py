@@ -21,7 +21,6 @@ from applier.errors import RELOAD, SchemaChangeRefused
 from applier.sink.tidb_partitions.bounds import Bound, bound_of, column_bound, compare, equal_alike, equal_bytes
 from applier.sink.tidb_partitions.expression import Inexact, Node, StringLiteral, columns_of, parse, parse_names
 from applier.sink.tidb_partitions.functions import Values, constant, evaluate
-from applier.sink.tidb_partitions.hashing import hash_places, key_places
 
 Mask: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
 
@@ -113,7 +112,7 @@ def _rule(
     wanted = _wanted(partitioning, names)
     partitions, text = partitioning.partitions, partitioning.expression
     match partitioning.method:
-        case "range" | "list" | "hash" as method:
+        case "range" | "list" as method:
             node = parse(text)
             return _by_expression(method, node, partitions, wanted), columns_of(node)
         case "range columns" | "list columns" as method:
@@ -124,29 +123,15 @@ def _rule(
                 return lambda rows: _in_range(rows.columns, uppers, wanted), by
             listed = [_listed(partition, columns) for partition in partitions]
             return lambda rows: _in_list(rows.columns, listed, wanted), by
-        case "key":
-            by = parse_names(text) or _primary(version)
-            columns = [_spelt(version, name) for name in by]
-            return lambda rows: np.isin(key_places(rows.columns, columns, len(partitions)), wanted), by
-    raise Inexact(f"partitioning by {partitioning.method} is not known")
+    raise Inexact(f"it is partitioned by {partitioning.method.upper()}, which is not computed here")
 
 
 def _by_expression(method: str, node: Node, partitions: Sequence[Partition], wanted: Sequence[int]) -> Rule:
-    if method == "hash":
-        return lambda rows: np.isin(hash_places(evaluate(node, rows), len(partitions)), wanted)
     if method == "range":
         bounds: list[tuple[Bound, ...]] = [(bound_of(partition),) for partition in partitions]
         return lambda rows: _in_range([evaluate(node, rows)], bounds, wanted)
     listed = [_listed(partition, None) for partition in partitions]
     return lambda rows: _in_list([evaluate(node, rows)], listed, wanted)
-
-
-def _primary(version: TableVersion) -> tuple[str, ...]:
-    """Columns of KEY(): the primary key."""
-    for index in version.indexes:
-        if index.primary:
-            return index.columns
-    raise Inexact("it is partitioned by its primary key, which the feed does not show")
 
 
 def _range_bound(partition: Partition, columns: Sequence[Column]) -> tuple[Bound, ...]:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from applier.changefeed.event import Bootstrap, Event, SchemaChange
+from applier.config.registry import RegistrySection
 from applier.decode.columnar import groups
 from applier.decode.decoder import Decoder
 from applier.decode.options import DecoderOptions
@@ -97,7 +98,7 @@ def test_passes_ask_the_registry_for_a_schema_once() -> None:
     with fake_registry() as registry:
         registry.on("/schemas/ids/1", Answer(200, {"schema": schema}))
         for _ in range(2):
-            decoder = decoder_of_thread("debezium-avro", DecoderOptions(registry={"url": registry.url}))
+            decoder = decoder_of_thread("debezium-avro", DecoderOptions(registry=RegistrySection(url=registry.url)))
             with pytest.raises(DecodeError):
                 decoder.decode(None, b"\0\0\0\0\1")
 

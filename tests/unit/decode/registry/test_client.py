@@ -13,14 +13,16 @@ from email.utils import format_datetime
 from typing import Any
 
 import pytest
+import requests
+from pydantic import ValidationError
 
+from applier.config.registry import RegistrySection
+from applier.config.settings import parse
 from applier.decode.registry.client import (
     Compatibility,
     RegistrySchema,
-    RegistrySettings,
     SchemaRegistry,
     SubjectVersion,
-    registry_settings,
 )
 from applier.decode.registry.wire_format import ConfluentReader
 from applier.errors import ConfigError, RegistryError, SchemaUnknown, TransientError
@@ -48,7 +50,7 @@ class Sleeps(list[float]):
 
 def client(url: Any, sleep: Sleeps | None = None, /, **keys: Any) -> SchemaRegistry:
     """A client that never sleeps."""
-    return SchemaRegistry(registry_settings(url, **keys), sleep=sleep if sleep is not None else Sleeps())
+    return SchemaRegistry(RegistrySection(url=url, **keys), sleep=sleep if sleep is not None else Sleeps())
 
 
 def refused_port() -> int:
@@ -267,7 +269,7 @@ def test_attempts_are_bounded(server: FakeRegistry, attempts: int | None) -> Non
     """A registry that stays busy ends in a TransientError after five attempts, or as many as were asked for."""
     server.on("/schemas/ids/7", BUSY)
     sleeps, count = Sleeps(), attempts or 5
-    settings = registry_settings(server.url) if attempts is None else registry_settings(server.url, attempts=attempts)
+    settings = RegistrySection.model_validate({"url": server.url} | ({"attempts": attempts} if attempts else {}))
 
     told = rf"could not be reached in {count} attempts: http://127.0.0.1:\d+ answers 503\."
     with pytest.raises(TransientError, match=told):
@@ -280,7 +282,7 @@ def test_the_wait_for_an_answer_is_bounded(server: FakeRegistry) -> None:
     """A registry that takes a connection and says nothing is given up after the seconds that were asked for."""
     with socket.create_server(("127.0.0.1", 0)) as mute:
         url = f"http://127.0.0.1:{mute.getsockname()[1]}"
-        settings = registry_settings([url, server.url], timeout_seconds=0.05, attempts=1)
+        settings = RegistrySection(url=f"{url},{server.url}", timeout_seconds=0.05, attempts=1)
         server.on("/subjects", Answer(200, ["shop-value"]))
 
         assert SchemaRegistry(settings, sleep=Sleeps()).subjects() == ["shop-value"]
@@ -301,7 +303,7 @@ def test_an_answer_that_drips_is_given_up(server: FakeRegistry) -> None:
         thread = threading.Thread(target=drip, daemon=True)
         thread.start()
         url = f"http://127.0.0.1:{slow.getsockname()[1]}"
-        settings = registry_settings([url, server.url], timeout_seconds=0.2, attempts=1)
+        settings = RegistrySection(url=f"{url},{server.url}", timeout_seconds=0.2, attempts=1)
         server.on("/subjects", Answer(200, ["shop-value"]))
         try:
             assert SchemaRegistry(settings, sleep=Sleeps()).subjects() == ["shop-value"]
@@ -354,7 +356,7 @@ def test_an_answer_of_another_shape_is_refused(server: FakeRegistry, body: Any) 
     """Whatever JSON comes in place of a schema, the error is ours."""
     server.on("/schemas/ids/7", Answer(200, body))
 
-    with pytest.raises(RegistryError, match="where Confluent's interface has one"):
+    with pytest.raises(RegistryError, match="is none of Confluent's interface"):
         client(server.url).schema(7)
 
 
@@ -380,8 +382,8 @@ def test_a_missing_certificate_file_is_our_error(server: FakeRegistry) -> None:
 def test_secrets_are_never_printed(server: FakeRegistry) -> None:
     """Neither repr nor an error shows user, password or token, and settings survive pickling with them."""
     url = server.url.replace("http://", "http://ann:s3cret@")
-    settings = registry_settings(url)
-    bearer = registry_settings(server.url, bearer_token="t0ken")
+    settings = RegistrySection(url=url)
+    bearer = RegistrySection(url=server.url, bearer_token="t0ken")
     server.on("/subjects", Answer(401, {"message": "no"}))
 
     with pytest.raises(RegistryError) as caught:
@@ -396,38 +398,61 @@ def test_secrets_are_never_printed(server: FakeRegistry) -> None:
 @pytest.mark.parametrize(
     ("url", "keys", "problem"),
     [
-        ("", {}, "names no address"),
+        ("", {}, "registry.url: names no address."),
         ("registry:8081", {}, "must look like https://host:port"),
         ("http://u:pass@:8081", {}, "must look like https://host:port"),
         ("http://h:port", {}, "must look like https://host:port"),
-        ("http://h", {"password": "x"}, "without registry.username"),
-        ("http://u:p@h", {"bearer_token": "x"}, "exclude each other"),
-        ("http://h", {"client_key": "k.pem"}, "without registry.client_cert"),
+        ("http://h", {"password": "x"}, "registry: password is set without username."),
+        ("http://u:pass@h", {"bearer_token": "x"}, "registry: a bearer token and a user name exclude each other."),
+        ("http://h", {"client_key": "k.pem"}, "registry: client_key is set without client_cert."),
     ],
 )
 def test_wrong_settings_are_refused_without_showing_them(url: str, keys: dict[str, Any], problem: str) -> None:
     """A wrong address or combination is a ConfigError that repeats nothing of what may be a secret."""
+    raw = {
+        "changefeed": {"name": "shop", "protocol": "avro"},
+        "source": {"archive": "topic"},
+        "catalog": {"name": "lake", "type": "jdbc"},
+        "registry": {"url": url, **keys},
+    }
     with pytest.raises(ConfigError) as caught:
-        registry_settings(url, **keys)
+        parse(raw)
+    with pytest.raises(ValidationError) as direct:
+        RegistrySection(url=url, **keys)
 
     assert problem in str(caught.value)
-    assert "pass" not in str(caught.value).replace("password URL-encoded", "").replace("registry.password", "")
+    for told in (str(caught.value), str(direct.value)):
+        assert "pass" not in told.replace("password URL-encoded", "").replace("password is set", "")
 
 
-def test_mutual_tls_files_go_to_the_session() -> None:
+@pytest.mark.parametrize(
+    ("keys", "verify", "cert"),
+    [
+        ({"ca": "ca.pem", "client_cert": "c.pem", "client_key": "k.pem"}, "ca.pem", ("c.pem", "k.pem")),
+        ({"client_cert": "c.pem"}, True, "c.pem"),
+    ],
+)
+def test_mutual_tls_files_go_to_the_request(
+    keys: dict[str, str], verify: object, cert: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """CA, certificate and key are handed on; without a CA the machine's list counts."""
-    both = registry_settings("https://h", ca="ca.pem", client_cert="c.pem", client_key="k.pem")
-    one = registry_settings("https://h", client_cert="c.pem")
+    given: dict[str, Any] = {}
 
-    assert (both.verify, both.certificate) == ("ca.pem", ("c.pem", "k.pem"))
-    assert (one.verify, one.certificate) == (True, "c.pem")
-    assert isinstance(one, RegistrySettings)
+    def request(_self: requests.Session, _method: str, _url: str, **options: Any) -> None:
+        given.update(options)
+        raise requests.ConnectionError
+
+    monkeypatch.setattr(requests.Session, "request", request)
+    with pytest.raises(TransientError):
+        client("https://h", attempts=1, **keys).subjects()
+
+    assert (given["verify"], given["cert"]) == (verify, cert)
 
 
 def test_a_registry_that_lets_nobody_in_is_an_outage(server: FakeRegistry) -> None:
     """401 and 403 are tried again like any outage, and an id that was refused so is asked for again at once."""
     server.on("/schemas/ids/9", Answer(403, {"message": "no"}), FOUND)
-    client = SchemaRegistry(registry_settings(server.url))
+    client = SchemaRegistry(RegistrySection(url=server.url))
 
     with pytest.raises(TransientError, match="answers 403: no"):
         client.schema(9)

@@ -144,7 +144,6 @@ def use_recorded_registry(monkeypatch: pytest.MonkeyPatch, scenario: str, varian
         registry = RecordedRegistry(scenario, variant)
         for module in (avro, avro_decoder):
             monkeypatch.setattr(module, "SchemaRegistry", lambda _: registry)
-            monkeypatch.setattr(module, "registry_settings", lambda: None)
 
 
 def both_ways(monkeypatch: pytest.MonkeyPatch, source: Messages, variant: str, **known: Any) -> tuple[Any, Any]:

@@ -10,6 +10,7 @@ import pytest
 from applier.changefeed.message import MESSAGE_SCHEMA, TopicPartition
 from applier.changefeed.types import TypeRules
 from applier.changefeed.window import OffsetRange, Window
+from applier.config.registry import RegistrySection
 from applier.ddl.schema_tracker import Tables
 from applier.decode.options import DecoderOptions
 from applier.errors import SchemaUnknown
@@ -68,7 +69,7 @@ class World:
         self.now = 0.0
         self.source = Recorded()
         self.registry = registry
-        options = DecoderOptions(registry={"url": registry.url})
+        options = DecoderOptions(registry=RegistrySection(url=registry.url))
         template = DecodeTask("avro", options, TypeRules(), ("*.*",), (), applied=0, applied_of={}, upto=0)
         patience = Deadline(lambda: self.now)
         self.scanner = WindowScanner(

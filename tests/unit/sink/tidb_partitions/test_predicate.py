@@ -42,11 +42,6 @@ def by_list(method: str, expression: str, *values: tuple[Any, ...]) -> Partition
     return Partitioning(method, expression, tuple(Partition(f"p{i}", values=row) for i, row in enumerate(rows)))
 
 
-def by_number(method: str, expression: str, count: int) -> Partitioning:
-    """HASH or KEY."""
-    return Partitioning(method, expression, tuple(Partition(f"p{i}") for i in range(count)))
-
-
 def places(partitioning: Partitioning, *columns: tuple[ColumnType, Sequence[Any]], nullable: bool = True) -> list[str]:
     """The partition that each row is in; columns are called a, b, …."""
     names = "abcdef"[: len(columns)]
@@ -253,31 +248,14 @@ def test_strings_that_are_equal_only_under_some_collations_are_not_taken_for_oth
             places(partitioning, (TEXT, ["north", value]))
 
 
-def test_hash_takes_the_remainder_without_its_sign() -> None:
-    """-5 is with 5, NULL with 0, and a number above 2^63 - 1 counts as the negative one of the same bits."""
-    partitioning = by_number("hash", "a", 4)
+@pytest.mark.parametrize("method", ["hash", "key"])
+def test_partitions_by_a_number_are_refused(method: str) -> None:
+    """The refusal names the method and the way out; no row is looked at."""
+    partitioning = Partitioning(method, "`a`", (Partition("p0"), Partition("p1")))
+    with pytest.raises(SchemaChangeRefused, match=f"it is partitioned by {method.upper()}, and") as refusal:
+        rows_of(TableVersion(TableName("shop", "t"), 1, (Column("a", INT),)), partitioning, ["p0"])
 
-    assert places(partitioning, (BIG, [0, 5, -5, -(2**63), None])) == ["p0", "p1", "p1", "p0", "p0"]
-    assert places(partitioning, (UNSIGNED, [Decimal(2**64 - 1), Decimal(2**63 + 3), Decimal(6), None])) == [
-        "p1", "p1", "p2", "p0",
-    ]  # fmt: skip
-    years = days("2023-05-05", "2024-01-01", None)
-    assert places(by_number("hash", "YEAR(`a`)", 4), (DATE, years)) == ["p3", "p0", "p0"]
-
-
-def test_key_takes_the_checksum_of_the_text() -> None:
-    """CRC-32 of `123456789` is 0xCBF43926: a number is hashed by its digits, columns one after another."""
-    check = 0xCBF43926
-
-    assert places(by_number("key", "a", 7), (INT, [123456789])) == [f"p{check % 7}"]
-    assert places(by_number("key", "", 7), (INT, [123456789])) == [f"p{check % 7}"]
-    assert places(by_number("key", "`b`, `a`", 7), (INT, [56789]), (BYTES, [b"1234"])) == [f"p{check % 7}"]
-
-
-def test_key_over_a_datetime_of_unknown_digits_is_refused() -> None:
-    """The text that is hashed has the digits of the column: one that rows alone describe does not show them."""
-    with pytest.raises(SchemaChangeRefused, match="how many digits of the second column a has"):
-        places(by_number("key", "`a`", 3), (ColumnType("datetime"), [datetime(2024, 1, 1)]))
+    assert "Load the table again" in refusal.value.hint
 
 
 def test_a_bound_with_a_fraction_over_a_datetime_of_unknown_digits_is_refused() -> None:
@@ -285,12 +263,6 @@ def test_a_bound_with_a_fraction_over_a_datetime_of_unknown_digits_is_refused() 
     partitioning = by_columns("`a`", ("'2024-01-01 12:00:00.5'",))
     with pytest.raises(SchemaChangeRefused, match="how many digits of the second column a has"):
         places(partitioning, (ColumnType("datetime"), [datetime(2024, 1, 1)]))
-
-
-def test_key_over_strings_is_refused() -> None:
-    """TiDB hashes strings by their collation."""
-    with pytest.raises(SchemaChangeRefused, match="hashed by the collation of column a"):
-        places(by_number("key", "a", 3), (TEXT, ["x"]))
 
 
 @pytest.mark.parametrize(

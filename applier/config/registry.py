@@ -1,0 +1,97 @@
+"""Where the schema registry is and how to log in; picklable, and nothing secret is printed."""
+
+from __future__ import annotations
+
+from typing import Annotated, NamedTuple
+from urllib.parse import unquote, urlsplit, urlunsplit
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+
+class Endpoint(NamedTuple):
+    """One address of the registry.
+
+    Attributes:
+        url: Address without credentials, query and trailing slash; safe to print.
+        username: For basic authentication; None to send none.
+        password: Its password.
+    """
+
+    url: str
+    username: str | None
+    password: str
+
+
+class RegistrySection(BaseModel):
+    """The Confluent schema registry of Avro feeds."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    url: Annotated[str, Field(repr=False, description="One address, or several separated by commas.")]
+    username: Annotated[str | None, Field(description="For basic authentication.")] = None
+    password: Annotated[str | None, Field(repr=False, description="Its password.")] = None
+    bearer_token: Annotated[str | None, Field(repr=False, description="Token instead of user and password.")] = None
+    ca: Annotated[str | None, Field(description="PEM file of a private certificate authority.")] = None
+    client_cert: Annotated[str | None, Field(description="PEM file of the client certificate.")] = None
+    client_key: Annotated[str | None, Field(description="PEM file of its key.")] = None
+    timeout_seconds: Annotated[
+        float,
+        Field(gt=0, le=300, description="Longest wait for a connection, and for an answer; both together are bounded."),
+    ] = 10.0
+    attempts: Annotated[
+        int,
+        Field(ge=1, le=100, description="Rounds over all addresses before an outage is logged; a run goes on to ask."),
+    ] = 5
+
+    @property
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """Addresses of one registry, asked in turn when one of them fails."""
+        return tuple(_endpoint(text.strip(), self) for text in self.url.split(",") if text.strip())
+
+    @property
+    def certificate(self) -> str | tuple[str, str] | None:
+        """PEM file with certificate and key, or one file for each."""
+        return (self.client_cert, self.client_key) if self.client_cert and self.client_key else self.client_cert
+
+    @field_validator("url")
+    @classmethod
+    def _check_url(cls, url: str) -> str:
+        texts = [text.strip() for text in url.split(",") if text.strip()]
+        if not texts:
+            msg = "names no address"
+            raise ValueError(msg)
+        if not all(map(_is_address, texts)):
+            # The text itself is not shown: it may hold a password.
+            msg = "an address must look like https://host:port, user and password URL-encoded"
+            raise ValueError(msg)
+        return url
+
+    @model_validator(mode="after")
+    def _check(self) -> RegistrySection:
+        wrong = {
+            "a bearer token and a user name exclude each other": self.bearer_token is not None
+            and any(endpoint.username is not None for endpoint in self.endpoints),
+            "password is set without username": self.password is not None and self.username is None,
+            "client_key is set without client_cert": self.client_key is not None and self.client_cert is None,
+        }
+        if problems := [problem for problem, is_there in wrong.items() if is_there]:
+            raise ValueError("; ".join(problems))
+        return self
+
+
+def _is_address(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        parts.port  # noqa: B018 - raises ValueError for a port that is no number
+    except ValueError:
+        return False
+    return parts.scheme in {"http", "https"} and bool(parts.hostname)
+
+
+def _endpoint(text: str, section: RegistrySection) -> Endpoint:
+    parts = urlsplit(text)
+    host = parts.netloc.rpartition("@")[2]
+    bare = urlunsplit((parts.scheme, host, parts.path.rstrip("/"), "", ""))
+    if parts.username is None:
+        return Endpoint(bare, section.username, section.password or "")
+    return Endpoint(bare, unquote(parts.username), unquote(parts.password or ""))
