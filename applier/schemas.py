@@ -20,7 +20,6 @@ from applier.decode.decoder import Capabilities
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import BUILDERS
 from applier.decode.simple import avro_form
-from applier.sink.control.checkpoint_form import json_schema
 from applier.sink.format.types import iceberg_type
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -78,7 +77,6 @@ def generated(root: Path = ROOT) -> dict[Path, bytes]:
     }
     files = {
         "schemas/config.schema.json": config_schema(),
-        "schemas/checkpoint/v3.json": json_schema(),
         "schemas/simple/message.avsc": Path(avro_form.__file__).with_name("message.avsc").read_bytes(),
         "docs/configuration.md": configuration().encode(),
     }
