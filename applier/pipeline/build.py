@@ -97,10 +97,10 @@ def _taken(
 ) -> tuple[Control, Checkpoint]:
     """The control tables, and the checkpoint from which this process goes on."""
     name = config.changefeed.name
-    is_lost = checkpoints.lost_epoch(catalog, name) > 0
+    is_lost = checkpoints.lost_epoch(catalog.load, name) > 0
     if is_lost:
         refuse_gaps(name, source.bounds())
-    elif checkpoints.is_absent(catalog, name):
+    elif checkpoints.is_absent(catalog.load, name):
         decoder = build(config.changefeed.protocol, decoder_options(config))
         look_first(source, decoder, config.changefeed.protocol, config.catalog)
     control = Control.open(catalog, name)
@@ -119,7 +119,7 @@ def _epoch_of_tables(control: Control, config: Config, catalog: Catalog) -> int:
     tables = [table for identifier in identifiers if (table := catalog.load(identifier)) is not None]
     stamps = [stamp for table in tables if (stamp := read(table.properties)) is not None]
     mine = [stamp.epoch for stamp in stamps if stamp.changefeed == config.changefeed.name]
-    return max([checkpoints.lost_epoch(catalog, config.changefeed.name), *mine])
+    return max([checkpoints.lost_epoch(catalog.load, config.changefeed.name), *mine])
 
 
 def assemble(config: Config, source: Source, catalog: Catalog, state: State) -> Pipeline:
