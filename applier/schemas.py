@@ -14,21 +14,17 @@ from typing import Any, get_args
 
 from applier.changefeed.table import ColumnType
 from applier.changefeed.types import TypeRules, arrow_type
+from applier.config.protocols import PROTOCOLS
 from applier.config.settings import Config
 from applier.ddl.actions import Action, kind
-from applier.decode.decoder import Capabilities
-from applier.decode.options import DecoderOptions
-from applier.decode.protocols import BUILDERS
 from applier.decode.simple import avro_form
 from applier.sink.format.types import iceberg_type
 
 ROOT = Path(__file__).resolve().parents[1]
 """The checkout; an installed package has no documentation to generate."""
 
-CAPABILITIES: Mapping[str, Capabilities] = {
-    name: build(DecoderOptions(registry={"url": "http://localhost"})).capabilities for name, build in BUILDERS.items()
-}
-"""What each protocol carries, by its name in the configuration; building a decoder asks no registry."""
+CAPABILITIES = {name: traits.carries for name, traits in PROTOCOLS.items()}
+"""What each protocol carries, by its name in the configuration."""
 
 TYPES: Mapping[str, ColumnType] = {
     "tinyint, smallint, mediumint, int": ColumnType("int"),

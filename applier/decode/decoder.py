@@ -8,33 +8,11 @@ from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 from applier.changefeed.event import Event
 from applier.changefeed.table import TableName, TableVersion
+from applier.config.protocols import Capabilities
 from applier.errors import DecodeError, SchemaUnknown
 
 if TYPE_CHECKING:
     from applier.decode.columnar.groups import Bulk
-
-
-@dataclass(frozen=True, slots=True)
-class Capabilities:
-    """What a protocol carries; printed in `docs/protocols.md` and reported by `applier check`.
-
-    Attributes:
-        resolved_ts: `always`, or the TiCDC option that turns it on.
-        commit_ts: Likewise, for the commit ts of rows.
-        ddl: Likewise, for DDL messages.
-        old_values: Likewise, for the images before an update or delete.
-        schema: Where columns come from: `messages` of their own, the `registry`, or the `rows` themselves.
-        exact_decimals: False where decimals pass through a double on the wire.
-        losses: What else of a row does not arrive, or not as it was; each one sentence.
-    """
-
-    resolved_ts: str
-    commit_ts: str
-    ddl: str
-    old_values: str
-    schema: Literal["messages", "registry", "rows"]
-    exact_decimals: bool
-    losses: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

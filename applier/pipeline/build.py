@@ -19,7 +19,6 @@ from applier.consume.archive import Archive
 from applier.consume.offsets import refuse_gaps
 from applier.consume.source import Source
 from applier.consume.spark import ArchiveSource, KafkaSource
-from applier.ddl.schema_tracker import Tables
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
 from applier.errors import ApplierError
@@ -157,7 +156,7 @@ def assemble(config: Config, source: Source, catalog: Catalog, state: State) -> 
             ordered=ordered,
         ),
         ordered=ordered,
-        rows_describe=build(config.changefeed.protocol, options).capabilities.schema != "messages",
+        rows_describe=config.changefeed.traits.carries.schema != "messages",
         keep_bad=config.changefeed.on_bad_message == "dead_letter",
         parks=config.changefeed.on_bad_message == "stop" and config.changefeed.on_table_error == "park",
     )
@@ -219,8 +218,10 @@ def decoder_options(config: Config) -> DecoderOptions:
     """What the decoder needs to know."""
     section = config.changefeed
     registry = config.registry.model_dump(exclude_none=True) if config.registry else {}
-    supplied = supplied_tables(config.upstream, config.tables.include) if section.protocol == "debezium" else Tables()
-    keys = {str(name): version.key for name, version in supplied.items()}
+    keys: dict[str, tuple[str, ...]] = {}
+    if not section.traits.keys_in_rows:
+        supplied = supplied_tables(config.upstream, config.tables.include)
+        keys = {str(name): version.key for name, version in supplied.items()}
     return DecoderOptions(
         section.timezone,
         section.compression,

@@ -17,7 +17,6 @@ from applier.commands.backfill.bounds import OPEN, Range
 from applier.commands.backfill.branch import Branches, PassedDdl
 from applier.commands.backfill.replay_ddl import DdlReplay, Passed
 from applier.commands.backfill.request import Request
-from applier.commands.run import with_retry
 from applier.config.settings import Config
 from applier.consume.source import Source
 from applier.ddl.parser import parse
@@ -28,6 +27,7 @@ from applier.pipeline.state import State
 from applier.pipeline.step import Pipeline
 from applier.pipeline.table_selection import rules_for
 from applier.runtime.logs import logger
+from applier.runtime.retry import with_retry
 from applier.sink.commit.stamp import CHANGEFEED
 from applier.sink.control.checkpoints import drop_all
 from applier.sink.control.control import Control, unix_ms

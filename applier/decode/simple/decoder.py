@@ -12,9 +12,10 @@ from contextlib import suppress
 
 from applier.changefeed.event import Bootstrap, Event, Op, Resolved, RowChange, SchemaChange
 from applier.changefeed.table import TableName, TableVersion
+from applier.config.protocols import PROTOCOLS
 from applier.decode.bounded_cache import Bounded
 from applier.decode.columnar.groups import GroupedReader, Reader, TypeHeads
-from applier.decode.decoder import Capabilities, WireForm
+from applier.decode.decoder import WireForm
 from applier.decode.json_messages import PROTOCOL_HINT, read_json
 from applier.decode.large_messages import (
     ClaimedMessage,
@@ -28,15 +29,6 @@ from applier.decode.simple.json_form import SimpleEnvelope
 from applier.decode.simple.table_schema import SimpleTableSchema
 from applier.decode.values.checksum import RowChecksums
 from applier.errors import DecodeError, IncompleteRow
-
-CAPABILITIES = Capabilities(
-    resolved_ts="always",
-    commit_ts="always",
-    ddl="always",
-    old_values="always",
-    schema="messages",
-    exact_decimals=True,
-)
 
 _WHAT = "of the Simple protocol"
 _OPS = {"INSERT": Op.INSERT, "UPDATE": Op.UPDATE, "DELETE": Op.DELETE}
@@ -52,7 +44,7 @@ class SimpleDecoder:
         options: Of them, what large messages are, and the zone.
     """
 
-    capabilities = CAPABILITIES
+    capabilities = PROTOCOLS["simple"].carries
 
     def __init__(self, options: DecoderOptions) -> None:
         self.wire = WireForm(binary="base64", members="index", zone=options.timezone)
