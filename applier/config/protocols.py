@@ -50,7 +50,7 @@ class ProtocolTraits:
     registered: Literal["", "rows", "envelopes"] = ""
 
 
-PROTOCOLS: Mapping[ProtocolName, ProtocolTraits] = {
+PROTOCOLS: Mapping[str, ProtocolTraits] = {
     "simple": ProtocolTraits(
         Capabilities(schema="messages"),
         utc_defaults=True,

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 from applier.changefeed.event import Event
 from applier.changefeed.table import TableName, TableVersion
-from applier.config.protocols import Capabilities
 from applier.errors import DecodeError, SchemaUnknown
 
 if TYPE_CHECKING:
@@ -63,7 +62,6 @@ class Decoder(Protocol):
     save that `Bootstrap` events of self-describing protocols come once per version between two calls of `restart`.
     """
 
-    capabilities: Capabilities
     wire: WireForm
 
     @property

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from applier.changefeed.table import TableName, TableVersion
 from applier.commands.check.compatibility import SchemaDifference, broken, is_transitive, stops
 from applier.commands.check.report import RegistryAnswer, SubjectReport, VersionReport
-from applier.config.protocols import PROTOCOLS, ProtocolName
+from applier.config.protocols import PROTOCOLS
 from applier.decode.avro.names import OriginalNames
 from applier.decode.avro.schema import record_schema
 from applier.decode.debezium.avro_decoder import declared_version
@@ -91,7 +91,7 @@ class RegistrySubjects:
     """
 
     registry: SchemaRegistry
-    protocol: ProtocolName
+    protocol: str
     described: Iterable[TableVersion] = ()
     _names: OriginalNames = field(default_factory=OriginalNames)
     _reader: ConfluentReader = field(init=False)
@@ -200,7 +200,7 @@ def partner(subject: str) -> str:
     return f"{stem}-{KEY if ending == VALUE else VALUE}"
 
 
-def topic_subjects(topics: Sequence[str], protocol: ProtocolName) -> frozenset[str]:
+def topic_subjects(topics: Sequence[str], protocol: str) -> frozenset[str]:
     """Subjects of topics; those of schemas of rows have `_` for each `.` of a topic."""
     stems = [topic.replace(".", "_") if PROTOCOLS[protocol].registered == "rows" else topic for topic in topics]
     return frozenset(f"{stem}-{ending}" for stem in stems for ending in (KEY, VALUE))

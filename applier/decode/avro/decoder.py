@@ -19,7 +19,6 @@ import msgspec
 
 from applier.changefeed.event import Event, Image, Op, Resolved, RowChange, SchemaChange
 from applier.changefeed.table import TableName, TableVersion, fingerprint
-from applier.config.protocols import PROTOCOLS
 from applier.decode.avro.checksum import AvroChecksums
 from applier.decode.avro.columns import head, rows_reader
 from applier.decode.avro.names import OriginalNames
@@ -120,8 +119,6 @@ class AvroDecoder:
         zone: IANA zone of the TiCDC servers, which TIMESTAMP text is written in.
         subjects: Where the other schemas of a table come from; None where only ids are known.
     """
-
-    capabilities = PROTOCOLS["avro"].carries
 
     def __init__(self, registry: SchemaSource, zone: str = "UTC", subjects: SubjectSource | None = None) -> None:
         self.wire = WireForm(binary="bytes", members="label", zone=zone)

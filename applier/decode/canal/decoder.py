@@ -16,7 +16,6 @@ import msgspec
 from applier.changefeed.event import Event, Op, Resolved, RowChange, SchemaChange
 from applier.changefeed.table import Column, Index, TableName, TableVersion
 from applier.changefeed.ts import from_unix_ms
-from applier.config.protocols import PROTOCOLS
 from applier.decode.bounded_cache import BoundedLists
 from applier.decode.canal.columns import TYPE_MARK, row_reader
 from applier.decode.canal.types import column_type
@@ -86,8 +85,6 @@ class CanalJsonDecoder:
         options: Of them, the TiCDC server's zone, what large messages are, and whether `es` stands in for the commit ts
             of messages without the TiDB extension.
     """
-
-    capabilities = PROTOCOLS["canal-json"].carries
 
     def __init__(self, options: DecoderOptions) -> None:
         self._by_offset = options.by_offset

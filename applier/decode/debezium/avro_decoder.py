@@ -13,7 +13,6 @@ import msgspec
 
 from applier.changefeed.event import Event, Resolved
 from applier.changefeed.table import TableName, TableVersion
-from applier.config.protocols import PROTOCOLS
 from applier.decode.bounded_cache import Bounded
 from applier.decode.columnar.avro_columns import Head, schema_id
 from applier.decode.columnar.groups import GroupedReader, Reader
@@ -103,7 +102,6 @@ class DebeziumAvroDecoder:
         registry: Where schemas come from.
     """
 
-    capabilities = PROTOCOLS["debezium-avro"].carries
     wire = WireForm(binary="bytes", members="label")
 
     def __init__(self, registry: SchemaSource) -> None:

@@ -15,7 +15,6 @@ import msgspec
 
 from applier.changefeed.event import Event, Image, Op, Resolved, RowChange
 from applier.changefeed.table import TableName, TableVersion
-from applier.config.protocols import PROTOCOLS
 from applier.decode.bounded_cache import Bounded
 from applier.decode.columnar.groups import GroupedReader
 from applier.decode.columnar.groups import Reader as RowReader
@@ -88,7 +87,6 @@ class DebeziumDecoder:
         options: Of them, the compression of keys and values, and the key columns of rows without a Kafka key.
     """
 
-    capabilities = PROTOCOLS["debezium"].carries
     wire = WireForm(binary="base64", members="label")
 
     def __init__(self, options: DecoderOptions) -> None:

@@ -20,7 +20,6 @@ import msgspec
 
 from applier.changefeed.event import Event, Op, Resolved, RowChange, SchemaChange
 from applier.changefeed.table import TableName, TableVersion
-from applier.config.protocols import PROTOCOLS
 from applier.decode.bounded_cache import BoundedLists
 from applier.decode.columnar.groups import Reader as RowReader
 from applier.decode.decoder import WireForm
@@ -94,8 +93,6 @@ class OpenDecoder:
     Args:
         options: Of them, the TiCDC server's zone, and what large messages are.
     """
-
-    capabilities = PROTOCOLS["open"].carries
 
     def __init__(self, options: DecoderOptions) -> None:
         # TiCDC of the new architecture escapes by the column's own type, and may write flags of an older column.

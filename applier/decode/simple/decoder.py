@@ -12,7 +12,6 @@ from contextlib import suppress
 
 from applier.changefeed.event import Bootstrap, Event, Op, Resolved, RowChange, SchemaChange
 from applier.changefeed.table import TableName, TableVersion
-from applier.config.protocols import PROTOCOLS
 from applier.decode.bounded_cache import Bounded
 from applier.decode.columnar.groups import GroupedReader, Reader, TypeHeads
 from applier.decode.decoder import WireForm
@@ -43,8 +42,6 @@ class SimpleDecoder:
     Args:
         options: Of them, what large messages are, and the zone.
     """
-
-    capabilities = PROTOCOLS["simple"].carries
 
     def __init__(self, options: DecoderOptions) -> None:
         self.wire = WireForm(binary="base64", members="index", zone=options.timezone)
