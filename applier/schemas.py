@@ -14,22 +14,17 @@ from typing import Any, get_args
 
 from applier.changefeed.table import ColumnType
 from applier.changefeed.types import TypeRules, arrow_type
+from applier.config.protocols import PROTOCOLS
 from applier.config.settings import Config
 from applier.ddl.actions import Action, kind
-from applier.decode.decoder import Capabilities
-from applier.decode.options import DecoderOptions
-from applier.decode.protocols import BUILDERS
 from applier.decode.simple import avro_form
-from applier.sink.control.checkpoint_form import json_schema
 from applier.sink.format.types import iceberg_type
 
 ROOT = Path(__file__).resolve().parents[1]
 """The checkout; an installed package has no documentation to generate."""
 
-CAPABILITIES: Mapping[str, Capabilities] = {
-    name: build(DecoderOptions()).capabilities for name, build in BUILDERS.items()
-}
-"""What each protocol carries, by its name in the configuration; building a decoder asks no registry."""
+CAPABILITIES = {name: traits.carries for name, traits in PROTOCOLS.items()}
+"""What each protocol carries, by its name in the configuration."""
 
 TYPES: Mapping[str, ColumnType] = {
     "tinyint, smallint, mediumint, int": ColumnType("int"),
@@ -78,7 +73,6 @@ def generated(root: Path = ROOT) -> dict[Path, bytes]:
     }
     files = {
         "schemas/config.schema.json": config_schema(),
-        "schemas/checkpoint/v3.json": json_schema(),
         "schemas/simple/message.avsc": Path(avro_form.__file__).with_name("message.avsc").read_bytes(),
         "docs/configuration.md": configuration().encode(),
     }

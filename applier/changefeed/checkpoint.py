@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+import msgspec
 
 from applier.changefeed.completeness import Completeness
-from applier.changefeed.message import TopicPartition
+from applier.changefeed.message import Count, TopicPartition
 from applier.changefeed.partitioning import Partitioning
 from applier.changefeed.position import AppliedDdl, Reading
 from applier.changefeed.table import TableName
@@ -105,19 +107,19 @@ class Checkpoint:
         handled: Requests of commands that were carried out, by their id, with the outcome in words; the latest ones.
     """
 
-    epoch: int
-    step: int
-    resolved_ts: int
-    written_at: int
+    epoch: Annotated[int, msgspec.Meta(ge=1)]
+    step: Count
+    resolved_ts: Count
+    written_at: Count
     holder: Holder
     released: bool = False
-    unfenced: int = 0
-    fenced: int = 0
+    unfenced: Count = 0
+    fenced: Count = 0
     partitions: Mapping[TopicPartition, Reading] = field(default_factory=dict)
     snapshots: Mapping[tuple[str, ...], int] = field(default_factory=dict)
     tables: Mapping[TableName, Tracked] = field(default_factory=dict)
     ddl: tuple[AppliedDdl, ...] = ()
-    passed: Mapping[TableName, Mapping[TopicPartition, int]] = field(default_factory=dict)
+    passed: Mapping[TableName, Mapping[TopicPartition, Count]] = field(default_factory=dict)
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
     protocol: str = ""

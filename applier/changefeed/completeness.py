@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from applier.changefeed.filter import option
+from applier.changefeed.message import Count
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName
 
@@ -38,7 +39,7 @@ class Completeness:
     """
 
     state: Wholeness
-    since: int = 0
+    since: Count = 0
     reason: str = ""
     cause: Cause = ""
     position: FeedPosition | None = None

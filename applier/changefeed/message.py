@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
+import msgspec
 import pyarrow as pa
 
 MESSAGE_SCHEMA: pa.Schema = pa.schema(
@@ -33,11 +34,15 @@ MESSAGE_ORDER: list[tuple[str, Literal["ascending", "descending"]]] = [
 """Order of collected messages."""
 
 
+Count = Annotated[int, msgspec.Meta(ge=0)]
+"""A number that is not negative: a checkpoint with another is damaged."""
+
+
 class TopicPartition(NamedTuple):
     """One partition of one topic."""
 
     topic: str
-    partition: int
+    partition: Count
 
     def __str__(self) -> str:
         return f"{self.topic}/{self.partition}"

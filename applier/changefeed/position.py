@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from applier.changefeed.message import TopicPartition
+from applier.changefeed.message import Count, TopicPartition
 from applier.changefeed.partitioning import Partitioning
 from applier.changefeed.table import TableName
 
@@ -19,8 +19,8 @@ class Reading(NamedTuple):
         resolved_ts: Newest resolved ts that the partition has sent; None before its first.
     """
 
-    next_offset: int
-    resolved_ts: int | None = None
+    next_offset: Count
+    resolved_ts: Count | None = None
 
 
 class AppliedDdl(NamedTuple):
@@ -31,7 +31,7 @@ class AppliedDdl(NamedTuple):
 
     sql: str
     table: str
-    commit_ts: int = 0
+    commit_ts: Count = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +50,12 @@ class FeedPosition:
     """
 
     name: TableName
-    ts: int
+    ts: Count
     ddl: tuple[AppliedDdl, ...] = ()
     readings: Mapping[TopicPartition, Reading] = field(default_factory=dict)
     version: int | None = None
     partitioning: Partitioning | None = None
-    passed: Mapping[TopicPartition, int] = field(default_factory=dict)
+    passed: Mapping[TopicPartition, Count] = field(default_factory=dict)
 
     @property
     def key(self) -> tuple[object, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
 from applier.changefeed.completeness import furthest_back
@@ -15,7 +14,7 @@ from applier.pipeline.schema_changes.stamp import shown
 from applier.runtime.escaping import escaped
 from applier.runtime.logs import logger
 from applier.runtime.user_name import user_name
-from applier.sink.control.control import SchemaDecision
+from applier.sink.control.rows import SchemaDecision, last_decisions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,7 +56,7 @@ def listed(config: Config) -> list[Listed]:
         tables = checkpoint.tables.values() if checkpoint else ()
         whole = [table.completeness for table in tables if table.completeness]
         since = furthest_back(checkpoint.resolved_ts if checkpoint else 0, whole)
-        found, _ = view.decisions(_LISTED)
+        found = view.decisions()[-_LISTED:]
     return [
         Listed(
             item.commit_ts,
@@ -67,7 +66,7 @@ def listed(config: Config) -> list[Listed]:
             escaped(item.reason),
             escaped(shown(item.sql)),
         )
-        for item in reversed(found)
+        for item in found
     ]
 
 
@@ -93,7 +92,7 @@ def skip(
         state = pipeline.state
         # A parked table may have had another name at a DDL that it waits for: the place alone tells.
         since = furthest_back(state.resolved_ts, state.completeness.values())
-        pending = [item for item in _pending(state.control.decisions()) if item.commit_ts >= since]
+        pending = [item for item in last_decisions(state.control.decisions(since)) if item.decision == "refused"]
         chosen = [item for item in pending if item.commit_ts == commit_ts]
         if not chosen:
             others = ", ".join(str(item.commit_ts) for item in pending) or "none"
@@ -108,9 +107,3 @@ def skip(
     for item in decided:
         logger().warning("ddl will be skipped", commit_ts=item.commit_ts, table=str(item.table), kind=item.kind)
     return decided
-
-
-def _pending(decisions: Iterable[SchemaDecision]) -> list[SchemaDecision]:
-    """Statements whose newest decision is that they were refused."""
-    newest = {(item.commit_ts, item.sql, item.table, item.kind): item for item in decisions}
-    return [item for item in newest.values() if item.decision == "refused"]

@@ -5,39 +5,43 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 
 from applier.commands.catalog_reader import open_lake
-from applier.commands.control_reader import ControlView, Letter
+from applier.commands.control_reader import ControlView
 from applier.config.settings import Config
 from applier.errors import ConfigError
 from applier.pipeline.build import assembled
 from applier.pipeline.tables import completeness
 from applier.runtime.escaping import Text, escaped
 from applier.runtime.logs import logger
+from applier.sink.control.rows import DeadLetter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_ALL = 2**31
 _BYTES = 2_000
 """Bytes of a key or a value that are shown."""
 
 
-def found(config: Config) -> list[Letter]:
+def found(config: Config, *, whole: bool = False) -> list[DeadLetter]:
     """All dead letters that are neither made up for nor given up, newest first; reads the catalog without Spark.
+
+    Args:
+        config: The configuration.
+        whole: With the bytes of their keys and values.
 
     Raises:
         TransientError: The catalog or its storage does not answer.
     """
     with open_lake(config.catalog) as lake:
-        return ControlView(lake, config.changefeed.name).letters(_ALL)[0]
+        return ControlView(lake, config.changefeed.name).letters(whole=whole)
 
 
-def content(config: Config, place: str) -> dict[str, Any]:
+def content(config: Config, place: str) -> DeadLetter:
     """One dead letter with the bytes of its key and its value.
 
     Args:
@@ -48,16 +52,12 @@ def content(config: Config, place: str) -> dict[str, Any]:
         ConfigError: There is no such dead letter.
         TransientError: The catalog or its storage does not answer.
     """
-    letter = _chosen(found(config), [place])[0]
-    with open_lake(config.catalog) as lake:
-        rows = ControlView(lake, config.changefeed.name).letter_rows(letter)
-    newest = max(rows, key=lambda row: row["buried_at"])
-    return {"place": place_of(letter), "error": letter.error, "step": letter.step, **newest}
+    return _chosen(found(config, whole=True), [place])[0]
 
 
 def discard(
     config: Config, places: Sequence[str], why: str, *, take_over: bool = False, spark: SparkSession | None = None
-) -> list[Letter]:
+) -> list[DeadLetter]:
     """Give dead letters up: `status` no longer counts them, and `backfill --dead-letters` leaves them out.
 
     The control table keeps the messages, and a row for each of them that says why.
@@ -76,10 +76,10 @@ def discard(
     if not why.strip():
         raise ConfigError(["--why is empty: say why these messages need not be applied."])
     chosen = _chosen(found(config), places)
-    wanted = {(letter.topic, letter.partition, letter.offset) for letter in chosen}
+    wanted = {letter.place for letter in chosen}
     with assembled(config, take_over=take_over, spark=spark) as pipeline:
         control = pipeline.state.control
-        letters = [item for item in control.letters() if (item.topic, item.partition, item.offset) in wanted]
+        letters = [item for item in control.letters() if item.place in wanted]
         given_up = f"discarded: {why}".encode()
         control.bury(
             [replace(item, key=None, value=given_up, error="", step=pipeline.state.checkpoint.step) for item in letters]
@@ -89,20 +89,26 @@ def discard(
     return chosen
 
 
-def place_of(letter: Letter) -> str:
+def place_of(letter: DeadLetter) -> str:
     """Where a letter was read: `topic/partition:offset`."""
     return f"{letter.topic}/{letter.partition}:{letter.offset}"
 
 
-def to_json(letters: Sequence[Letter]) -> str:
+def to_json(letters: Sequence[DeadLetter]) -> str:
     """The list as JSON."""
+    names = ("topic", "partition", "offset", "error", "step")
     rows = [
-        {**letter._asdict(), "buried_at": letter.buried_at.isoformat(timespec="milliseconds")} for letter in letters
+        {
+            "place": place_of(letter),
+            **{name: getattr(letter, name) for name in names},
+            "buried_at": letter.buried_at.isoformat(timespec="milliseconds"),
+        }
+        for letter in letters
     ]
-    return json.dumps([{"place": place_of(letter), **row} for letter, row in zip(letters, rows, strict=True)], indent=2)
+    return json.dumps(rows, indent=2)
 
 
-def render(letters: Sequence[Letter], console: Console) -> None:
+def render(letters: Sequence[DeadLetter], console: Console) -> None:
     """Print the list."""
     if not letters:
         console.print(Text("There are no dead letters."))
@@ -116,18 +122,18 @@ def render(letters: Sequence[Letter], console: Console) -> None:
     console.print(table)
 
 
-def render_one(row: dict[str, Any], console: Console, *, values: bool) -> None:
+def render_one(letter: DeadLetter, console: Console, *, values: bool) -> None:
     """Print one letter; its bytes only where they were asked for, as they may hold rows."""
-    for name in ("place", "error", "step", "timestamp", "buried_at"):
-        console.print(Text(escaped(f"{name}: {row[name]}")))
-    for name in ("key", "value"):
-        data: bytes | None = row[name]
+    console.print(Text(escaped(f"place: {place_of(letter)}")))
+    for name in ("error", "step", "timestamp", "buried_at"):
+        console.print(Text(escaped(f"{name}: {getattr(letter, name)}")))
+    for name, data in (("key", letter.key), ("value", letter.value)):
         size = "null" if data is None else f"{len(data)} bytes"
         text = "" if data is None or not values else f": {data[:_BYTES].decode('utf-8', 'backslashreplace')}"
         console.print(Text(escaped(f"{name}: {size}{text}")))
 
 
-def _chosen(letters: Sequence[Letter], places: Sequence[str]) -> list[Letter]:
+def _chosen(letters: Sequence[DeadLetter], places: Sequence[str]) -> list[DeadLetter]:
     by_place = {place_of(letter): letter for letter in letters}
     unknown = [place for place in places if place not in by_place]
     if unknown:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-Protocol = Literal["simple", "open", "canal-json", "avro", "debezium", "debezium-avro"]
+from applier.config.protocols import PROTOCOLS, ProtocolName, ProtocolTraits
 
 
 class ChangefeedSection(BaseModel):
@@ -20,7 +20,7 @@ class ChangefeedSection(BaseModel):
             pattern=r"^[A-Za-z0-9_-]+$", description="Names the changefeed and the control namespace applier_<name>."
         ),
     ]
-    protocol: Annotated[Protocol, Field(description="TiCDC's `protocol` of the sink.")]
+    protocol: Annotated[ProtocolName, Field(description="TiCDC's `protocol` of the sink.")]
     order: Annotated[
         Literal["resolved", "offset"],
         Field(description="`offset` for feeds that carry no watermark: the last offset of a key wins."),
@@ -76,13 +76,18 @@ class ChangefeedSection(BaseModel):
     ] = "park"
 
     @property
+    def traits(self) -> ProtocolTraits:
+        """What distinguishes the protocol."""
+        return PROTOCOLS[self.protocol]
+
+    @property
     def session_zone(self) -> str | None:
         """IANA zone of TIMESTAMP defaults; None where the configuration does not name it.
 
         Simple carries them in UTC. All other protocols carry the text of the statement, in the zone of its session,
         which need not be that of the TiCDC server.
         """
-        if self.protocol == "simple":
+        if self.traits.utc_defaults:
             return "UTC"
         is_utc = self.timezone in ("UTC", "Etc/UTC")
         return self.session_timezone or ("UTC" if is_utc else None)

@@ -224,13 +224,13 @@ class Config(Section):
             close = difflib.get_close_matches(unknown[0], KINDS, n=1)
             msg = f"[ddl] knows no kind {unknown[0]!r}" + (f", did you mean {close[0]!r}?" if close else "")
             raise ValueError(msg)
-        if self.tables.keys and self.changefeed.protocol != "debezium":
+        if self.tables.keys and self.changefeed.traits.keys_in_rows:
             msg = f"[tables.keys] is for protocol debezium; rows of {self.changefeed.protocol} name their key"
             raise ValueError(msg)
-        if self.upstream.schemas is not None and self.changefeed.protocol == "simple":
+        if self.upstream.schemas is not None and self.changefeed.traits.carries.schema == "messages":
             msg = "[upstream] schemas is not for protocol simple, whose messages describe each table"
             raise ValueError(msg)
-        if self.changefeed.protocol in {"avro", "debezium-avro"} and self.registry is None:
+        if self.changefeed.traits.carries.schema == "registry" and self.registry is None:
             msg = f"[registry] is needed for protocol {self.changefeed.protocol}"
             raise ValueError(msg)
         return self

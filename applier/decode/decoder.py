@@ -15,29 +15,6 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Capabilities:
-    """What a protocol carries; printed in `docs/protocols.md` and reported by `applier check`.
-
-    Attributes:
-        resolved_ts: `always`, or the TiCDC option that turns it on.
-        commit_ts: Likewise, for the commit ts of rows.
-        ddl: Likewise, for DDL messages.
-        old_values: Likewise, for the images before an update or delete.
-        schema: Where columns come from: `messages` of their own, the `registry`, or the `rows` themselves.
-        exact_decimals: False where decimals pass through a double on the wire.
-        losses: What else of a row does not arrive, or not as it was; each one sentence.
-    """
-
-    resolved_ts: str
-    commit_ts: str
-    ddl: str
-    old_values: str
-    schema: Literal["messages", "registry", "rows"]
-    exact_decimals: bool
-    losses: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class WireForm:
     """How a protocol writes the values whose text alone does not show; read by `decode/values/convert.py`.
 
@@ -85,7 +62,6 @@ class Decoder(Protocol):
     save that `Bootstrap` events of self-describing protocols come once per version between two calls of `restart`.
     """
 
-    capabilities: Capabilities
     wire: WireForm
 
     @property

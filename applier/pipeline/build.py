@@ -19,7 +19,6 @@ from applier.consume.archive import Archive
 from applier.consume.offsets import refuse_gaps
 from applier.consume.source import Source
 from applier.consume.spark import ArchiveSource, KafkaSource
-from applier.ddl.schema_tracker import Tables
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
 from applier.errors import ApplierError
@@ -97,10 +96,10 @@ def _taken(
 ) -> tuple[Control, Checkpoint]:
     """The control tables, and the checkpoint from which this process goes on."""
     name = config.changefeed.name
-    is_lost = checkpoints.lost_epoch(catalog, name) > 0
+    is_lost = checkpoints.lost_epoch(catalog.load, name) > 0
     if is_lost:
         refuse_gaps(name, source.bounds())
-    elif checkpoints.is_absent(catalog, name):
+    elif checkpoints.is_absent(catalog.load, name):
         decoder = build(config.changefeed.protocol, decoder_options(config))
         look_first(source, decoder, config.changefeed.protocol, config.catalog)
     control = Control.open(catalog, name)
@@ -119,7 +118,7 @@ def _epoch_of_tables(control: Control, config: Config, catalog: Catalog) -> int:
     tables = [table for identifier in identifiers if (table := catalog.load(identifier)) is not None]
     stamps = [stamp for table in tables if (stamp := read(table.properties)) is not None]
     mine = [stamp.epoch for stamp in stamps if stamp.changefeed == config.changefeed.name]
-    return max([checkpoints.lost_epoch(catalog, config.changefeed.name), *mine])
+    return max([checkpoints.lost_epoch(catalog.load, config.changefeed.name), *mine])
 
 
 def assemble(config: Config, source: Source, catalog: Catalog, state: State) -> Pipeline:
@@ -157,7 +156,7 @@ def assemble(config: Config, source: Source, catalog: Catalog, state: State) -> 
             ordered=ordered,
         ),
         ordered=ordered,
-        rows_describe=build(config.changefeed.protocol, options).capabilities.schema != "messages",
+        rows_describe=config.changefeed.traits.carries.schema != "messages",
         keep_bad=config.changefeed.on_bad_message == "dead_letter",
         parks=config.changefeed.on_bad_message == "stop" and config.changefeed.on_table_error == "park",
     )
@@ -218,8 +217,10 @@ def type_rules(config: Config) -> TypeRules:
 def decoder_options(config: Config) -> DecoderOptions:
     """What the decoder needs to know."""
     section = config.changefeed
-    supplied = supplied_tables(config.upstream, config.tables.include) if section.protocol == "debezium" else Tables()
-    keys = {str(name): version.key for name, version in supplied.items()}
+    keys: dict[str, tuple[str, ...]] = {}
+    if not section.traits.keys_in_rows:
+        supplied = supplied_tables(config.upstream, config.tables.include)
+        keys = {str(name): version.key for name, version in supplied.items()}
     return DecoderOptions(
         section.timezone,
         section.compression,

@@ -17,6 +17,7 @@ from applier.pipeline.tables import completeness, parking
 from applier.runtime import failpoints
 from applier.runtime.logs import logger
 from applier.sink.control.requests import TableRequest, open_requests, request_rows
+from applier.sink.control.tables import REQUESTS
 from applier.sink.iceberg.maintenance import unset_properties
 
 if TYPE_CHECKING:
@@ -54,12 +55,13 @@ class Requests:
         if self.clock() < self._next_look:
             return
         control = cast("Control", self.main.state.control)
-        control.requests.refresh()
-        if control.requests.table.snapshot_id != self._head:
-            for request in open_requests(control.requests.rows().to_pylist()):
+        requests = control.tables[REQUESTS]
+        requests.refresh()
+        if requests.table.snapshot_id != self._head:
+            for request in open_requests(requests.rows().to_pylist()):
                 self.carry_out(request)
-            control.requests.refresh()
-        self._head, self._next_look = control.requests.table.snapshot_id, self.clock() + LOOK_SECONDS
+            requests.refresh()
+        self._head, self._next_look = requests.table.snapshot_id, self.clock() + LOOK_SECONDS
 
     def carry_out(self, request: TableRequest) -> str:
         """Carry out one request, once; the checkpoint has its effect and its outcome, or neither.
@@ -82,7 +84,7 @@ class Requests:
                 "request", kind=request.kind, tables=",".join(request.tables), outcome=outcome, who=request.who
             )
         failpoints.reach("request-done")
-        control.write(control.requests, request_rows(request, outcome))
+        control.write(REQUESTS, request_rows(request, outcome))
         return outcome
 
     def _done(self, request: TableRequest) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import structlog
 
@@ -110,3 +110,7 @@ class StatusLine:
         shown["backlog"] = self.backlog
         shown |= {f"{stage}_seconds": round(spent, 3) for stage, spent in self.seconds.items()}
         return shown | {note: count for note, count in self.notes.items() if count}
+
+
+Report: TypeAlias = Callable[[StatusLine], None]
+"""Called for every step that moved, and of those that wait."""

@@ -259,7 +259,7 @@ class _OneByOne:
     bulk = None
 
     def __init__(self, decoder: Decoder) -> None:
-        self.capabilities, self.wire = decoder.capabilities, decoder.wire
+        self.wire = decoder.wire
         self.learn, self.decode = decoder.learn, decoder.decode
 
     def restart(self) -> None:

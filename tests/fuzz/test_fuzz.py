@@ -97,8 +97,6 @@ def test_a_quick_way_that_reads_otherwise_is_found(sources: list[Feed], monkeypa
 class Broken:
     """A decoder with a defect, which it shows at one message."""
 
-    capabilities = None
-
     def __init__(self, defect: Callable[[], Sequence[Event]]) -> None:
         self.wire = WireForm(binary="bytes", members="index")
         self.bulk = None
@@ -114,7 +112,7 @@ class Broken:
 
 def _judge(defect: Callable[[], Sequence[Event]], clock: Callable[[], float] = lambda: 0.0) -> Judge:
     def renew() -> Decoder:
-        return Broken(defect)  # type: ignore[return-value]  # its capabilities are of no interest here
+        return Broken(defect)  # type: ignore[return-value]  # it lacks what is of no interest here
 
     return Judge(Feed("simple", "none", "none", renew), clock)
 

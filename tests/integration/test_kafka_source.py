@@ -13,11 +13,11 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from applier.changefeed.message import TopicPartition
-from applier.commands.run import refuse_stall
 from applier.consume import window_size
 from applier.consume.kafka import admin as kafka_admin
 from applier.consume.workers import pool
 from applier.errors import SourceLost, TransientError, WatermarkStalled
+from applier.pipeline.stall import refuse_stall
 from tests import recordings
 from tests.replay import Replay, differences, replay
 from tests.services.kafka import send

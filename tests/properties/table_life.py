@@ -21,6 +21,8 @@ from applier.errors import CheckpointConflict, TransientError
 from applier.pipeline.step import Pipeline
 from applier.sink.control.control import Control, SchemaDecision
 from applier.sink.control.requests import Kind, TableRequest, request_rows
+from applier.sink.control.rows import last_decisions
+from applier.sink.control.tables import REQUESTS
 from tests.disasters import FAILURES, Crash, Disasters
 from tests.lab import Lab, Memory, bag
 from tests.properties.elements import Elements
@@ -250,7 +252,7 @@ class TableLife:
     def _send(self, pipeline: Pipeline, kind: Kind, names: list[TableName]) -> None:
         request = TableRequest(f"request {next(self._numbers)}", kind, tuple(map(str, names)), "a test", "the model")
         control = cast("Control", pipeline.state.control)
-        control.write(control.requests, request_rows(request))
+        control.write(REQUESTS, request_rows(request))
         self._asked[request.id] = request
         self.story.append(f"ask to {kind} {', '.join(request.tables)}")
 
@@ -259,11 +261,8 @@ class TableLife:
         self._restart()
         pipeline = self._running()
         state = pipeline.state
-        newest: dict[tuple[object, ...], SchemaDecision] = {
-            (item.commit_ts, item.sql, item.table, item.kind): item for item in state.control.decisions()
-        }
         since = furthest_back(state.resolved_ts, state.completeness.values())
-        pending = [item for item in newest.values() if item.decision == "refused" and item.commit_ts >= since]
+        pending = [item for item in last_decisions(state.control.decisions(since)) if item.decision == "refused"]
         if not every:
             pending = self._random.sample(pending, min(1, len(pending)))
         pending = [item for item in pending if "FROBNICATE" in item.sql]

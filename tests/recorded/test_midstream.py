@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from applier.changefeed.types import TypeRules, column_arrow_type
-from applier.commands.run import refuse_stall
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
 from applier.errors import TableMismatch, WatermarkStalled
+from applier.pipeline.stall import refuse_stall
 from tests import expected, recordings
 from tests.replay import Replay, differences, ends_at, replay
 

@@ -13,6 +13,7 @@ from applier.changefeed.table import Column, ColumnType, TableName, TableVersion
 from applier.errors import CheckpointConflict, TableMismatch
 from applier.sink.control import append_table
 from applier.sink.control.control import Control, DeadLetter, SchemaDecision
+from applier.sink.control.tables import CHECKPOINTS, DEAD_LETTERS, TABLE_VERSIONS
 from applier.sink.iceberg.catalog import Catalog
 from applier.sink.iceberg.maintenance import data_files
 
@@ -168,12 +169,12 @@ def test_thousands_of_steps_stay_few_files(control: Open, monkeypatch: pytest.Mo
     for offset in range(1, 15):
         last = following(last, offset)
         state.append_checkpoint(last)
-        assert data_files(state.checkpoints.table) <= 4
+        assert data_files(state.tables[CHECKPOINTS].table) <= 4
         assert control().last_checkpoint() == last
-    steps = sorted(row["step"] for row in control().checkpoints.rows().to_pylist())
+    steps = sorted(row["step"] for row in control().rows(CHECKPOINTS))
     assert steps == list(range(14 - len(steps) + 1, 15))
     assert len(steps) >= 8
-    assert len(list(state.checkpoints.table.history())) < 6
+    assert len(list(state.tables[CHECKPOINTS].table.history())) < 6
 
 
 def test_a_compacted_control_table_still_tells_the_newest_checkpoint(control: Open, spark: SparkSession) -> None:
@@ -183,7 +184,7 @@ def test_a_compacted_control_table_still_tells_the_newest_checkpoint(control: Op
     for offset in range(1, 7):
         last = following(last, offset)
         state.append_checkpoint(last)
-    table = state.checkpoints.table.identifier
+    table = state.tables[CHECKPOINTS].table.identifier
     spark.sql(
         f"CALL lake.system.rewrite_data_files(table => '{'.'.join(table)}', options => map('rewrite-all','true'))"
     )
@@ -204,7 +205,7 @@ def test_table_versions_are_kept_once(control: Open) -> None:
     state.save_versions([old, other])
     state.save_versions([old, new])
     state.save_versions([new])
-    assert data_files(state.table_versions.table) == 2
+    assert data_files(state.tables[TABLE_VERSIONS].table) == 2
     fresh = control()
     assert sorted(fresh.load_versions(), key=lambda version: version.version) == [new, other]
 
@@ -229,8 +230,8 @@ def test_decisions_and_letters_are_read_back(control: Open) -> None:
 def test_a_foreign_table_is_not_written(lake: Catalog, control: Open) -> None:
     """A table that only has the name of a control table is refused before anything is appended."""
     state = control()
-    table = state.dead_letters.table
+    table = state.tables[DEAD_LETTERS].table
     lake.drop(table.identifier)
-    lake.create(table.identifier, state.checkpoints.table.schema.arrow)
+    lake.create(table.identifier, state.tables[CHECKPOINTS].table.schema.arrow)
     with pytest.raises(TableMismatch, match="is not the control table"):
         control()

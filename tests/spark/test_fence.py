@@ -19,6 +19,7 @@ from applier.sink.commit.fence import fence
 from applier.sink.commit.stamp import Stamp
 from applier.sink.control.control import Control, DeadLetter
 from applier.sink.control.rows import letter_rows
+from applier.sink.control.tables import DEAD_LETTERS
 from applier.sink.iceberg.catalog import Catalog, Table
 from applier.sink.write.table_writer import TableWriter
 from tests.spark.feeds import Feed, read
@@ -183,7 +184,7 @@ def test_what_is_not_fenced_is_remembered(lake: Catalog, fresh_name: Name) -> No
 
     letter = letter_rows([DeadLetter("shop", 0, 5, None, None, b"?", "why", 1)], 1)
     with pytest.raises(CheckpointConflict, match="epoch 3"):
-        zombie.dead_letters.append(letter, Stamp("shop", 1, 0))
+        zombie.tables[DEAD_LETTERS].append(letter, Stamp("shop", 1, 0))
     control.append_checkpoint(replace(third, step=third.step + 1, unfenced=0))
     assert take(Holder("four", "host-b", pid=4))[1].unfenced == 0
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from applier import schemas
 from applier.changefeed import types
 from applier.changefeed.types import arrow_type
+from applier.config.protocols import PROTOCOLS, ProtocolName
 from applier.decode.protocols import BUILDERS
 
 
@@ -38,6 +40,7 @@ def test_a_document_without_a_place_is_an_error(tmp_path: Path) -> None:
 
 def test_every_protocol_is_in_the_tables() -> None:
     """A decoder that is added appears without anybody remembering to."""
+    assert BUILDERS.keys() == PROTOCOLS.keys() == set(get_args(ProtocolName))
     assert all(f"| `{name}` |" in schemas.protocol_table() for name in BUILDERS)
     assert all(f"### `{name}`" in schemas.losses() for name in BUILDERS)
 

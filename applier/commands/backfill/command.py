@@ -14,7 +14,6 @@ from applier.commands.backfill.drive import Driver
 from applier.commands.backfill.report import Outcome, TableAim
 from applier.commands.backfill.request import Request
 from applier.commands.plan.read_only_pipeline import looking
-from applier.commands.run import Report, with_retry
 from applier.config.settings import Config
 from applier.errors import ConfigError
 from applier.pipeline import topics
@@ -22,6 +21,8 @@ from applier.pipeline.build import assembled
 from applier.pipeline.step import Pipeline
 from applier.pipeline.table_selection import selected
 from applier.pipeline.tables import completeness
+from applier.runtime.logs import Report
+from applier.runtime.retry import with_retry
 from applier.runtime.stop_requests import stop_signals
 
 if TYPE_CHECKING:

@@ -14,11 +14,11 @@ from applier.changefeed.ts import CLOCK_SKEW_MS, from_unix_ms
 from applier.changefeed.window import OffsetRange, Window
 from applier.commands.backfill.bounds import LOST_HINT, OPEN, Bound, Range, resolve
 from applier.commands.backfill.request import Request
-from applier.commands.run import with_retry
 from applier.errors import SourceLost
 from applier.pipeline.scan.task_result import RESULT_SCHEMA, TaskResult, collect
 from applier.pipeline.state import ControlTables
 from applier.pipeline.step import Pipeline
+from applier.runtime.retry import with_retry
 from applier.sink.control.control import DeadLetter
 
 

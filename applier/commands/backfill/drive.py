@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from applier.changefeed.message import TopicPartition
-from applier.commands.run import Report, refuse_far, refuse_stall, with_retry
+from applier.pipeline.stall import refuse_far, refuse_stall
 from applier.pipeline.step import Pipeline
+from applier.runtime.logs import Report
+from applier.runtime.retry import with_retry
 
 
 @dataclass(slots=True)

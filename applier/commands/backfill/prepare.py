@@ -17,7 +17,6 @@ from applier.commands.backfill.bounds import OPEN, Range
 from applier.commands.backfill.branch import Branches, PassedDdl
 from applier.commands.backfill.replay_ddl import DdlReplay, Passed
 from applier.commands.backfill.request import Request
-from applier.commands.run import with_retry
 from applier.config.settings import Config
 from applier.consume.source import Source
 from applier.ddl.parser import parse
@@ -28,10 +27,14 @@ from applier.pipeline.state import State
 from applier.pipeline.step import Pipeline
 from applier.pipeline.table_selection import rules_for
 from applier.runtime.logs import logger
+from applier.runtime.retry import with_retry
 from applier.sink.commit.stamp import CHANGEFEED
+from applier.sink.control.checkpoints import drop_all
 from applier.sink.control.control import Control, unix_ms
 from applier.sink.control.lease import this_process
-from applier.sink.control.rows import LEDGERS, SchemaDecision
+from applier.sink.control.rows import SchemaDecision
+from applier.sink.control.tables import CHECKPOINTS
+from applier.sink.control.tables import namespace as namespace_of
 from applier.sink.iceberg.catalog import Catalog
 
 
@@ -64,7 +67,7 @@ class Job:
 
     def forget(self) -> None:
         """Drop the progress: the branches are shown, or given up."""
-        _drop(self.branches.catalog, self.namespace)
+        drop_all(self.branches.catalog, self.namespace, purge=True)
 
 
 def prepare(main: Pipeline, request: Request, span: Range, names: Sequence[TableName]) -> Job:
@@ -81,10 +84,10 @@ def prepare(main: Pipeline, request: Request, span: Range, names: Sequence[Table
         TransientError: Catalog or source do not answer.
     """
     state, ordered = main.state, main.scanner.ordered
-    namespace = (f"applier_{main.config.changefeed.name}__{request.branch}",)
+    namespace = (f"{namespace_of(main.config.changefeed.name)}__{request.branch}",)
     if _is_stale(main, request.branch, names):
         logger().info("branch is built anew", branch=request.branch)
-        _drop(main.targets.catalog, namespace)
+        drop_all(main.targets.catalog, namespace, purge=True)
     control = _open(main.targets.catalog, namespace, _identity(main, request, names))
     checkpoint, _ = control.take(this_process(unix_ms()), take_over=True)
     own = {(version.name, version.version): version for version in control.load_versions()}
@@ -139,19 +142,13 @@ def _identity(main: Pipeline, request: Request, names: Sequence[TableName]) -> s
 
 def _open(catalog: Catalog, namespace: tuple[str, ...], identity: str) -> Control:
     """The control tables of a backfill; those of another one are dropped."""
-    found = catalog.load((*namespace, "checkpoints"))
+    found = catalog.load((*namespace, CHECKPOINTS.name))
     owner = found.setting(CHANGEFEED) if found is not None else None
     if owner is None or not owner.startswith(f"{identity} "):
-        _drop(catalog, namespace)
+        drop_all(catalog, namespace, purge=True)
         # The same may be asked for again later: what was made then must not pass for what is made now.
         owner = f"{identity} {uuid.uuid4().hex[:8]}"
     return Control.open(catalog, owner, namespace)
-
-
-def _drop(catalog: Catalog, namespace: tuple[str, ...]) -> None:
-    # What says that the backfill has begun goes last: a crash before it leaves one that is dropped again.
-    for name in reversed(LEDGERS):
-        catalog.drop((*namespace, name), purge=True)
 
 
 def _begin(job: State, main: State, span: Range, tables: Tables) -> None:

@@ -16,10 +16,10 @@ from applier.commands.check.iceberg_side import Replicas
 from applier.commands.check.inputs import Sides
 from applier.commands.check.registry_side import VALUE, keyed, role
 from applier.commands.check.report import ChangeReport, RegistryAnswer, TableAnswer, Verdict, worst
+from applier.config.protocols import Capabilities
 from applier.ddl.actions import Action, DropDatabase, ModifyColumn, kind, touches
 from applier.ddl.parser import parse
 from applier.ddl.schema_tracker import Tables
-from applier.decode.decoder import Capabilities
 from applier.decode.registry.wire_format import AvroSchema
 from applier.errors import ApplierError, DecodeError, SchemaChangeRefused
 
@@ -151,7 +151,7 @@ def _ddl(sides: Sides, report: ChangeReport, actions: tuple[Action, ...], capabi
     registry: tuple[RegistryAnswer, ...] = ()
     notes: list[str] = []
     lacks_ddl = False
-    if sides.client is not None and sides.client.protocol == "avro":
+    if sides.client is not None and sides.config.changefeed.traits.registered == "rows":
         registrations = Registrations(sides.client, sides.subjects)
         registry, lacks_ddl = tuple(registrations.answers(actions)), not registrations.has_extension
         notes += [*registrations.notes(actions), *([_UNSEEN] if lacks_ddl else ())]
@@ -170,7 +170,7 @@ def _missing(sides: Sides, actions: Sequence[Action], capabilities: Capabilities
         yield _NO_CATALOG
     if capabilities.schema == "registry" and sides.client is None:
         yield _NO_REGISTRY
-    elif sides.config.changefeed.protocol == "debezium-avro" and any(isinstance(a, ModifyColumn) for a in actions):
+    elif sides.config.changefeed.traits.registered == "envelopes" and any(isinstance(a, ModifyColumn) for a in actions):
         levels = {subject.level for subject in sides.subjects.values()} - {"NONE"}
         if levels:
             yield f"{_DEBEZIUM} The levels in use are {', '.join(sorted(levels))}."

@@ -17,10 +17,8 @@ from applier.commands.check.inputs import Sides
 from applier.commands.check.registry_side import reported
 from applier.commands.check.report import Report, TableReport
 from applier.commands.check.upstream_tables import tracked
+from applier.config.protocols import Capabilities
 from applier.config.settings import Config
-from applier.decode.decoder import Capabilities
-from applier.decode.options import DecoderOptions
-from applier.decode.protocols import build
 from applier.decode.registry.client import SchemaRegistry
 
 ATTEMPTS = 3
@@ -40,9 +38,7 @@ def check(config: Config, *, subject: str | None = None, schema: Path | None = N
         Everything that was found. Systems that do not answer are named in it; nothing is raised for them.
     """
     section = config.changefeed
-    keys = config.tables.keys
-    options = DecoderOptions(section.timezone, section.compression, section.claim_check, keys=keys)
-    capabilities = build(section.protocol, options).capabilities
+    capabilities = section.traits.carries
     sides = Sides(config, subject)
     with ExitStack() as stack:
         with sides.noting():
@@ -78,7 +74,7 @@ def _report(sides: Sides, capabilities: Capabilities, schema: Path | None, ddl: 
 def _warnings(sides: Sides, capabilities: Capabilities) -> Iterator[str]:
     """What the tables will lack because of the protocol or of options that are seen to be off."""
     by_offset = sides.config.changefeed.order == "offset"
-    avro = sides.client if sides.client and sides.client.protocol == "avro" else None
+    avro = sides.client if sides.client and sides.config.changefeed.traits.registered == "rows" else None
     is_off = avro is not None and not Registrations(avro, sides.subjects).has_extension
     if by_offset:
         yield "Order is by offset: tables are not as of a resolved ts, and a transaction may be seen in part."

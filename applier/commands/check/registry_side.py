@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from applier.changefeed.table import TableName, TableVersion
 from applier.commands.check.compatibility import SchemaDifference, broken, is_transitive, stops
 from applier.commands.check.report import RegistryAnswer, SubjectReport, VersionReport
+from applier.config.protocols import PROTOCOLS
 from applier.decode.avro.names import OriginalNames
 from applier.decode.avro.schema import record_schema
 from applier.decode.debezium.avro_decoder import declared_version
@@ -125,7 +126,7 @@ class RegistrySubjects:
         Raises:
             DecodeError: The decoder of the protocol would not read its messages.
         """
-        if self.protocol == "debezium-avro":
+        if PROTOCOLS[self.protocol].registered == "envelopes":
             version = declared_version(schema, schema_id, is_key=role(subject) == KEY)
             return version, version
         record = record_schema(schema_id, schema)
@@ -195,8 +196,8 @@ def partner(subject: str) -> str:
 
 
 def topic_subjects(topics: Sequence[str], protocol: str) -> frozenset[str]:
-    """Subjects of topics; protocol avro replaces each `.` of a topic by `_` first."""
-    stems = [topic.replace(".", "_") if protocol == "avro" else topic for topic in topics]
+    """Subjects of topics; those of schemas of rows have `_` for each `.` of a topic."""
+    stems = [topic.replace(".", "_") if PROTOCOLS[protocol].registered == "rows" else topic for topic in topics]
     return frozenset(f"{stem}-{ending}" for stem in stems for ending in (KEY, VALUE))
 
 

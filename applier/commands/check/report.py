@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Literal, TypeAlias
 
-from applier.decode.decoder import Capabilities
+from applier.config.protocols import Capabilities
 
 Verdict: TypeAlias = Literal["fits", "does not fit", "cannot tell"]
 """`fits`: nothing stops. `does not fit`: TiCDC or the applier stops. `cannot tell`: something did not answer."""

@@ -10,6 +10,7 @@ from applier.commands.catalog_reader import Lake
 from applier.commands.control_reader import ControlView
 from applier.ddl.schema_tracker import Tables
 from applier.errors import TerminalError
+from applier.sink.control.tables import TABLE_VERSIONS
 from applier.sink.format.types import Field, TableSchema
 
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
@@ -36,7 +37,7 @@ def tracked(lake: Lake, changefeed: str) -> Tables:
         TerminalError: The control tables hold something that this applier does not read.
     """
     view = ControlView(lake, changefeed)
-    versions = _versions(lake, view.namespace)
+    versions = _versions(view)
     newest = view.checkpoint()
     if newest is None or not newest.tables:
         return Tables(version for version in versions.values() if not version.keys_only)
@@ -53,16 +54,12 @@ def upstream_of(name: TableName, schema: TableSchema) -> TableVersion:
     return TableVersion(name, 0, columns, handle_key=schema.identifier)
 
 
-def _versions(lake: Lake, namespace: str) -> Mapping[tuple[TableName, int], TableVersion]:
-    """All versions, those seen last at the end."""
-    rows = lake.rows((namespace, "table_versions"), ("seen_at", "description"))
-    rows.sort(key=lambda row: row["seen_at"])
+def _versions(view: ControlView) -> Mapping[tuple[TableName, int], TableVersion]:
     try:
-        versions = [TableVersion.from_json(row["description"]) for row in rows]
+        return {(version.name, version.version): version for version in view.versions()}
     except (ValueError, KeyError, TypeError) as error:
-        msg = f"Table {namespace}.table_versions holds a description that cannot be read."
+        msg = f"Table {'.'.join(view.name(TABLE_VERSIONS))} holds a description that cannot be read."
         raise TerminalError(msg, "Check with the version of applier that wrote it, or a newer one.") from error
-    return {(version.name, version.version): version for version in versions}
 
 
 def _column(field: Field, *, is_key: bool) -> Column:

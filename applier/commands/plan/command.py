@@ -9,7 +9,6 @@ from applier.changefeed.filter import TableFilter
 from applier.changefeed.table import TableName
 from applier.commands.plan.read_only_pipeline import looking
 from applier.commands.plan.report import DdlDue, SpanDue, StepPlan, TableAside, TableDue
-from applier.commands.run import held_back, with_retry
 from applier.config.settings import Config
 from applier.ddl import actions as say
 from applier.ddl.actions import kind, touches
@@ -17,8 +16,10 @@ from applier.ddl.schema_tracker import Tables
 from applier.errors import ApplierError, SchemaChangeRefused
 from applier.pipeline.scan.next_step import NextStep
 from applier.pipeline.schema_changes.statements import Ddl
+from applier.pipeline.stall import held_back
 from applier.pipeline.step import Pipeline
 from applier.runtime.logs import Stopwatch
+from applier.runtime.retry import with_retry
 from applier.sink.evolve import plan as evolution
 
 if TYPE_CHECKING:

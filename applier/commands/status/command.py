@@ -16,7 +16,7 @@ from applier.changefeed.filter import TableFilter
 from applier.changefeed.route import Route
 from applier.changefeed.table import TableName
 from applier.commands.catalog_reader import Lake, LakeTable, open_lake
-from applier.commands.control_reader import ControlView, Decision, Letter, stamped_ts
+from applier.commands.control_reader import ControlView
 from applier.commands.status.report import (
     DdlReport,
     HolderReport,
@@ -33,6 +33,9 @@ from applier.commands.status.report import (
 from applier.commands.status.rollback import Rollback, rollback
 from applier.commands.status.spark_name import spark_name
 from applier.config.settings import Config
+from applier.sink.commit.stamp import RESOLVED_TS
+from applier.sink.control.rows import DeadLetter, SchemaDecision
+from applier.sink.control.tables import CHECKPOINTS
 
 MAX_LAG_SECONDS = 300.0
 """Lag from which on tables are stale: as long as `applier run` bears an outage."""
@@ -61,8 +64,8 @@ def status(config: Config, *, max_lag_seconds: float = MAX_LAG_SECONDS, now_ms: 
         view = ControlView(lake, config.changefeed.name)
         checkpoint = view.checkpoint()
         report = empty if checkpoint is None else _found(empty, config, lake, view, checkpoint, now_ms)
-        if checkpoint is None and view.epoch():
-            lost = f"The control table {view.namespace}.checkpoints is lost: other tables know epoch {view.epoch()}."
+        if checkpoint is None and (epoch := view.lost_epoch()):
+            lost = f"The control table {'.'.join(view.name(CHECKPOINTS))} is lost: other tables know epoch {epoch}."
             report = replace(report, notes=(lost,))
     return replace(report, stale=tuple(judged(report)))
 
@@ -73,8 +76,7 @@ def _found(
     ordered = config.changefeed.order == "resolved"
     resolved_ts = last.resolved_ts if ordered and last.resolved_ts else None
     tables = _tables(lake, last, config)
-    decisions, decided = view.decisions(_SHOWN)
-    letters, buried = view.letters(_SHOWN)
+    decisions, letters = view.decisions(), view.letters()
     silent = (now_ms - last.written_at) / 1000
     lag = None if resolved_ts is None else age(resolved_ts, now_ms)
     return replace(
@@ -90,12 +92,12 @@ def _found(
             PartitionProgress(*place, reading.next_offset, reading.resolved_ts, iso_of(reading.resolved_ts))
             for place, reading in sorted(last.partitions.items())
         ),
-        schema_changes=tuple(_ddl(item) for item in decisions),
-        schema_change_count=decided,
-        dead_letters=tuple(_letter(item) for item in letters),
-        dead_letter_count=buried,
+        schema_changes=tuple(_ddl(item) for item in reversed(decisions[-_SHOWN:])),
+        schema_change_count=len(decisions),
+        dead_letters=tuple(_letter(item) for item in letters[:_SHOWN]),
+        dead_letter_count=len(letters),
         cut=tuple(_cut(config.catalog.name, _in_cut(last, tables))),
-        notes=tuple(_notes(tables, silent, config, last, letters=buried)),
+        notes=tuple(_notes(tables, silent, config, last, letters=len(letters))),
     )
 
 
@@ -179,7 +181,8 @@ def _progress(name: TableName, identifier: tuple[str, ...], table: LakeTable | N
     iceberg = ".".join(identifier)
     if table is None:
         return TableProgress(str(name), iceberg, "empty" if cut is None else "missing", cut_snapshot_id=cut)
-    stamp = stamped_ts(table.properties)
+    text = table.properties.get(RESOLVED_TS, "")
+    stamp = int(text) if text.isdecimal() else None
     return TableProgress(
         table=str(name),
         iceberg=iceberg,
@@ -228,7 +231,7 @@ def _notes(
         yield f"{letters} message{'s were' if letters > 1 else ' was'} set aside as dead letters."
 
 
-def _ddl(item: Decision) -> DdlReport:
+def _ddl(item: SchemaDecision) -> DdlReport:
     return DdlReport(
         commit_ts=item.commit_ts,
         committed=iso_of(item.commit_ts) or "",
@@ -241,7 +244,7 @@ def _ddl(item: Decision) -> DdlReport:
     )
 
 
-def _letter(item: Letter) -> LetterReport:
+def _letter(item: DeadLetter) -> LetterReport:
     return LetterReport(item.topic, item.partition, item.offset, item.error, item.step, _instant(item.buried_at))
 
 

@@ -26,6 +26,7 @@ from applier.runtime.user_name import user_name
 from applier.sink.control.control import unix_ms
 from applier.sink.control.lease import may_take, process_start, this_process
 from applier.sink.control.requests import Kind, TableRequest, request_rows
+from applier.sink.control.tables import REQUESTS, namespace
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -137,7 +138,7 @@ def _is_held(config: Config) -> bool:
 
 def _wait(config: Config, request: TableRequest, say: Say) -> str | None:
     """Leave a request for the holder and wait for it; None if the holder is gone, which this process then replaces."""
-    where = (f"applier_{config.changefeed.name}", "requests")
+    where = (namespace(config.changefeed.name), REQUESTS.name)
     if not append(config.catalog, where, request_rows(request)):
         what = f"The applier that holds changefeed {config.changefeed.name} takes no requests: it is an older version."
         raise CheckpointConflict(what, "Stop it and give the command again, or start this version.")

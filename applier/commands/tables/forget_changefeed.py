@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from applier.changefeed.route import Route
 from applier.config.settings import Config
 from applier.errors import ConfigError
-from applier.pipeline.resume.copies import namespace
+from applier.pipeline.resume import copies
 from applier.runtime.retry import with_retry
 from applier.runtime.spark_session import build_session
 from applier.sink.commit.stamp import CHANGEFEED
-from applier.sink.control.checkpoints import is_absent
+from applier.sink.control.checkpoints import drop_all, is_absent
 from applier.sink.control.control import Control, unix_ms
 from applier.sink.control.lease import this_process
-from applier.sink.control.rows import LEDGERS
+from applier.sink.control.tables import namespace
 from applier.sink.iceberg.catalog import Catalog
 from applier.sink.iceberg.maintenance import unset_properties
 
@@ -44,7 +44,7 @@ def forget_changefeed(config: Config, *, take_over: bool = False, spark: SparkSe
     session = spark or build_session(f"applier {name}", config.spark, section.name, section.properties)
     try:
         catalog = with_retry(lambda: Catalog(session, section.name))
-        if with_retry(lambda: is_absent(catalog, name)):
+        if with_retry(lambda: is_absent(catalog.load, name)):
             raise ConfigError([f"There is no changefeed {name} in catalog {section.name}."])
         return with_retry(lambda: _forgotten(config, catalog, take_over=take_over))
     finally:
@@ -57,7 +57,7 @@ def planned(config: Config) -> list[str]:
     name = config.changefeed.name
     return [
         (
-            f"Forget changefeed {name} while `run` is stopped: its control tables in namespace applier_{name} leave "
+            f"Forget changefeed {name} while `run` is stopped: its control tables in namespace {namespace(name)} leave "
             "the catalog, and the applier.* properties leave its tables."
         ),
         "The Iceberg tables, all files, the topics and the changefeed in TiCDC stay.",
@@ -74,11 +74,9 @@ def _forgotten(config: Config, catalog: Catalog, *, take_over: bool) -> list[str
         if table is not None and table.setting(CHANGEFEED) == name:
             unset_properties(table, "applier.")
             kept.append(".".join(identifier))
-    for identifier in catalog.list((namespace(name),)):
+    for identifier in catalog.list((copies.namespace(name),)):
         catalog.drop(identifier)
-    # What shows that there is a changefeed goes last.
-    for ledger in reversed(LEDGERS):
-        catalog.drop((f"applier_{name}", ledger))
+    drop_all(catalog, (namespace(name),))
     tables = f"These Iceberg tables stay as they are: {', '.join(kept)}." if kept else "No Iceberg table was its own."
     return [
         f"Changefeed {name} is forgotten: its control tables are out of the catalog, and their files stay.",

@@ -35,7 +35,7 @@ from applier.decode.avro.schema import (
 from applier.decode.avro.whole_rows import WholeRows, refused
 from applier.decode.columnar.avro_columns import Head, schema_id
 from applier.decode.columnar.groups import GroupedReader, Reader
-from applier.decode.decoder import Capabilities, WireForm
+from applier.decode.decoder import WireForm
 from applier.decode.json_messages import Tso
 from applier.decode.options import DecoderOptions
 from applier.decode.registry.client import SchemaRegistry
@@ -43,21 +43,6 @@ from applier.decode.registry.subjects import Subjects, SubjectSource
 from applier.decode.registry.wire_format import ConfluentReader, SchemaSource
 from applier.decode.row_schemas import Announcer
 from applier.errors import DecodeError, IncompleteRow
-
-CAPABILITIES = Capabilities(
-    resolved_ts="enable-tidb-extension and avro-enable-watermark",
-    commit_ts="enable-tidb-extension; of deletes also avro-enable-watermark, from TiCDC v8.5.7 and v26.3.4 on",
-    ddl="enable-tidb-extension and avro-enable-watermark",
-    old_values="avro-include-before-value",
-    schema="registry",
-    exact_decimals=True,
-    losses=(
-        "Characters of names beyond letters, digits and _ become _, unless a DDL message shows the name.",
-        "Virtual generated columns are present and NULL, unless a DDL message shows that they are virtual.",
-        "A table whose only key is a NOT NULL unique index has no Kafka key; it needs avro-include-before-value.",
-        "Integers up to INT, and the lengths of strings, are not distinguished.",
-    ),
-)
 
 _ROW, _DDL, _WATERMARK, _DELETE = 0, 1, 2, 3
 _MARKER_BYTES = 9
@@ -130,8 +115,6 @@ class AvroDecoder:
         zone: IANA zone of the TiCDC servers, which TIMESTAMP text is written in.
         subjects: Where the other schemas of a table come from; None where only ids are known.
     """
-
-    capabilities = CAPABILITIES
 
     def __init__(self, registry: SchemaSource, zone: str = "UTC", subjects: SubjectSource | None = None) -> None:
         self.wire = WireForm(binary="bytes", members="label", zone=zone)

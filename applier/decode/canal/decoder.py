@@ -21,7 +21,7 @@ from applier.decode.canal.columns import TYPE_MARK, row_reader
 from applier.decode.canal.types import column_type
 from applier.decode.columnar.groups import GroupedReader, TypeHeads
 from applier.decode.columnar.json_columns import JsonRows
-from applier.decode.decoder import Capabilities, WireForm
+from applier.decode.decoder import WireForm
 from applier.decode.json_messages import PROTOCOL_HINT, Tso, read_json
 from applier.decode.large_messages import (
     ClaimedMessage,
@@ -32,22 +32,6 @@ from applier.decode.large_messages import (
 from applier.decode.options import DecoderOptions
 from applier.decode.row_schemas import Description, Descriptions, describe
 from applier.errors import DecodeError, IncompleteRow
-
-CAPABILITIES = Capabilities(
-    resolved_ts="enable-tidb-extension",
-    commit_ts="enable-tidb-extension",
-    ddl="always",
-    old_values="always",
-    schema="rows",
-    exact_decimals=True,
-    losses=(
-        "Without content-compatible, rows do not name the members of enums and sets: they come from the CREATE TABLE.",
-        "Without content-compatible, rows do not show the precision of decimals: it comes from the CREATE TABLE.",
-        "Rows of a table without a primary key do not name its unique key: it comes from the CREATE TABLE.",
-        "TIMESTAMP is in the zone of the TiCDC server, which changefeed.timezone must name.",
-        "Bytes that are not UTF-8 in a text column arrive as U+FFFD.",
-    ),
-)
 
 _Row = dict[str, str | None]
 
@@ -101,8 +85,6 @@ class CanalJsonDecoder:
         options: Of them, the TiCDC server's zone, what large messages are, and whether `es` stands in for the commit ts
             of messages without the TiDB extension.
     """
-
-    capabilities = CAPABILITIES
 
     def __init__(self, options: DecoderOptions) -> None:
         self._by_offset = options.by_offset

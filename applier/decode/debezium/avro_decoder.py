@@ -20,28 +20,12 @@ from applier.decode.debezium.avro_columns import head, rows_reader
 from applier.decode.debezium.ddl import TableChange, schema_change
 from applier.decode.debezium.fields import ConnectField
 from applier.decode.debezium.rows import Layout, declared_layout, held_image, operation, row_change
-from applier.decode.decoder import Capabilities, WireForm
+from applier.decode.decoder import WireForm
 from applier.decode.options import DecoderOptions
 from applier.decode.registry.client import SchemaRegistry
 from applier.decode.registry.wire_format import AvroSchema, ConfluentReader, SchemaSource
 from applier.decode.row_schemas import Announcer
 from applier.errors import DecodeError
-
-CAPABILITIES = Capabilities(
-    resolved_ts="enable-tidb-extension and avro-enable-watermark",
-    commit_ts="always",
-    ddl="enable-tidb-extension and avro-enable-watermark",
-    old_values="output-old-value of [sink.debezium], on by default",
-    schema="registry",
-    exact_decimals=True,
-    losses=(
-        "NULL in a column with a DEFAULT arrives as the default.",
-        "Zero and partial dates arrive as NULL, in a TIMESTAMP or a NOT NULL column as 1970-01-01.",
-        "Years below 100 arrive moved to 1970 to 2069.",
-        "NOT NULL is shown for key columns alone.",
-        "TiCDC refuses tables with a virtual generated column, and tables without a key.",
-    ),
-)
 
 _CONNECT = {"int": "int32", "long": "int64"}
 """Avro's names of types, where Connect's are others."""
@@ -114,7 +98,6 @@ class DebeziumAvroDecoder:
         registry: Where schemas come from.
     """
 
-    capabilities = CAPABILITIES
     wire = WireForm(binary="bytes", members="label")
 
     def __init__(self, registry: SchemaSource) -> None:

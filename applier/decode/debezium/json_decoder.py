@@ -31,30 +31,12 @@ from applier.decode.debezium.rows import (
     own_version,
     row_change,
 )
-from applier.decode.decoder import Capabilities, WireForm
+from applier.decode.decoder import WireForm
 from applier.decode.json_messages import Tso
 from applier.decode.large_messages import LargeMessages
 from applier.decode.options import DecoderOptions
 from applier.decode.row_schemas import Announcer
 from applier.errors import DecodeError
-
-CAPABILITIES = Capabilities(
-    resolved_ts="enable-tidb-extension, since TiCDC v8.5.4 (new architecture) and v9.0",
-    commit_ts="always",
-    ddl="always, since TiCDC v8.5.4 (new architecture) and v9.0",
-    old_values="output-old-value of [sink.debezium], on by default",
-    schema="rows",
-    exact_decimals=False,
-    losses=(
-        "Decimals pass through a double: beyond 15 digits they are not exact.",
-        "NULL in a column with a DEFAULT arrives as the default (since TiCDC v8.5.1).",
-        "Zero and partial dates arrive as NULL, in a TIMESTAMP or a NOT NULL column as 1970-01-01.",
-        "Years below 100 arrive moved to 1970 to 2069 (since TiCDC v8.5.1).",
-        "Without enable-tidb-extension, unsigned numbers and binary strings are shown by DDL messages alone.",
-        "With debezium-disable-schema, rows wait for the DDL message that describes their table.",
-        "TiCDC v8.0 to v8.4 writes no Kafka key: tables.keys must name the key columns of each table.",
-    ),
-)
 
 
 class _Source(msgspec.Struct, gc=False):
@@ -105,7 +87,6 @@ class DebeziumDecoder:
         options: Of them, the compression of keys and values, and the key columns of rows without a Kafka key.
     """
 
-    capabilities = CAPABILITIES
     wire = WireForm(binary="base64", members="label")
 
     def __init__(self, options: DecoderOptions) -> None:

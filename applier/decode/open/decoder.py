@@ -22,7 +22,7 @@ from applier.changefeed.event import Event, Op, Resolved, RowChange, SchemaChang
 from applier.changefeed.table import TableName, TableVersion
 from applier.decode.bounded_cache import BoundedLists
 from applier.decode.columnar.groups import Reader as RowReader
-from applier.decode.decoder import Capabilities, WireForm
+from applier.decode.decoder import WireForm
 from applier.decode.json_messages import PROTOCOL_HINT, Tso, read_json
 from applier.decode.large_messages import (
     ClaimedMessage,
@@ -35,21 +35,6 @@ from applier.decode.open.columns import Head, OpenBulk, rows_reader
 from applier.decode.options import DecoderOptions
 from applier.decode.row_schemas import Description, Descriptions, describe
 from applier.errors import DecodeError, IncompleteRow
-
-CAPABILITIES = Capabilities(
-    resolved_ts="always",
-    commit_ts="always",
-    ddl="always",
-    old_values="open.output-old-value",
-    schema="rows",
-    exact_decimals=True,
-    losses=(
-        "Rows do not name the members of enums and sets: they come from the CREATE TABLE.",
-        "Rows do not show the precision of decimals: it comes from the CREATE TABLE.",
-        "TIMESTAMP is in the zone of the TiCDC server, which changefeed.timezone must name.",
-        "With output-old-value off, an UPDATE of a table without any key looks like an INSERT.",
-    ),
-)
 
 _WHAT = "of the Open protocol"
 _VERSION = struct.pack(">Q", 1)
@@ -108,8 +93,6 @@ class OpenDecoder:
     Args:
         options: Of them, the TiCDC server's zone, and what large messages are.
     """
-
-    capabilities = CAPABILITIES
 
     def __init__(self, options: DecoderOptions) -> None:
         # TiCDC of the new architecture escapes by the column's own type, and may write flags of an older column.

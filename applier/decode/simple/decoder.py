@@ -14,7 +14,7 @@ from applier.changefeed.event import Bootstrap, Event, Op, Resolved, RowChange, 
 from applier.changefeed.table import TableName, TableVersion
 from applier.decode.bounded_cache import Bounded
 from applier.decode.columnar.groups import GroupedReader, Reader, TypeHeads
-from applier.decode.decoder import Capabilities, WireForm
+from applier.decode.decoder import WireForm
 from applier.decode.json_messages import PROTOCOL_HINT, read_json
 from applier.decode.large_messages import (
     ClaimedMessage,
@@ -29,15 +29,6 @@ from applier.decode.simple.table_schema import SimpleTableSchema
 from applier.decode.values.checksum import RowChecksums
 from applier.errors import DecodeError, IncompleteRow
 
-CAPABILITIES = Capabilities(
-    resolved_ts="always",
-    commit_ts="always",
-    ddl="always",
-    old_values="always",
-    schema="messages",
-    exact_decimals=True,
-)
-
 _WHAT = "of the Simple protocol"
 _OPS = {"INSERT": Op.INSERT, "UPDATE": Op.UPDATE, "DELETE": Op.DELETE}
 _DDL = frozenset({"CREATE", "RENAME", "CINDEX", "DINDEX", "ERASE", "TRUNCATE", "ALTER", "QUERY"})
@@ -51,8 +42,6 @@ class SimpleDecoder:
     Args:
         options: Of them, what large messages are, and the zone.
     """
-
-    capabilities = CAPABILITIES
 
     def __init__(self, options: DecoderOptions) -> None:
         self.wire = WireForm(binary="base64", members="index", zone=options.timezone)

@@ -15,6 +15,7 @@ from applier.pipeline.schema_changes.apply_to_rows import make_way
 from applier.pipeline.schema_changes.stamp import DROPPED_AT
 from applier.pipeline.tables.listed_tables import ListedTables
 from applier.pipeline.tables.target_tables import TargetTables
+from applier.sink.control import tables
 from applier.sink.iceberg import clone
 from applier.sink.iceberg.table import Table
 
@@ -25,7 +26,7 @@ class CopyOutdated(TransientError):
 
 def namespace(changefeed: str) -> str:
     """Where the copies of a changefeed are."""
-    return f"applier_{changefeed}__resume"
+    return f"{tables.namespace(changefeed)}__resume"
 
 
 @dataclass(slots=True)

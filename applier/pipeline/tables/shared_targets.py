@@ -13,6 +13,7 @@ from applier.ddl import actions as say
 from applier.ddl.schema_tracker import Tables
 from applier.errors import TableMismatch
 from applier.pipeline.scan.window_scan import WindowScan
+from applier.sink.control.tables import namespace
 
 
 def refuse_shared(config: Config, scan: WindowScan, known: Tables, described: Iterable[TableVersion] = ()) -> None:
@@ -27,7 +28,7 @@ def refuse_shared(config: Config, scan: WindowScan, known: Tables, described: It
     Raises:
         TableMismatch: Two upstream tables have one Iceberg table, or one lies among the control tables.
     """
-    route, control = Route(config.tables.route), f"applier_{config.changefeed.name}"
+    route, control = Route(config.tables.route), namespace(config.changefeed.name)
     targets = _Targets(route, TableFilter(config.tables.include), control)
     made = {name for ddl in scan.ddl for action in ddl.actions for name in _made_by(action)}
     met = {name for name, _ in scan.results.parts} | {version.name for version in described}

@@ -11,6 +11,7 @@ from applier.errors import TableMismatch, TransientError
 from applier.runtime.logs import logger
 from applier.sink.commit.committer import Committer
 from applier.sink.commit.stamp import Stamp
+from applier.sink.control.tables import ControlTable
 from applier.sink.format.types import TableSchema, iceberg_type
 from applier.sink.iceberg.catalog import Catalog, Identifier, JavaError
 from applier.sink.iceberg.commit import Change
@@ -50,16 +51,17 @@ class AppendOnlyTable:
         self._order = order
 
     @staticmethod
-    def open(catalog: Catalog, identifier: Identifier, columns: pa.Schema, order: str = "") -> AppendOnlyTable:
+    def open(catalog: Catalog, namespace: tuple[str, ...], kind: ControlTable) -> AppendOnlyTable:
         """The ledger of that name, which is created if it is missing.
 
         Raises:
             TableMismatch: There is a table of that name with other columns.
             TransientError: The catalog does not answer.
         """
-        found = catalog.load(identifier) or _create(catalog, identifier, columns)
-        _check(found, columns)
-        return AppendOnlyTable(found, order)
+        identifier = (*namespace, kind.name)
+        found = catalog.load(identifier) or _create(catalog, identifier, kind.columns)
+        _check(found, kind.columns)
+        return AppendOnlyTable(found, kind.order)
 
     def append(self, rows: pa.Table, stamp: Stamp, check: Callable[[Table], None] = lambda table: None) -> int:
         """Append rows in one commit.

@@ -1,38 +1,66 @@
-"""Checkpoints as they are in the catalog, also where some of their tables are lost. Reads only."""
+"""Whether a changefeed has checkpoints, also where some of its control tables are lost; and how it loses them all."""
 
 from __future__ import annotations
 
-from applier.changefeed.checkpoint import Checkpoint
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
 from applier.sink.commit.stamp import EPOCH
-from applier.sink.control.append_table import AppendOnlyTable
-from applier.sink.control.checkpoint_form import from_json
+from applier.sink.control.tables import (
+    CHECKPOINTS,
+    CONTROL_TABLES,
+    DEAD_LETTERS,
+    SCHEMA_CHANGES,
+    TABLE_VERSIONS,
+    namespace,
+)
 from applier.sink.iceberg.catalog import Catalog
 
 
-def is_absent(catalog: Catalog, changefeed: str) -> bool:
-    """Whether a changefeed has no control table that could hold a checkpoint: it begins. Writes nothing."""
-    return catalog.load((f"applier_{changefeed}", "checkpoints")) is None
+class Loaded(Protocol):
+    """What is asked of a table, whichever way it was loaded."""
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """Table properties."""
+
+    @property
+    def snapshot_id(self) -> int | None:
+        """Its head; None where nothing was ever written."""
 
 
-def lost_epoch(catalog: Catalog, changefeed: str, namespace: tuple[str, ...] | None = None) -> int:
-    """The epoch that the other control tables know, where `checkpoints` is lost or empty; else 0. Writes nothing.
+Load = Callable[[tuple[str, ...]], Loaded | None]
+"""Loads the table of an identifier; None where there is none."""
+
+
+def is_absent(load: Load, changefeed: str) -> bool:
+    """Whether a changefeed has no control table that could hold a checkpoint: it begins."""
+    return load((namespace(changefeed), CHECKPOINTS.name)) is None
+
+
+def lost_epoch(load: Load, changefeed: str) -> int:
+    """The epoch that the other control tables know, where `CHECKPOINTS` is lost or empty; else 0.
 
     Raises:
-        TableMismatch: `checkpoints` is there, but its metadata is gone.
+        TableMismatch: `CHECKPOINTS` is there, but its metadata is gone.
     """
-    where = namespace or (f"applier_{changefeed}",)
-    checkpoints = catalog.load((*where, "checkpoints"))
+    where = namespace(changefeed)
+    checkpoints = load((where, CHECKPOINTS.name))
     if checkpoints is not None and checkpoints.snapshot_id is not None:
         return 0
-    others = [catalog.load((*where, name)) for name in ("table_versions", "schema_changes", "dead_letters")]
-    return max((int(table.setting(EPOCH) or 0) for table in others if table is not None), default=0)
+    others = [load((where, table.name)) for table in (TABLE_VERSIONS, SCHEMA_CHANGES, DEAD_LETTERS)]
+    return max((int(table.properties.get(EPOCH, 0)) for table in others if table is not None), default=0)
 
 
-def newest(checkpoints: AppendOnlyTable) -> Checkpoint | None:
-    """The newest checkpoint of a table that was just refreshed; None if it has none."""
-    rows = checkpoints.newest()
-    if rows.num_rows == 0:
-        return None
-    columns = rows.select(["step", "written_at", "checkpoint"])
-    found = max(columns.to_pylist(), key=lambda row: (row["step"], row["written_at"]))
-    return from_json(found["checkpoint"])
+def drop_all(catalog: Catalog, where: tuple[str, ...], *, purge: bool = False) -> None:
+    """Drop all control tables of a namespace.
+
+    What shows that there is a changefeed goes last: after a crash on the way the rest is dropped by the next attempt.
+
+    Args:
+        catalog: The catalog.
+        where: The namespace.
+        purge: Their files go, too.
+    """
+    for table in reversed(CONTROL_TABLES):
+        catalog.drop((*where, table.name), purge=purge)

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pyarrow as pa
 
@@ -19,28 +20,34 @@ from applier.sink.commit.committer import ATTEMPTS
 from applier.sink.commit.fence import fence
 from applier.sink.commit.stamp import Stamp
 from applier.sink.control.append_table import AppendOnlyTable
-from applier.sink.control.checkpoints import newest
 from applier.sink.control.lease import StartOf, may_take, process_start
 from applier.sink.control.rows import (
-    LEDGERS,
-    ORDERS,
     DeadLetter,
     SchemaDecision,
     checkpoint_row,
+    dead_letters,
     decision_rows,
+    decisions,
     letter_rows,
-    read_decision,
-    read_letter,
+    newest_checkpoint,
+    table_versions,
     version_rows,
 )
+from applier.sink.control.tables import (
+    CHECKPOINTS,
+    CONTROL_TABLES,
+    DEAD_LETTERS,
+    HOLDER,
+    SCHEMA_CHANGES,
+    STEP,
+    TABLE_VERSIONS,
+    ControlTable,
+)
+from applier.sink.control.tables import namespace as namespace_of
 from applier.sink.iceberg.catalog import Catalog
 from applier.sink.iceberg.table import Table
 
 __all__ = ["Control", "DeadLetter", "SchemaDecision", "unix_ms"]
-
-HOLDER = "applier.holder"
-STEP = "applier.step"
-"""Properties of `checkpoints`: token of the holder, and the newest step: a reader can look for that one alone."""
 
 
 @dataclass(slots=True)
@@ -52,11 +59,8 @@ class Control:
     """
 
     changefeed: str
-    checkpoints: AppendOnlyTable
-    table_versions: AppendOnlyTable
-    schema_changes: AppendOnlyTable
-    dead_letters: AppendOnlyTable
-    requests: AppendOnlyTable
+    tables: Mapping[ControlTable, AppendOnlyTable]
+    """A process that only looks makes none: those that are missing are read as empty."""
     _last: Checkpoint | None = None
     _known: set[str] = field(default_factory=set)
     _one_thread: threading.RLock = field(default_factory=threading.RLock)
@@ -73,17 +77,22 @@ class Control:
         Raises:
             TableMismatch: There are tables of those names that are not ours.
         """
-        where = namespace or (f"applier_{changefeed}",)
-        opened = {
-            name: AppendOnlyTable.open(catalog, (*where, name), columns, ORDERS.get(name, ""))
-            for name, columns in LEDGERS.items()
-        }
-        return Control(changefeed, **opened)  # type: ignore[arg-type]  # mypy takes each name for any field
+        where = namespace or (namespace_of(changefeed),)
+        return Control(changefeed, {kind: AppendOnlyTable.open(catalog, where, kind) for kind in CONTROL_TABLES})
+
+    def rows(self, kind: ControlTable) -> list[dict[str, Any]]:
+        """All rows that a control table has now."""
+        if (table := self.tables.get(kind)) is None:
+            return []
+        table.refresh()
+        return table.rows().to_pylist()
 
     def last_checkpoint(self) -> Checkpoint | None:
         """The newest checkpoint, of any epoch; None for a new changefeed. Reads one small file."""
-        self.checkpoints.refresh()
-        return newest(self.checkpoints)
+        if (table := self.tables.get(CHECKPOINTS)) is None:
+            return None
+        table.refresh()
+        return newest_checkpoint(table.newest().to_pylist())
 
     def take(
         self,
@@ -136,7 +145,7 @@ class Control:
         Raises:
             CheckpointConflict: Another process has taken the changefeed.
         """
-        for append_table in (self.table_versions, self.schema_changes, self.dead_letters):
+        for append_table in (self.tables[kind] for kind in (TABLE_VERSIONS, SCHEMA_CHANGES, DEAD_LETTERS)):
             append_table.refresh()
             fence(append_table.table, self.changefeed, self._epoch, upto, unwritten=True)
 
@@ -149,8 +158,9 @@ class Control:
             CheckpointConflict: Another process has taken the changefeed, or this one never did.
         """
         with self._one_thread:
-            self.checkpoints.refresh()
-            if self._last is None or self.checkpoints.table.setting(HOLDER) != self._last.holder.token:
+            checkpoints = self.tables[CHECKPOINTS]
+            checkpoints.refresh()
+            if self._last is None or checkpoints.table.setting(HOLDER) != self._last.holder.token:
                 raise self._overtaken(self._last)
 
     def append_checkpoint(self, checkpoint: Checkpoint) -> None:
@@ -176,39 +186,32 @@ class Control:
 
     def load_versions(self) -> list[TableVersion]:
         """All table versions, oldest first; a later one of the same table and number takes the place of an earlier."""
-        self.table_versions.refresh()
-        rows = self.table_versions.rows().sort_by("seen_at").to_pylist()
+        rows = self.rows(TABLE_VERSIONS)
         self._known = {row["description"] for row in rows}
-        latest = {(row["database"], row["table"], row["version"]): row["description"] for row in rows}
-        return [TableVersion.from_json(description) for description in latest.values()]
+        return table_versions(rows)
 
     def save_versions(self, versions: Iterable[TableVersion]) -> None:
         """Keep table versions, so that a restart can decode rows whose schema was sent before its offsets."""
         described = {version.to_json(): version for version in versions}
         new = [version for description, version in described.items() if description not in self._known]
-        self.write(self.table_versions, version_rows(new, self._epoch))
+        self.write(TABLE_VERSIONS, version_rows(new, self._epoch))
         self._known |= described.keys()
 
     def record_schema_changes(self, decisions: Sequence[SchemaDecision]) -> None:
         """Keep what became of some DDL."""
-        self.write(self.schema_changes, decision_rows(decisions, self._epoch))
+        self.write(SCHEMA_CHANGES, decision_rows(decisions, self._epoch))
 
     def decisions(self, since: int = 0) -> list[SchemaDecision]:
         """What became of the DDL at or above a commit ts, oldest first."""
-        self.schema_changes.refresh()
-        rows = self.schema_changes.rows().sort_by([("commit_ts", "ascending"), ("decided_at", "ascending")])
-        return [read_decision(row) for row in rows.to_pylist() if row["commit_ts"] >= since]
+        return decisions(row for row in self.rows(SCHEMA_CHANGES) if row["commit_ts"] >= since)
 
     def bury(self, letters: Sequence[DeadLetter]) -> None:
         """Keep messages that were passed over. A replay may bury one again: topic, partition and offset show."""
-        self.write(self.dead_letters, letter_rows(letters, self._epoch))
+        self.write(DEAD_LETTERS, letter_rows(letters, self._epoch))
 
     def letters(self, *, every: bool = False) -> list[DeadLetter]:
         """Messages that were passed over, each once, in order of offset; all or those not made up for since."""
-        self.dead_letters.refresh()
-        rows = self.dead_letters.rows().sort_by("buried_at").to_pylist()
-        found = {(row["topic"], row["partition"], row["offset"]): read_letter(row) for row in rows}
-        return [found[place] for place in sorted(found) if every or found[place].error]
+        return dead_letters(self.rows(DEAD_LETTERS), every=every)
 
     @property
     def _epoch(self) -> int:
@@ -227,11 +230,11 @@ class Control:
 
         extra = {HOLDER: checkpoint.holder.token, STEP: str(checkpoint.step)}
         stamp = Stamp(self.changefeed, checkpoint.epoch, checkpoint.resolved_ts, extra)
-        self.checkpoints.append(checkpoint_row(checkpoint), stamp, check)
+        self.tables[CHECKPOINTS].append(checkpoint_row(checkpoint), stamp, check)
         self._last = checkpoint
 
     def _overtaken(self, last: Checkpoint | None) -> CheckpointConflict:
-        found = newest(self.checkpoints)
+        found = newest_checkpoint(self.tables[CHECKPOINTS].newest().to_pylist())
         holder, epoch = (found.holder, found.epoch) if found else ("nobody", 0)
         what = (
             f"Changefeed {self.changefeed} was taken by {holder} (epoch {epoch}) "
@@ -239,11 +242,11 @@ class Control:
         )
         return CheckpointConflict(what, "Keep one applier per changefeed; this one stops.")
 
-    def write(self, append_table: AppendOnlyTable, rows: pa.Table) -> None:
+    def write(self, kind: ControlTable, rows: pa.Table) -> None:
         """Append to one of the control tables."""
         if rows.num_rows > 0:
             self.confirm()
-            append_table.append(rows, Stamp(self.changefeed, self._epoch, 0))
+            self.tables[kind].append(rows, Stamp(self.changefeed, self._epoch, 0))
 
 
 def _taken(last: Checkpoint | None, holder: Holder, lost_epoch: int, *, is_over: bool) -> Checkpoint:

@@ -5,25 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, Literal
 
 import pyarrow as pa
 
-Kind = Literal["park", "resume", "forget"]
+from applier.sink.control.tables import REQUESTS, now
 
-REQUESTS = pa.schema(
-    [  # type: ignore[arg-type]  # the stubs know no list of fields of several types
-        pa.field("id", pa.string(), nullable=False),
-        pa.field("kind", pa.string(), nullable=False),
-        pa.field("tables", pa.string(), nullable=False),
-        pa.field("why", pa.string(), nullable=False),
-        pa.field("who", pa.string(), nullable=False),
-        pa.field("outcome", pa.string()),
-        pa.field("written_at", pa.timestamp("us", tz="UTC"), nullable=False),
-    ]
-)
-"""One row when a command asks, without an outcome, and one when it was carried out or withdrawn, with it."""
+Kind = Literal["park", "resume", "forget"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,16 +35,8 @@ class TableRequest:
 
 def request_rows(request: TableRequest, outcome: str | None = None) -> pa.Table:
     """A row of `REQUESTS`."""
-    row = {
-        "id": request.id,
-        "kind": request.kind,
-        "tables": json.dumps(request.tables),
-        "why": request.why,
-        "who": request.who,
-        "outcome": outcome,
-        "written_at": datetime.now(tz=UTC),
-    }
-    return pa.Table.from_pylist([row], schema=REQUESTS)
+    row = REQUESTS.row(request, tables=json.dumps(request.tables), outcome=outcome, written_at=now())
+    return REQUESTS.arrow([row])
 
 
 def open_requests(rows: Iterable[Mapping[str, Any]]) -> Sequence[TableRequest]:

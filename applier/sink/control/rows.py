@@ -1,104 +1,24 @@
-"""Control tables: what their rows say, as nouns and as Arrow."""
+"""Nouns of the control tables, and their rows: writing makes Arrow, reading takes rows however they were read."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
 
 from applier.changefeed.checkpoint import Checkpoint
 from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.ts import wall_clock
-from applier.sink.control.checkpoint_form import to_json
-from applier.sink.control.requests import REQUESTS
+from applier.sink.control.checkpoint_form import from_json, to_json
+from applier.sink.control.tables import CHECKPOINTS, DEAD_LETTERS, SCHEMA_CHANGES, TABLE_VERSIONS, now
 
 Decision = Literal["applied", "rewritten", "refused", "ignored", "without a table", "to skip", "skipped"]
 
 RESUMED = "resume "
 """How the reason of a decision begins that a job made which brought its table back; the job follows."""
-
-_UTC = pa.timestamp("us", tz="UTC")
-
-
-def _schema(fields: list[pa.Field[Any]]) -> pa.Schema:
-    return pa.schema(fields)
-
-
-CHECKPOINTS = _schema(
-    [
-        pa.field("step", pa.int64(), nullable=False),
-        pa.field("epoch", pa.int64(), nullable=False),
-        pa.field("resolved_ts", pa.int64(), nullable=False),
-        pa.field("resolved_at", _UTC),
-        pa.field("written_at", _UTC, nullable=False),
-        pa.field("holder", pa.string(), nullable=False),
-        pa.field("released", pa.bool_(), nullable=False),
-        pa.field("checkpoint", pa.string(), nullable=False),
-    ]
-)
-"""One row a step; `checkpoint` is the whole of it as JSON (`schemas/checkpoint/v3.json`)."""
-
-TABLE_VERSIONS = _schema(
-    [
-        pa.field("database", pa.string(), nullable=False),
-        pa.field("table", pa.string(), nullable=False),
-        pa.field("version", pa.int64(), nullable=False),
-        pa.field("epoch", pa.int64(), nullable=False),
-        pa.field("seen_at", _UTC, nullable=False),
-        pa.field("description", pa.string(), nullable=False),
-    ]
-)
-"""One row for each table version met; `description` is `TableVersion.to_json`."""
-
-SCHEMA_CHANGES = _schema(
-    [
-        pa.field("commit_ts", pa.int64(), nullable=False),
-        pa.field("committed_at", _UTC),
-        pa.field("database", pa.string(), nullable=False),
-        pa.field("table", pa.string(), nullable=False),
-        pa.field("sql", pa.string(), nullable=False),
-        pa.field("kind", pa.string(), nullable=False),
-        pa.field("decision", pa.string(), nullable=False),
-        pa.field("reason", pa.string(), nullable=False),
-        pa.field("snapshot_id", pa.int64()),
-        pa.field("schema_id", pa.int32()),
-        pa.field("epoch", pa.int64(), nullable=False),
-        pa.field("decided_at", _UTC, nullable=False),
-    ]
-)
-"""One row for each decision on a DDL; a restart may decide again, then the newest counts."""
-
-DEAD_LETTERS = _schema(
-    [
-        pa.field("topic", pa.string(), nullable=False),
-        pa.field("partition", pa.int32(), nullable=False),
-        pa.field("offset", pa.int64(), nullable=False),
-        pa.field("timestamp", _UTC),
-        pa.field("key", pa.binary()),
-        pa.field("value", pa.binary()),
-        pa.field("error", pa.string(), nullable=False),
-        pa.field("step", pa.int64(), nullable=False),
-        pa.field("epoch", pa.int64(), nullable=False),
-        pa.field("buried_at", _UTC, nullable=False),
-    ]
-)
-"""One row for each message that was passed over, whole, so that it can be replayed."""
-
-
-LEDGERS = {
-    "checkpoints": CHECKPOINTS,
-    "table_versions": TABLE_VERSIONS,
-    "schema_changes": SCHEMA_CHANGES,
-    "dead_letters": DEAD_LETTERS,
-    "requests": REQUESTS,
-}
-"""The control tables and their columns."""
-
-ORDERS = {"checkpoints": "step"}
-"""Columns whose values only grow, of the control tables that need not keep all rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +35,7 @@ class SchemaDecision:
         reason: Why, as one sentence; "" where there is nothing to say.
         snapshot_id: Snapshot that carries it.
         schema_id: Iceberg schema from there on.
+        decided_at: When it was written.
     """
 
     commit_ts: int
@@ -125,6 +46,7 @@ class SchemaDecision:
     reason: str = ""
     snapshot_id: int | None = None
     schema_id: int | None = None
+    decided_at: datetime = field(default_factory=now, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,11 +57,12 @@ class DeadLetter:
         topic: Its topic.
         partition: Its partition.
         offset: Its offset.
-        timestamp: The record's time.
+        timestamp: The record's time; like the next two None where it was not asked for.
         key: The record's key.
         value: The record's value.
         error: Why, as one sentence.
         step: Step that passed over it.
+        buried_at: When it was written.
     """
 
     topic: str
@@ -150,100 +73,103 @@ class DeadLetter:
     value: bytes | None
     error: str
     step: int
+    buried_at: datetime = field(default_factory=now, compare=False)
+
+    @property
+    def place(self) -> tuple[str, int, int]:
+        """Topic, partition and offset."""
+        return self.topic, self.partition, self.offset
 
 
 def checkpoint_row(checkpoint: Checkpoint) -> pa.Table:
     """Row of `CHECKPOINTS`."""
-    row = {
-        "step": checkpoint.step,
-        "epoch": checkpoint.epoch,
-        "resolved_ts": checkpoint.resolved_ts,
-        "resolved_at": wall_clock(checkpoint.resolved_ts) if checkpoint.resolved_ts else None,
-        "written_at": datetime.fromtimestamp(checkpoint.written_at / 1000, tz=UTC),
-        "holder": str(checkpoint.holder),
-        "released": checkpoint.released,
-        "checkpoint": to_json(checkpoint),
-    }
-    return pa.Table.from_pylist([row], schema=CHECKPOINTS)
+    row = CHECKPOINTS.row(
+        checkpoint,
+        resolved_at=wall_clock(checkpoint.resolved_ts) if checkpoint.resolved_ts else None,
+        written_at=datetime.fromtimestamp(checkpoint.written_at / 1000, tz=UTC),
+        holder=str(checkpoint.holder),
+        checkpoint=to_json(checkpoint),
+    )
+    return CHECKPOINTS.arrow([row])
 
 
 def version_rows(versions: Iterable[TableVersion], epoch: int) -> pa.Table:
     """Rows of `TABLE_VERSIONS`."""
-    rows = [
-        {
-            "database": version.name.database,
-            "table": version.name.table,
-            "version": version.version,
-            "epoch": epoch,
-            "seen_at": _now(),
-            "description": version.to_json(),
-        }
-        for version in versions
-    ]
-    return pa.Table.from_pylist(rows, schema=TABLE_VERSIONS)
+    return TABLE_VERSIONS.arrow(
+        TABLE_VERSIONS.row(item, **item.name._asdict(), epoch=epoch, seen_at=now(), description=item.to_json())
+        for item in versions
+    )
 
 
 def decision_rows(decisions: Iterable[SchemaDecision], epoch: int) -> pa.Table:
     """Rows of `SCHEMA_CHANGES`."""
-    rows = [
-        {
-            "commit_ts": decision.commit_ts,
-            "committed_at": wall_clock(decision.commit_ts),
-            "database": decision.table.database,
-            "table": decision.table.table,
-            "sql": decision.sql,
-            "kind": decision.kind,
-            "decision": decision.decision,
-            "reason": decision.reason,
-            "snapshot_id": decision.snapshot_id,
-            "schema_id": decision.schema_id,
-            "epoch": epoch,
-            "decided_at": _now(),
-        }
-        for decision in decisions
-    ]
-    return pa.Table.from_pylist(rows, schema=SCHEMA_CHANGES)
+    return SCHEMA_CHANGES.arrow(
+        SCHEMA_CHANGES.row(
+            item, committed_at=wall_clock(item.commit_ts), **item.table._asdict(), epoch=epoch, decided_at=now()
+        )
+        for item in decisions
+    )
 
 
 def letter_rows(letters: Iterable[DeadLetter], epoch: int) -> pa.Table:
     """Rows of `DEAD_LETTERS`."""
-    rows = [
-        {
-            "topic": letter.topic,
-            "partition": letter.partition,
-            "offset": letter.offset,
-            "timestamp": letter.timestamp,
-            "key": letter.key,
-            "value": letter.value,
-            "error": letter.error,
-            "step": letter.step,
-            "epoch": epoch,
-            "buried_at": _now(),
-        }
-        for letter in letters
+    return DEAD_LETTERS.arrow(DEAD_LETTERS.row(item, epoch=epoch, buried_at=now()) for item in letters)
+
+
+Row: TypeAlias = Mapping[str, Any]
+"""A row of a control table, by column."""
+
+
+def newest_checkpoint(rows: Iterable[Row]) -> Checkpoint | None:
+    """The newest checkpoint among rows of `CHECKPOINTS`; None if there are none.
+
+    Raises:
+        TerminalError: It is damaged, or of a newer format.
+    """
+    found = max(rows, key=lambda row: (row["epoch"], row["step"], row["written_at"]), default=None)
+    return None if found is None else from_json(found["checkpoint"])
+
+
+def table_versions(rows: Iterable[Row]) -> list[TableVersion]:
+    """The versions of rows of `TABLE_VERSIONS`; a later one of the same table and number takes an earlier one's place.
+
+    Raises:
+        ValueError, KeyError, TypeError: A description cannot be read.
+    """
+    ordered = sorted(rows, key=lambda row: row["seen_at"])
+    latest = {(row["database"], row["table"], row["version"]): row["description"] for row in ordered}
+    return [TableVersion.from_json(description) for description in latest.values()]
+
+
+def decisions(rows: Iterable[Row]) -> list[SchemaDecision]:
+    """The decisions of rows of `SCHEMA_CHANGES`, in order of commit ts and then of time."""
+    names = ("commit_ts", "sql", "kind", "decision", "reason", "snapshot_id", "schema_id", "decided_at")
+    return [
+        SchemaDecision(table=TableName(row["database"], row["table"]), **{name: row[name] for name in names})
+        for row in sorted(rows, key=lambda row: (row["commit_ts"], row["decided_at"]))
     ]
-    return pa.Table.from_pylist(rows, schema=DEAD_LETTERS)
 
 
-def read_decision(row: Mapping[str, Any]) -> SchemaDecision:
-    """A row of `SCHEMA_CHANGES` as it was written."""
-    return SchemaDecision(
-        commit_ts=row["commit_ts"],
-        table=TableName(row["database"], row["table"]),
-        sql=row["sql"],
-        kind=row["kind"],
-        decision=row["decision"],
-        reason=row["reason"],
-        snapshot_id=row["snapshot_id"],
-        schema_id=row["schema_id"],
-    )
+def last_decisions(decisions: Iterable[SchemaDecision]) -> list[SchemaDecision]:
+    """The last decision on each DDL, or on each part of one, in the order in which they stand."""
+    found: dict[tuple[object, ...], SchemaDecision] = {}
+    for item in decisions:
+        key = (item.commit_ts, item.sql, item.table, item.kind)
+        found.pop(key, None)
+        found[key] = item
+    return list(found.values())
 
 
-def read_letter(row: Mapping[str, Any]) -> DeadLetter:
-    """A row of `DEAD_LETTERS` as it was written."""
-    names = ("topic", "partition", "offset", "timestamp", "key", "value", "error", "step")
-    return DeadLetter(**{name: row[name] for name in names})
+def dead_letters(rows: Iterable[Row], *, every: bool = False) -> list[DeadLetter]:
+    """The letters of rows of `DEAD_LETTERS`, each place once, in order of offset.
 
-
-def _now() -> datetime:
-    return datetime.now(tz=UTC)
+    Args:
+        rows: The rows; `timestamp`, `key` and `value` may be left out.
+        every: Also those that have been made up for: they were buried again without an error.
+    """
+    names = ("topic", "partition", "offset", "timestamp", "key", "value", "error", "step", "buried_at")
+    found: dict[tuple[str, int, int], DeadLetter] = {}
+    for row in sorted(rows, key=lambda row: row["buried_at"]):
+        letter = DeadLetter(**{name: row.get(name) for name in names})  # type: ignore[arg-type]  # as it was written
+        found[letter.place] = letter
+    return [found[place] for place in sorted(found) if every or found[place].error]

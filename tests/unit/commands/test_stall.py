@@ -13,10 +13,11 @@ import pytest
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName
 from applier.changefeed.ts import from_unix_ms
-from applier.commands.run import behind, follow, run_once, stall
+from applier.commands.run import follow, run_once
 from applier.config.settings import RunSection
 from applier.errors import IncompleteRow, WatermarkStalled
 from applier.pipeline.scan.task_result import Waiting
+from applier.pipeline.stall import behind, stall
 from applier.pipeline.step import Pipeline, Step
 from applier.runtime.logs import StatusLine
 

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 from applier.changefeed.event import Bootstrap, Image, Resolved, RowChange, SchemaChange
 from applier.changefeed.table import Column, TableName, TableVersion
 from applier.changefeed.types import TypeRules
+from applier.config.protocols import PROTOCOLS
 from applier.ddl.parser import parse
 from applier.ddl.schema_tracker import Tables
 from applier.decode.avro.decoder import AvroDecoder
@@ -83,7 +84,8 @@ def feed(scenario: str, variant: str, folder: Path, zone: str = "") -> Written:
         folder: For claim-check files.
         zone: Time zone to read it in; that of its TiCDC server when empty.
     """
-    reading = _Reading(recorded_decoder(scenario, variant, folder, zone))
+    carries = PROTOCOLS[protocol_of(variant)].carries
+    reading = _Reading(recorded_decoder(scenario, variant, folder, zone), is_described=carries.schema == "messages")
     for record in recordings.records(scenario, variant):
         reading.take(record["key"], record["value"])
     return reading.finish()
@@ -105,8 +107,9 @@ def recorded_decoder(scenario: str, variant: str, folder: Path, zone: str = "") 
 class _Reading:
     """Follows a feed as the job does: DDL tell types and names, rows are converted by their version."""
 
-    def __init__(self, decoder: Decoder) -> None:
+    def __init__(self, decoder: Decoder, *, is_described: bool) -> None:
         self.decoder = decoder
+        self.is_described = is_described
         self.tables = Tables()
         self.done: set[tuple[int, str]] = set()
         self.versions: dict[tuple[TableName, int], TableVersion] = {}
@@ -150,13 +153,13 @@ class _Reading:
             self.done.add((change.commit_ts, change.sql))
             for action in parse(change.sql, change.database):
                 self.tables.apply(action, change.commit_ts)
-        if self.decoder.capabilities.schema != "messages":
+        if not self.is_described:
             for table in self.tables.values():
                 self.decoder.learn(table)
 
     def _version(self, row: RowChange) -> TableVersion:
         version, known = self.versions[row.name, row.version], self.tables.get(row.name)
-        return version if known is None or self.decoder.capabilities.schema == "messages" else version.refined(known)
+        return version if known is None or self.is_described else version.refined(known)
 
     def finish(self) -> Written:
         """Convert all rows, those of one version together."""

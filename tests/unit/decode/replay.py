@@ -17,6 +17,7 @@ from typing import Any
 from applier.changefeed.event import Bootstrap, Image, Op, RowChange, SchemaChange
 from applier.changefeed.table import Column, ColumnType, TableName, TableVersion
 from applier.changefeed.types import TypeRules
+from applier.decode.debezium.json_decoder import DebeziumDecoder
 from applier.decode.decoder import Decoder, WireForm
 from applier.decode.values.convert import to_array
 
@@ -77,7 +78,7 @@ def decode_all(decoder: Decoder, records: Iterable[dict[str, Any]]) -> Decoded:
                     decoder.learn(event.after)
     rows.sort(key=lambda change: (change.commit_ts, change.op is not Op.DELETE))
     ordered = {name: sorted(set(entries), key=lambda entry: entry[0]) for name, entries in described.items()}
-    return Decoded(rows, versions, sorted(ddl), ordered, decoder.wire, decoder.capabilities.exact_decimals)
+    return Decoded(rows, versions, sorted(ddl), ordered, decoder.wire, not isinstance(decoder, DebeziumDecoder))
 
 
 @dataclass(slots=True)

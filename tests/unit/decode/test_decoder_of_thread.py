@@ -89,7 +89,7 @@ def test_a_thread_keeps_the_decoder_of_its_changefeed() -> None:
     assert decoder_of_thread("simple", DecoderOptions()) is mine
     assert others != [mine]
     assert decoder_of_thread("simple", DecoderOptions(timezone="Asia/Shanghai")) is not mine
-    assert decoder_of_thread("open", DecoderOptions()).capabilities != mine.capabilities
+    assert type(decoder_of_thread("open", DecoderOptions())) is not type(mine)
 
 
 def test_passes_ask_the_registry_for_a_schema_once() -> None:

@@ -10,9 +10,10 @@ import pytest
 
 from applier.changefeed.event import Bootstrap, RowChange
 from applier.changefeed.table import Column, TableName
+from applier.config.protocols import PROTOCOLS
 from applier.decode.debezium.rows import UNKNOWN_VERSION
 from applier.decode.options import DecoderOptions
-from applier.decode.protocols import BUILDERS, build
+from applier.decode.protocols import build
 from applier.errors import IncompleteRow
 from tests import recordings
 from tests.fuzz.corpus import protocol_of
@@ -205,10 +206,10 @@ PROOFS: Mapping[str, Mapping[str, Proof]] = {
 }
 
 
-@pytest.mark.parametrize("protocol", BUILDERS)
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_each_loss_has_its_proof(protocol: str, tmp_path: Path) -> None:
     """What the decoder says that it loses is what recorded feeds show, no less and no more."""
-    capabilities = build(protocol, DecoderOptions(registry={"url": "http://127.0.0.1:1"})).capabilities
+    capabilities = PROTOCOLS[protocol].carries
 
     assert set(capabilities.losses) == set(PROOFS[protocol])
     assert [sentence for sentence, proof in PROOFS[protocol].items() if not proof(tmp_path)] == []
@@ -225,7 +226,7 @@ def _is_on(option: str, scenario: str, variant: str) -> bool:
 def test_a_feed_carries_what_its_options_say(variant: str, tmp_path: Path) -> None:
     """Watermarks, DDL and commit ts come exactly where the table of capabilities says so for the feed's options."""
     protocol = protocol_of(variant)
-    says = build(protocol, DecoderOptions(registry={"url": "http://127.0.0.1:1"})).capabilities
+    says = PROTOCOLS[protocol].carries
     found = feed("types", variant, tmp_path)
 
     assert found.has_resolved is _is_on(says.resolved_ts, "types", variant)

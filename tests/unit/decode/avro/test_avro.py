@@ -281,4 +281,3 @@ def test_options_give_registry_and_zone_without_connecting() -> None:
     decoder = build(DecoderOptions(timezone="Asia/Shanghai", registry={"url": "http://127.0.0.1:1"}))
 
     assert decoder.wire.zone == "Asia/Shanghai"
-    assert decoder.capabilities.schema == "registry"

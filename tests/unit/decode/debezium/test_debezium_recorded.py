@@ -13,6 +13,7 @@ import pytest
 
 from applier.changefeed.event import Bootstrap, Op, Resolved, RowChange, SchemaChange
 from applier.changefeed.table import Column, TableName
+from applier.config.protocols import PROTOCOLS
 from applier.decode.debezium.avro_decoder import DebeziumAvroDecoder
 from applier.decode.debezium.json_decoder import DebeziumDecoder
 from applier.decode.debezium.rows import UNKNOWN_VERSION
@@ -186,7 +187,7 @@ def test_decimals_are_the_nearest_doubles(variant: str) -> None:
 
     assert row.after is not None
     assert (row.after["d_20_4"], row.after["d_65_30"]) == (1e16, 1e35)
-    assert DebeziumDecoder.capabilities.exact_decimals is False
+    assert PROTOCOLS["debezium"].carries.exact_decimals is False
 
 
 def test_avro_decimals_are_exact() -> None:

@@ -105,7 +105,7 @@ def scan(source: Messages, variant: str, **known: Any) -> WindowScan:
     options = DecoderOptions(timezone="Asia/Shanghai" if "shanghai" in variant else "UTC", by_offset=True)
     has_resolved = variant not in WITHOUT_WATERMARKS
     template = DecodeTask(protocol, options, TypeRules(), ("*.*",), (), 0, {}, 0, ordered=has_resolved)
-    describes = build(protocol, options).capabilities.schema != "messages"
+    describes = protocol != "simple"
     scanner = WindowScanner(source, template, has_resolved, describes, keep_bad=True)
     bounds = source.bounds()
     before = Known({}, {place: span.end for place, span in bounds.items()}, {}, 0, {}, frozenset(), {}, Tables())

@@ -4,13 +4,17 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import jsonschema
 import pytest
 
-from applier.changefeed.checkpoint import Checkpoint, Holder, Reading
+from applier.changefeed.checkpoint import Checkpoint, Holder, Reading, Resuming, Tracked
+from applier.changefeed.completeness import LIVE, Completeness
 from applier.changefeed.message import TopicPartition
+from applier.changefeed.partitioning import Partition, Partitioning
+from applier.changefeed.position import AppliedDdl, FeedPosition
 from applier.changefeed.table import TableName
 from applier.errors import TerminalError
-from applier.sink.control.checkpoint_form import from_json, json_schema, to_json
+from applier.sink.control.checkpoint_form import from_json, to_json
 
 SCHEMA = Path(__file__).parents[4] / "schemas" / "checkpoint" / "v3.json"
 
@@ -34,15 +38,68 @@ FULL = Checkpoint(
 )
 
 
-@pytest.mark.parametrize("checkpoint", [FULL, Checkpoint(1, 0, 0, 0, Holder("t", "h"))])
+PLACE, DDL = TopicPartition("shop", 0), AppliedDdl("TRUNCATE TABLE t", "shop.t", 5)
+BY_RANGE = Partitioning("range", "a", (Partition("p0", ("5",)), Partition("p1", (), (("1", None),))))
+POSITION = FeedPosition(TableName("shop", "old"), 5, (DDL,), {PLACE: Reading(3, 4)}, 0, BY_RANGE, {PLACE: 5})
+PARKED = Completeness("parked", 5, "by hand", "hand", POSITION, "why", (TableName("shop", "t"),), True, POSITION)
+TABLES = replace(
+    FULL,
+    tables={
+        TableName("shop", "orders"): Tracked(0, "shop", BY_RANGE, LIVE),
+        TableName("shop", "items"): Tracked(-1, completeness=PARKED),
+        TableName("shop", "other"): Tracked(
+            2, completeness=Completeness("parked", cause="ddl", position=replace(POSITION, ts=0))
+        ),
+        TableName("shop", "old"): Tracked(3),
+    },
+    ddl=(DDL,),
+    protocol="simple",
+    handled={"id": "parked: shop.items."},
+)
+FULLEST = replace(TABLES, resuming=Resuming("job", TABLES))
+
+
+@pytest.mark.parametrize("checkpoint", [FULL, FULLEST, Checkpoint(1, 0, 0, 0, Holder("t", "h"))])
 def test_a_checkpoint_survives_its_json_form(checkpoint: Checkpoint) -> None:
     """What is read is what was written, with dots in names, negative snapshot ids and missing resolved ts."""
     assert from_json(to_json(checkpoint)) == checkpoint
 
 
 def test_the_json_form_is_the_published_one() -> None:
-    """The JSON Schema in the repository is that of the code; another shape needs another format version."""
-    assert SCHEMA.read_bytes() == json_schema()
+    """The JSON Schema in the repository describes every member that is written; others need another format version."""
+    schema = json.loads(SCHEMA.read_bytes())
+    for described in schema["$defs"].values():
+        described["additionalProperties"] = False
+    jsonschema.validate(json.loads(to_json(FULLEST)), schema)
+    assert schema["$defs"]["CheckpointV1"]["properties"].keys() == json.loads(to_json(FULLEST)).keys()
+
+
+def test_what_many_tables_share_and_what_is_empty_is_not_written_again() -> None:
+    """Tables that left at one place name it by its number."""
+    written = json.loads(to_json(TABLES))
+    items, old, orders, other = written["tables"]
+    assert len(written["places"]) == 1
+    assert old == {"database": "shop", "table": "old", "version": 3}
+    assert (items["version"], orders["completeness"], other["completeness"]["position"]["place"]) == (
+        -1,
+        {"state": "live"},
+        0,
+    )
+    assert "ts" not in other["completeness"]["position"]
+
+
+def test_a_table_that_format_2_parked_has_its_position() -> None:
+    """Its offsets and columns are those at which it left; after a DDL that it missed nothing shows them."""
+    text = json.loads(to_json(FULL)) | {"format": 2}
+    offsets = [{"topic": "shop", "partition": 0, "offset": 7}]
+    known = {"state": "parked", "since": 5, "offsets": offsets, "reason": "left out", "missed_ddl": False}
+    table = {"database": "shop", "table": "t", "version": 4, "completeness": known}
+    position = FeedPosition(TableName("shop", "t"), 5, readings={PLACE: Reading(7)}, version=4)
+    (found,) = from_json(json.dumps(text | {"tables": [table]})).tables.values()
+    assert found.completeness == Completeness("parked", 5, "left out", "include", position)
+    table["completeness"] = known | {"missed_ddl": True}
+    (found,) = from_json(json.dumps(text | {"tables": [table]})).tables.values()
+    assert found.completeness == Completeness("parked", 5, "left out", "include")
 
 
 def test_a_checkpoint_of_a_newer_format_is_refused() -> None:
@@ -65,8 +122,25 @@ def test_members_that_an_older_applier_did_not_write_are_empty() -> None:
     assert from_json(json.dumps(written)) == replace(FULL, unfenced=0, fenced=0, topic_ids={}, passed={})
 
 
+DAMAGE: list[dict[str, object]] = [
+    {"epoch": 0},
+    {"step": -1},
+    {"partitions": {}},
+    {"partitions": [{"topic": "shop", "partition": 0}]},
+    {"partitions": [{"topic": "shop", "partition": -1, "next_offset": 0}]},
+    {"snapshots": [{"table": [], "snapshot_id": 1}]},
+    {"tables": ["t"]},
+    {"tables": [{"database": "shop", "table": "t", "version": 1, "completeness": {"state": "odd"}}]},
+    {"resuming": {"job": "job", "progress": {"format": 3}}},
+]
+
+
 @pytest.mark.parametrize(
-    "text", ["", "null", "{}", '{"format":1}', json.dumps(json.loads(to_json(FULL)) | {"epoch": 0})]
+    "text",
+    [
+        *("", "null", "{}", '{"format":1}'),
+        *(json.dumps(json.loads(to_json(FULL)) | changed) for changed in DAMAGE),
+    ],
 )
 def test_a_damaged_checkpoint_is_refused(text: str) -> None:
     """Whatever is wrong with the text, the error is one of ours and says what to do."""

@@ -1,0 +1,81 @@
+"""Says why a watermark stands still, and refuses to go on where no later step moves it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from applier.changefeed.message import TopicPartition
+from applier.changefeed.ts import wall_clock
+from applier.errors import WatermarkStalled
+from applier.pipeline.scan.task_result import Waiting
+from applier.pipeline.step import Step
+
+WATERMARK_HINT = (
+    "turn the watermark on in the sink-uri of TiCDC: `enable-tidb-extension=true`, and for Avro "
+    '`avro-enable-watermark=true`, too; or set changefeed.order = "offset". Simple and Open always carry one, once '
+    "TiCDC writes to this topic."
+)
+"""How a feed comes to carry one."""
+
+_FAR = "No newer watermark comes within {messages:,} messages, the most that a step may read. The backlog is longer."
+_FAR_HINT = "raise source.messages_per_step and source.bytes_per_step: a step may read 64 times as much."
+
+_PARTITIONS_HINT = (
+    "if TiCDC uses fewer partitions than the topic has (`partition-num`), say how many in changefeed.partitions."
+)
+
+
+def stall(step: Step) -> str:
+    """Why the watermark does not move, in one sentence; "" if nothing holds it back."""
+    return held_back(step.waiting, step.silent) or behind(step.resolved, step.mark)
+
+
+def held_back(waiting: Sequence[Waiting], silent: Sequence[TopicPartition]) -> str:
+    """What holds a watermark back, in one sentence: rows without a schema, or partitions without a resolved ts."""
+    if waiting:
+        rows = "; ".join(
+            f"{row.rows} of table {row.name} from {row.partition}, first at commit ts {row.commit_ts} "
+            f"({wall_clock(row.commit_ts).isoformat(timespec='seconds')}), schema version {row.version}"
+            for row in waiting[:10]
+        )
+        return f"Rows wait for a schema that has not come: {rows}."
+    if silent:
+        names = ", ".join(str(place) for place in silent[:10])
+        return f"No watermark has ever come from {names}."
+    return ""
+
+
+def behind(resolved: Mapping[TopicPartition, int], mark: int | None) -> str:
+    """Which partitions have stopped sending resolved ts, in one sentence; "" for a feed without any."""
+    if mark is None or not resolved:
+        return ""
+    newest = max(resolved.values())
+    if newest <= mark:
+        return f"No partition has sent a watermark above {_moment(newest)}: TiCDC is paused, or does not reach Kafka."
+    late = sorted(place for place, ts in resolved.items() if ts == mark)
+    names = ", ".join(str(place) for place in late[:10])
+    return f"The watermark is held at {_moment(mark)} by {names}; others have come to {_moment(newest)}."
+
+
+def _moment(tso: int) -> str:
+    return f"{tso} ({wall_clock(tso).isoformat(timespec='seconds')})"
+
+
+def refuse_stall(step: Step) -> None:
+    """Raise WatermarkStalled if rows or partitions are waited for."""
+    reason = stall(step)
+    if step.waiting:
+        hint = (
+            "TiCDC sends a BOOTSTRAP message every 120 seconds or 10000 rows of a table "
+            "(`send-bootstrap-interval-in-sec`); run again when it has, nothing is lost."
+        )
+        raise WatermarkStalled(reason, hint)
+    if step.silent:
+        raise WatermarkStalled(reason, _PARTITIONS_HINT if step.resolved else WATERMARK_HINT)
+
+
+def refuse_far(step: Step) -> None:
+    """Raise WatermarkStalled if the next watermark is further away than a step may read: no other step gets there."""
+    if step.is_longest and not step.moved:
+        refuse_stall(step)
+        raise WatermarkStalled(_FAR.format(messages=step.status.messages), _FAR_HINT)

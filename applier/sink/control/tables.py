@@ -1,0 +1,136 @@
+"""The control tables of a changefeed: their names and columns. Nothing else names them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+
+HOLDER = "applier.holder"
+STEP = "applier.step"
+"""Properties of `CHECKPOINTS`: token of the holder, and the newest step: a reader can look for that one alone."""
+
+_UTC = pa.timestamp("us", tz="UTC")
+
+
+class ControlTable:
+    """A control table, as every changefeed has one.
+
+    Attributes:
+        name: Its name in the namespace of the changefeed.
+        columns: Its columns.
+        order: Column whose values only grow, of a table that need not keep all rows; else "".
+    """
+
+    def __init__(self, name: str, columns: Sequence[pa.Field[Any]], order: str = "") -> None:
+        self.name = name
+        self.columns: pa.Schema = pa.schema(columns)
+        self.order = order
+
+    def row(self, noun: object, **members: Any) -> dict[str, Any]:
+        """A row that has these members, and for the other columns the attributes of the noun."""
+        others = (name for name in self.columns.names if name not in members)
+        return members | {name: getattr(noun, name) for name in others}
+
+    def arrow(self, rows: Iterable[dict[str, Any]]) -> pa.Table:
+        """Rows as Arrow, in the table's columns."""
+        return pa.Table.from_pylist(list(rows), schema=self.columns)
+
+
+def namespace(changefeed: str) -> str:
+    """The namespace of a changefeed's control tables."""
+    return f"applier_{changefeed}"
+
+
+def now() -> datetime:
+    """The time of a row that is written."""
+    return datetime.now(tz=UTC)
+
+
+def _given(name: str, kind: pa.DataType) -> pa.Field[Any]:
+    return pa.field(name, kind, nullable=False)
+
+
+CHECKPOINTS = ControlTable(
+    "checkpoints",
+    [
+        _given("step", pa.int64()),
+        _given("epoch", pa.int64()),
+        _given("resolved_ts", pa.int64()),
+        pa.field("resolved_at", _UTC),
+        _given("written_at", _UTC),
+        _given("holder", pa.string()),
+        _given("released", pa.bool_()),
+        _given("checkpoint", pa.string()),
+    ],
+    order="step",
+)
+"""One row a step; `checkpoint` is the whole of it as JSON (`schemas/checkpoint/v3.json`)."""
+
+TABLE_VERSIONS = ControlTable(
+    "table_versions",
+    [
+        _given("database", pa.string()),
+        _given("table", pa.string()),
+        _given("version", pa.int64()),
+        _given("epoch", pa.int64()),
+        _given("seen_at", _UTC),
+        _given("description", pa.string()),
+    ],
+)
+"""One row for each table version met; `description` is `TableVersion.to_json`."""
+
+SCHEMA_CHANGES = ControlTable(
+    "schema_changes",
+    [
+        _given("commit_ts", pa.int64()),
+        pa.field("committed_at", _UTC),
+        _given("database", pa.string()),
+        _given("table", pa.string()),
+        _given("sql", pa.string()),
+        _given("kind", pa.string()),
+        _given("decision", pa.string()),
+        _given("reason", pa.string()),
+        pa.field("snapshot_id", pa.int64()),
+        pa.field("schema_id", pa.int32()),
+        _given("epoch", pa.int64()),
+        _given("decided_at", _UTC),
+    ],
+)
+"""One row for each decision on a DDL; a restart may decide again, then the newest counts."""
+
+DEAD_LETTERS = ControlTable(
+    "dead_letters",
+    [
+        _given("topic", pa.string()),
+        _given("partition", pa.int32()),
+        _given("offset", pa.int64()),
+        pa.field("timestamp", _UTC),
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+        _given("error", pa.string()),
+        _given("step", pa.int64()),
+        _given("epoch", pa.int64()),
+        _given("buried_at", _UTC),
+    ],
+)
+"""One row for each message that was passed over, whole, so that it can be replayed."""
+
+REQUESTS = ControlTable(
+    "requests",
+    [
+        _given("id", pa.string()),
+        _given("kind", pa.string()),
+        _given("tables", pa.string()),
+        _given("why", pa.string()),
+        _given("who", pa.string()),
+        pa.field("outcome", pa.string()),
+        _given("written_at", _UTC),
+    ],
+)
+"""One row when a command asks, without an outcome, and one when it was carried out or withdrawn, with it."""
+
+CONTROL_TABLES = (CHECKPOINTS, TABLE_VERSIONS, SCHEMA_CHANGES, DEAD_LETTERS, REQUESTS)
+"""All control tables. `CHECKPOINTS`, which shows that there is a changefeed, is made first and dropped last."""
