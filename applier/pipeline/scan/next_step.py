@@ -15,7 +15,6 @@ from applier.consume.offsets import capped, missing, next_window, refuse_missing
 from applier.consume.source import Source
 from applier.consume.window_size import LONGEST, NO_LIMIT, WindowSize, WindowTooLargeError
 from applier.pipeline import topics
-from applier.pipeline.scan.described_tables import described
 from applier.pipeline.scan.known import Known
 from applier.pipeline.scan.scanner import WindowScanner
 from applier.pipeline.scan.unreadable import refuse_unreadable
@@ -205,5 +204,15 @@ class StepReader:
             self._size.adapt(self._longest, is_enough=False)
 
     def described(self, scan: WindowScan) -> list[TableVersion]:
-        """The tables that a feed begun midstream only describes."""
-        return described(scan, self.state) if self.config.changefeed.start == "midstream" else []
+        """The tables that a feed begun midstream only describes: no CREATE TABLE of them comes.
+
+        A version is the TSO of the DDL that made it: a DDL of this window or a later one brings its table. One that an
+        earlier window brought is that of a table which has left its name since.
+        """
+        if scan.upto is None or self.config.changefeed.start != "midstream":
+            return []
+        made = [ddl.barrier.change.after for ddl in scan.ddl]
+        known = self.state.tables.beside(self.state.supplied)
+        # In the order of the messages: where versions are no TSO but hashes, their numbers have none.
+        fresh = [version for key, version in scan.versions.items() if key in scan.fresh and version not in made]
+        return [version for version in fresh if version.version <= scan.upto and version.name not in known]

@@ -25,7 +25,7 @@ from applier.pipeline.scan.decode_task import DecodeTask
 from applier.pipeline.scan.known import Known
 from applier.pipeline.scan.live_topics import mark
 from applier.pipeline.scan.tails import resolved_near_ends
-from applier.pipeline.scan.task_result import FINDING_DDL, RESULT_SCHEMA, collect
+from applier.pipeline.scan.task_result import TaskResult
 from applier.pipeline.scan.window_scan import NO_WATERMARK, WindowScan
 from applier.pipeline.scan.window_tables import met, spelling, typed_by
 from applier.pipeline.schema_changes.statements import Ddl, Taken, read_all
@@ -38,7 +38,7 @@ HEAD_MESSAGES = 1_000
 
 _MAX_PASSES = 100
 
-Run = Callable[[DecodeTask], pa.Table]
+Run = Callable[[DecodeTask], TaskResult]
 """Runs a row pass over the messages of a window."""
 
 
@@ -103,7 +103,7 @@ class WindowScanner:
         for _ in range(_MAX_PASSES):
             found.upto = self._upto(found, known)
             with watch.stage("decode"):
-                found.results = collect(run(found.task(self.template, known)))
+                found.results = run(found.task(self.template, known))
             revised = self._revise(found, known)
             if revised is None:
                 return found
@@ -121,9 +121,9 @@ class WindowScanner:
         if local:
             messages = self.source.collect(window)
             found.resolved = advance(found.resolved, self._resolved(window, lambda tails: tails.among(messages)))
-            return lambda job: pa.Table.from_batches(job(messages.to_batches()), schema=RESULT_SCHEMA)
+            return lambda job: job(messages.to_batches())
         found.resolved = advance(found.resolved, self._resolved(window, self.source.collect))
-        return lambda job: self.source.map(window, job, FINDING_DDL)
+        return lambda job: TaskResult.sum(self.source.map(window, job))
 
     def _peek(self, found: WindowScan, known: Known) -> None:
         """Learn from its first messages what tables a first window makes.
@@ -136,8 +136,7 @@ class WindowScanner:
         except WindowTooLargeError:
             return  # The pass itself learns it, and what it read without it is read again.
         # Rows are not due: before a DDL has shown the types of its columns, values need not fit what a row alone says.
-        first = replace(found.task(self.template, known), upto=-1)(messages.to_batches())
-        found.results = collect(pa.Table.from_batches(first, schema=RESULT_SCHEMA))
+        found.results = replace(found.task(self.template, known), upto=-1)(messages.to_batches())
         found.learn(known)
         self._cut(found, known)
 
@@ -192,7 +191,7 @@ class WindowScanner:
         """Rows without a schema wait, and the watermark stays below the first of them."""
         if not found.results.waiting:
             return False
-        found.waiting = found.results.waiting
+        found.waiting = list(found.results.waiting.values())
         found.ceiling = min(row.commit_ts for row in found.waiting) - 1
         return True
 
