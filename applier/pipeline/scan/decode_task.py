@@ -6,11 +6,11 @@ The same code runs in the driver, in worker processes and in Spark's tasks.
 from __future__ import annotations
 
 import gc
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -94,14 +94,6 @@ class DecodeTask:
         return task.found
 
 
-_NONE: Sequence[Event] = ()
-
-
-def _tables(events: Sequence[Event]) -> Collection[TableName]:
-    """The tables of the rows of a message that was read."""
-    return {event.name for event in events if isinstance(event, RowChange)}
-
-
 @contextmanager
 def _without_collector() -> Iterator[None]:
     """Decoded rows hold no cycles, but the garbage collector walks them all again and again: a third of the time."""
@@ -179,8 +171,7 @@ class _TaskState:
         skip = self._job.skip.get(place, frozenset())
         messages = self._fitting(place, messages, skip)
         offsets = np.asarray(messages.column("offset"))
-        columns: list[list[Any]] = [messages.column(name).to_pylist() for name in ("key", "value")]
-        keys, values = columns
+        keys, values = (cast("list[bytes | None]", messages.column(name).to_pylist()) for name in ("key", "value"))
         rest: Iterable[int] = range(len(values))
         blocks: Sequence[ColumnBlock] = ()
         if self._decoder.bulk is not None and not skip and not self._job.try_all:
@@ -214,7 +205,8 @@ class _TaskState:
     ) -> None:
         """Decode chosen messages, each on its own."""
         for number in (number for number in chosen if int(offsets[number]) not in skip):
-            offset, value, events = int(offsets[number]), values[number], _NONE
+            offset, value = int(offsets[number]), values[number]
+            events: Sequence[Event] = ()
             try:
                 events = self._decoder.decode(keys[number], value)
                 for index, event in enumerate(events):
@@ -225,7 +217,8 @@ class _TaskState:
             except TransientError:
                 raise  # Also where it is a DecodeError: no message is bad because the registry refuses a log-in.
             except DecodeError as error:
-                found = _tables(events) or owners(self._decoder, place.topic, value, error)
+                shown = {event.name for event in events if isinstance(event, RowChange)}
+                found = shown or owners(self._decoder, place.topic, value, error)
                 self._admission.reject(place, offset, error, found)
 
     def _take_row(self, row: RowChange, place: TopicPartition, offset: int, index: int) -> None:
@@ -236,12 +229,13 @@ class _TaskState:
             self.rows.add_row(row, number, place, offset, index, run)
 
     def _take_control(self, event: Event, place: TopicPartition, offset: int, index: int) -> None:
-        if isinstance(event, Resolved):
-            self.found.resolve(place, event.resolved_ts)
-        elif isinstance(event, Bootstrap):
-            self._take_version(event.version, place, announced=True)
-        elif isinstance(event, SchemaChange):
-            self._take_ddl(event, place, offset, index)
+        match event:
+            case Resolved(ts):
+                self.found.resolve(place, ts)
+            case Bootstrap(version):
+                self._take_version(version, place, announced=True)
+            case SchemaChange():
+                self._take_ddl(event, place, offset, index)
 
     def _take_version(self, version: TableVersion, place: TopicPartition, *, announced: bool) -> None:
         name, found = version.name, self.found

@@ -56,11 +56,6 @@ class RowGroups:
             self._runs[row.name, place] = row.commit_ts, number
         return number
 
-    @property
-    def at_once(self) -> int:
-        """How many rows came in blocks."""
-        return sum(rows.taken for rows in self._blocks.values())
-
     def add_row(self, row: RowChange, number: int, place: TopicPartition, offset: int, index: int, run: int) -> None:
         """Take a row of a segment.
 
@@ -73,11 +68,9 @@ class RowGroups:
             run: As in `KeylessEvent`.
         """
         where = row.name, row.version, number, place.topic
-        rows = self._rows.get(where)
+        rows = self._rows.get(where) or self._begun(self._rows, where, group, row.commit_ts, place)
         if rows is None:
-            rows = self._begun(self._rows, where, group, Waiting(row.name, row.version, row.commit_ts, 1, place))
-            if rows is None:
-                return
+            return
         position = place.partition, offset, index
         if self._job.try_all:
             one = group(rows.version)
@@ -94,22 +87,26 @@ class RowGroups:
         where, count = (block.name, block.version, number, place.topic, block.form), len(block.places)
         rows = self._blocks.get(where)
         if rows is None:
-            first = int(block.commit_ts.min())
-            rows = self._begun(self._blocks, where, BlockGroup, Waiting(block.name, block.version, first, count, place))
-            if rows is None:
-                return
-        rows.add(block, place.partition, offsets)
-        self._found.counts["rows"] += count
+            rows = self._begun(self._blocks, where, BlockGroup, int(block.commit_ts.min()), place, count)
+        if rows is not None:
+            rows.add(block, place.partition, offsets)
+            self._found.counts["rows"] += count
 
     def _begun(
-        self, groups: dict[Any, _G], where: tuple[Any, ...], kind: Callable[..., _G], rows: Waiting
+        self,
+        groups: dict[Any, _G],
+        where: tuple[Any, ...],
+        kind: Callable[..., _G],
+        ts: int,
+        place: TopicPartition,
+        count: int = 1,
     ) -> _G | None:
-        """A new group; None where the version of its rows has not come: they wait."""
-        version = self._versions.get(rows.name, rows.version)
+        name, number, cut, *_ = where
+        version = self._versions.get(name, number)
         if version is None:
-            self._found.wait(rows)
+            self._found.wait(Waiting(name, number, ts, count, place))
             return None
-        groups[where] = kind(self._versions.typed(version, where[2]), by_place=not self._job.ordered)
+        groups[where] = kind(self._versions.typed(version, cut), by_place=not self._job.ordered)
         return groups[where]
 
     def finish(self) -> None:

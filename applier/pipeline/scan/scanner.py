@@ -92,8 +92,9 @@ class WindowScanner:
             SchemaChangeRefused: A DDL statement that cannot be understood.
         """
         typed = typed_by((), known.tables) if self.rows_describe else {}
-        found = WindowScan(window, dict(known.resolved), typed=typed, ceiling=self.ceiling, most_bytes=most_bytes)
-        found.passages = passages(known.passed, ())
+        job = replace(self.template, applied=known.applied, applied_of=known.applied_of, covered=known.covered)
+        job = replace(job, passages=passages(known.passed, ()), typed=typed, most_bytes=most_bytes)
+        found = WindowScan(window, dict(known.resolved), job, ceiling=self.ceiling)
         with watch.stage("read"):
             run = self._reader(found, local=local)
         failpoints.reach("read")
@@ -103,7 +104,7 @@ class WindowScanner:
         for _ in range(_MAX_PASSES):
             found.upto = self._upto(found, known)
             with watch.stage("decode"):
-                found.results = run(found.task(self.template, known))
+                found.results = run(found.task(known))
             revised = self._revise(found, known)
             if revised is None:
                 return found
@@ -136,7 +137,7 @@ class WindowScanner:
         except WindowTooLargeError:
             return  # The pass itself learns it, and what it read without it is read again.
         # Rows are not due: before a DDL has shown the types of its columns, values need not fit what a row alone says.
-        found.results = replace(found.task(self.template, known), upto=-1)(messages.to_batches())
+        found.results = replace(found.task(known), upto=-1)(messages.to_batches())
         found.learn(known)
         self._cut(found, known)
 
@@ -176,7 +177,7 @@ class WindowScanner:
             return False
         ending = [bad for bad in found.results.bad if not self.keep_bad or self.may_come(bad.error)]
         if not ending:
-            found.try_all = bool(found.bad)
+            found.job = replace(found.job, try_all=bool(found.bad))
             found.bad += found.results.bad
             return False
         for bad in ending:
@@ -216,10 +217,10 @@ class WindowScanner:
         found.ddl = every if self.chosen is None else self.chosen(every)
         cuts = cut((ddl.commit_ts, ddl.names) for ddl in found.ddl)
         typed = typed_by(found.ddl, known.tables) if self.rows_describe else {}
-        before = found.passages
-        found.passages = before if self.ordered else self._passages(found, known)
-        revised = cuts != found.cuts or (typed != found.typed and self.rows_describe) or found.passages != before
-        found.cuts, found.typed = cuts, typed
+        before = found.job
+        sent = before.passages if self.ordered else self._passages(found, known)
+        found.job = replace(before, cuts=cuts, typed=typed, passages=sent)
+        revised = (cuts, typed, sent) != (before.cuts, before.typed, before.passages)
         stopped = self._stop_at_return(found, known) or self._stop_at_part(found, known)
         return stopped or (revised and bool(found.results.parts or found.results.bad))
 
