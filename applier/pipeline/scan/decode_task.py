@@ -179,8 +179,7 @@ class _TaskState:
             blocks, rest = _taken_apart(blocks, rest, self._versions)
         self._read_each(place, rest, offsets, keys, values, skip)
         for block in blocks:
-            for number, rows in self._admission.block(block, place, offsets[block.places]):
-                self.rows.add_block(rows, number, place, offsets)
+            self.rows.take_block(block, place, offsets)
 
     def _fitting(self, place: TopicPartition, messages: pa.RecordBatch, skip: frozenset[int]) -> pa.RecordBatch:
         """The messages that are not too large; the others are bad ones, which no decoder sees."""
@@ -211,7 +210,7 @@ class _TaskState:
                 events = self._decoder.decode(keys[number], value)
                 for index, event in enumerate(events):
                     if type(event) is RowChange:
-                        self._take_row(event, place, offset, index)
+                        self.rows.take_row(event, place, offset, index)
                     else:
                         self._take_control(event, place, offset, index)
             except TransientError:
@@ -220,13 +219,6 @@ class _TaskState:
                 shown = {event.name for event in events if isinstance(event, RowChange)}
                 found = shown or owners(self._decoder, place.topic, value, error)
                 self._admission.reject(place, offset, error, found)
-
-    def _take_row(self, row: RowChange, place: TopicPartition, offset: int, index: int) -> None:
-        # Rows that are not due count, too: they part a run from the same one sent again.
-        run = self.rows.run(row, place) if row.name in self._versions.keyless else 0
-        number = self._admission.row(row, place, offset)
-        if number is not None:
-            self.rows.add_row(row, number, place, offset, index, run)
 
     def _take_control(self, event: Event, place: TopicPartition, offset: int, index: int) -> None:
         match event:

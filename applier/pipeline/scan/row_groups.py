@@ -32,7 +32,7 @@ class RowGroups:
         job: What the task must do.
         wire: How its protocol writes values.
         versions: The table versions that it knows.
-        admission: Takes rows whose values do not fit their table.
+        admission: Chooses the rows that are due, and notes those whose values do not fit their table.
         found: What it found.
     """
 
@@ -48,27 +48,16 @@ class RowGroups:
         self._runs: dict[tuple[TableName, TopicPartition], tuple[int, int]] = {}
         self._blocks: dict[tuple[TableName, int, int, str, Hashable], BlockGroup] = {}
 
-    def run(self, row: RowChange, place: TopicPartition) -> int:
-        """Number of the run of rows of one commit ts that the next row of a table belongs to in a partition."""
-        last, number = self._runs.get((row.name, place), (-1, 0))
-        if row.commit_ts != last:
-            number += 1
-            self._runs[row.name, place] = row.commit_ts, number
-        return number
-
-    def add_row(self, row: RowChange, number: int, place: TopicPartition, offset: int, index: int, run: int) -> None:
-        """Take a row of a segment.
-
-        Args:
-            row: The row.
-            number: Number of the segment.
-            place: Its partition.
-            offset: Offset of its message.
-            index: Its number among the events of the message.
-            run: As in `KeylessEvent`.
-        """
-        where = row.name, row.version, number, place.topic
-        rows = self._rows.get(where) or self._begun(self._rows, where, group, row.commit_ts, place)
+    def take_row(self, row: RowChange, place: TopicPartition, offset: int, index: int) -> None:
+        """Take a row if it is due; `index` is its number among the events of its message."""
+        name, ts = row.name, row.commit_ts
+        # Rows that are not due count, too: they part a run from the same one sent again.
+        run = self._run(name, place, ts) if name in self._versions.keyless else 0
+        number = self._admission.row(row, place, offset)
+        if number is None:
+            return
+        where = name, row.version, number, place.topic
+        rows = self._rows.get(where) or self._begun(self._rows, where, group, ts, place)
         if rows is None:
             return
         position = place.partition, offset, index
@@ -78,19 +67,28 @@ class RowGroups:
             self._typing(rows.version).table(*columns_of(one))
         # Only what this very pass read counts: rows above the watermark are read again, before the resolved ts that
         # their partition had sent by then.
-        replay = rows.is_bag and row.commit_ts <= self._found.resolved.get(place, 0)
+        replay = rows.is_bag and ts <= self._found.resolved.get(place, 0)
         rows.add(row, position, replay=replay, run=run)
         self._found.counts["rows"] += 1
 
-    def add_block(self, block: ColumnBlock, number: int, place: TopicPartition, offsets: Ints) -> None:
-        """Take rows of a segment; `offsets` are those of the messages that the block's places count."""
-        where, count = (block.name, block.version, number, place.topic, block.form), len(block.places)
-        rows = self._blocks.get(where)
-        if rows is None:
-            rows = self._begun(self._blocks, where, BlockGroup, int(block.commit_ts.min()), place, count)
-        if rows is not None:
-            rows.add(block, place.partition, offsets)
-            self._found.counts["rows"] += count
+    def take_block(self, block: ColumnBlock, place: TopicPartition, offsets: Ints) -> None:
+        """Take the rows of a block that are due; `offsets` are those of the messages that its places count."""
+        for number, due in self._admission.block(block, place, offsets[block.places]):
+            where, count = (due.name, due.version, number, place.topic, due.form), len(due.places)
+            rows = self._blocks.get(where)
+            if rows is None:
+                rows = self._begun(self._blocks, where, BlockGroup, int(due.commit_ts.min()), place, count)
+            if rows is not None:
+                rows.add(due, place.partition, offsets)
+                self._found.counts["rows"] += count
+
+    def _run(self, name: TableName, place: TopicPartition, ts: int) -> int:
+        """Number of the run of rows of one commit ts that the next row of a table belongs to in a partition."""
+        last, number = self._runs.get((name, place), (-1, 0))
+        if ts != last:
+            number += 1
+            self._runs[name, place] = ts, number
+        return number
 
     def _begun(
         self,
