@@ -18,7 +18,7 @@ from applier.changefeed.message import MESSAGE_SCHEMA, TopicPartition
 from applier.changefeed.table import TableName
 from applier.changefeed.window import OffsetRange, Window
 from applier.config import settings
-from applier.consume.source import Job
+from applier.consume.source import Job, R
 from applier.pipeline.build import assemble
 from applier.pipeline.requests import REFUSED
 from applier.pipeline.state import State
@@ -86,10 +86,10 @@ class Memory:
         wanted.sort(key=lambda record: (record["topic"], record["partition"], record["offset"]))
         return pa.Table.from_pylist(wanted, schema=MESSAGE_SCHEMA)
 
-    def map(self, window: Window, job: Job, schema: str) -> pa.Table:
+    def map(self, window: Window, job: Job[R]) -> list[R]:
         """See `Source`; one task for each partition, here and now."""
         tasks = [Window({place: span}) for place, span in window.ranges.items()]
-        return pa.Table.from_batches([batch for task in tasks for batch in job(self.collect(task).to_batches())])
+        return [job(self.collect(task).to_batches()) for task in tasks]
 
 
 def _is_in(record: Record, window: Window) -> bool:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, TypeVar
 
 import pyarrow as pa
 
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.window import OffsetRange, Window
 
-Job: TypeAlias = Callable[[Iterable[pa.RecordBatch]], Iterable[pa.RecordBatch]]
-"""What runs in a task."""
+R = TypeVar("R")
+
+Job: TypeAlias = Callable[[Iterable[pa.RecordBatch]], R]
+"""What runs in a task: messages in, and what they hold out."""
 
 Chunk: TypeAlias = Mapping[TopicPartition, pa.Table]
 """Messages of some partitions, each in the order of its offsets: `MESSAGE_SCHEMA`."""
@@ -55,16 +57,16 @@ class Source(Protocol):
             SourceLost: The source no longer has the offsets.
         """
 
-    def map(self, window: Window, job: Job, schema: str) -> pa.Table:
-        """Run a function over the messages of a window in Spark's tasks and collect what it yields.
+    def map(self, window: Window, job: Job[R]) -> list[R]:
+        """Run a function over the messages of a window in several tasks; returns what each of them returned.
 
         Args:
             window: The window.
             job: Called in each task with an iterator of record batches of `MESSAGE_SCHEMA`; each partition comes in
-                offset order. It is sent to the tasks, so it must be picklable.
-            schema: Columns that it yields, as Spark's DDL.
+                offset order. It is sent to the tasks, so it must be picklable, as what it returns must be.
 
         Raises:
             TransientError: The source does not answer, or tasks failed for a reason that may pass.
+            WindowTooLargeError: A task met more bytes than it may read.
             SourceLost: The source no longer has the offsets.
         """

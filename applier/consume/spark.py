@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from typing import cast
 
 import pyarrow as pa
@@ -23,9 +24,10 @@ from applier.consume.kafka.admin import KafkaAdmin
 from applier.consume.kafka.client import KafkaClient, KafkaSilentError
 from applier.consume.kafka.prefetch import ahead
 from applier.consume.kafka.record_by_record import is_out_of_memory
-from applier.consume.source import Job
+from applier.consume.source import Job, R
 from applier.consume.workers.pool import WorkerPool
 from applier.consume.workers.task_error import defect, is_outage
+from applier.consume.workers.transport import CELLS_DDL, packed, settled, unpacked
 from applier.errors import OutsideRefused, SourceLost, TerminalError, TransientError
 from applier.runtime.logs import logger
 from applier.runtime.permanent_errors import KAFKA, SPARK, Cause, chain_of, refusal, told, without_secrets
@@ -77,9 +79,10 @@ class ArchiveSource:
         """See `Source`."""
         return self._archive.collect(window)
 
-    def map(self, window: Window, job: Job, schema: str) -> pa.Table:
+    def map(self, window: Window, job: Job[R]) -> list[R]:
         """See `Source`."""
-        return mapped(self._frame(window), job, schema)
+        with _reading():
+            return _in_tasks(self._frame(window), job)
 
     def _frame(self, window: Window) -> DataFrame:
         frame = self._spark.read.parquet(*self._archive.files).select(*MESSAGE_SCHEMA.names)
@@ -147,13 +150,13 @@ class KafkaSource:
         with _reading():
             return self._client.read(window)
 
-    def map(self, window: Window, job: Job, schema: str) -> pa.Table:
+    def map(self, window: Window, job: Job[R]) -> list[R]:
         """See `Source`."""
         with _reading():
             if self._stays_here(window):
                 return self._map_here(window, job)
             try:
-                return self._frame(window).mapInArrow(job, schema).toArrow()
+                return _in_tasks(self._frame(window), job)
             except (Py4JJavaError, PySparkException) as error:
                 if not is_out_of_memory(error):
                     raise
@@ -164,7 +167,7 @@ class KafkaSource:
             self._heavy = window
             return self._map_here(window, job)
 
-    def _map_here(self, window: Window, job: Job) -> pa.Table:
+    def _map_here(self, window: Window, job: Job[R]) -> list[R]:
         chunks = ahead(self._client.chunks(window, _CHUNK_BYTES))
         behind = sum(max(0, self._ends.get(place, 0) - span.end) for place, span in window.ranges.items())
         return self._pool.run(window, job, chunks, behind)
@@ -239,10 +242,8 @@ def _reading() -> Iterator[None]:
         raise read_refusal(error) from error
 
 
-def mapped(frame: DataFrame, job: Job, schema: str) -> pa.Table:
-    """Run a job over a frame of messages in Spark's tasks; see `Source.map` for errors."""
-    with _reading():
-        return frame.mapInArrow(job, schema).toArrow()
+def _in_tasks(frame: DataFrame, job: Job[R]) -> list[R]:
+    return settled(unpacked(frame.mapInArrow(partial(packed, job), CELLS_DDL).toArrow()))
 
 
 def read_refusal(error: Exception) -> TransientError | TerminalError:

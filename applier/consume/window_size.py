@@ -30,9 +30,12 @@ class WindowTooLargeError(Exception):
     """
 
     def __init__(self, size: int, messages: int) -> None:
-        super().__init__(f"{messages} messages have {size} bytes")
+        super().__init__(size, messages)
         self.size = size
         self.messages = messages
+
+    def __str__(self) -> str:
+        return f"{self.messages} messages have {self.size} bytes"
 
 
 @dataclass(slots=True)

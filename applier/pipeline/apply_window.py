@@ -91,7 +91,7 @@ class WindowApplier:
                 batches = [
                     Batch(name, due.pop((name, number)), ddl.commit_ts, before_ddl=True, extent=extent)
                     for name in ddl.names
-                    for number in segments_below(due, name, scan.cuts[name].index(ddl.commit_ts))
+                    for number in segments_below(due, name, scan.job.cuts[name].index(ddl.commit_ts))
                 ]
                 is_begun = self.ddl_handler.is_begun(ddl)
                 if not is_begun:

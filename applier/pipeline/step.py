@@ -209,7 +209,7 @@ class Pipeline:
         next_offsets = {place: reading.next_offset for place, reading in readings.items()}
         counts = {**scan.results.counts, "tables": tables}
         done = [ddl.barrier.id for ddl in scan.ddl]
-        had = {} if self.scanner.ordered else passed(scan.passages, next_offsets)
+        had = {} if self.scanner.ordered else passed(scan.job.passages, next_offsets)
         self.state.advance(upto, readings, completeness.cut(self.state, self.targets), counts, done, had)
         if not self.scanner.ordered:
             # What was held is read again, with rows that were applied beside it.

@@ -29,7 +29,8 @@ from applier.decode.options import DecoderOptions
 from applier.decode.values.convert import to_array
 from applier.errors import DecodeError, SchemaChangeRefused, ValueRefused
 from applier.pipeline.scan.decode_task import DecodeTask, _TaskState
-from applier.pipeline.scan.task_result import TaskResult, collect
+from applier.pipeline.scan.task_result import TaskResult
+from applier.pipeline.scan.task_versions import TaskVersions
 from tests.fuzz.corpus import Feed, Message
 
 SLOWEST = 2.0
@@ -234,21 +235,26 @@ class Judge:
         ]
         job = replace(row_pass(self.feed), versions=(*self.feed.versions, *self._versions.values()))
         task = _TaskState(job, decoder)
-        task.read(pa.RecordBatch.from_pylist(rows, MESSAGE_SCHEMA))
-        at_once = sum(group.taken for group in task._block_groups.values())
-        found = pa.Table.from_batches(task.results())
-        results = collect(found)
+        with patch.object(TaskVersions, "learn", autospec=True, side_effect=TaskVersions.learn) as learnt:
+            task.read(pa.RecordBatch.from_pylist(rows, MESSAGE_SCHEMA))
+        brought = [call.args[1] for call in learnt.call_args_list]
+        at_once = sum(rows.taken for rows in task.rows._blocks.values())
+        task.rows.finish()
+        results = task.found
+        # Control tables and stamps hold 64 bits.
+        stamps = [*results.resolved.values(), *(barrier.change.commit_ts for barrier in results.barriers)]
+        waiting = [number for rows in results.waiting.values() for number in (rows.version, rows.commit_ts)]
+        pa.array([*stamps, *waiting, *(number for _, number in results.versions)], pa.int64())
         for bad in results.bad:
             place = f"Cannot decode {self.feed.protocol} message at fuzz/0 offset {bad.offset}: "
             assert str(bad.error).startswith(place)
         # Rows wait for a version that the decoder announced and this judge has forgotten.
-        told = None if results.waiting or self._is_redefined(found.to_pylist()) else _told(results)
+        told = None if results.waiting or self._is_redefined(brought) else _told(results)
         return _Pass({bad.offset: bad.error for bad in results.bad}, at_once, told)
 
-    def _is_redefined(self, found: Sequence[dict[str, Any]]) -> bool:
+    def _is_redefined(self, brought: Sequence[TableVersion]) -> bool:
         """A version that comes with two contents counts from its place on, which is another one for rows at once."""
         known = {(version.name, version.version): version for version in self.feed.versions}
-        brought = [TableVersion.from_json(item["payload"]) for item in found if item["kind"] == "version"]
         met = [*self._versions.values(), *brought]
         return any(known.setdefault((new.name, new.version), new) != new for new in met)
 

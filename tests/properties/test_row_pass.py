@@ -17,7 +17,7 @@ from applier.changefeed.types import TypeRules
 from applier.decode.options import DecoderOptions
 from applier.order.merge import merge_keyed
 from applier.pipeline.scan.decode_task import DecodeTask
-from applier.pipeline.scan.task_result import RESULT_SCHEMA, collect
+from applier.pipeline.scan.task_result import TaskResult
 
 NAME = TableName("shop", "account")
 COLUMNS = [
@@ -90,7 +90,7 @@ def test_table_is_the_model_at_the_watermark(
     job = DecodeTask("simple", DecoderOptions(), TypeRules(), ("*.*",), (), applied, {}, upto)
     # Each partition in a task of its own, as Spark reads them.
     batches = [frame.filter(pc.field("partition") == n) for n in range(len(partitions))]
-    found = collect(pa.Table.from_batches([row for part in batches for row in job(part.to_batches())], RESULT_SCHEMA))
+    found = TaskResult.sum(job(part.to_batches()) for part in batches)
 
     table = model(history, applied)
     parts = found.parts.get((NAME, 0), [])

@@ -15,7 +15,7 @@ from applier.changefeed.window import OffsetRange, Window
 from applier.commands.backfill.bounds import LOST_HINT, OPEN, Bound, Range, resolve
 from applier.commands.backfill.request import Request
 from applier.errors import SourceLost
-from applier.pipeline.scan.task_result import RESULT_SCHEMA, TaskResult, collect
+from applier.pipeline.scan.task_result import TaskResult
 from applier.pipeline.state import ControlTables
 from applier.pipeline.step import Pipeline
 from applier.runtime.retry import with_retry
@@ -113,8 +113,7 @@ def _read(main: Pipeline, letter: DeadLetter, *, typed: bool = True) -> TaskResu
         upto=OPEN,
         typed={name: [version] for name, version in types},
     )
-    found = job(messages.to_batches())
-    return collect(pa.Table.from_batches(list(found), schema=RESULT_SCHEMA))
+    return job(messages.to_batches())
 
 
 def _message(main: Pipeline, letter: DeadLetter) -> pa.Table:

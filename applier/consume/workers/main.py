@@ -1,9 +1,9 @@
-"""The program of a `Worker`: jobs and messages in by its standard input, findings out by its standard output.
+"""The program of a `Worker`: jobs and messages in by its standard input, outcomes out by its standard output.
 
 It ends when its input does, so it never outlives the process that started it by more than the messages at hand.
 
-Of each job it reads eight bytes, the size of what follows (big-endian), the pickled job, and an Arrow stream of
-messages. It answers `DONE` and an Arrow stream, or `FAILED` and a traceback, after which it ends.
+Of each job it reads the pickled job and an Arrow stream of messages. It answers `DONE` and an Arrow stream of `CELLS`,
+or `FAILED` and a traceback, after which it ends.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import sys
 import traceback
 from collections.abc import Iterator
 from io import BufferedReader, BufferedWriter
+from typing import Any
 
 import pyarrow as pa
 
 from applier.consume.source import Job
+from applier.consume.workers.transport import CELLS, packed
 
 DONE = b"+"
 FAILED = b"-"
-
-SIZE_BYTES = 8
 
 
 def main() -> None:
@@ -31,15 +31,14 @@ def main() -> None:
     # Whatever a library prints must not come between the answers.
     os.dup2(2, 1)
     try:
-        while head := requests.read(SIZE_BYTES):
+        while True:
             # What was written by the very process that started this one is as good as its code.
-            job: Job = pickle.loads(requests.read(int.from_bytes(head)))  # noqa: S301
-            serve(job, requests, answers)
+            serve(pickle.load(requests), requests, answers)  # noqa: S301
     except (BrokenPipeError, EOFError):
         sys.exit()  # It is gone.
 
 
-def serve(job: Job, requests: BufferedReader, answers: BufferedWriter) -> None:
+def serve(job: Job[Any], requests: BufferedReader, answers: BufferedWriter) -> None:
     """Run a job over the messages that follow it, and answer.
 
     Raises:
@@ -48,7 +47,7 @@ def serve(job: Job, requests: BufferedReader, answers: BufferedWriter) -> None:
     """
     messages = _messages(requests)
     try:
-        found = pa.Table.from_batches(job(messages))
+        found = list(packed(job, messages))
     except Exception:  # noqa: BLE001 - whatever it is, it is reported
         answers.write(FAILED + traceback.format_exc().encode())
         answers.flush()
@@ -56,10 +55,10 @@ def serve(job: Job, requests: BufferedReader, answers: BufferedWriter) -> None:
     for _ in messages:
         pass  # A job may end before its messages do; the next one begins behind them.
     answers.write(DONE)
-    with pa.ipc.new_stream(answers, found.schema) as writer:
-        writer.write_table(found)
+    with pa.ipc.new_stream(answers, CELLS) as writer:
+        while found:
+            writer.write_batch(found.pop(0))
     answers.flush()
-    del found
     pa.default_memory_pool().release_unused()  # The next window may be far, and the driver is about to write this one.
 
 

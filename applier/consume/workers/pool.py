@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from applier.changefeed.message import MESSAGE_SCHEMA, TopicPartition
 from applier.changefeed.window import Window
-from applier.consume.source import Chunk, Job
+from applier.consume.source import Chunk, Job, R
+from applier.consume.workers.transport import outcome, settled
 from applier.consume.workers.worker import Worker
 
 _MANY_MESSAGES = 500_000
@@ -31,8 +32,8 @@ class WorkerPool:
         self._workers: list[Worker] = []
         self._last = 0.0
 
-    def run(self, window: Window, job: Job, chunks: Iterator[Chunk], behind: int = 0) -> pa.Table:
-        """Run a job in each process, over the messages of its partitions; returns what all of them yield.
+    def run(self, window: Window, job: Job[R], chunks: Iterator[Chunk], behind: int = 0) -> list[R]:
+        """Run a job in each process, over the messages of its partitions; returns what each of them returned.
 
         Args:
             window: The window.
@@ -41,7 +42,8 @@ class WorkerPool:
             behind: Messages that wait behind the window.
 
         Raises:
-            TransientError: A process is gone, or cannot be started.
+            TransientError: A process is gone, or cannot be started; or a job could not go on.
+            WindowTooLargeError: A job met more bytes than it may read.
             TerminalError: A job failed in another process.
         """
         is_much = self._workers or window.messages + behind >= _MANY_MESSAGES
@@ -53,13 +55,12 @@ class WorkerPool:
             told = list(zip(self._workers, others, strict=False))
             for worker, _ in told:
                 worker.begin(job)
-            found = pa.Table.from_batches(job(_own(chunks, own, told)))
-            found = pa.concat_tables([found, *(worker.finish() for worker, _ in told)])
+            found = [outcome(job, _own(chunks, own, told)), *(worker.finish() for worker, _ in told)]
         except BaseException:
             self.close()  # They have a part of a window.
             raise
         self._last = time.monotonic()
-        return found
+        return settled(found)
 
     def tend(self) -> None:
         """End the other processes if they have not been needed for a while."""

@@ -11,14 +11,15 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from io import BufferedReader, BufferedWriter
 from queue import Full, Queue
-from typing import cast
+from typing import Any, cast
 
 import pyarrow as pa
 
 from applier.changefeed.message import MESSAGE_SCHEMA
 from applier.consume.source import Job
-from applier.consume.workers.main import DONE, FAILED, SIZE_BYTES
+from applier.consume.workers.main import DONE, FAILED
 from applier.consume.workers.task_error import defect, is_outage
+from applier.consume.workers.transport import Outcome, unpacked
 from applier.errors import TransientError
 
 _WAITING = 2
@@ -50,9 +51,9 @@ class Worker:
                 fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="worker")
         self._messages: Queue[pa.Table | None] = Queue(_WAITING)
-        self._answer: Future[pa.Table] = Future()
+        self._answer: Future[Outcome[Any]] = Future()
 
-    def begin(self, job: Job) -> None:
+    def begin(self, job: Job[Any]) -> None:
         """Begin a job. The one before it must have been finished."""
         self._answer = self._thread.submit(self._exchange, job)
 
@@ -63,8 +64,8 @@ class Worker:
                 self._messages.put(messages, timeout=1)
                 return
 
-    def finish(self) -> pa.Table:
-        """End the messages of the job, and return what it yielded.
+    def finish(self) -> Outcome[Any]:
+        """End the messages of the job, and return its outcome.
 
         Raises:
             TransientError: The process is gone.
@@ -83,23 +84,22 @@ class Worker:
                 pipe.close()
         self._process.wait()
 
-    def _exchange(self, job: Job) -> pa.Table:
+    def _exchange(self, job: Job[Any]) -> Outcome[Any]:
         # One that ended has perhaps said why.
         with suppress(OSError):
             self._send(job)
         match self._stdout.read(1):
             case kind if kind == DONE:
                 with suppress(OSError, pa.ArrowInvalid), pa.ipc.open_stream(self._stdout) as answer:
-                    return answer.read_all()
+                    return next(unpacked(answer.read_all()))
             case kind if kind == FAILED:
                 said = self._stdout.read().decode(errors="replace")
                 raise TransientError(_GONE.format(how=""), _AGAIN) if is_outage(said) else defect(said)
         status = self._process.wait()
         raise TransientError(_GONE.format(how=f", by signal {-status}" if status < 0 else ""), _AGAIN)
 
-    def _send(self, job: Job) -> None:
-        said = pickle.dumps(job)
-        self._stdin.write(len(said).to_bytes(SIZE_BYTES) + said)
+    def _send(self, job: Job[Any]) -> None:
+        pickle.dump(job, self._stdin)
         with pa.ipc.new_stream(self._stdin, MESSAGE_SCHEMA) as writer:
             while (messages := self._messages.get()) is not None:
                 writer.write_table(messages)

@@ -14,11 +14,10 @@ from applier.config.settings import Config
 from applier.consume.offsets import capped, missing, next_window, refuse_missing
 from applier.consume.source import Source
 from applier.consume.window_size import LONGEST, NO_LIMIT, WindowSize, WindowTooLargeError
+from applier.errors import TerminalError
 from applier.pipeline import topics
-from applier.pipeline.scan.described_tables import described
 from applier.pipeline.scan.known import Known
 from applier.pipeline.scan.scanner import WindowScanner
-from applier.pipeline.scan.unreadable import refuse_unreadable
 from applier.pipeline.scan.window_scan import WindowScan
 from applier.pipeline.tables.shared_targets import refuse_shared
 from applier.runtime.logs import Stopwatch, logger
@@ -205,5 +204,38 @@ class StepReader:
             self._size.adapt(self._longest, is_enough=False)
 
     def described(self, scan: WindowScan) -> list[TableVersion]:
-        """The tables that a feed begun midstream only describes."""
-        return described(scan, self.state) if self.config.changefeed.start == "midstream" else []
+        """The tables that a feed begun midstream only describes: no CREATE TABLE of them comes.
+
+        A version is the TSO of the DDL that made it: a DDL of this window or a later one brings its table. One that an
+        earlier window brought is that of a table which has left its name since.
+        """
+        if scan.upto is None or self.config.changefeed.start != "midstream":
+            return []
+        made = [ddl.barrier.change.after for ddl in scan.ddl]
+        known = self.state.tables.beside(self.state.supplied)
+        # In the order of the messages: where versions are no TSO but hashes, their numbers have none.
+        fresh = [version for key, version in scan.versions.items() if key in scan.fresh and version not in made]
+        return [version for version in fresh if version.version <= scan.upto and version.name not in known]
+
+
+def refuse_unreadable(scan: WindowScan, state: State, protocol: str) -> None:
+    """Refuse a first window of nothing but bad messages: set aside, they would hide that the protocol is wrong.
+
+    Later windows may hold a bad message alone, so they pass.
+
+    Raises:
+        TerminalError: With the first of them.
+    """
+    messages = scan.results.counts.get("messages", 0)
+    is_first = not state.versions and not state.checkpoint.resolved and not state.checkpoint.tables
+    if not is_first or not scan.bad or len(scan.bad) < messages:
+        return
+    first = min(scan.bad, key=lambda item: (item.partition, item.offset))
+    what = (
+        f"None of the {messages} messages that were read is one of protocol {protocol}. The first: {first.error.what}"
+    )
+    raise TerminalError(
+        what,
+        "check changefeed.protocol; if the messages are damaged indeed, begin behind them with "
+        "`applier backfill -c FILE --from OFFSETS`.",
+    )

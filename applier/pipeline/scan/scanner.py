@@ -25,7 +25,7 @@ from applier.pipeline.scan.decode_task import DecodeTask
 from applier.pipeline.scan.known import Known
 from applier.pipeline.scan.live_topics import mark
 from applier.pipeline.scan.tails import resolved_near_ends
-from applier.pipeline.scan.task_result import FINDING_DDL, RESULT_SCHEMA, collect
+from applier.pipeline.scan.task_result import TaskResult
 from applier.pipeline.scan.window_scan import NO_WATERMARK, WindowScan
 from applier.pipeline.scan.window_tables import met, spelling, typed_by
 from applier.pipeline.schema_changes.statements import Ddl, Taken, read_all
@@ -38,7 +38,7 @@ HEAD_MESSAGES = 1_000
 
 _MAX_PASSES = 100
 
-Run = Callable[[DecodeTask], pa.Table]
+Run = Callable[[DecodeTask], TaskResult]
 """Runs a row pass over the messages of a window."""
 
 
@@ -92,8 +92,9 @@ class WindowScanner:
             SchemaChangeRefused: A DDL statement that cannot be understood.
         """
         typed = typed_by((), known.tables) if self.rows_describe else {}
-        found = WindowScan(window, dict(known.resolved), typed=typed, ceiling=self.ceiling, most_bytes=most_bytes)
-        found.passages = passages(known.passed, ())
+        job = replace(self.template, applied=known.applied, applied_of=known.applied_of, covered=known.covered)
+        job = replace(job, passages=passages(known.passed, ()), typed=typed, most_bytes=most_bytes)
+        found = WindowScan(window, dict(known.resolved), job, ceiling=self.ceiling)
         with watch.stage("read"):
             run = self._reader(found, local=local)
         failpoints.reach("read")
@@ -103,7 +104,7 @@ class WindowScanner:
         for _ in range(_MAX_PASSES):
             found.upto = self._upto(found, known)
             with watch.stage("decode"):
-                found.results = collect(run(found.task(self.template, known)))
+                found.results = run(found.task(known))
             revised = self._revise(found, known)
             if revised is None:
                 return found
@@ -121,9 +122,9 @@ class WindowScanner:
         if local:
             messages = self.source.collect(window)
             found.resolved = advance(found.resolved, self._resolved(window, lambda tails: tails.among(messages)))
-            return lambda job: pa.Table.from_batches(job(messages.to_batches()), schema=RESULT_SCHEMA)
+            return lambda job: job(messages.to_batches())
         found.resolved = advance(found.resolved, self._resolved(window, self.source.collect))
-        return lambda job: self.source.map(window, job, FINDING_DDL)
+        return lambda job: TaskResult.sum(self.source.map(window, job))
 
     def _peek(self, found: WindowScan, known: Known) -> None:
         """Learn from its first messages what tables a first window makes.
@@ -136,8 +137,7 @@ class WindowScanner:
         except WindowTooLargeError:
             return  # The pass itself learns it, and what it read without it is read again.
         # Rows are not due: before a DDL has shown the types of its columns, values need not fit what a row alone says.
-        first = replace(found.task(self.template, known), upto=-1)(messages.to_batches())
-        found.results = collect(pa.Table.from_batches(first, schema=RESULT_SCHEMA))
+        found.results = replace(found.task(known), upto=-1)(messages.to_batches())
         found.learn(known)
         self._cut(found, known)
 
@@ -177,7 +177,7 @@ class WindowScanner:
             return False
         ending = [bad for bad in found.results.bad if not self.keep_bad or self.may_come(bad.error)]
         if not ending:
-            found.try_all = bool(found.bad)
+            found.job = replace(found.job, try_all=bool(found.bad))
             found.bad += found.results.bad
             return False
         for bad in ending:
@@ -192,7 +192,7 @@ class WindowScanner:
         """Rows without a schema wait, and the watermark stays below the first of them."""
         if not found.results.waiting:
             return False
-        found.waiting = found.results.waiting
+        found.waiting = list(found.results.waiting.values())
         found.ceiling = min(row.commit_ts for row in found.waiting) - 1
         return True
 
@@ -217,10 +217,10 @@ class WindowScanner:
         found.ddl = every if self.chosen is None else self.chosen(every)
         cuts = cut((ddl.commit_ts, ddl.names) for ddl in found.ddl)
         typed = typed_by(found.ddl, known.tables) if self.rows_describe else {}
-        before = found.passages
-        found.passages = before if self.ordered else self._passages(found, known)
-        revised = cuts != found.cuts or (typed != found.typed and self.rows_describe) or found.passages != before
-        found.cuts, found.typed = cuts, typed
+        before = found.job
+        sent = before.passages if self.ordered else self._passages(found, known)
+        found.job = replace(before, cuts=cuts, typed=typed, passages=sent)
+        revised = (cuts, typed, sent) != (before.cuts, before.typed, before.passages)
         stopped = self._stop_at_return(found, known) or self._stop_at_part(found, known)
         return stopped or (revised and bool(found.results.parts or found.results.bad))
 

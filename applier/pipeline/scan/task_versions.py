@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from applier.changefeed.row_block import ColumnBlock
-from applier.changefeed.table import Keyless, TableName, TableVersion, refuse_rekeyed
+from applier.changefeed.table import Keyless, TableName, TableVersion
 from applier.decode.decoder import Decoder
 
 
@@ -20,7 +20,6 @@ class TaskVersions:
         known: The versions that are known before the task.
         typed: Per table and segment the version whose column types and key count.
         cuts: DDL that cut the rows of a table into segments.
-        admits: Whether the configuration replicates a table.
     """
 
     def __init__(
@@ -29,17 +28,14 @@ class TaskVersions:
         known: Sequence[TableVersion],
         typed: Mapping[TableName, Sequence[TableVersion | None]],
         cuts: Mapping[TableName, Sequence[int]],
-        admits: Callable[[TableName], bool],
     ) -> None:
         self.keyless: set[TableName] = set()
         self._decoder = decoder
         self._typed = typed
         self._cuts = cuts
-        self._admits = admits
-        self._topics: dict[TableName, str] = {}
         self._versions: dict[tuple[TableName, int], TableVersion] = {}
         for version in known:
-            self._learn(version)
+            self.learn(version)
         for versions in typed.values():
             for one in versions:
                 if one is not None:
@@ -50,32 +46,8 @@ class TaskVersions:
         """A version; None if it has not come."""
         return self._versions.get((name, number))
 
-    def meet(self, version: TableVersion, topic: str, *, announced: bool) -> bool:
-        """Learn a version that a message describes.
-
-        Args:
-            version: The version.
-            topic: Where the message is.
-            announced: True if that is the topic of the table, as it is for a BOOTSTRAP message.
-
-        Returns:
-            Whether the version, or the topic of its table, is new.
-
-        Raises:
-            DecodeError: The version is known with another key.
-        """
-        name, known = version.name, self.get(version.name, version.version)
-        refuse_rekeyed(known, version)
-        is_new = known != version
-        if not self._admits(name) or not (is_new or (announced and self._topics.get(name) != topic)):
-            return False
-        if is_new:
-            self._learn(version)
-        if announced:
-            self._topics[name] = topic
-        return True
-
-    def _learn(self, version: TableVersion) -> None:
+    def learn(self, version: TableVersion) -> None:
+        """Take a version that a message describes."""
         self._versions[version.name, version.version] = version
         self._decoder.learn(version)
         self._note(version)

@@ -10,9 +10,7 @@ from applier.changefeed.filter import exactly
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.window import Window
-from applier.consume.window_size import NO_LIMIT
 from applier.errors import DecodeError
-from applier.order.resent import Passages
 from applier.pipeline.scan.decode_task import DecodeTask
 from applier.pipeline.scan.known import Known
 from applier.pipeline.scan.task_result import BadMessage, TaskResult, Waiting
@@ -30,6 +28,7 @@ class WindowScan:
         window: What was read; shorter than asked for if a bad message ends it.
         upto: The watermark that its rows may be applied to; None while some partition has no resolved ts.
         resolved: Resolved ts per partition after the window.
+        job: How it is read, as far as the last row pass has shown.
         results: What the last row pass found.
         ddl: DDL to apply, in order.
         versions: Table versions that the window brought.
@@ -44,6 +43,7 @@ class WindowScan:
 
     window: Window
     resolved: dict[TopicPartition, int]
+    job: DecodeTask
     upto: int | None = None
     results: TaskResult = field(default_factory=TaskResult)
     ddl: Sequence[Ddl] = ()
@@ -55,11 +55,6 @@ class WindowScan:
     error: DecodeError | None = None
     parking: dict[TableName, DecodeError] = field(default_factory=dict)
     ceiling: int = NO_WATERMARK
-    cuts: dict[TableName, list[int]] = field(default_factory=dict)
-    typed: dict[TableName, list[TableVersion | None]] = field(default_factory=dict)
-    passages: Passages = field(default_factory=dict)
-    try_all: bool = False
-    most_bytes: int = NO_LIMIT
 
     @property
     def skip(self) -> dict[TopicPartition, frozenset[int]]:
@@ -69,23 +64,15 @@ class WindowScan:
             for place in {item.partition for item in self.bad}
         }
 
-    def task(self, template: DecodeTask, known: Known) -> DecodeTask:
+    def task(self, known: Known) -> DecodeTask:
         """The next row pass over the window."""
         return replace(
-            template,
-            include=(*template.include, *(f"!{rule}" for rule in exactly(self.left_out(known)))),
+            self.job,
+            include=(*self.job.include, *(f"!{rule}" for rule in exactly(self.left_out(known)))),
             versions=tuple({**known.versions, **self.versions}.values()),
-            applied=known.applied,
-            applied_of=known.applied_of,
-            covered=known.covered,
-            passages=self.passages,
             # Without a watermark nothing is due, not even rows that carry no commit ts.
             upto=-1 if self.upto is None else self.upto,
-            cuts=self.cuts,
-            typed=self.typed,
             skip=self.skip,
-            try_all=self.try_all,
-            most_bytes=self.most_bytes,
         )
 
     def left_out(self, known: Known) -> frozenset[TableName]:

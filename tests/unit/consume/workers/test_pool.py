@@ -7,8 +7,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from itertools import islice
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ import pytest
 from applier.changefeed.message import MESSAGE_SCHEMA, TopicPartition
 from applier.changefeed.window import OffsetRange, Window
 from applier.consume.source import Chunk
+from applier.consume.window_size import WindowTooLargeError
 from applier.consume.workers import pool as pools
 from applier.consume.workers.pool import WorkerPool, shared_out
 from applier.errors import TerminalError, TransientError
@@ -30,41 +32,52 @@ FOUND: pa.Schema = pa.schema(
 )
 
 
-def tell(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yields the places of what it reads, and where it is read."""
-    for batch in batches:
-        process = pa.repeat(os.getpid(), batch.num_rows)
-        yield pa.record_batch([*(batch[name] for name in FOUND.names[:3]), process], schema=FOUND)
+def tell(batches: Iterable[pa.RecordBatch]) -> pa.Table:
+    """The places of what it reads, and where it is read."""
+    found = [
+        pa.record_batch(
+            [*(batch[name] for name in FOUND.names[:3]), pa.repeat(os.getpid(), batch.num_rows)], schema=FOUND
+        )
+        for batch in batches
+    ]
+    return pa.Table.from_batches(found, FOUND)
 
 
-def stop_early(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def stop_early(batches: Iterable[pa.RecordBatch]) -> pa.Table:
     """Reads as little as it can."""
-    for batch in batches:
-        if batch.num_rows:
-            yield from tell([batch.slice(0, 1)])
-            return
+    return tell([next(batch for batch in batches if batch.num_rows).slice(0, 1)])
 
 
-def fail_elsewhere(here: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def stop_elsewhere(here: int, error: Exception, batches: Iterable[pa.RecordBatch]) -> pa.Table:
+    """Cannot go on after its first messages, but not in the process that is told."""
+    found = tell(batches if os.getpid() == here else islice(batches, 1))
+    if os.getpid() != here:
+        raise error
+    return found
+
+
+def fail_elsewhere(here: int, batches: Iterable[pa.RecordBatch]) -> pa.Table:
     """Fails, but not in the process that is told."""
-    yield from tell(batches)
+    found = tell(batches)
     if os.getpid() != here:
         msg = "the secret row"
         raise ValueError(msg)
+    return found
 
 
-def want_memory_elsewhere(here: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def want_memory_elsewhere(here: int, batches: Iterable[pa.RecordBatch]) -> pa.Table:
     """Has not enough memory, but not in the process that is told."""
-    yield from tell(batches)
+    found = tell(batches)
     if os.getpid() != here:
         raise MemoryError
+    return found
 
 
-def be_killed_elsewhere(here: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def be_killed_elsewhere(here: int, batches: Iterable[pa.RecordBatch]) -> pa.Table:
     """Ends at once like one whose memory the system needs, but not in the process that is told."""
     if os.getpid() != here:
         os.kill(os.getpid(), signal.SIGKILL)
-    yield from tell(batches)
+    return tell(batches)
 
 
 @pytest.fixture
@@ -88,10 +101,10 @@ def chunks(size: int = 7) -> Iterator[Chunk]:
         yield chunk
 
 
-def processes(found: pa.Table) -> dict[int, dict[tuple[str, int], list[int]]]:
+def processes(found: Sequence[pa.Table]) -> dict[int, dict[tuple[str, int], list[int]]]:
     """By process and partition the offsets that it read, in its order."""
     told: dict[int, dict[tuple[str, int], list[int]]] = {}
-    for row in found.to_pylist():
+    for row in pa.concat_tables(found).to_pylist():
         places = told.setdefault(row["process"], {})
         places.setdefault((row["topic"], row["partition"]), []).append(row["offset"])
     return told
@@ -137,8 +150,20 @@ def test_one_process_starts_no_other() -> None:
 
 def test_a_job_may_end_before_its_messages(pool: WorkerPool) -> None:
     """What it did not read is not taken for what the next one is to read."""
-    assert pool.run(WINDOW, stop_early, chunks()).num_rows == 3
+    assert [found.num_rows for found in pool.run(WINDOW, stop_early, chunks())] == [1, 1, 1]
     assert len(processes(pool.run(WINDOW, tell, chunks()))) == 3
+
+
+@pytest.mark.parametrize("error", [TransientError("The registry is away.", "wait."), WindowTooLargeError(7, 3)])
+def test_a_job_that_cannot_go_on_elsewhere_says_why(pool: WorkerPool, error: Exception) -> None:
+    """As in this process; the other processes stay, and begin the next window with its own messages."""
+    others = processes(pool.run(WINDOW, tell, chunks())).keys()
+
+    with pytest.raises(type(error), match=str(error)) as raised:
+        pool.run(WINDOW, partial(stop_elsewhere, os.getpid(), error), chunks(1))
+
+    assert vars(raised.value) == vars(error)
+    assert processes(pool.run(WINDOW, tell, chunks())).keys() == others
 
 
 def test_a_defect_elsewhere_is_told_without_its_rows(pool: WorkerPool) -> None:

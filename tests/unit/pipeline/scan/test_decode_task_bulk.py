@@ -16,7 +16,7 @@ from applier.changefeed.event import RowChange, SchemaChange
 from applier.changefeed.message import MESSAGE_SCHEMA, TopicPartition
 from applier.changefeed.types import TypeRules
 from applier.changefeed.window import OffsetRange, Window
-from applier.consume.source import Job
+from applier.consume.source import Job, R
 from applier.ddl.schema_tracker import Tables
 from applier.decode.avro import decoder as avro
 from applier.decode.columnar import groups
@@ -94,9 +94,9 @@ class Messages:
         del window
         return self._rows
 
-    def map(self, window: Window, job: Job, schema: str) -> pa.Table:
+    def map(self, window: Window, job: Job[R]) -> list[R]:
         """See `Source`."""
-        raise AssertionError(window, job, schema)
+        raise AssertionError(window, job)
 
 
 def scan(source: Messages, variant: str, **known: Any) -> WindowScan:

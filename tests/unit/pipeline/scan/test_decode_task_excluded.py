@@ -14,7 +14,7 @@ from applier.decode.avro.decoder import AvroDecoder
 from applier.decode.options import DecoderOptions
 from applier.pipeline.scan import decode_task
 from applier.pipeline.scan.decode_task import DecodeTask
-from applier.pipeline.scan.task_result import TaskResult, collect
+from applier.pipeline.scan.task_result import TaskResult
 from tests.unit.decode.avro_messages import EXTENSION, ID, Schemas, record
 
 TS = 470606913410433024
@@ -44,7 +44,7 @@ _DEBEZIUM = (
 def _found(protocol: str, message: tuple[bytes | None, bytes | None], include: tuple[str, ...]) -> TaskResult:
     job = DecodeTask(protocol, DecoderOptions(), TypeRules(), include, (), applied=0, applied_of={}, upto=(1 << 63) - 1)
     row = {"topic": "t", "partition": 0, "offset": 7, "key": message[0], "value": message[1]}
-    return collect(pa.Table.from_batches(job([pa.RecordBatch.from_pylist([row], MESSAGE_SCHEMA)])))
+    return job([pa.RecordBatch.from_pylist([row], MESSAGE_SCHEMA)])
 
 
 @pytest.mark.parametrize(

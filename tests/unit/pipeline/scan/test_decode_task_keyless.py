@@ -13,7 +13,6 @@ from applier.changefeed.types import TypeRules
 from applier.decode.options import DecoderOptions
 from applier.order.merge import merge_bag
 from applier.pipeline.scan.decode_task import DecodeTask
-from applier.pipeline.scan.task_result import collect
 from applier.pipeline.scan.window_scan import NO_WATERMARK
 
 TABLE = TableVersion(TableName("shop", "log"), 1, (Column("a", ColumnType("int")),), ())
@@ -24,7 +23,7 @@ def test_a_run_sent_again_behind_rows_above_the_watermark_counts_once() -> None:
     job = DecodeTask("simple", DecoderOptions(), TypeRules(), ("*.*",), (TABLE,), applied=0, applied_of={}, upto=7)
     rows = [_record(offset, ts) for offset, ts in enumerate((7, 7, 19, 7, 7, 19))]
 
-    found = collect(pa.Table.from_batches(job([pa.RecordBatch.from_pylist(rows, MESSAGE_SCHEMA)])))
+    found = job([pa.RecordBatch.from_pylist(rows, MESSAGE_SCHEMA)])
     (parts,) = found.parts.values()
 
     assert found.counts["left"] == 2
@@ -39,7 +38,7 @@ def test_rows_below_the_offset_of_the_stamp_count_no_second_time() -> None:
     )
     rows = [_record(offset, ts) for offset, ts in enumerate((7, 7, 8, 7, 8, 7))]
 
-    found = collect(pa.Table.from_batches(job([pa.RecordBatch.from_pylist(rows, MESSAGE_SCHEMA)])))
+    found = job([pa.RecordBatch.from_pylist(rows, MESSAGE_SCHEMA)])
     (parts,) = found.parts.values()
 
     assert found.counts["replayed"] == 4

@@ -14,7 +14,7 @@ from applier.changefeed.table import TableName
 from applier.changefeed.types import TypeRules
 from applier.decode.options import DecoderOptions
 from applier.pipeline.scan.decode_task import DecodeTask
-from applier.pipeline.scan.task_result import RESULT_SCHEMA, TaskResult, collect
+from applier.pipeline.scan.task_result import TaskResult
 from tests.unit.pipeline.scan.test_window_scan_dead_letters import _SCHEMA, PLACE, TS, _message
 
 MANY = 400
@@ -57,8 +57,7 @@ def _pass(messages: Sequence[object]) -> TaskResult:
     # What one batch describes, the next one is read by.
     edges = [0, 1, 2 + 2 * MANY, len(rows)]
     batches = [batch for start, end in pairwise(edges) for batch in table.slice(start, end - start).to_batches()]
-    found = job(batches)
-    return collect(pa.Table.from_batches(found, schema=RESULT_SCHEMA))
+    return job(batches)
 
 
 def test_text_with_a_zone_and_text_of_one_column_are_parted() -> None:

@@ -25,7 +25,7 @@ from applier.order.merge import merge_keyed
 from applier.order.resent import Passage
 from applier.pipeline.scan import decode_task
 from applier.pipeline.scan.decode_task import DecodeTask
-from applier.pipeline.scan.task_result import TaskResult, collect
+from applier.pipeline.scan.task_result import TaskResult
 from tests.unit.decode.avro_messages import EXTENSION, ID, TS, Schemas, column, record
 
 SCHEMAS = Schemas(
@@ -70,7 +70,7 @@ def found(messages: Sequence[Message], **settings: Any) -> TaskResult:
     table = pa.Table.from_pylist(rows, schema=MESSAGE_SCHEMA)
     base: dict[str, Any] = {"include": ("*.*",), "applied": 0, "applied_of": {}, "upto": EVER, "ordered": True}
     job = DecodeTask("avro", DecoderOptions(), TypeRules(), versions=(), **{**base, **settings})
-    return collect(pa.Table.from_batches(job(table.to_batches())))
+    return job(table.to_batches())
 
 
 def last(results: TaskResult, segment: int = 0) -> tuple[dict[int, int], list[int]]:

@@ -18,7 +18,7 @@ from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
 from applier.errors import DecodeError
 from applier.pipeline.scan.decode_task import DecodeTask
-from applier.pipeline.scan.task_result import TaskResult, collect
+from applier.pipeline.scan.task_result import TaskResult
 
 LIMIT = 1 << 20
 PLACE = TopicPartition("shop", 3)
@@ -40,7 +40,7 @@ def found(values: list[bytes], skip: frozenset[int] = frozenset(), protocol: str
         skip={PLACE: skip} if skip else {},
     )
     rows = [{"topic": "shop", "partition": 3, "offset": 40 + at, "value": value} for at, value in enumerate(values)]
-    return collect(pa.Table.from_batches(job([pa.RecordBatch.from_pylist(rows, MESSAGE_SCHEMA)])))
+    return job([pa.RecordBatch.from_pylist(rows, MESSAGE_SCHEMA)])
 
 
 def padded(size: int) -> bytes:

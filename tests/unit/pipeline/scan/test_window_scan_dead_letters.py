@@ -12,7 +12,7 @@ import pytest
 from applier.changefeed.message import MESSAGE_SCHEMA, TopicPartition
 from applier.changefeed.types import TypeRules
 from applier.changefeed.window import OffsetRange, Window
-from applier.consume.source import Job
+from applier.consume.source import Job, R
 from applier.ddl.schema_tracker import Tables
 from applier.decode.options import DecoderOptions
 from applier.pipeline.scan.decode_task import DecodeTask
@@ -67,10 +67,10 @@ class Messages:
         (span,) = window.ranges.values()
         return self._rows.slice(span.start, len(span))
 
-    def map(self, window: Window, job: Job, schema: str) -> pa.Table:
+    def map(self, window: Window, job: Job[R]) -> list[R]:
         """See `Source`."""
         self.passes += 1
-        return pa.Table.from_batches(job(self.collect(window).to_batches()))
+        return [job(self.collect(window).to_batches())]
 
 
 def _message(kind: str, at: int, **members: Any) -> dict[str, Any]:

@@ -1,0 +1,99 @@
+"""Which rows a decode task takes: each rule stands in `row` for one row, and in the same order in `block` for many."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from applier.changefeed.event import RowChange
+from applier.changefeed.filter import TableFilter
+from applier.changefeed.message import TopicPartition
+from applier.changefeed.row_block import ColumnBlock, Ints
+from applier.changefeed.table import TableName
+from applier.errors import DecodeError, IncompleteRow
+from applier.order.already_applied import AppliedRows
+from applier.order.barrier import segment
+from applier.order.reduce_columns import segments
+from applier.order.undated import undated
+from applier.pipeline.scan.task_result import BadMessage, TaskResult
+
+if TYPE_CHECKING:
+    from applier.pipeline.scan.decode_task import DecodeTask
+
+
+class Admission:
+    """Admits rows that are due, and notes why the others are not.
+
+    Attributes:
+        admits: Whether the configuration replicates a table.
+
+    Args:
+        job: What the task must do.
+        found: What it found; counts and bad messages are added.
+    """
+
+    def __init__(self, job: DecodeTask, found: TaskResult) -> None:
+        self.admits = TableFilter(job.include).admits
+        self._job = job
+        self._found = found
+        self._applied = AppliedRows(job.applied, job.applied_of, job.covered, job.passages)
+
+    def row(self, row: RowChange, place: TopicPartition, offset: int) -> int | None:
+        """The segment of its table that a row belongs to; None if it is not due.
+
+        Raises:
+            IncompleteRow: It has no commit ts, which orders the changes of this feed.
+        """
+        job, name, ts = self._job, row.name, row.commit_ts
+        if ts > job.upto:
+            self._found.counts["left"] += 1
+            self._found.hold(place, offset)
+            return None
+        if not self.admits(name):
+            self._found.counts["excluded"] += 1
+            return None
+        if job.ordered and ts == 0:
+            raise undated(name, row.op)
+        if self._applied.holds(name, place, offset, ts):
+            self._found.counts["replayed"] += 1
+            return None
+        return segment(job.cuts, name, ts or self._applied.after_ddl(name, place, offset)) if job.cuts else 0
+
+    def block(self, block: ColumnBlock, place: TopicPartition, where: Ints) -> Iterator[tuple[int, ColumnBlock]]:
+        """The rows of a block that are due, by segment; `where` has their offsets."""
+        job, name, stamps = self._job, block.name, block.commit_ts
+        out = stamps > job.upto
+        if out.any():
+            self._found.counts["left"] += int(out.sum())
+            self._found.hold(place, int(where[out].min()))
+        if not self.admits(name):
+            self._found.counts["excluded"] += int((~out).sum())
+            return
+        if job.ordered and not stamps.all():
+            for offset in where[(stamps == 0) & ~out].tolist():
+                self.reject(place, offset, undated(name, block.op), [name])
+            out |= stamps == 0
+        again, placed = self._applied.of_block(name, place, where, stamps)
+        self._found.counts["replayed"] += int(again.sum())
+        due = np.flatnonzero(~out & ~again)
+        for number, rows in segments(placed[due], job.cuts.get(name, ())) if len(due) else ():
+            yield number, block if len(rows) == len(stamps) else block.part(due[rows])
+
+    def reject(self, place: TopicPartition, offset: int, error: DecodeError, found: Collection[TableName] = ()) -> None:
+        """Note a message that cannot be used, unless it concerns tables alone that are left out.
+
+        Args:
+            place: Its partition.
+            offset: Its offset.
+            error: Why.
+            found: Tables that it may concern; empty if nothing shows them.
+        """
+        table = error.table if isinstance(error, IncompleteRow) else None
+        names = found if table is None else [TableName(*table)]
+        if names and not any(map(self.admits, names)):
+            self._found.counts["excluded"] += 1
+            return
+        located = error.at(*place, offset, self._job.protocol)
+        self._found.bad.append(BadMessage(place, offset, located, tuple(sorted(names))))

@@ -1,0 +1,137 @@
+"""The rows that a decode task takes, reduced by table version, segment and topic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+
+from applier.changefeed.event import RowChange
+from applier.changefeed.message import TopicPartition
+from applier.changefeed.row_block import ColumnBlock, Ints
+from applier.changefeed.table import TableName, TableVersion
+from applier.decode.decoder import WireForm
+from applier.errors import ValueRefused
+from applier.order.reduce import KeyedGroup, KeylessGroup, group
+from applier.order.reduce_columns import BlockGroup
+from applier.pipeline.scan.admission import Admission
+from applier.pipeline.scan.task_result import Part, TaskResult, Waiting
+from applier.pipeline.scan.task_versions import TaskVersions
+from applier.pipeline.scan.type_rows import Typing
+
+if TYPE_CHECKING:
+    from applier.pipeline.scan.decode_task import DecodeTask
+
+_Group: TypeAlias = KeyedGroup | KeylessGroup | BlockGroup
+_G = TypeVar("_G", bound=_Group)
+
+
+class RowGroups:
+    """Rows of a task, until they are made into parts of its result.
+
+    Args:
+        job: What the task must do.
+        wire: How its protocol writes values.
+        versions: The table versions that it knows.
+        admission: Chooses the rows that are due, and notes those whose values do not fit their table.
+        found: What it found.
+    """
+
+    def __init__(
+        self, job: DecodeTask, wire: WireForm, versions: TaskVersions, admission: Admission, found: TaskResult
+    ) -> None:
+        self._job = job
+        self._wire = wire
+        self._versions = versions
+        self._admission = admission
+        self._found = found
+        self._rows: dict[tuple[TableName, int, int, str], KeyedGroup | KeylessGroup] = {}
+        self._runs: dict[tuple[TableName, TopicPartition], tuple[int, int]] = {}
+        self._blocks: dict[tuple[TableName, int, int, str, Hashable], BlockGroup] = {}
+
+    def take_row(self, row: RowChange, place: TopicPartition, offset: int, index: int) -> None:
+        """Take a row if it is due; `index` is its number among the events of its message."""
+        name, ts = row.name, row.commit_ts
+        # Rows that are not due count, too: they part a run from the same one sent again.
+        run = self._run(name, place, ts) if name in self._versions.keyless else 0
+        number = self._admission.row(row, place, offset)
+        if number is None:
+            return
+        where = name, row.version, number, place.topic
+        rows = self._rows.get(where) or self._begun(self._rows, where, group, ts, place)
+        if rows is None:
+            return
+        position = place.partition, offset, index
+        if self._job.try_all:
+            one = group(rows.version)
+            one.add(row, position)
+            self._typing(rows.version).table(*one.columns())
+        # Only what this very pass read counts: rows above the watermark are read again, before the resolved ts that
+        # their partition had sent by then.
+        replay = rows.is_bag and ts <= self._found.resolved.get(place, 0)
+        rows.add(row, position, replay=replay, run=run)
+        self._found.counts["rows"] += 1
+
+    def take_block(self, block: ColumnBlock, place: TopicPartition, offsets: Ints) -> None:
+        """Take the rows of a block that are due; `offsets` are those of the messages that its places count."""
+        for number, due in self._admission.block(block, place, offsets[block.places]):
+            where, count = (due.name, due.version, number, place.topic, due.form), len(due.places)
+            rows = self._blocks.get(where)
+            if rows is None:
+                rows = self._begun(self._blocks, where, BlockGroup, int(due.commit_ts.min()), place, count)
+            if rows is not None:
+                rows.add(due, place.partition, offsets)
+                self._found.counts["rows"] += count
+
+    def _run(self, name: TableName, place: TopicPartition, ts: int) -> int:
+        """Number of the run of rows of one commit ts that the next row of a table belongs to in a partition."""
+        last, number = self._runs.get((name, place), (-1, 0))
+        if ts != last:
+            number += 1
+            self._runs[name, place] = ts, number
+        return number
+
+    def _begun(
+        self,
+        groups: dict[Any, _G],
+        where: tuple[Any, ...],
+        kind: Callable[..., _G],
+        ts: int,
+        place: TopicPartition,
+        count: int = 1,
+    ) -> _G | None:
+        name, number, cut, *_ = where
+        version = self._versions.get(name, number)
+        if version is None:
+            self._found.wait(Waiting(name, number, ts, count, place))
+            return None
+        groups[where] = kind(self._versions.typed(version, cut), by_place=not self._job.ordered)
+        return groups[where]
+
+    def finish(self) -> None:
+        """Make the rows parts of what the task found; those of each group are forgotten then."""
+        announced, self._found.topics = self._found.topics, {}
+        for groups in cast("list[dict[Any, _Group]]", [self._rows, self._blocks]):
+            while groups:
+                where = next(iter(groups))
+                self._finish(where, groups.pop(where))
+        self._found.topics |= announced
+
+    def _finish(self, where: tuple[Any, ...], rows: _Group) -> None:
+        name, _, number, topic, *_ = where
+        typing = self._typing(rows.version)
+        meta, values = rows.columns()
+        if not meta:
+            return
+        try:
+            table, zero_dates = typing.table(meta, values)
+        except ValueRefused:
+            # All of them at once: a pass that names one would have to be repeated for each.
+            for partition, offset, error in typing.refused(meta, values):
+                self._admission.reject(TopicPartition(topic, partition), offset, error, [name])
+            return
+        self._found.counts["zero_dates"] += zero_dates
+        self._found.parts.setdefault((name, number), []).append(Part(typing.version, table, topic))
+        self._found.topics[name] = topic
+
+    def _typing(self, version: TableVersion) -> Typing:
+        return Typing(version, self._wire, self._job.rules)
