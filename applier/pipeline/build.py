@@ -190,12 +190,7 @@ def _fence(state: State, targets: TargetTables) -> None:
 
 
 def fence_tables(targets: TargetTables, names: Iterable[TableName], upto: int) -> list[Fenced]:
-    """Make every table refuse what processes of earlier epochs may still send; what they show stays as it is.
-
-    Args:
-        targets: The tables.
-        names: All tables that there may be.
-        upto: Highest epoch whose process may still be alive.
+    """Make every table that there may be refuse what processes up to an epoch may still send; it shows what it showed.
 
     Returns:
         Tables that needed a commit for it.

@@ -91,12 +91,9 @@ class Branches:
         Raises:
             RangeRefused: It is gone.
         """
-        return self._loaded(self.main.identifier(name), branch)
-
-    def _loaded(self, identifier: tuple[str, ...], branch: str) -> Table:
-        table = self.main.catalog.load(identifier, branch)
+        table = self.main.catalog.load(self.main.identifier(name), branch)
         if table is None:
-            raise _gone(identifier)
+            raise _gone(self.main.identifier(name))
         return table
 
     def refuse_part(self) -> None:
@@ -144,12 +141,13 @@ class Branches:
         Raises:
             RangeRefused: The table is gone.
         """
-        if identifier not in map(self.main.identifier, self.names):
+        name = next((name for name in self.names if self.main.identifier(name) == identifier), None)
+        if name is None:
             return None
-        main = self._loaded(identifier, MAIN)
+        main = self.table(name)
         if main.head_of(self.branch) is None:
             self._make(main)
-        return self._loaded(identifier, self.branch)
+        return self.table(name, self.branch)
 
     def stamp(self, upto: int, extra: Mapping[str, str] | None = None, writer: TableWriter | None = None) -> Stamp:
         """What a commit to a branch says about itself."""

@@ -96,7 +96,7 @@ class TargetTables:
                 continue
             known = self.policy.applied(writer) if writer else None
             is_ahead = known is not None and self._is_ahead(name, known, checkpoint)
-            if writer is None or known is None or is_ahead:
+            if known is None or is_ahead:
                 self.snapshots.pop(self.identifier(name), None)
             if writer is not None and known is not None and is_ahead:
                 ahead[name] = known.resolved_ts
@@ -111,7 +111,9 @@ class TargetTables:
 
     def damage(self, name: TableName, *, is_listed: bool = False) -> TableMismatch | None:
         """Why nothing may be written to a table as others have left it; see `ListedTables.damage`."""
-        return self.listed.damage(name, self.identifier(name), self.writer, is_listed=is_listed)
+        if name in self.listed.broken:
+            return self.listed.broken[name]
+        return self.listed.damage(self.identifier(name), self.writer(name), is_listed=is_listed)
 
     def applied_ts(self, name: TableName) -> int | None:
         """Resolved ts of the table's last commit that counts; None for a table that no applier has written."""
