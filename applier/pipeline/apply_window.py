@@ -26,6 +26,7 @@ from applier.pipeline.schema_changes.handler import DdlHandler
 from applier.pipeline.schema_changes.statements import Ddl
 from applier.pipeline.state import State
 from applier.pipeline.tables import completeness, parking
+from applier.pipeline.tables.batch_commit import commit, doubt
 from applier.pipeline.tables.filtered import owners
 from applier.pipeline.tables.not_found import MissingRows
 from applier.pipeline.tables.table_batch import Batch, ReadExtent, segments_below
@@ -76,14 +77,14 @@ class WindowApplier:
         self.state.learn(scan.versions, scan.topics)
         supplied.take(scan, self.state, self.targets, self.config)
         set_aside(scan.bad, self.source, self.state.control, self.state.checkpoint.step + 1)
-        doubted = self.targets.doubted = owners(scan.bad)
-        self.targets.doubt(self.state.names if doubted is None else doubted)
+        doubted = self.targets.maker.doubted = owners(scan.bad)
+        doubt(self.targets, self.state.names if doubted is None else doubted)
         for version in described:
             completeness.meet([version.name], scan.ddl, self.state, self.targets, self.config)
             self.state.track(version)
             self._ensure(version)
         due = dict(scan.results.parts)
-        extent = None if self.targets.ordered else ReadExtent(scan.window.ranges, self.state.topic_ids)
+        extent = None if self.targets.feed.ordered else ReadExtent(scan.window.ranges, self.state.topic_ids)
         commits = 0
         with watch.stage("apply"):
             parted = self._parted(scan.ddl)
@@ -137,7 +138,7 @@ class WindowApplier:
     def _ensure(self, version: TableVersion) -> None:
         """Have the table of a version, or park it where the one that is there does not fit."""
         try:
-            self.targets.ensure(version, self.targets.stamp(self.state.resolved_ts))
+            self.targets.ensure(version, self.targets.policy.stamp(self.state.resolved_ts))
         except TableMismatch as error:
             self.targets.confirm()
             self.set_apart({version.name: error}, "table")
@@ -160,7 +161,7 @@ class WindowApplier:
 
         Rows from before an applied ALTER TABLE must not be written after it: another table may have the name now.
         """
-        if self.targets.ordered:
+        if self.targets.feed.ordered:
             return {}
         done = [place for place, item in enumerate(ddl) if self.ddl_handler.is_begun(item)]
         return {
@@ -174,7 +175,7 @@ class WindowApplier:
                 continue
             if batch.name not in self.state.tables:
                 self.state.track(batch.newest)
-            elif not self.targets.ordered and not 0 < batch.newest_ts <= self.state.changed_at(batch.name):
+            elif not self.targets.feed.ordered and not 0 < batch.newest_ts <= self.state.changed_at(batch.name):
                 # Rows from before a DDL say what the table was: following them would undo it.
                 try:
                     self.ddl_handler.follow(batch.newest)
@@ -185,7 +186,7 @@ class WindowApplier:
         batches = [batch for batch in batches if batch.name not in self.state.parked]
         whole = self.not_found.refusing((batch.name for batch in batches), self.state, self.config)
         unfit: dict[TableName, TerminalError] = {}
-        done = self.targets.apply(batches, self.state.tables, whole, unfit)
+        done = commit(self.targets, batches, self.state.tables, whole, unfit)
         # In the order of the batches, as threads fill it in any: the same run ends for the same reason.
         for name in (batch.name for batch in batches if batch.name in unfit):
             error = unfit[name]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, cast
 
 from applier.changefeed.checkpoint import Checkpoint, Holder
 from applier.changefeed.route import Route
+from applier.changefeed.table import TableName
 from applier.changefeed.types import TypeRules
 from applier.config.settings import Config
 from applier.config.upstream import supplied_tables
@@ -33,11 +35,14 @@ from applier.pipeline.schema_changes.apply import DdlApplier
 from applier.pipeline.state import State
 from applier.pipeline.step import Pipeline
 from applier.pipeline.tables import completeness
+from applier.pipeline.tables.commit_policy import Changefeed, MainPolicy
+from applier.pipeline.tables.table_maker import TableMaker
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime.logs import logger
 from applier.runtime.retry import with_retry
 from applier.runtime.spark_session import build_session
 from applier.runtime.stop_requests import STOPPING, leaving
+from applier.sink.commit.fence import Fenced, fence
 from applier.sink.commit.stamp import read
 from applier.sink.control import checkpoints
 from applier.sink.control.control import Control, unix_ms
@@ -127,19 +132,18 @@ def assemble(config: Config, source: Source, catalog: Catalog, state: State) -> 
     state.supplied = supplied_tables(config.upstream, config.tables.include)
     rules = type_rules(config)
     ordered = config.changefeed.order == "resolved"
+    feed = Changefeed(config.changefeed.name, state.checkpoint.epoch, ordered)
     options = decoder_options(config)
     targets = TargetTables(
         catalog,
-        config.changefeed.name,
-        state.checkpoint.epoch,
-        config.tables,
+        feed,
+        MainPolicy(catalog, feed, config.changefeed.filtered),
+        TableMaker(catalog.create, config.tables, rules),
+        Route(config.tables.route),
         config.sink,
-        rules,
-        ordered,
         spark_engine=lambda table: SparkEngine(catalog.java.session, catalog.name, table),
         confirm=state.control.confirm,
         fenced=max(state.checkpoint.fenced, state.checkpoint.unfenced),
-        filtered=config.changefeed.filtered,
     )
     _fence(state, targets)
     scanner = WindowScanner(
@@ -175,13 +179,32 @@ def _fence(state: State, targets: TargetTables) -> None:
     upto = state.checkpoint.unfenced
     if upto:
         cast("Control", state.control).fence(upto)
-        tables = targets.fence(state.names, upto)
+        tables = fence_tables(targets, state.names, upto)
         listed = state.checkpoint.snapshots
         moved = {item.table: item.head for item in tables if listed.get(item.table) == item.before}
         snapshots = {**listed, **{table: head for table, head in moved.items() if table in listed}}
         # The cut lists the heads that the fences made.
         state.write(lambda last: replace(last, unfenced=0, fenced=upto, snapshots=snapshots))
         logger().info("tables fenced", tables=len(tables), upto=upto)
+
+
+def fence_tables(targets: TargetTables, names: Iterable[TableName], upto: int) -> list[Fenced]:
+    """Make every table that there may be refuse what processes up to an epoch may still send; it shows what it showed.
+
+    Returns:
+        Tables that needed a commit for it.
+
+    Raises:
+        CheckpointConflict: A newer applier holds a table.
+    """
+
+    def guarded(identifier: tuple[str, ...]) -> Fenced | None:
+        table = targets.catalog.load(identifier)
+        return None if table is None else fence(table, targets.feed.name, targets.feed.epoch, upto)
+
+    with ThreadPoolExecutor(targets.sink.threads) as pool:
+        tables = dict.fromkeys(targets.identifier(name) for name in names)
+        return [fenced for fenced in pool.map(guarded, tables) if fenced is not None]
 
 
 @contextmanager

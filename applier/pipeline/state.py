@@ -71,6 +71,7 @@ class State:
         completeness: Whether each table holds every row of its upstream table.
         supplied: Tables as the configuration declares them; each counts until the feed first concerns its table.
         config_path: Path of the configuration file, for commands in messages.
+        is_durable: False to write no checkpoint.
     """
 
     control: ControlTables
@@ -86,6 +87,7 @@ class State:
     protocol: str = ""
     supplied: Tables = field(default_factory=Tables)
     config_path: str = "applier.toml"
+    is_durable: bool = True
     _writing: threading.RLock = field(default_factory=threading.RLock)
 
     @staticmethod
@@ -247,5 +249,6 @@ class State:
         with self._writing:
             last = self.checkpoint
             found = replace(following(last), step=last.step + 1, written_at=unix_ms())
-            self.control.append_checkpoint(found)
+            if self.is_durable:
+                self.control.append_checkpoint(found)
             self.checkpoint = found

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 from applier.changefeed.change_batch import ChangeBatch, KeylessBatch
 from applier.changefeed.event import SchemaChange
 from applier.changefeed.message import Position
+from applier.changefeed.route import Route
 from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.types import TypeRules, column_arrow_type
 from applier.config.settings import SinkSection, TablesSection
@@ -20,6 +21,8 @@ from applier.order.barrier import Barrier
 from applier.pipeline.schema_changes.apply import DdlApplier
 from applier.pipeline.schema_changes.statements import read_all
 from applier.pipeline.state import State
+from applier.pipeline.tables.commit_policy import Changefeed, MainPolicy
+from applier.pipeline.tables.table_maker import TableMaker
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.sink.control.control import Control, unix_ms
 from applier.sink.control.lease import this_process
@@ -53,9 +56,10 @@ class Applier:
         checkpoint, _ = control.take(this_process(unix_ms()), take_over=True)
         self.state = State.load(control, checkpoint)
         rules = TypeRules(virtual_columns=self.settings.virtual_columns)
-        self.targets = TargetTables(
-            self.lake, self.database, checkpoint.epoch, self.settings, SinkSection(), rules, ordered=True
-        )
+        feed = Changefeed(self.database, checkpoint.epoch, ordered=True)
+        policy, maker = MainPolicy(self.lake, feed), TableMaker(self.lake.create, self.settings, rules)
+        route = Route(self.settings.route)
+        self.targets = TargetTables(self.lake, feed, policy, maker, route, SinkSection())
         self.ddl_applier = DdlApplier(self.targets, self.state, {}, self.settings, rules)
 
     def ddl(self, sql: str, *, again: bool = False, after: TableVersion | None = None) -> None:
@@ -86,7 +90,7 @@ class Applier:
         fresh = pa.array([False] * len(rows), pa.bool_())
         batch = ChangeBatch(upserts, fresh, upserts.slice(0, 0).select(list(version.key)))
         bag = KeylessBatch(upserts, upserts.slice(0, 0))
-        writer.apply(batch if version.key else bag, self.targets.stamp(self.clock), exact=False)
+        writer.apply(batch if version.key else bag, self.targets.policy.stamp(self.clock), exact=False)
 
     def checkpoint(self) -> None:
         """End a step."""

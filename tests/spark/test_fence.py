@@ -9,10 +9,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from applier.changefeed.checkpoint import Checkpoint, Holder
+from applier.changefeed.route import Route
 from applier.changefeed.table import Column, ColumnType, TableName, TableVersion
 from applier.changefeed.types import TypeRules
 from applier.config.settings import SinkSection, TablesSection
 from applier.errors import CheckpointConflict, TableMismatch
+from applier.pipeline.build import fence_tables
+from applier.pipeline.tables.commit_policy import Changefeed, MainPolicy
+from applier.pipeline.tables.table_maker import TableMaker
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime import failpoints
 from applier.sink.commit.fence import fence
@@ -123,7 +127,9 @@ def test_a_fence_hides_no_rollback(last: Last) -> None:
 
 def holder(lake: Catalog, epoch: int, fenced: int = 0) -> TargetTables:
     """The tables as an applier of an epoch sees them."""
-    return TargetTables(lake, "shop", epoch, TablesSection(), SinkSection(), TypeRules(), ordered=True, fenced=fenced)
+    feed, settings = Changefeed("shop", epoch, ordered=True), TablesSection()
+    maker = TableMaker(lake.create, settings, TypeRules())
+    return TargetTables(lake, feed, MainPolicy(lake, feed), maker, Route(settings.route), SinkSection(), fenced=fenced)
 
 
 def test_a_table_that_is_made_while_the_fences_go_up_gets_its_own(lake: Catalog, fresh_name: Name) -> None:
@@ -131,16 +137,16 @@ def test_a_table_that_is_made_while_the_fences_go_up_gets_its_own(lake: Catalog,
     name = TableName(*fresh_name())
     version = TableVersion(name, 7, (Column("id", ColumnType("int")),))
     last, newer = holder(lake, 1), holder(lake, 2, fenced=1)
-    assert newer.fence([name], 1) == []
-    made = last.ensure(version, last.stamp(0))
+    assert fence_tables(newer, [name], 1) == []
+    made = last.ensure(version, last.policy.stamp(0))
 
     found = newer.writer(name)
 
     with pytest.raises(CheckpointConflict, match="newer applier of changefeed shop: epoch 2, resolved ts 0"):
-        made.stamp(last.stamp(5))
+        made.stamp(last.policy.stamp(5))
     assert found is not None
     assert found.known == Stamp("shop", 2, 0)
-    found.stamp(newer.stamp(6))
+    found.stamp(newer.policy.stamp(6))
     assert newer.applied_ts(name) == 6
 
 
@@ -149,7 +155,7 @@ def test_a_table_that_is_renamed_while_the_fences_go_up_gets_its_own(last: Last,
     to = fresh_name()
     newer = holder(last.lake, 2, fenced=1)
     last.lake.rename(last.name, to)
-    assert newer.fence([TableName(*last.name)], 1) == []
+    assert fence_tables(newer, [TableName(*last.name)], 1) == []
     table = last.lake.load(to)
     assert table is not None
     last.writer = TableWriter(table, "shop", 1)

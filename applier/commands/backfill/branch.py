@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from applier.changefeed.applied_offsets import AppliedOffsets
-from applier.changefeed.checkpoint import Checkpoint
 from applier.changefeed.event import SchemaChange
 from applier.changefeed.table import TableName, TableVersion
 from applier.commands.backfill.replay_ddl import EMPTIES, MOVES, DdlReplay, concerns, refuse_moved
 from applier.config.settings import Policy
 from applier.ddl import actions as say
 from applier.ddl.actions import kind
-from applier.ddl.schema_tracker import Tables
 from applier.errors import RangeRefused
 from applier.pipeline.schema_changes.stamp import DDL, is_in, mark
 from applier.pipeline.schema_changes.statements import Ddl
 from applier.pipeline.schema_changes.track import move_past
 from applier.pipeline.state import State
-from applier.pipeline.tables.listed_tables import ListedTables
 from applier.pipeline.tables.table_batch import Batch
-from applier.pipeline.tables.target_tables import Refused, TargetTables
+from applier.pipeline.tables.target_tables import TargetTables
 from applier.sink.commit.committer import Committer
 from applier.sink.commit.foreign_commits import BACKFILL
 from applier.sink.commit.stamp import Stamp
 from applier.sink.iceberg.commit import Change
 from applier.sink.iceberg.snapshot import MAIN
 from applier.sink.iceberg.table import Table
-from applier.sink.write.table_writer import Applied, TableWriter
+from applier.sink.write.table_writer import TableWriter
 
 REBUILT = "applier.rebuilt-by"
 """Property of a table that was gone and is made anew by a backfill: readers see no row of it before it is shown. It has
@@ -38,28 +34,31 @@ EMPTIED = "applier.emptied"
 """Entry of the stamp of a commit that removed all rows from a branch, because a DDL of the range did."""
 
 
-@dataclass(slots=True, kw_only=True)
-class Branches(TargetTables):
-    """The branches of some tables, in which a range is applied on top of what readers see.
+@dataclass(slots=True)
+class Branches:
+    """The branches of some tables, in which a range is applied on top of what readers see: the policy of their commits.
 
     Args:
-        names: The tables.
+        main: The tables as readers see them.
+        names: The tables that are meant.
         branch: Name of the branch in each of them.
         job: Which backfill this is.
         lineage: What becomes of old rows.
+
+    Attributes:
+        targets: The tables as the branches show them.
     """
 
+    main: TargetTables
     names: Sequence[TableName]
     branch: str
     job: str
     lineage: DdlReplay
+    targets: TargetTables = field(init=False)
 
-    @staticmethod
-    def of(targets: TargetTables, names: Sequence[TableName], branch: str, job: str, lineage: DdlReplay) -> Branches:
-        """Branches of the tables of a replica."""
-        given = {item.name: getattr(targets, item.name) for item in fields(TargetTables)}
-        own = {"snapshots": {}, "_writers": {}, "listed": ListedTables()}
-        return Branches(**(given | own), names=names, branch=branch, job=job, lineage=lineage)
+    def __post_init__(self) -> None:
+        # Commits of other processes go to main, and are fenced there.
+        self.targets = replace(self.main, policy=self, fenced=0)
 
     def begin(self, above: int) -> None:
         """Make all branches anew, each at what readers see, and the tables that are gone.
@@ -72,28 +71,29 @@ class Branches(TargetTables):
                 hold all of its rows.
         """
         for name in self.names:
-            version = self._begun(name, above)
-            if version is not None and self.catalog.load(self.identifier(name)) is None:
-                self._create(version, {REBUILT: self.job})
-                self._writers.pop(self.identifier(name))
-            table = self.main(name)
+            identifier, version = self.main.identifier(name), self._begun(name, above)
+            if version is not None and self.main.catalog.load(identifier) is None:
+                self.main.confirm()
+                self.main.maker.make(identifier, version, {REBUILT: self.job})
+            table = self.table(name)
             head = table.branches.head(self.branch)
             if head is not None:
                 if BACKFILL not in head.summary and head.id not in {snapshot.id for snapshot in table.history()}:
                     what = f"Table {table} has a branch {self.branch} that no backfill made."
                     raise RangeRefused(what, "give another name with --branch, or drop that one.")
                 table.branches.drop(self.branch)
-            self._make(table, name)
+            self._make(table)
+            self.targets.close(name)
 
-    def main(self, name: TableName, branch: str = MAIN) -> Table:
+    def table(self, name: TableName, branch: str = MAIN) -> Table:
         """The table as readers see it, or as a branch shows it.
 
         Raises:
             RangeRefused: It is gone.
         """
-        table = self.catalog.load(self.identifier(name), branch)
+        table = self.main.catalog.load(self.main.identifier(name), branch)
         if table is None:
-            raise _gone(self.identifier(name))
+            raise _gone(self.main.identifier(name))
         return table
 
     def refuse_part(self) -> None:
@@ -103,10 +103,10 @@ class Branches(TargetTables):
             RangeRefused: With the table.
         """
         for name in self.names:
-            table = self.main(name)
+            table = self.table(name)
             if table.setting(REBUILT) is not None and not self.is_emptied(name):
-                self.confirm()
-                self.catalog.drop(table.identifier, purge=True)
+                self.main.confirm()
+                self.main.catalog.drop(table.identifier, purge=True)
                 raise _gone(table.identifier)
 
     def show(self, name: TableName, resolved_ts: int) -> Table:
@@ -122,93 +122,52 @@ class Branches(TargetTables):
         Raises:
             JavaError: Another writer changed the table since the branch was begun.
         """
-        table = self.main(name)
+        table, feed = self.table(name), self.main.feed
         table.branches.fast_forward(self.branch)
         if table.setting(REBUILT) is not None:
-            found = TableWriter(self.main(name), self.changefeed, self.epoch)
-            found.stamp(Stamp(self.changefeed, self.epoch, resolved_ts), unset=(REBUILT,))
-        return self.main(name)
+            found = TableWriter(self.table(name), feed.name, feed.epoch)
+            found.stamp(Stamp(feed.name, feed.epoch, resolved_ts), unset=(REBUILT,))
+        return self.table(name)
 
     def _begun(self, name: TableName, above: int) -> TableVersion | None:
         """A table whose every row may be in the range, as a DDL after its beginning made it; None for others."""
-        coming = self.lineage.coming(name, above + 1) if self.ordered else []
+        coming = self.lineage.coming(name, above + 1) if self.main.feed.ordered else []
         is_begun = any(isinstance(action, EMPTIES) for _, actions in coming for action in actions)
         return self.lineage.live.get(name) if is_begun else None
 
-    def writer(self, name: TableName) -> TableWriter:
-        """The writer of a branch."""
-        identifier = self.identifier(name)
-        if identifier not in self._writers:
-            main = self.main(name)
-            if main.branches.head(self.branch) is None:
-                self._make(main, name)
-            self._writers[identifier] = self._open(self.main(name, self.branch))
-        return self._writers[identifier]
+    def load(self, identifier: tuple[str, ...]) -> Table | None:
+        """The branch of a table, which is made if it is missing; None for a table that is not meant.
 
-    def ensure(self, version: TableVersion, stamp: Stamp) -> TableWriter:
-        """The writer of a branch; there is one of each table that is meant."""
-        del stamp
-        return self.writer(version.name)
-
-    def restore(self, names: Iterable[TableName], checkpoint: Checkpoint) -> dict[TableName, int]:
-        """Look at the branches anew; see `TargetTables.restore`. Commits of main say nothing about a branch."""
-        del names
-        self._writers.clear()
-        self.snapshots.clear()
-        found = {name: self.applied_ts(name) or 0 for name in self.names}
-        return {name: applied for name, applied in found.items() if applied > checkpoint.resolved_ts}
-
-    def applied_ts(self, name: TableName) -> int | None:
-        """Resolved ts of the last commit of this backfill; None before its first."""
-        writer = self.writer(name) if name in self.names else None
-        known = writer.known if writer else None
-        return known.resolved_ts if known is not None and self._is_own(known) else None
-
-    def covered(self, name: TableName) -> AppliedOffsets:
-        """Nothing: what a range holds is applied again."""
-        del name
-        return AppliedOffsets()
+        Raises:
+            RangeRefused: The table is gone.
+        """
+        name = next((name for name in self.names if self.main.identifier(name) == identifier), None)
+        if name is None:
+            return None
+        main = self.table(name)
+        if main.branches.head(self.branch) is None:
+            self._make(main)
+        return self.table(name, self.branch)
 
     def stamp(self, upto: int, extra: Mapping[str, str] | None = None, writer: TableWriter | None = None) -> Stamp:
         """What a commit to a branch says about itself."""
         del writer
-        return Stamp(self.changefeed, self.epoch, upto if self.ordered else 0, {**(extra or {}), BACKFILL: self.job})
+        return self.main.feed.stamp(upto, {**(extra or {}), BACKFILL: self.job})
 
-    def apply(
-        self, batches: Sequence[Batch], tables: Tables, whole: Collection[TableName] = (), refused: Refused = None
-    ) -> dict[TableName, Applied]:
-        """Commit batches, in the columns that the tables have now; see `TargetTables.apply`.
+    def applied(self, writer: TableWriter) -> Stamp | None:
+        """The stamp of the last commit of this backfill; None before its first, and in a feed in offset order.
 
-        A branch holds rows of later changes already, so a row that a change does not find shows nothing.
+        Commits of main say nothing about a branch, and what a range of offsets holds is applied again.
+        """
+        known = writer.known
+        return known if known and self.main.feed.ordered and known.extra.get(BACKFILL) == self.job else None
+
+    def forward(self, batch: Batch, tracked: TableVersion | None) -> Batch | None:
+        """The batch in the columns that its table has now; None if DDL that come removed all of its rows.
 
         Raises:
             RangeRefused: What became of such rows cannot be determined, or they would be there twice.
         """
-        del whole, refused
-        found = (self._forward(batch, tables.get(batch.name)) for batch in batches)
-        due = [batch for batch in found if batch is not None]
-        done = TargetTables.apply(self, due, tables) if due else {}
-        return {name: replace(applied, not_found=0) for name, applied in done.items()}
-
-    def empty(self, name: TableName, change: SchemaChange) -> None:
-        """Remove all rows from a branch, as a DDL of the range did; nothing if that was done before."""
-        writer = self.writer(name)
-        known = writer.known
-        is_past = known is not None and self._is_own(known) and known.resolved_ts > change.commit_ts
-        if not is_past and not is_in(known, change):
-            extra = {DDL: mark(change), EMPTIED: str(change.commit_ts)}
-            writer.truncate(self.stamp(change.commit_ts, extra))
-
-    def is_emptied(self, name: TableName) -> bool:
-        """Whether a branch holds what the range says alone, and nothing of what readers see."""
-        for snapshot in self.writer(name).table.history():
-            if snapshot.summary.get(BACKFILL) != self.job:
-                return False
-            if EMPTIED in snapshot.summary:
-                return True
-        return False
-
-    def _forward(self, batch: Batch, tracked: TableVersion | None) -> Batch | None:
         moved = [self.lineage.forward(batch.name, part, tracked) for part in batch.parts]
         parts = [part for part in moved if part is not None]
         if not parts:
@@ -219,25 +178,42 @@ class Branches(TargetTables):
             raise RangeRefused(what, way_out)
         return Batch(batch.name, parts, batch.upto)
 
-    def _make(self, table: Table, name: TableName) -> None:
+    def empty(self, name: TableName, change: SchemaChange) -> None:
+        """Remove all rows from a branch, as a DDL of the range did; nothing if that was done before."""
+        writer = self._writer(name)
+        known = self.applied(writer)
+        is_past = known is not None and known.resolved_ts > change.commit_ts
+        if not is_past and not is_in(writer.known, change):
+            extra = {DDL: mark(change), EMPTIED: str(change.commit_ts)}
+            writer.truncate(self.stamp(change.commit_ts, extra))
+
+    def is_emptied(self, name: TableName) -> bool:
+        """Whether a branch holds what the range says alone, and nothing of what readers see."""
+        for snapshot in self._writer(name).table.history():
+            if snapshot.summary.get(BACKFILL) != self.job:
+                return False
+            if EMPTIED in snapshot.summary:
+                return True
+        return False
+
+    def _writer(self, name: TableName) -> TableWriter:
+        writer = self.targets.writer(name)
+        if writer is None:
+            raise _gone(self.main.identifier(name))
+        return writer
+
+    def _make(self, table: Table) -> None:
+        feed = self.main.feed
         if table.snapshot_id is None:
             # A branch begins at a snapshot, and a table that never had rows has none.
-            found = TableWriter(table, self.changefeed, self.epoch)
+            found = TableWriter(table, feed.name, feed.epoch)
             if table.setting(REBUILT) is None:
-                found.stamp(found.known or Stamp(self.changefeed, self.epoch, 0))
+                found.stamp(found.known or Stamp(feed.name, feed.epoch, 0))
             else:
-                committer = Committer(table, self.changefeed, self.epoch)
+                committer = Committer(table, feed.name, feed.epoch)
                 committer.commit(self.stamp(0), lambda _: Change(summary=self.stamp(0).entries()))
-        self.confirm()
+        self.main.confirm()
         table.branches.create(self.branch)
-        self._writers.pop(self.identifier(name), None)
-
-    def _is_own(self, stamp: Stamp) -> bool:
-        return stamp.extra.get(BACKFILL) == self.job
-
-    def _is_exact(self, writer: TableWriter, stamp: Stamp) -> bool:
-        del writer, stamp
-        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,14 +259,14 @@ class PassedDdl:
         for action in ddl.actions:
             if self.policies.get(kind(action)) != "ignore":
                 self._pass(change, action, [name for name in self.branches.names if concerns(action, name)])
-        move_past(change, ddl.actions, self.state, self.branches)
+        move_past(change, ddl.actions, self.state, self.branches.targets)
 
     def _refuse_assumed(self, ddl: Ddl) -> None:
         """What tables were before the first DDL of a range of offsets is taken from the time of its first records."""
         for name in self.branches.names:
             if name in self._created or not any(concerns(action, name) for action in ddl.actions):
                 continue
-            if not self.branches.ordered:
+            if not self.branches.main.feed.ordered:
                 raise _unordered(name, ddl)
             if any(isinstance(action, EMPTIES) for action in ddl.actions):
                 self._created.add(name)

@@ -95,7 +95,7 @@ def build(main: Pipeline, request: Request, span: Range, names: Sequence[TableNa
 def _compared(job: Job, name: TableName) -> Difference:
     live = job.branches.lineage.live.get(name)
     key = live.key if live else ()
-    return compare(job.branches.main(name), job.branches.main(name, job.branches.branch), key)
+    return compare(job.branches.table(name), job.branches.table(name, job.branches.branch), key)
 
 
 def _refuse_short_build(main: Pipeline, job: Job, differences: Sequence[Difference]) -> None:
@@ -119,7 +119,7 @@ def publish(main: Pipeline, job: Job, names: Sequence[TableName]) -> None:
             if error.kind != "IllegalArgumentException":
                 raise
             job.forget()
-            what = f"Table {job.branches.main(name)} was written while its branch was built: {error.detail}"
+            what = f"Table {job.branches.table(name)} was written while its branch was built: {error.detail}"
             raise RangeRefused(what, "give the same command again: the branch is built anew.") from None
         failpoints.reach("branch-shown")
         if shown.snapshot_id is not None:
@@ -130,5 +130,5 @@ def publish(main: Pipeline, job: Job, names: Sequence[TableName]) -> None:
     state.advance(state.resolved_ts, {}, cut(state, targets), {"tables": len(names)}, state.ddl.applied)
     failpoints.reach("branches-shown")
     for name in names:
-        job.branches.main(name).branches.drop(job.branches.branch)
+        job.branches.table(name).branches.drop(job.branches.branch)
     job.forget()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
-from applier.changefeed.checkpoint import Checkpoint, Reading
+from applier.changefeed.checkpoint import Reading
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.window import OffsetRange
@@ -18,7 +18,6 @@ from applier.pipeline.schema_changes.statements import Ddl
 from applier.pipeline.state import State
 from applier.pipeline.step import Pipeline
 from applier.pipeline.table_selection import rules_for
-from applier.sink.control.control import Control
 
 
 def covered(span: OffsetRange, next_offset: int) -> int:
@@ -96,13 +95,6 @@ def _said(span: Range, skipped: int, before: int, pipeline: Pipeline, *, is_done
     return read if is_done else f"{read} {STOPPED}"
 
 
-class _Muted(Control):
-    """The control tables of a changefeed, to which no checkpoint is written."""
-
-    def append_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """Nothing: the tables that are left out have not come that far."""
-
-
 @dataclass(frozen=True, slots=True)
 class _RowsBeforeDdl:
     """Lets rows through up to the first DDL of the tables that are meant: a DDL is for all tables at once.
@@ -151,8 +143,8 @@ class _RowsBeforeDdl:
 def _alone(pipeline: Pipeline, names: Iterable[TableName]) -> Pipeline:
     """The same pipeline for some tables, with progress that is kept by their stamps alone."""
     state = pipeline.state
-    control = _Muted(**{item.name: getattr(state.control, item.name) for item in fields(Control)})
-    muted = State(control, state.checkpoint, dict(state.versions))
+    # The tables that are left out have not come that far.
+    muted = State(state.control, state.checkpoint, dict(state.versions), is_durable=False)
     rules = rules_for(names)
     config = pipeline.config.model_copy(
         update={
@@ -161,7 +153,7 @@ def _alone(pipeline: Pipeline, names: Iterable[TableName]) -> Pipeline:
         }
     )
     scanner = replace(pipeline.scanner, template=replace(pipeline.scanner.template, include=rules), parks=False)
-    applier = DdlApplier(pipeline.targets, muted, config.ddl, config.tables, pipeline.targets.rules)
+    applier = DdlApplier(pipeline.targets, muted, config.ddl, config.tables, pipeline.targets.maker.rules)
     rows = _RowsBeforeDdl(applier, muted, frozenset(names))
     alone = replace(pipeline, config=config, scanner=scanner, state=muted, ddl_handler=rows)
     alone.restore()

@@ -67,7 +67,7 @@ class Job:
 
     def forget(self) -> None:
         """Drop the progress: the branches are shown, or given up."""
-        drop_all(self.branches.catalog, self.namespace, purge=True)
+        drop_all(self.branches.targets.catalog, self.namespace, purge=True)
 
 
 def prepare(main: Pipeline, request: Request, span: Range, names: Sequence[TableName]) -> Job:
@@ -93,8 +93,8 @@ def prepare(main: Pipeline, request: Request, span: Range, names: Sequence[Table
     own = {(version.name, version.version): version for version in control.load_versions()}
     job_state = State(control, checkpoint, {**state.versions, **own})
     ddl = _passed(state.control.decisions(), state.resolved_ts, Spelling(state.names)) if ordered else []
-    lineage = DdlReplay(ddl, state.tables, main.targets.rules)
-    branches = Branches.of(main.targets, names, request.branch, control.changefeed, lineage)
+    lineage = DdlReplay(ddl, state.tables, main.targets.maker.rules)
+    branches = Branches(main.targets, names, request.branch, control.changefeed, lineage)
     is_resumed = bool(checkpoint.partitions)
     assumed = 0
     if is_resumed:
@@ -115,7 +115,7 @@ def prepare(main: Pipeline, request: Request, span: Range, names: Sequence[Table
     exact = span.above or not main.scanner.rows_describe
     passed = PassedDdl(branches, job_state, config.ddl, assumed=0 if exact else assumed)
     pipeline = replace(
-        main, config=config, scanner=scanner, targets=branches, ddl_handler=passed, state=job_state, beside=None
+        main, config=config, scanner=scanner, targets=branches.targets, ddl_handler=passed, state=job_state, beside=None
     )
     pipeline.restore()
     return Job(pipeline, branches, _ends(span, state, ordered=ordered), upto, namespace, is_resumed, span)

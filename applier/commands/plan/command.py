@@ -141,7 +141,7 @@ def _refusal(pipeline: Pipeline, change: Ddl, tables: Tables) -> str:
     after = change.barrier.change.after or later.get(name)
     if after is None:
         raise SchemaChangeRefused(f"What table {name} is after the statement is not known.")
-    steps = evolution.plan(before, after, actions, pipeline.targets.rules)
+    steps = evolution.plan(before, after, actions, pipeline.targets.maker.rules)
     if steps.refused is not None:
         return steps.refused.reason
     return f"unless the table is empty: {steps.only_empty[0].reason}" if steps.only_empty else ""

@@ -8,12 +8,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from applier.changefeed.route import Route
 from applier.changefeed.table import TableName
 from applier.config.settings import TablesSection
 from applier.errors import TableMismatch, TransientError
 from applier.pipeline.schema_changes.apply_to_rows import make_way
 from applier.pipeline.schema_changes.stamp import DROPPED_AT
-from applier.pipeline.tables.listed_tables import ListedTables
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.sink.control import tables
 from applier.sink.iceberg import clone
@@ -46,20 +46,16 @@ class Copies:
     def __post_init__(self) -> None:
         self.targets = replace(
             self.main,
-            settings=self.settings,
-            snapshots={},
-            maker=self._make,
-            doubted=frozenset(),
-            listed=ListedTables(),
-            _writers={},
+            maker=replace(self.main.maker, create=self._make, settings=self.settings),
+            route=Route(self.settings.route),
         )
 
     @property
     def settings(self) -> TablesSection:
         """Where the copies go; a copy of a table that is dropped is only forgotten."""
-        route = f"{namespace(self.main.changefeed)}.{{database}}__{{table}}__{self.job}"
+        route = f"{namespace(self.main.feed.name)}.{{database}}__{{table}}__{self.job}"
         changes = {"route": route, "include": ("*.*",), "on_drop": "keep", "incomplete": "allow"}
-        return self.main.settings.model_copy(update=changes)
+        return self.main.maker.settings.model_copy(update=changes)
 
     def make(self, name: TableName, own: TableName) -> None:
         """Copy a table as it is now.
@@ -124,7 +120,7 @@ class Copies:
 
         Afterwards another process may have the changefeed and copies of its own, which must stay.
         """
-        return self.main.catalog.list((namespace(self.main.changefeed),))
+        return self.main.catalog.list((namespace(self.main.feed.name),))
 
     def discard(self, there: Sequence[tuple[str, ...]]) -> None:
         """Forget copies; the files of those that were not shown are orphans of their tables."""

@@ -249,7 +249,7 @@ def job(main: Pipeline, resuming: Resuming) -> Replay:
         config=config,
         scanner=replace(main.scanner, parks=main.config.changefeed.on_bad_message == "stop", keep_bad=True),
         targets=targets,
-        ddl_handler=DdlApplier(targets, state, config.ddl, config.tables, targets.rules),
+        ddl_handler=DdlApplier(targets, state, config.ddl, config.tables, targets.maker.rules),
         state=state,
         maintenance=Maintenance(MaintenanceSection(tasks=()), targets, state.control.confirm),
         beside=None,

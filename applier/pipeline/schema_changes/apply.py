@@ -27,6 +27,7 @@ from applier.pipeline.schema_changes.track import move_past
 from applier.pipeline.schema_changes.whole_tables import TableDdl
 from applier.pipeline.state import State
 from applier.pipeline.tables import completeness
+from applier.pipeline.tables.batch_commit import doubt
 from applier.pipeline.tables.filtered import left_behind
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime import failpoints
@@ -175,7 +176,7 @@ class DdlApplier:
 
         A repeated step may read further than the one that failed, in partitions that had not come to the DDL yet.
         """
-        return not self.targets.ordered and all(isinstance(action, _Evolves) for action in ddl.actions)
+        return not self.targets.feed.ordered and all(isinstance(action, _Evolves) for action in ddl.actions)
 
     def _decide(self, change: SchemaChange, group: Sequence[say.Action], *, done: bool) -> SchemaDecision:
         if self._parked.takes(change, group):
@@ -186,7 +187,7 @@ class DdlApplier:
         if decision == "applied" and not done:
             decision = "without a table" if self._is_without_table(change, group[0]) else self._do(change, group)
         if decision in ("ignored", "skipped") and not done and (kept := left_behind(group, self.state.tables)):
-            self.targets.doubt(kept)
+            doubt(self.targets, kept)
         move_past(change, group, self.state, self.targets, ignored=decision == "ignored")
         if decision == "skipped":
             # Afterwards: a CREATE TABLE or a TRUNCATE that was skipped made no table whole.

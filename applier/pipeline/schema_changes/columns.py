@@ -57,7 +57,7 @@ class ColumnDdl:
         if before is None and after is not None and (writer is None or writer.table.setting(DROPPED_AT)):
             # The table became eligible only now, for instance by its first key: there is nothing to change yet.
             make_way(self.targets, name)
-            self.targets.ensure(after, self.targets.stamp(change.commit_ts, {DDL: mark(change)}))
+            self.targets.ensure(after, self.targets.policy.stamp(change.commit_ts, {DDL: mark(change)}))
             return "applied"
         if writer is None and (before is None or is_unmet(name, self.state)):
             # TiCDC sent no row of it so far: the rows that follow make a table that is incomplete.
@@ -65,12 +65,12 @@ class ColumnDdl:
         if before is None or writer is None:
             what = f"What table {name} was before is not known: {shown(change.sql)}."
             raise SchemaChangeRefused(what, RELOAD)
-        self.targets.adopt(writer, before)
+        self.targets.maker.adopt(writer, before)
         derived = self._derived(change, name, group)
         wanted = derived if after is None else after.declared(derived)
         schema = writer.table.schema
         evolution = plan(supplied(before, schema), wanted, group, self.rules, schema.names)
-        stamp = self.targets.stamp(change.commit_ts, {DDL: mark(change)}, writer)
+        stamp = self.targets.policy.stamp(change.commit_ts, {DDL: mark(change)}, writer)
         done = apply_evolution(writer.table, evolution, stamp)
         writer.reload()
         self.targets.committed(writer, done.snapshot_id)
@@ -103,6 +103,6 @@ class ColumnDdl:
         evolution = plan(before, version, (), of_schemas(self.rules), writer.table.schema.names)
         if evolution.steps or evolution.refused:
             upto = writer.known.resolved_ts if writer.known else 0
-            apply_evolution(writer.table, evolution, self.targets.stamp(upto))
+            apply_evolution(writer.table, evolution, self.targets.policy.stamp(upto))
             writer.reload()
         self.state.track(version)

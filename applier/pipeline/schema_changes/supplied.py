@@ -43,7 +43,7 @@ def take(scan: WindowScan, state: State, targets: TargetTables, config: Config) 
             continue
         for rows in _first_rows(name, scan, state):
             # In offset order DDL need not come, and the table follows the columns of its rows.
-            _compare(rows, version, is_ordered=targets.ordered)
+            _compare(rows, version, is_ordered=targets.feed.ordered)
             if str(name) not in config.tables.keys:
                 _compare_keys(rows, version)
         if name not in state.completeness:

@@ -50,7 +50,7 @@ class TableDdl:
             # The DROP of the table before was passed over: its rows would stay in the new one.
             self.drop(create.table, change.commit_ts)
         make_way(self.targets, create.table)
-        self.targets.ensure(version, self.targets.stamp(change.commit_ts, {DDL: mark(change)}))
+        self.targets.ensure(version, self.targets.policy.stamp(change.commit_ts, {DDL: mark(change)}))
 
     def drop(self, name: TableName, commit_ts: int) -> None:
         """Drop a table, or mark it as dropped and keep it, as `tables.on_drop` says."""
@@ -63,7 +63,7 @@ class TableDdl:
             self.targets.catalog.drop(writer.table.identifier, purge=True)
         else:
             entries = dropped(commit_ts, self.state.tables.get(name), self.state.completeness.get(name))
-            writer.stamp(self.targets.stamp(commit_ts, entries))
+            writer.stamp(self.targets.policy.stamp(commit_ts, entries))
         self.targets.forget(name)
 
     def truncate(self, change: SchemaChange, name: TableName) -> None:
@@ -72,7 +72,7 @@ class TableDdl:
         if writer is None or is_in(writer.known, change):
             return
         marks = {DDL: mark(change), TRUNCATED_AT: str(change.commit_ts)}
-        stamp = self.targets.stamp(change.commit_ts, marks, writer)
+        stamp = self.targets.policy.stamp(change.commit_ts, marks, writer)
         self.targets.committed(writer, writer.truncate(stamp).snapshot_id)
 
     def rename(self, change: SchemaChange, rename: say.RenameTable) -> None:
@@ -94,7 +94,7 @@ class TableDdl:
         self._refuse_taken(change, rename)
         if not is_in(writer.known, change):
             # The mark is there before the name: found under the new one it says that the rename was made.
-            writer.stamp(self.targets.stamp(change.commit_ts, {DDL: mark(change)}, writer))
+            writer.stamp(self.targets.policy.stamp(change.commit_ts, {DDL: mark(change)}, writer))
         make_way(self.targets, rename.to)
         self.targets.confirm()
         self.targets.catalog.rename(writer.table.identifier, self.targets.identifier(rename.to))
@@ -114,7 +114,8 @@ class TableDdl:
         known = writer.known
         if known is not None and known.extra.get(DDL) != mark(change):
             # As in `rename`: the mark is there before the name.
-            writer.stamp(replace(self.targets.stamp(0, {DDL: mark(change)}, writer), resolved_ts=known.resolved_ts))
+            stamp = self.targets.policy.stamp(0, {DDL: mark(change)}, writer)
+            writer.stamp(replace(stamp, resolved_ts=known.resolved_ts))
         make_way(self.targets, rename.to)
         self.targets.confirm()
         self.targets.catalog.rename(writer.table.identifier, self.targets.identifier(rename.to))

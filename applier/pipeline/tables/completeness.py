@@ -27,7 +27,8 @@ from applier.pipeline.schema_changes.stamp import DROPPED_STATE
 from applier.pipeline.schema_changes.statements import Ddl
 from applier.pipeline.state import State
 from applier.pipeline.tables import parking
-from applier.pipeline.tables.target_tables import ADOPTED, TargetTables
+from applier.pipeline.tables.commit_policy import ADOPTED
+from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime.logs import logger
 
 _CAME_BACK = "it came back from a drop, and nothing shows what it lacked before"
@@ -58,7 +59,7 @@ def judge(state: State, targets: TargetTables, config: Config, *, is_start: bool
             damage = targets.damage(name, is_listed=known.position.version is not None)
             state.completeness[name] = replace(known, is_due=known.is_due or damage is None)
     _end_letters(state, targets)
-    for name, item in made.items() if targets.ordered else ():
+    for name, item in made.items() if targets.feed.ordered else ():
         before = state.completeness.get(name)
         if item.is_left_out and admits(name) and (before is None or (before.is_parked and before.position is None)):
             state.completeness[name] = Completeness(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from applier.changefeed.table import TableName
@@ -33,24 +33,12 @@ class ListedTables:
         self._heads.pop(identifier, None)
 
     def damage(
-        self,
-        name: TableName,
-        identifier: tuple[str, ...],
-        open_table: Callable[[TableName], TableWriter | None],
-        *,
-        is_listed: bool,
+        self, identifier: tuple[str, ...], writer: TableWriter | None, *, is_listed: bool
     ) -> TableMismatch | None:
-        """Why nothing may be written to a table as others have left it; None if it may.
+        """Why nothing may be written to a table as others have left it, which may be gone; None if it may.
 
-        Args:
-            name: The table.
-            identifier: Where it is.
-            open_table: Gives its writer; None if the catalog has no such table.
-            is_listed: It must be there, though the cut does not list it.
+        It must be there if the cut lists it, or `is_listed` says so.
         """
-        if name in self.broken:
-            return self.broken[name]
-        writer = open_table(name)
         if writer is None:
             return _lost(identifier, is_other=False) if is_listed or self._must_be_there(identifier) else None
         try:

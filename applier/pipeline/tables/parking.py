@@ -42,13 +42,13 @@ def park(
     if known.is_parked:
         state.completeness[name] = replace(known, partners=together)
         return
-    applied = (targets.applied_ts(name) or 0) if targets.ordered and name not in targets.listed.broken else 0
+    applied = (targets.applied_ts(name) or 0) if targets.feed.ordered and name not in targets.listed.broken else 0
     state.completeness[name] = Completeness(
         "parked",
         since=max(state.resolved_ts, applied),
         reason=reason.rstrip("."),
         cause=cause,
-        position=_position(state, name, ordered=targets.ordered),
+        position=_position(state, name, ordered=targets.feed.ordered),
         lacked="" if known.is_live else known.reason,
         partners=together,
         origin=known.origin,

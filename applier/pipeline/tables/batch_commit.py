@@ -1,0 +1,110 @@
+"""Reduced rows become one fenced commit per table and segment."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from applier.changefeed.table import TableName
+from applier.ddl.schema_tracker import Tables
+from applier.errors import SchemaChangeRefused, TableIncomplete, TableMismatch, TerminalError, ValueRefused
+from applier.pipeline.tables.commit_policy import ADOPTED
+from applier.pipeline.tables.filtered import FILTERED
+from applier.pipeline.tables.table_batch import Batch
+from applier.pipeline.tables.target_tables import TargetTables
+from applier.runtime import failpoints
+from applier.sink.commit.foreign_commits import BACKFILL
+from applier.sink.commit.stamp import OFFSETS, Stamp
+from applier.sink.iceberg.catalog import JavaError
+from applier.sink.write.table_writer import Applied, TableWriter
+
+ABOUT_A_TABLE = (TableMismatch, ValueRefused, TableIncomplete, SchemaChangeRefused)
+"""Errors of a commit that concern its table alone."""
+
+INEXACT = (ADOPTED, FILTERED, BACKFILL)
+"""Entries of a commit, or properties, of a table that may hold a row of a key that is new, or lack one of another."""
+
+
+def commit(
+    targets: TargetTables,
+    batches: Sequence[Batch],
+    tracked: Tables,
+    whole: Collection[TableName],
+    refused: dict[TableName, TerminalError],
+) -> dict[TableName, Applied]:
+    """Commit batches of different tables, several at a time.
+
+    Args:
+        targets: The tables.
+        batches: At most one per table.
+        tracked: Each table as its DDL left it.
+        whole: The tables that must hold every row that a change updates or deletes.
+        refused: Takes what is wrong with single tables, to which nothing is committed.
+    """
+
+    def applied(batch: Batch) -> Applied | None:
+        try:
+            return _commit(targets, batch, tracked, whole)
+        except ABOUT_A_TABLE as error:
+            targets.confirm()
+            refused[batch.name] = error
+            targets.close(batch.name)
+            return None
+
+    due = [found for batch in batches if (found := targets.policy.forward(batch, tracked.get(batch.name))) is not None]
+    if len(due) == 1:
+        done = [applied(due[0])]
+    else:
+        with ThreadPoolExecutor(targets.sink.threads) as pool:
+            done = list(pool.map(applied, due))
+    return {batch.name: item for batch, item in zip(due, done, strict=True) if item is not None}
+
+
+def _commit(targets: TargetTables, batch: Batch, tracked: Tables, whole: Collection[TableName]) -> Applied | None:
+    ordered = targets.feed.ordered
+    if not batch.before_ddl:
+        targets.listed.refuse_lost(targets.identifier(batch.name), targets.writer(batch.name))
+    now = tracked.get(batch.name) or batch.newest
+    # A table that is made here holds nothing: a crash before its first commit must not pass for that commit.
+    writer = targets.ensure(now, targets.policy.stamp(0))
+    if writer.known is None:
+        targets.confirm()
+    failpoints.reach("table-ensured")
+    stamp = targets.policy.stamp(batch.upto, _offsets(targets, batch), writer)
+    exact = ordered and _is_exact(writer, stamp) and batch.is_above(writer.known)
+    parts = batch.fitted(now, writer.table, None if ordered else targets.maker.rules)
+    merged = batch.merged(parts, by_place=not ordered, exact=exact)
+    if merged.is_empty:
+        return None
+    try:
+        done = writer.apply(merged, stamp, exact=exact, whole=batch.name if batch.name in whole else None)
+    except JavaError:
+        # What the writer believes of its table may be wrong now; the next attempt reads it again.
+        targets.close(batch.name)
+        raise
+    targets.committed(writer, done.snapshot_id)
+    return done
+
+
+def _offsets(targets: TargetTables, batch: Batch) -> dict[str, str]:
+    """What the commit of a batch says of the messages that the table has: of the topics of its rows alone."""
+    if batch.extent is None:
+        return {}
+    topics = {part.topic for part in batch.parts}
+    window = {place: span for place, span in batch.extent.window.items() if place.topic in topics}
+    return {OFFSETS: targets.covered(batch.name).after(window, batch.upto, batch.extent.topic_ids).to_text()}
+
+
+def doubt(targets: TargetTables, names: Iterable[TableName]) -> None:
+    """Take no key of these tables for new any more, as changes of theirs were left out; that survives a restart."""
+    for name in names if targets.feed.ordered else ():
+        writer = targets.writer(name)
+        known = writer.known if writer else None
+        if writer is not None and known is not None and writer.table.setting(FILTERED) is None:
+            # The mark alone changes: rows above this resolved ts are yet to come.
+            stamp = targets.policy.stamp(known.resolved_ts, {**known.extra, FILTERED: "true"}, writer)
+            targets.committed(writer, writer.stamp(stamp).snapshot_id)
+
+
+def _is_exact(writer: TableWriter, stamp: Stamp) -> bool:
+    return all(mark not in stamp.extra and writer.table.setting(mark) is None for mark in INEXACT)

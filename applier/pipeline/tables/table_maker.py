@@ -1,0 +1,82 @@
+"""Makes the Iceberg tables of upstream tables, or takes those that are there if they fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from applier.changefeed.table import Column, TableVersion
+from applier.changefeed.types import TypeRules, column_arrow_type
+from applier.config.settings import TablesSection
+from applier.errors import TableMismatch
+from applier.pipeline.tables.filtered import FILTERED, Doubted
+from applier.sink.evolve.virtual_columns import columns_of_new
+from applier.sink.format.supplied import supplied
+from applier.sink.format.types import iceberg_type
+from applier.sink.iceberg.snapshot import MAIN
+from applier.sink.iceberg.table import Table
+from applier.sink.upkeep import properties_of_new
+from applier.sink.write.table_writer import TableWriter
+
+
+@dataclass(slots=True)
+class TableMaker:
+    """Makes tables.
+
+    Args:
+        create: Creates a table, with the arguments of `Catalog.create`.
+        settings: Properties of new tables.
+        rules: How types map.
+
+    Attributes:
+        doubted: Tables that a message of this step may belong to which was set aside; None for all.
+    """
+
+    create: Callable[..., Table]
+    settings: TablesSection
+    rules: TypeRules
+    doubted: Doubted = field(default=frozenset(), init=False)
+
+    def make(self, identifier: tuple[str, ...], version: TableVersion, entries: Mapping[str, str]) -> Table:
+        """Create a table without rows; `entries` are properties beside those of every new table."""
+        key = version.key
+        doubts = {FILTERED: "true"} if self.doubted is None or version.name in self.doubted else {}
+        omit = self.rules.virtual_columns == "omit"
+        return self.create(
+            identifier,
+            pa.schema([self._column(version, column) for column in columns_of_new(version, omit=omit)]),
+            key=key,
+            sort=key,
+            properties={**properties_of_new(), **self.settings.properties, **entries, **doubts},
+            format_version=self.settings.format_version,
+        )
+
+    def _column(self, version: TableVersion, column: Column) -> pa.Field[pa.DataType]:
+        kind = column_arrow_type(*version.name, column, self.rules)
+        # Other columns stay optional: a column that TiDB fills for old rows without a message may hold NULL meanwhile.
+        return pa.field(
+            column.name,
+            kind,
+            nullable=column.name not in version.key,
+            metadata={"doc": column.comment} if column.comment else None,
+        )
+
+    def adopt(self, writer: TableWriter, version: TableVersion) -> None:
+        """Check that a table which no applier has written yet fits; its first commit says that it was adopted.
+
+        Raises:
+            TableMismatch: A column is missing or has another type.
+        """
+        # Rows come to a branch in the columns that its table has now, of which a version of the past says nothing.
+        if writer.known is not None or writer.table.branch != MAIN:
+            return
+        for column in supplied(version, writer.table.schema).columns:
+            found = writer.table.schema.field(column.name)
+            wanted = column_arrow_type(*version.name, column, self.rules)
+            if column.generated != "virtual" and (found is None or found.arrow != wanted):
+                has = "is missing" if found is None else f"is {found.type}"
+                needs = iceberg_type(wanted)
+                what = f"Table {writer.table} cannot be adopted: column {column.name} {has}, upstream it needs {needs}."
+                raise TableMismatch(what, "Load it with the types of docs/types.md, or route the table elsewhere.")
