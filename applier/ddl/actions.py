@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import TypeAlias, get_args
 
 from applier.changefeed.partitioning import Partition, Partitioning
@@ -244,6 +245,9 @@ PartitionAction: TypeAlias = (
 TableAction: TypeAlias = (
     CreateTable | DropTable | TruncateTable | RenameTable | RecoverTable | SetComment | NoRows | CreateView | DropView
 )
+Alteration: TypeAlias = ColumnAction | IndexAction | SetComment | NoRows
+"""Actions that leave the rows of a table where they are."""
+
 Action: TypeAlias = DatabaseAction | ColumnAction | IndexAction | PartitionAction | TableAction
 
 
@@ -285,6 +289,12 @@ def touches(action: Action) -> tuple[TableName, ...]:
             return (table, other)
         case _:
             return (action.table,)
+
+
+def by_table(actions: Sequence[Action]) -> list[list[Action]]:
+    """Runs of actions that must be applied together: the specifications of one ALTER TABLE."""
+    runs = groupby(actions, key=lambda action: touches(action) if isinstance(action, Alteration) else id(action))
+    return [list(run) for _, run in runs]
 
 
 @dataclass(frozen=True, slots=True)
