@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1] / "applier"
@@ -18,21 +18,15 @@ FOLDER_FILES = 16
 FILE_LINES = 400
 CLASS_LINES = 200
 
-LONG_CLASSES: Mapping[str, int] = {
-    "DdlApplier": 210,
-}
-"""Classes that are to be split, with the length that they may not pass until then."""
 
-
-def offenders(root: Path = ROOT, long_classes: Mapping[str, int] = LONG_CLASSES) -> list[str]:
+def offenders(root: Path = ROOT) -> list[str]:
     """One sentence for each folder, file or class that breaks a rule.
 
     Args:
         root: The package.
-        long_classes: Classes that may be longer than others, by name.
     """
     files = sorted(root.rglob("*.py"))
-    return [*_folders(root, files), *_lengths(root, files, long_classes), *_names(root, files)]
+    return [*_folders(root, files), *_lengths(root, files), *_names(root, files)]
 
 
 def _folders(root: Path, files: list[Path]) -> Iterator[str]:
@@ -45,7 +39,7 @@ def _folders(root: Path, files: list[Path]) -> Iterator[str]:
             yield f"{folder.relative_to(root.parent)} has {count} files, at most {most} are allowed."
 
 
-def _lengths(root: Path, files: list[Path], long_classes: Mapping[str, int]) -> Iterator[str]:
+def _lengths(root: Path, files: list[Path]) -> Iterator[str]:
     for file in files:
         text, where = file.read_text("utf-8"), file.relative_to(root.parent)
         lines = len(text.splitlines())
@@ -53,9 +47,9 @@ def _lengths(root: Path, files: list[Path], long_classes: Mapping[str, int]) -> 
             yield f"{where} has {lines} lines, at most {FILE_LINES} are allowed."
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.ClassDef) and node.end_lineno is not None:
-                lines, most = node.end_lineno - node.lineno + 1, long_classes.get(node.name, CLASS_LINES)
-                if lines > most:
-                    yield f"Class {node.name} in {where} has {lines} lines, at most {most} are allowed."
+                lines = node.end_lineno - node.lineno + 1
+                if lines > CLASS_LINES:
+                    yield f"Class {node.name} in {where} has {lines} lines, at most {CLASS_LINES} are allowed."
 
 
 def _names(root: Path, files: list[Path]) -> Iterator[str]:

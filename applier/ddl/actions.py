@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import TypeAlias, get_args
 
 from applier.changefeed.partitioning import Partition, Partitioning
@@ -243,6 +245,9 @@ PartitionAction: TypeAlias = (
 TableAction: TypeAlias = (
     CreateTable | DropTable | TruncateTable | RenameTable | RecoverTable | SetComment | NoRows | CreateView | DropView
 )
+Alteration: TypeAlias = ColumnAction | IndexAction | SetComment | NoRows
+"""Actions that leave the rows of a table where they are."""
+
 Action: TypeAlias = DatabaseAction | ColumnAction | IndexAction | PartitionAction | TableAction
 
 
@@ -284,3 +289,77 @@ def touches(action: Action) -> tuple[TableName, ...]:
             return (table, other)
         case _:
             return (action.table,)
+
+
+def by_table(actions: Sequence[Action]) -> list[list[Action]]:
+    """Runs of actions that must be applied together: the specifications of one ALTER TABLE."""
+    runs = groupby(actions, key=lambda action: touches(action) if isinstance(action, Alteration) else id(action))
+    return [list(run) for _, run in runs]
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What an action does to whole tables, or to rows without row events; columns and keys are not part of it.
+
+    Attributes:
+        created: Tables that begin without rows.
+        restored: Tables that come back with their rows.
+        removed: Tables that go.
+        database: Database that goes with all its tables; "" if none does.
+        moved: Tables that get another name: the former and the new one.
+        emptied: Tables that lose all rows.
+        thinned: Tables that lose the rows of partitions.
+        exchanged: Tables that exchange rows.
+    """
+
+    created: tuple[TableName, ...] = ()
+    restored: tuple[TableName, ...] = ()
+    removed: tuple[TableName, ...] = ()
+    database: str = ""
+    moved: tuple[tuple[TableName, TableName], ...] = ()
+    emptied: tuple[TableName, ...] = ()
+    thinned: tuple[TableName, ...] = ()
+    exchanged: tuple[tuple[TableName, TableName], ...] = ()
+
+    @property
+    def brought(self) -> tuple[TableName, ...]:
+        """Names that belong to another table than before."""
+        return (*self.created, *(to for _, to in self.moved), *self.restored)
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether no former row of the tables is left."""
+        return bool(self.created or self.removed or self.database or self.emptied)
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether rows remain of which the feed does not say where they are."""
+        return bool(self.moved or self.restored or self.thinned or self.exchanged)
+
+    def leaving(self, names: Iterable[TableName]) -> list[TableName]:
+        """Names that their tables lose; of a database that goes, those among `names`."""
+        gone = [*self.removed, *(table for table, _ in self.moved)]
+        wanted = self.database.lower()
+        return gone + [name for name in names if name.database.lower() == wanted] if wanted else gone
+
+
+def effect(action: Action) -> Effect:
+    """What an action does to whole tables and their rows."""
+    match action:
+        case CreateTable(table):
+            return Effect(created=(table,))
+        case RecoverTable(table, to):
+            return Effect(restored=(to or table,))
+        case DropTable(table):
+            return Effect(removed=(table,))
+        case DropDatabase(database):
+            return Effect(database=database)
+        case RenameTable(table, to):
+            return Effect(moved=((table, to),))
+        case TruncateTable(table):
+            return Effect(emptied=(table,))
+        case DropPartitions(table) | TruncatePartitions(table):
+            return Effect(thinned=(table,))
+        case ExchangePartition(table, _, other):
+            return Effect(exchanged=((table, other),))
+    return Effect()

@@ -9,11 +9,10 @@ from applier.changefeed.table import TableName
 from applier.ddl.actions import (
     Action,
     CreateTable,
-    DropDatabase,
-    DropTable,
     ExchangePartition,
     RecoverTable,
     RenameTable,
+    effect,
     on,
     touches,
 )
@@ -72,19 +71,11 @@ class Spelling:
 
     def follow(self, action: Action) -> None:
         """Move past an action whose names are spelt."""
-        match action:
-            case CreateTable(table=table) | RecoverTable(table=table, to=None):
-                self._add(table)
-            case RecoverTable(to=TableName() as to):
-                self._add(to)
-            case RenameTable(table, to):
-                self._tables.pop(_key(table), None)
-                self._add(to)
-            case DropTable(table):
-                self._tables.pop(_key(table), None)
-            case DropDatabase(database):
-                for name in self.of_databases([database]):
-                    self._tables.pop(_key(name), None)
+        done = effect(action)
+        for name in done.leaving(self._names):
+            self._tables.pop(_key(name), None)
+        for name in done.brought:
+            self._add(name)
 
     def meet(self, name: TableName) -> None:
         """Take note of a table whose rows name it."""

@@ -10,7 +10,7 @@ from applier.changefeed.completeness import LETTERS, Cause
 from applier.changefeed.table import TableName, TableVersion
 from applier.config.settings import Config
 from applier.consume.source import Source
-from applier.ddl.actions import RenameTable
+from applier.ddl.actions import effect
 from applier.errors import (
     DdlStopped,
     DecodeError,
@@ -200,6 +200,5 @@ def _by_names_of_now(names: Iterable[TableName], ddl: Sequence[Ddl]) -> set[Tabl
     """The tables of names that the DDL of a window may have given to others."""
     found = set(names)
     for action in (action for item in ddl for action in item.actions):
-        if isinstance(action, RenameTable) and action.table in found:
-            found |= {action.to}
+        found.update(to for table, to in effect(action).moved if table in found)
     return found

@@ -4,19 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.structure import CLASS_LINES, FILE_LINES, FOLDER_FILES, LONG_CLASSES, TOP_FILES, offenders
+from tests.structure import CLASS_LINES, FILE_LINES, FOLDER_FILES, TOP_FILES, offenders
 
 
 def test_the_package_keeps_its_shape() -> None:
     """No folder, file or class is too long, and no two classes have one name."""
     assert offenders() == []
-
-
-def test_no_class_is_excused_that_is_short_by_now() -> None:
-    """A class that was split loses its exception."""
-    found = offenders(long_classes={})
-
-    assert [name for name in LONG_CLASSES if not any(f"Class {name} " in sentence for sentence in found)] == []
 
 
 def test_every_rule_finds_its_offender(tmp_path: Path) -> None:
@@ -31,7 +24,7 @@ def test_every_rule_finds_its_offender(tmp_path: Path) -> None:
     (folder / "file0.py").write_text("class Twice:\n" + "    x = 1\n" * CLASS_LINES)
     (folder / "file1.py").write_text("class Twice:\n    pass\n" + "y = 1\n" * FILE_LINES)
 
-    assert offenders(root, {}) == [
+    assert offenders(root) == [
         f"package has {TOP_FILES + 1} files, at most {TOP_FILES} are allowed.",
         f"package/room has {FOLDER_FILES + 1} files, at most {FOLDER_FILES} are allowed.",
         f"Class Twice in package/room/file0.py has {CLASS_LINES + 1} lines, at most {CLASS_LINES} are allowed.",

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 
 from applier.changefeed.event import SchemaChange
 from applier.changefeed.table import TableName, TableVersion
-from applier.commands.backfill.replay_ddl import EMPTIES, MOVES, DdlReplay, concerns, refuse_moved
+from applier.commands.backfill.replay_ddl import DdlReplay, concerns, refuse_moved
 from applier.config.settings import Policy
 from applier.ddl import actions as say
-from applier.ddl.actions import kind
+from applier.ddl.actions import effect, kind
 from applier.errors import RangeRefused
 from applier.pipeline.schema_changes.stamp import DDL, is_in, mark
 from applier.pipeline.schema_changes.statements import Ddl
@@ -132,7 +132,7 @@ class Branches:
     def _begun(self, name: TableName, above: int) -> TableVersion | None:
         """A table whose every row may be in the range, as a DDL after its beginning made it; None for others."""
         coming = self.lineage.coming(name, above + 1) if self.main.feed.ordered else []
-        is_begun = any(isinstance(action, EMPTIES) for _, actions in coming for action in actions)
+        is_begun = any(effect(action).is_fresh for _, actions in coming for action in actions)
         return self.lineage.live.get(name) if is_begun else None
 
     def load(self, identifier: tuple[str, ...]) -> Table | None:
@@ -268,7 +268,7 @@ class PassedDdl:
                 continue
             if not self.branches.main.feed.ordered:
                 raise _unordered(name, ddl)
-            if any(isinstance(action, EMPTIES) for action in ddl.actions):
+            if any(effect(action).is_fresh for action in ddl.actions):
                 self._created.add(name)
             elif ddl.commit_ts <= self.assumed:
                 when = ddl.commit_ts
@@ -276,12 +276,11 @@ class PassedDdl:
                 raise RangeRefused(what, f"give --from as a resolved ts: {when} to begin after it, or a lower one.")
 
     def _pass(self, change: SchemaChange, action: say.Action, names: Sequence[TableName]) -> None:
+        done = effect(action)
         for name in names:
-            if isinstance(action, EMPTIES):
+            if done.is_fresh:
                 self.branches.empty(name, change)
-            elif isinstance(action, say.RenameTable | say.RecoverTable) or (
-                isinstance(action, MOVES) and self.branches.is_emptied(name)
-            ):
+            elif done.moved or done.restored or (done.is_silent and self.branches.is_emptied(name)):
                 refuse_moved(name, change.commit_ts, action)
 
 

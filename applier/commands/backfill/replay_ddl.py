@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.types import TypeRules
 from applier.ddl import actions as say
-from applier.ddl.actions import kind, touches
+from applier.ddl.actions import effect, kind, touches
 from applier.ddl.schema_tracker import Tables
 from applier.errors import RangeRefused
 from applier.order.merge import DATA
@@ -25,14 +25,6 @@ from applier.sink.evolve.casts.cast import CastRefused
 from applier.sink.evolve.plan import Evolution, plan
 from applier.sink.evolve.rewrite import cast_chunks
 from applier.sink.evolve.steps import AddField, ConvertField, DropField, PromoteField, RenameField, SetKey
-
-EMPTIES: TypeAlias = say.CreateTable | say.DropTable | say.TruncateTable | say.DropDatabase
-"""Actions after which a table holds none of the former rows."""
-
-MOVES: TypeAlias = (
-    say.RenameTable | say.RecoverTable | say.DropPartitions | say.TruncatePartitions | say.ExchangePartition
-)
-"""Actions that move rows without row events: what became of earlier rows cannot be determined from the rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +48,8 @@ class Passed:
 
 def concerns(action: say.Action, name: TableName) -> bool:
     """Whether an action changes what a table is or holds; CREATE TABLE … LIKE does nothing to its model."""
-    if isinstance(action, say.DropDatabase):
-        return action.database.lower() == name.database.lower()
-    return action.table == name if isinstance(action, say.CreateTable) else name in touches(action)
+    done = effect(action)
+    return name in (done.created or [*touches(action), *done.leaving([name])])
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +84,7 @@ class DdlReplay:
         """
         live = self.live.get(name)
         coming = self.coming(name, pc.max(part.rows["m.ts"]).as_py() or 0)
-        if live is None or any(isinstance(action, EMPTIES) for _, actions in coming for action in actions):
+        if live is None or any(effect(action).is_fresh for _, actions in coming for action in actions):
             return None
         version = tracked if tracked is not None and _holds(tracked, part.version) else part.version
         rows = part.rows
@@ -136,7 +127,7 @@ def refuse_moved(name: TableName, commit_ts: int, action: say.Action) -> None:
 
 def _refuse_moves(name: TableName, commit_ts: int, actions: Iterable[say.Action]) -> None:
     for action in actions:
-        if isinstance(action, MOVES):
+        if effect(action).is_silent:
             refuse_moved(name, commit_ts, action)
 
 

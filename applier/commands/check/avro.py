@@ -13,7 +13,7 @@ from applier.commands.check.registry_side import VALUE, Registered, RegistrySubj
 from applier.commands.check.report import RegistryAnswer
 from applier.commands.check.ticdc_avro import AvroForm, has_extension, key_schema, value_schema
 from applier.ddl import actions as say
-from applier.ddl.actions import Action, touches
+from applier.ddl.actions import Action, effect, touches
 from applier.ddl.schema_tracker import Tables
 from applier.decode.avro.names import sanitised
 from applier.decode.avro.schema import CHECKSUM
@@ -70,8 +70,7 @@ class Registrations:
                 return
             refuse_unknown(after, action)
             after.apply(action, 0)
-            if isinstance(action, say.RenameTable) and action.table in origin:
-                origin[action.to] = origin.pop(action.table)
+            origin |= {to: origin.pop(table) for table, to in effect(action).moved if table in origin}
         for name in dict.fromkeys(name for action in cleaned for name in touches(action)):
             version = after.get(name)
             if version is not None:

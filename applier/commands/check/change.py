@@ -17,7 +17,7 @@ from applier.commands.check.inputs import Sides
 from applier.commands.check.registry_side import VALUE, keyed, role
 from applier.commands.check.report import ChangeReport, RegistryAnswer, TableAnswer, Verdict, worst
 from applier.config.protocols import Capabilities
-from applier.ddl.actions import Action, DropDatabase, ModifyColumn, kind, touches
+from applier.ddl.actions import Action, ModifyColumn, effect, kind, touches
 from applier.ddl.parser import parse
 from applier.ddl.schema_tracker import Tables
 from applier.decode.registry.wire_format import AvroSchema
@@ -192,10 +192,7 @@ def _concerned(known: Tables, registered: dict[str, TableVersion], actions: Iter
     """Tables that a statement names, and those of databases that it drops."""
     names = dict.fromkeys(name for action in actions for name in touches(action))
     for action in actions:
-        if isinstance(action, DropDatabase):
-            names |= dict.fromkeys(known.of_database(action.database))
-            wanted = action.database.lower()
-            names |= dict.fromkeys(v.name for v in registered.values() if v.name.database.lower() == wanted)
+        names |= dict.fromkeys(effect(action).leaving([*known, *(version.name for version in registered.values())]))
     return names
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.table import TableName, TableVersion
 from applier.commands.check.iceberg_side import Replicas
 from applier.commands.check.report import TableAnswer, TableOutcome
 from applier.ddl import actions as say
-from applier.ddl.actions import Action, kind, touches
+from applier.ddl.actions import Action, by_table, effect, kind, touches
 from applier.ddl.schema_tracker import Tables
 from applier.errors import RELOAD, SchemaChangeRefused
 from applier.pipeline.schema_changes.stamp import DROPPED_AT
@@ -46,7 +45,7 @@ def answers(statement: ComingDdl, replicas: Replicas) -> Iterator[TableAnswer]:
         TransientError: The catalog does not answer.
     """
     tables = statement.tables.copy()
-    for group in _together(statement.actions):
+    for group in by_table(statement.actions):
         before = tables.copy()
         for action in group:
             refuse_unknown(tables, action)
@@ -99,17 +98,19 @@ class _Group:
     def answers(self) -> Iterator[TableAnswer]:
         """What becomes of the tables that they concern."""
         first = self.actions[0]
-        names = list(touches(first)) or self._of_database(first)
+        done = effect(first)
+        names = list(touches(first)) or done.leaving(self.before)
         if not names:
             return
         if (decided := self._decided(names)) is not None:
             yield self._answer(names[0], *decided)
-        elif isinstance(first, say.ColumnAction | say.IndexAction | say.SetComment | say.NoRows):
+        elif isinstance(first, say.Alteration):
             yield self._evolved(names[0])
         elif not self.statement.carries_ddl:
             yield self._answer(names[0], "refused", (), (_NO_DDL,), (_DDL_HINT,))
         else:
-            yield from (self._moved(name) for name in self._concerned(first, names))
+            # The target of a rename or a LIKE is shown with its table.
+            yield from map(self._moved, names if done.database or done.exchanged else names[:1])
 
     def _decided(self, names: Sequence[TableName]) -> tuple[TableOutcome, tuple[str, ...], tuple[str, ...]] | None:
         """Outcome that the configuration decides; None where the statement is carried out."""
@@ -122,13 +123,6 @@ class _Group:
         if "stop" in policies:
             return "refused", (), (f"A DDL of kind {', '.join(kinds)} stops the feed, as [ddl] says.",)
         return ("ignored", (), ("Ignored, as [ddl] says.",)) if "ignore" in policies else None
-
-    def _of_database(self, action: Action) -> list[TableName]:
-        return self.before.of_database(action.database) if isinstance(action, say.DropDatabase) else []
-
-    def _concerned(self, action: Action, names: list[TableName]) -> list[TableName]:
-        """Tables that get an answer of their own; the target of a rename or a LIKE is shown with the table."""
-        return names if isinstance(action, say.DropDatabase | say.ExchangePartition) else names[:1]
 
     def _moved(self, name: TableName) -> TableAnswer:
         """A table that comes, goes, gets another name, or changes rows without row events."""
@@ -240,13 +234,6 @@ class _Group:
 
     def _known_from(self, name: TableName) -> str:
         return self.statement.known_from.get(name, "")
-
-
-def _together(actions: Sequence[Action]) -> list[list[Action]]:
-    """Runs of actions that are applied together, as `DdlApplier` does."""
-    evolves = say.ColumnAction | say.IndexAction | say.SetComment | say.NoRows
-    runs = groupby(actions, key=lambda action: touches(action) if isinstance(action, evolves) else id(action))
-    return [list(run) for _, run in runs]
 
 
 def _no_key(version: TableVersion) -> str:

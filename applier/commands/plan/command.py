@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from applier.changefeed.event import SchemaChange
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.table import TableName
 from applier.commands.plan.read_only_pipeline import looking
 from applier.commands.plan.report import DdlDue, SpanDue, StepPlan, TableAside, TableDue
 from applier.config.settings import Config
-from applier.ddl import actions as say
-from applier.ddl.actions import kind, touches
+from applier.ddl.actions import Action, Alteration, NoRows, by_table, kind, touches
 from applier.ddl.schema_tracker import Tables
-from applier.errors import ApplierError, SchemaChangeRefused
+from applier.errors import ApplierError, DdlStopped, SchemaChangeRefused
 from applier.pipeline.scan.next_step import NextStep
+from applier.pipeline.schema_changes.decision import DdlRules, Verdict
 from applier.pipeline.schema_changes.statements import Ddl
+from applier.pipeline.schema_changes.track import altered, move
 from applier.pipeline.stall import held_back
 from applier.pipeline.step import Pipeline
 from applier.runtime.logs import Stopwatch
 from applier.runtime.retry import with_retry
+from applier.sink.control.rows import Decision
 from applier.sink.evolve import plan as evolution
 
 if TYPE_CHECKING:
@@ -101,47 +104,48 @@ def _ddl(pipeline: Pipeline, ddl: Sequence[Ddl], tables: Tables) -> list[DdlDue]
     """Each DDL with what would be decided on it, as far as that can be determined without the rows."""
     after = tables.copy()
     due = []
-    for change in ddl:
-        kinds = tuple(dict.fromkeys(kind(action) for action in change.actions))
-        decision, reason = _decided(pipeline, change, kinds, after)
-        barrier = change.barrier.change
-        due.append(DdlDue(barrier.commit_ts, barrier.sql, tuple(map(str, change.names)), kinds, decision, reason))
-        for action in change.actions:
-            after.apply(action, barrier.commit_ts)
-        if barrier.after is not None and barrier.after.name in after:
-            after.put(barrier.after)
+    for item in ddl:
+        kinds = tuple(dict.fromkeys(kind(action) for action in item.actions))
+        verdicts = sorted(_verdicts(pipeline, item, after), key=lambda found: _ORDER.index(found.decision))
+        verdict = verdicts[0] if verdicts else Verdict("applied")
+        word = "stop" if isinstance(verdict.refusal, DdlStopped) else _WORDS[verdict.decision]
+        reason = verdict.reason or (verdict.refusal.what if verdict.refusal else "")
+        due.append(DdlDue(item.commit_ts, item.barrier.change.sql, tuple(map(str, item.names)), kinds, word, reason))
     return due
 
 
-def _decided(pipeline: Pipeline, change: Ddl, kinds: Sequence[str], tables: Tables) -> tuple[str, str]:
-    config = pipeline.config
-    if change.names and not any(map(TableFilter(config.tables.include).admits, change.names)):
-        return "ignore", "left out by tables.include"
-    policies: Mapping[str, str] = config.ddl
-    for policy in ("stop", "ignore"):
-        if policy in {policies.get(name) for name in kinds}:
-            return policy, "configured under [ddl]"
-    try:
-        refusal = _refusal(pipeline, change, tables)
-    except ApplierError as error:
-        refusal = error.what
-    return ("refuse", refusal) if refusal else ("apply", "")
+_WORDS: Mapping[Decision, str] = {"refused": "refuse", "applied": "apply", "skipped": "skip", "ignored": "ignore"}
+_ORDER = tuple(_WORDS)
+"""Of the parts of a statement, the first of these counts: it is refused if one part is."""
 
 
-def _refusal(pipeline: Pipeline, change: Ddl, tables: Tables) -> str:
-    """Why the columns of a table cannot follow, or ""."""
-    actions = [action for action in change.actions if isinstance(action, say.ColumnAction)]
-    name = touches(actions[0])[0] if actions else None
-    before = tables.get(name) if name else None
-    if name is None or before is None:
-        return ""
-    later = tables.copy()
-    for action in actions:
-        later.apply(action, change.commit_ts)
-    after = change.barrier.change.after or later.get(name)
-    if after is None:
-        raise SchemaChangeRefused(f"What table {name} is after the statement is not known.")
-    steps = evolution.plan(before, after, actions, pipeline.targets.maker.rules)
+def _verdicts(pipeline: Pipeline, ddl: Ddl, tables: Tables) -> Iterator[Verdict]:
+    """What would be decided on each part of a DDL; the tables are moved past it."""
+    config, state, change = pipeline.config, pipeline.state, ddl.barrier.change
+    rules = DdlRules(config.ddl, TableFilter(config.tables.include))
+    if ddl.refused is not None:
+        yield rules.decide_unread(ddl, state.parked, state.ddl)
+        move(tables, change, ())
+    for group in by_table(ddl.actions):
+        verdict = rules.decide(change, group, state.parked, state.ddl)
+        try:
+            refusal = _refusal(pipeline, change, group, tables) if verdict.decision == "applied" else None
+            move(tables, change, group)
+        except ApplierError as error:
+            refusal = SchemaChangeRefused(error.what)
+        yield Verdict("refused", refusal=refusal) if refusal else verdict
+
+
+def _refusal(
+    pipeline: Pipeline, change: SchemaChange, group: Sequence[Action], tables: Tables
+) -> SchemaChangeRefused | None:
+    """Why the columns of a table cannot follow."""
+    if all(isinstance(action, NoRows) or not isinstance(action, Alteration) for action in group):
+        return None
+    before, after = tables.get(touches(group[0])[0]), altered(tables, change, group)
+    if before is None or after is None:
+        return None
+    steps = evolution.plan(before, after, group, pipeline.targets.maker.rules)
     if steps.refused is not None:
-        return steps.refused.reason
-    return f"unless the table is empty: {steps.only_empty[0].reason}" if steps.only_empty else ""
+        return SchemaChangeRefused(steps.refused.reason)
+    return SchemaChangeRefused(f"unless the table is empty: {steps.only_empty[0].reason}") if steps.only_empty else None

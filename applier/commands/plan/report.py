@@ -60,7 +60,7 @@ class DdlDue:
         sql: Its text.
         tables: Tables that it concerns.
         kinds: What it does, as the section `ddl` of the configuration names it.
-        decision: `apply`, `ignore`, `stop`, or `refuse`.
+        decision: `apply`, `ignore`, `skip`, `stop`, or `refuse`.
         reason: Why, where it is not plainly applied.
     """
 

@@ -11,8 +11,6 @@ from applier.ddl import actions as say
 from applier.errors import BY_HAND, RangeRefused
 from applier.pipeline.schema_changes.statements import Ddl
 
-_LOOSE = say.RenameTable | say.RecoverTable | say.ExchangePartition
-
 
 @dataclass(frozen=True, slots=True)
 class OwnDdl:
@@ -51,14 +49,17 @@ class OwnDdl:
         if actions:
             self._refuse_loose(actions, item.commit_ts)
         for action in actions:
-            _follow(action, names)
+            done = say.effect(action)
+            names.difference_update(done.leaving(names))
+            names.update(done.created, (to for _, to in done.moved))
         if item.refused is not None and swept:
             return replace(item, swept=swept)
         return replace(item, actions=actions, swept=swept) if actions else None
 
     def _refuse_loose(self, actions: Sequence[say.Action], commit_ts: int) -> None:
         for action in () if self.ordered else actions:
-            if isinstance(action, _LOOSE):
+            done = say.effect(action)
+            if done.moved or done.restored or done.exchanged:
                 table = say.touches(action)[0]
                 what = (
                     f"What table {table} misses holds a DDL of kind {say.kind(action)} at commit ts {commit_ts}, and "
@@ -67,24 +68,9 @@ class OwnDdl:
                 raise RangeRefused(what, BY_HAND)
 
     def _is_own(self, action: say.Action, commit_ts: int, names: set[TableName]) -> bool:
-        match action:
-            case say.CreateTable(table):
-                return self.begun.get(table) == commit_ts
-            case say.DropDatabase(database):
-                return any(name.database.lower() == database.lower() for name in names)
-            case say.RenameTable(table) | say.RecoverTable(table):
-                return table in names
-        return not names.isdisjoint(say.touches(action))
-
-
-def _follow(action: say.Action, names: set[TableName]) -> None:
-    match action:
-        case say.CreateTable(table):
-            names.add(table)
-        case say.DropTable(table):
-            names.discard(table)
-        case say.DropDatabase(database):
-            names -= {name for name in names if name.database.lower() == database.lower()}
-        case say.RenameTable(table, to):
-            names.discard(table)
-            names.add(to)
+        done = say.effect(action)
+        if done.created:
+            return self.begun.get(done.created[0]) == commit_ts
+        named = say.touches(action)
+        # A table that takes the name of one of these is another one.
+        return not names.isdisjoint([*(named[:1] if done.brought else named), *done.leaving(names)])

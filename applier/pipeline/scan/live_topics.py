@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from applier.changefeed.table import TableName
 from applier.changefeed.window import OffsetRange
-from applier.ddl.actions import CreateTable, DropDatabase, DropTable, RenameTable
+from applier.ddl.actions import effect
 from applier.order.barrier import in_order
 from applier.order.watermark import watermark
 from applier.pipeline.scan.known import Known
@@ -50,15 +50,9 @@ def _live(topics: Mapping[TableName, str], found: WindowScan, known: Known) -> d
     barriers = in_order(found.results.barriers, known.applied, known.applied_ddl)
     for ddl in read_all(barriers, spelling(found, known)):
         for action in ddl.actions:
-            match action:
-                case DropTable(table):
-                    live.pop(table, None)
-                case RenameTable(table, to):
-                    live.pop(table, None)
-                    if live.get(to) == ddl.barrier.topic:
-                        live.pop(to)
-                case DropDatabase(database):
-                    live = {name: topic for name, topic in live.items() if name.database.lower() != database.lower()}
-                case CreateTable(table):
-                    live[table] = ddl.barrier.topic
+            done = effect(action)
+            renamed = [to for _, to in done.moved if live.get(to) == ddl.barrier.topic]
+            for name in [*done.leaving(live), *renamed]:
+                live.pop(name, None)
+            live |= dict.fromkeys(done.created, ddl.barrier.topic)
     return live

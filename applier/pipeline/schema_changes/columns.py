@@ -14,7 +14,7 @@ from applier.ddl.actions import touches
 from applier.errors import RELOAD, SchemaChangeRefused
 from applier.pipeline.schema_changes.apply_to_rows import make_way
 from applier.pipeline.schema_changes.stamp import DDL, DROPPED_AT, is_in, mark, shown
-from applier.pipeline.schema_changes.track import after_of
+from applier.pipeline.schema_changes.track import after_of, altered
 from applier.pipeline.state import State
 from applier.pipeline.tables.completeness import is_unmet
 from applier.pipeline.tables.target_tables import TargetTables
@@ -66,8 +66,7 @@ class ColumnDdl:
             what = f"What table {name} was before is not known: {shown(change.sql)}."
             raise SchemaChangeRefused(what, RELOAD)
         self.targets.maker.adopt(writer, before)
-        derived = self._derived(change, name, group)
-        wanted = derived if after is None else after.declared(derived)
+        wanted = cast("TableVersion", altered(self.state.tables, change, group))
         schema = writer.table.schema
         evolution = plan(supplied(before, schema), wanted, group, self.rules, schema.names)
         stamp = self.targets.policy.stamp(change.commit_ts, {DDL: mark(change)}, writer)
@@ -81,12 +80,6 @@ class ColumnDdl:
         versions = [version for version in self.state.versions.values() if version.name == name]
         older = [version for version in versions if after is not None and version.version < after.version]
         return max(older, key=lambda version: version.version, default=None)
-
-    def _derived(self, change: SchemaChange, name: TableName, group: Sequence[say.Action]) -> TableVersion:
-        tables = self.state.tables.copy()
-        for action in group:
-            tables.apply(action, change.commit_ts)
-        return cast("TableVersion", tables.get(name))
 
     def follow(self, version: TableVersion) -> None:
         """Bring a table to the columns that its rows have, in a feed whose DDL do not come.

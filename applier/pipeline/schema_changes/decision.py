@@ -1,17 +1,114 @@
-"""What became of a DDL, as the audit keeps it and as a refusal says it."""
+"""Decides what becomes of a DDL by what is configured and known, and says it as the audit and a refusal do."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
+from applier.changefeed.completeness import LEFT_OUT
 from applier.changefeed.event import SchemaChange
+from applier.changefeed.filter import TableFilter
 from applier.changefeed.table import TableName
+from applier.config.settings import Policy
 from applier.ddl import actions as say
-from applier.ddl.actions import kind, touches
-from applier.errors import SchemaChangeRefused
+from applier.ddl.actions import effect, kind, touches
+from applier.errors import DdlStopped, SchemaChangeRefused
+from applier.order.barrier import ddl_id
+from applier.pipeline.ddl_progress import DdlProgress
 from applier.pipeline.schema_changes.stamp import shown
+from applier.pipeline.schema_changes.statements import Ddl
 from applier.sink.control.control import SchemaDecision
 from applier.sink.control.rows import Decision
+
+PARKED = "the table is parked"
+"""Why a DDL of a parked table is ignored, in the audit."""
+
+_CONFIGURED = "configured under [ddl]"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What becomes of actions that are applied together, before their tables are asked.
+
+    Attributes:
+        decision: `applied`, `ignored`, `skipped` or `refused`; tables may still refuse what is to be applied.
+        reason: Why it is ignored or stops the feed, as the audit says it.
+        refusal: Why it is refused.
+        is_given_up: It could not be applied in this step: the audit says so already.
+    """
+
+    decision: Decision
+    reason: str = ""
+    refusal: SchemaChangeRefused | None = None
+    is_given_up: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class DdlRules:
+    """Decides on DDL by what is configured and known; reads no table.
+
+    Args:
+        policies: Policy per kind of DDL, where it is not `apply`.
+        include: Which tables are meant.
+    """
+
+    policies: Mapping[str, Policy]
+    include: TableFilter
+
+    def decide(
+        self, change: SchemaChange, group: Sequence[say.Action], parked: frozenset[TableName], progress: DdlProgress
+    ) -> Verdict:
+        """Decide on actions that are applied together.
+
+        Args:
+            change: The DDL.
+            group: The actions.
+            parked: Tables that take no DDL.
+            progress: DDL that users skip, or that this step could not apply.
+        """
+        names, done = {name for action in group for name in touches(action)}, effect(group[0])
+        if ddl_id(change) in progress.refused and not names.isdisjoint(parked):
+            return Verdict("ignored", PARKED, is_given_up=True)
+        for table, other in done.exchanged:
+            if len({table, other} & parked) == 1:
+                what = f"Tables {table} and {other} exchange rows, and one of them is parked: {shown(change.sql)}."
+                return Verdict("refused", refusal=SchemaChangeRefused(what, "Both resume together."))
+        changed = {table for table, _ in done.moved} or names
+        # The name of a parked table is free again after CREATE and DROP TABLE.
+        if not (done.created or done.removed) and changed and changed <= parked:
+            return Verdict("ignored", PARKED)
+        if parked.isdisjoint(done.removed) and not self._are_meant(group, names):
+            return Verdict("ignored", LEFT_OUT)
+        return self._by_policy(change, group, progress)
+
+    def decide_unread(self, ddl: Ddl, parked: frozenset[TableName], progress: DdlProgress) -> Verdict:
+        """Ignore an unknown statement that concerns no replicated table, or let a person skip it; else refuse it."""
+        change, admits = ddl.barrier.change, self.include.admits
+        if ddl.names and not any(admits(name) for name in ddl.names):
+            return Verdict("ignored", LEFT_OUT)
+        if ddl.names and all(name in parked or not admits(name) for name in ddl.names):
+            return Verdict("ignored", PARKED)
+        if self.policies.get(ddl.kind) == "ignore":
+            return Verdict("ignored", _CONFIGURED)
+        if (change.commit_ts, change.sql) in progress.to_skip:
+            return Verdict("skipped")
+        return Verdict("refused", refusal=ddl.refused)
+
+    def _are_meant(self, group: Sequence[say.Action], names: set[TableName]) -> bool:
+        if names:
+            return any(self.include.admits(name) for name in names)
+        return any(self.include.admits_database(getattr(action, "database", "")) for action in group)
+
+    def _by_policy(self, change: SchemaChange, group: Sequence[say.Action], progress: DdlProgress) -> Verdict:
+        kinds = list(dict.fromkeys(kind(action) for action in group))
+        policies = {self.policies.get(name, "apply") for name in kinds}
+        if (change.commit_ts, change.sql) in progress.to_skip:
+            return Verdict("skipped")
+        if "stop" in policies:
+            what = f"A DDL of kind {', '.join(kinds)} stops the feed, as configured: {shown(change.sql)}."
+            hint = "set its policy under [ddl] to apply or ignore, and start again."
+            return Verdict("refused", _CONFIGURED, DdlStopped(what, hint))
+        return Verdict("ignored", _CONFIGURED) if "ignore" in policies else Verdict("applied")
 
 
 def decided(change: SchemaChange, group: Sequence[say.Action], decision: Decision, reason: str = "") -> SchemaDecision:

@@ -8,7 +8,7 @@ from itertools import groupby
 from typing import TypeAlias
 
 from applier.changefeed.table import TableName
-from applier.ddl.actions import Action, CreateTable, DropDatabase, DropTable, RenameTable, touches
+from applier.ddl.actions import Action, RenameTable, effect, touches
 from applier.ddl.parser import parse
 from applier.ddl.spelling import Spelling
 from applier.ddl.statement_head import head
@@ -51,7 +51,7 @@ class Ddl:
             found = head(change.sql, change.database)
             tables = [names.of(name) for name in found.tables]
             return Ddl(barrier, (), tables, found.kind, error)
-        dropped = [action.database for action in actions if isinstance(action, DropDatabase)]
+        dropped = [database for action in actions if (database := effect(action).database)]
         return Ddl(barrier, actions, names.of_databases(dropped))
 
     @property
@@ -67,8 +67,9 @@ class Ddl:
 
     def frees(self, parked: frozenset[TableName]) -> bool:
         """True if it ends one of the parked tables, so that the name is free for another table."""
-        ends = CreateTable | DropTable | DropDatabase | RenameTable
-        return any(isinstance(action, ends) for action in self.actions) and not parked.isdisjoint(self.names)
+        done = [effect(action) for action in self.actions]
+        ends = any(item.created or item.removed or item.database or item.moved for item in done)
+        return ends and not parked.isdisjoint(self.names)
 
 
 Taken: TypeAlias = Callable[[int], Sequence[str]]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from applier.changefeed.table import TableName, TableVersion
 from applier.config.settings import Config
-from applier.ddl import actions as say
-from applier.ddl.actions import touches
+from applier.ddl.actions import effect, touches
 from applier.errors import TableMismatch
 from applier.pipeline.scan.window_scan import WindowScan
 from applier.pipeline.schema_changes.statements import Ddl
@@ -75,20 +74,10 @@ def _by_ddl(ddl: Iterable[Ddl]) -> tuple[list[TableName], set[TableName]]:
     changed: list[TableName] = []
     made: set[TableName] = set()
     for action in (action for item in ddl for action in item.actions):
-        brought = set(_brought(action))
+        brought = effect(action).brought
         changed += [name for name in touches(action) if name not in brought and name not in made]
-        made |= brought
+        made.update(brought)
     return changed, made
-
-
-def _brought(action: say.Action) -> Iterator[TableName]:
-    match action:
-        case say.CreateTable(table):
-            yield table
-        case say.RenameTable(_, to):
-            yield to
-        case say.RecoverTable(table, to):
-            yield to or table
 
 
 def _compare(rows: TableVersion, known: TableVersion, *, is_ordered: bool) -> None:

@@ -8,6 +8,7 @@ from applier.changefeed.event import SchemaChange
 from applier.changefeed.table import TableName, TableVersion
 from applier.ddl import actions as say
 from applier.ddl.actions import touches
+from applier.ddl.schema_tracker import Tables
 from applier.order.barrier import ddl_id
 from applier.pipeline.state import State
 from applier.pipeline.tables import completeness
@@ -31,17 +32,30 @@ def move_past(
         targets: The tables.
         ignored: The configuration ignores it.
     """
+    move(state.tables, change, group)
     for action in group:
-        state.tables.apply(action, change.commit_ts)
         completeness.follow(action, state, targets, ignored=ignored)
         state.ddl.pass_by(ddl_id(change), touches(action))
-    for name in dict.fromkeys(name for action in group for name in touches(action)):
-        after = after_of(change, name)
-        # A table may be met first by what changes it, and rows behind that are read by what it left.
-        is_there = any(
-            isinstance(action, say.CreateTable | say.RecoverTable | say.ColumnAction | say.IndexAction)
-            for action in group
-        )
-        if after is not None and (name in state.tables or is_there):
-            state.tables.put(after.declared(state.tables.get(name)))
     state.keep_versions()
+
+
+def move(tables: Tables, change: SchemaChange, group: Sequence[say.Action]) -> None:
+    """Move what tables are past some actions of a DDL; without any, past the table that its message describes."""
+    for action in group:
+        tables.apply(action, change.commit_ts)
+    after = change.after
+    if after is None or (group and all(after.name not in touches(action) for action in group)):
+        return
+    # A table may be met first by what changes it, and rows behind that are read by what it left.
+    brings = say.CreateTable | say.RecoverTable | say.ColumnAction | say.IndexAction
+    if after.name in tables or any(isinstance(action, brings) for action in group):
+        tables.put(after.declared(tables.get(after.name)))
+
+
+def altered(tables: Tables, change: SchemaChange, group: Sequence[say.Action]) -> TableVersion | None:
+    """The table of an ALTER TABLE after it; None if neither the tables before nor the message show it."""
+    name, later = touches(group[0])[0], tables.copy()
+    for action in group:
+        later.apply(action, change.commit_ts)
+    after, derived = after_of(change, name), later.get(name)
+    return derived if after is None else after.declared(derived)

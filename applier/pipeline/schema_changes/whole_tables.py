@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from applier.changefeed.event import SchemaChange
@@ -12,8 +13,9 @@ from applier.ddl import actions as say
 from applier.errors import RELOAD, SchemaChangeRefused
 from applier.pipeline.schema_changes.apply_to_rows import dropped, make_way
 from applier.pipeline.schema_changes.stamp import DDL, DROPPED_AT, TRUNCATED_AT, is_in, mark, shown
-from applier.pipeline.schema_changes.track import after_of
+from applier.pipeline.schema_changes.track import after_of, move_past
 from applier.pipeline.state import State
+from applier.pipeline.tables import parking
 from applier.pipeline.tables.target_tables import TargetTables
 
 
@@ -31,12 +33,36 @@ class TableDdl:
     state: State
     settings: TablesSection
 
-    def create(self, change: SchemaChange, create: say.CreateTable) -> None:
-        """Create a table, in the columns that the message describes or the statement declares.
+    def apply(self, change: SchemaChange, action: say.Action) -> None:
+        """Apply an action on whole tables; others, such as those on views, change nothing.
 
         Raises:
-            SchemaChangeRefused: Its columns are not known.
+            SchemaChangeRefused: It cannot be applied exactly.
         """
+        match action:
+            case say.CreateTable() as create:
+                self._create(change, create)
+            case say.DropTable(table):
+                self._drop(table, change.commit_ts)
+            case say.DropDatabase(database):
+                for name in self.state.tables.of_database(database):
+                    self._drop(name, change.commit_ts)
+            case say.TruncateTable(table):
+                self._truncate(change, table)
+            case say.RenameTable() as rename:
+                self._rename(change, rename)
+
+    def is_absent(self, change: SchemaChange, action: say.Action) -> bool:
+        """Whether the table that an action changes is not here, neither by what is known nor in the catalog."""
+        done = say.effect(action)
+        needed = (*done.leaving(()), *done.emptied, *done.thinned)
+        if not needed or any(name in self.state.tables or self.targets.writer(name) is not None for name in needed):
+            return False
+        admits = TableFilter(self.settings.include).admits
+        return not any(self.is_renamed(change, to) or not admits(table) for table, to in done.moved)
+
+    def _create(self, change: SchemaChange, create: say.CreateTable) -> None:
+        """Create a table, in the columns that the message describes or the statement declares."""
         after = after_of(change, create.table)
         version = after.declared(create.version) if after is not None else create.version
         if version is None and create.like is not None:
@@ -48,11 +74,11 @@ class TableDdl:
         stale = self.targets.writer(create.table) if create.table in self.state.parked else None
         if stale is not None and not is_in(stale.known, change):
             # The DROP of the table before was passed over: its rows would stay in the new one.
-            self.drop(create.table, change.commit_ts)
+            self._drop(create.table, change.commit_ts)
         make_way(self.targets, create.table)
         self.targets.ensure(version, self.targets.policy.stamp(change.commit_ts, {DDL: mark(change)}))
 
-    def drop(self, name: TableName, commit_ts: int) -> None:
+    def _drop(self, name: TableName, commit_ts: int) -> None:
         """Drop a table, or mark it as dropped and keep it, as `tables.on_drop` says."""
         writer = self.targets.writer(name)
         if writer is None:
@@ -66,8 +92,7 @@ class TableDdl:
             writer.stamp(self.targets.policy.stamp(commit_ts, entries))
         self.targets.forget(name)
 
-    def truncate(self, change: SchemaChange, name: TableName) -> None:
-        """Remove every row of a table."""
+    def _truncate(self, change: SchemaChange, name: TableName) -> None:
         writer = self.targets.writer(name)
         if writer is None or is_in(writer.known, change):
             return
@@ -75,21 +100,17 @@ class TableDdl:
         stamp = self.targets.policy.stamp(change.commit_ts, marks, writer)
         self.targets.committed(writer, writer.truncate(stamp).snapshot_id)
 
-    def rename(self, change: SchemaChange, rename: say.RenameTable) -> None:
-        """Rename a table; one that leaves `tables.include` is dropped.
-
-        Raises:
-            SchemaChangeRefused: It enters `tables.include`, so its rows so far are missing, or its new name is taken.
-        """
+    def _rename(self, change: SchemaChange, rename: say.RenameTable) -> None:
+        """Rename a table; one that leaves `tables.include` is dropped, and one that enters it lacks its rows so far."""
         admits = TableFilter(self.settings.include).admits
         if not admits(rename.table):
             what = f"Table {rename.table} becomes {rename.to}, which is replicated, but its rows so far are not here."
             raise SchemaChangeRefused(what, RELOAD)
         if not admits(rename.to):
-            self.drop(rename.table, change.commit_ts)
+            self._drop(rename.table, change.commit_ts)
             return
         writer = self.targets.writer(rename.table)
-        if self.is_renamed(change, rename) or writer is None:
+        if self.is_renamed(change, rename.to) or writer is None:
             return
         self._refuse_taken(change, rename)
         if not is_in(writer.known, change):
@@ -103,7 +124,21 @@ class TableDdl:
         if renamed is not None:
             self.targets.committed(renamed, renamed.table.snapshot_id)
 
-    def rename_parked(self, change: SchemaChange, rename: say.RenameTable) -> None:
+    def pass_parked(self, change: SchemaChange, group: Sequence[say.Action]) -> None:
+        """Let parked tables keep what they are, and know what their upstream is; a rename frees the former name.
+
+        Raises:
+            SchemaChangeRefused: The new name of a table is taken.
+        """
+        rename = group[0] if isinstance(group[0], say.RenameTable) else None
+        if rename is not None:
+            self._rename_parked(change, rename)
+        move_past(change, group, self.state, self.targets)
+        if rename is not None:
+            is_wanted = TableFilter(self.settings.include).admits(rename.to)
+            parking.follow_include(self.state, rename.to, is_wanted=is_wanted)
+
+    def _rename_parked(self, change: SchemaChange, rename: say.RenameTable) -> None:
         """Rename a parked table, so that its former name is free; how far it is stays as it is."""
         writer, target = self.targets.writer(rename.table), self.targets.writer(rename.to)
         if writer is None or (target is not None and target.table.setting(DDL) == mark(change)):
@@ -113,7 +148,7 @@ class TableDdl:
         self._refuse_taken(change, rename)
         known = writer.known
         if known is not None and known.extra.get(DDL) != mark(change):
-            # As in `rename`: the mark is there before the name.
+            # As in `_rename`: the mark is there before the name.
             stamp = self.targets.policy.stamp(0, {DDL: mark(change)}, writer)
             writer.stamp(replace(stamp, resolved_ts=known.resolved_ts))
         make_way(self.targets, rename.to)
@@ -128,7 +163,7 @@ class TableDdl:
             what = f"Table {rename.table} becomes {rename.to}, but another table has that name: {shown(change.sql)}."
             raise SchemaChangeRefused(what, RELOAD)
 
-    def is_renamed(self, change: SchemaChange, rename: say.RenameTable) -> bool:
-        """Whether the table has the new name already."""
-        target = self.targets.writer(rename.to)
+    def is_renamed(self, change: SchemaChange, to: TableName) -> bool:
+        """Whether a table has its new name already."""
+        target = self.targets.writer(to)
         return target is not None and is_in(target.known, change)

@@ -106,16 +106,16 @@ def begun(state: State) -> dict[TableName, Begun]:
             continue
         is_made, is_left_out = item.decision in ("applied", "rewritten"), item.reason == LEFT_OUT
         for action in actions:
-            match action:
-                case say.CreateTable(table):
-                    found[table] = Begun(FeedPosition(table, item.commit_ts - 1), is_made, is_left_out)
-                case say.TruncateTable(table) if is_made and table in found:
-                    found[table] = found[table]._replace(is_made=True)
-                case say.TruncateTable(table) if is_made:
-                    found[table] = Begun(FeedPosition(table, item.commit_ts), is_made, is_left_out=False)
-                case say.DropTable(table):
-                    found.pop(table, None)
-                case say.RenameTable(table, to) if table in found:
+            done = say.effect(action)
+            for table in done.created:
+                found[table] = Begun(FeedPosition(table, item.commit_ts - 1), is_made, is_left_out)
+            for table in done.emptied if is_made else ():
+                emptied = Begun(FeedPosition(table, item.commit_ts), is_made, is_left_out=False)
+                found[table] = found.get(table, emptied)._replace(is_made=True)
+            for table in done.removed:
+                found.pop(table, None)
+            for table, to in done.moved:
+                if table in found:
                     found[to] = found.pop(table)
     return found
 
@@ -161,7 +161,7 @@ def meet(names: Iterable[TableName], ddl: Sequence[Ddl], state: State, targets: 
     Raises:
         TableIncomplete: Nothing proves that a table is whole, and the configuration refuses such tables.
     """
-    coming = {name for item in ddl for action in item.actions for name in _brought(action)}
+    coming = {name for item in ddl for action in item.actions for name in say.effect(action).brought}
     new = sorted({name for name in names if name not in coming and (name not in state.tables or is_unmet(name, state))})
     found = {
         name: Completeness("live", reason="it was loaded before")
@@ -199,25 +199,21 @@ def follow(action: say.Action, state: State, targets: TargetTables, *, ignored: 
         targets: The tables.
         ignored: The configuration ignores it: a TRUNCATE has emptied no table, and so made none whole.
     """
-    known = state.completeness
-    match action:
-        case say.CreateTable(table):
-            known[table] = _whole(known.get(table))
-        case say.TruncateTable(table) if table in known and not known[table].is_parked and not ignored:
+    known, done = state.completeness, say.effect(action)
+    for table in done.created:
+        known[table] = _whole(known.get(table))
+    for table in () if ignored else done.emptied:
+        if table in known and not known[table].is_parked:
             known[table] = _whole(known[table])
-        case say.DropTable(table):
-            known.pop(table, None)
-        case say.DropDatabase(database):
-            for name in [name for name in known if name.database.lower() == database.lower()]:
-                del known[name]
-        case say.RenameTable(table, to):
-            known.pop(to, None)
-            if table in known:
-                known[to] = known.pop(table)
-        case say.RecoverTable(table, to):
-            known[to or table] = _recovered(targets, to or table, known.get(table))
-        case say.ExchangePartition(table, _, other) if not ignored:
-            _exchanged(known, table, other)
+    for table in done.restored:
+        known[table] = _recovered(targets, table, known.get(say.touches(action)[0]))
+    for table, other in () if ignored else done.exchanged:
+        _exchanged(known, table, other)
+    gone = {name: known.pop(name, None) for name in done.leaving(known)}
+    for table, to in done.moved:
+        known.pop(to, None)
+        if (found := gone[table]) is not None:
+            known[to] = found
 
 
 def _whole(before: Completeness | None) -> Completeness:
@@ -253,19 +249,6 @@ def cut(state: State, targets: TargetTables) -> Mapping[tuple[str, ...], int]:
     """Heads of the tables that show every row at the resolved ts: the consistent cut."""
     live = {targets.identifier(name) for name, found in state.completeness.items() if found.is_live}
     return {identifier: head for identifier, head in targets.snapshots.items() if identifier in live}
-
-
-def _brought(action: say.Action) -> tuple[TableName, ...]:
-    """Tables that a DDL makes, brings back or gives a name: what they hold, the feed shows."""
-    match action:
-        case say.CreateTable(table):
-            return (table,)
-        case say.RenameTable(_, to):
-            return (to,)
-        case say.RecoverTable(table, to):
-            return (to or table,)
-        case _:
-            return ()
 
 
 def _recovered(targets: TargetTables, name: TableName, live: Completeness | None) -> Completeness:

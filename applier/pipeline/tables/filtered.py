@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 from applier.changefeed.table import TableName
-from applier.ddl import actions as say
-from applier.ddl.actions import touches
+from applier.ddl.actions import Action, effect, touches
 from applier.ddl.schema_tracker import Tables
 from applier.pipeline.scan.task_result import BadMessage
 
@@ -16,17 +15,6 @@ FILTERED = "applier.filtered"
 
 Doubted: TypeAlias = frozenset[TableName] | None
 """Tables; None for all."""
-
-_REMOVES: TypeAlias = (
-    say.DropTable
-    | say.TruncateTable
-    | say.RenameTable
-    | say.DropPartitions
-    | say.TruncatePartitions
-    | say.ExchangePartition
-    | say.RecoverTable
-)
-"""Actions after which a table that does not follow them holds rows that upstream does not hold under its name."""
 
 
 def owners(bad: Iterable[BadMessage]) -> Doubted:
@@ -38,7 +26,7 @@ def owners(bad: Iterable[BadMessage]) -> Doubted:
     return frozenset(name for names in found for name in names) if all(found) else None
 
 
-def left_behind(actions: Iterable[say.Action], tables: Tables) -> frozenset[TableName]:
+def left_behind(actions: Iterable[Action], tables: Tables) -> frozenset[TableName]:
     """The tables that keep rows which actions remove upstream, where these are passed over.
 
     Args:
@@ -47,8 +35,7 @@ def left_behind(actions: Iterable[say.Action], tables: Tables) -> frozenset[Tabl
     """
     found: set[TableName] = set()
     for action in actions:
-        if isinstance(action, say.DropDatabase):
-            found.update(tables.of_database(action.database))
-        elif isinstance(action, _REMOVES):
-            found.update(touches(action))
+        done = effect(action)
+        if done.is_silent or (done.is_fresh and not done.created):
+            found.update(touches(action), done.leaving(tables))
     return frozenset(found)

@@ -96,16 +96,11 @@ def refusing(ddl: Ddl, state: State, config: Config) -> list[TableName]:
     admits = TableFilter(config.tables.include).admits
     names: list[TableName] = []
     for action in ddl.actions:
-        match action:
-            case say.RenameTable(table, to) if table in state.tables:
-                # Rows of both names follow, and nothing shows whose they are.
-                return []
-            case say.RenameTable(_, to):
-                names.append(to)
-            case say.CreateTable(table) | say.RecoverTable(table, None) | say.RecoverTable(_, TableName() as table):
-                names.append(table)
-            case _:
-                names += say.touches(action)
+        done = say.effect(action)
+        if any(table in state.tables for table, _ in done.moved):
+            # Rows of both names follow, and nothing shows whose they are.
+            return []
+        names += done.brought or say.touches(action)
     found = [name for name in dict.fromkeys(names or ddl.swept) if admits(name) or name in state.parked]
     return found if set(found) - state.parked else []
 

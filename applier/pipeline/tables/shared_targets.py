@@ -30,25 +30,13 @@ def refuse_shared(config: Config, scan: WindowScan, known: Tables, described: It
     """
     route, control = Route(config.tables.route), namespace(config.changefeed.name)
     targets = _Targets(route, TableFilter(config.tables.include), control)
-    made = {name for ddl in scan.ddl for action in ddl.actions for name in _made_by(action)}
+    made = {name for ddl in scan.ddl for action in ddl.actions for name in say.effect(action).brought}
     met = {name for name, _ in scan.results.parts} | {version.name for version in described}
     for name in sorted({*known, *(met - made)}):
         targets.claim(name)
     for ddl in scan.ddl:
         for action in ddl.actions:
             targets.follow(action)
-
-
-def _made_by(action: say.Action) -> tuple[TableName, ...]:
-    """Tables that are there only after an action."""
-    match action:
-        case say.CreateTable(table=table):
-            return (table,)
-        case say.RenameTable(to=to):
-            return (to,)
-        case say.RecoverTable(table, to):
-            return (to or table,)
-    return ()
 
 
 @dataclass(slots=True)
@@ -81,24 +69,13 @@ class _Targets:
             raise TableMismatch(what, hint)
 
     def follow(self, action: say.Action) -> None:
-        match action:
-            case say.CreateTable(table=table):
-                self.claim(table)
-            case say.RenameTable(table, to):
-                self._release(table)
-                self.claim(to)
-            case say.RecoverTable(table, to):
-                self.claim(to or table)
-            case say.DropTable(table):
-                self._release(table)
-            case say.DropDatabase(database):
-                for name in [name for name in self._owners.values() if name.database.lower() == database.lower()]:
-                    self._release(name)
-
-    def _release(self, name: TableName) -> None:
-        identifier = _folded(self.route.identifier(name))
-        if identifier in self._owners and _folded(self._owners[identifier]) == _folded(name):
-            del self._owners[identifier]
+        done = say.effect(action)
+        for name in done.leaving(self._owners.values()):
+            identifier = _folded(self.route.identifier(name))
+            if identifier in self._owners and _folded(self._owners[identifier]) == _folded(name):
+                del self._owners[identifier]
+        for name in done.brought:
+            self.claim(name)
 
 
 def _folded(parts: tuple[str, ...]) -> tuple[str, ...]:

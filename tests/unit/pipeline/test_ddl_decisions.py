@@ -1,0 +1,93 @@
+"""What becomes of a DDL by what is configured and known, before any table is asked."""
+
+from __future__ import annotations
+
+import pytest
+
+from applier.changefeed.completeness import LEFT_OUT
+from applier.changefeed.event import SchemaChange
+from applier.changefeed.filter import TableFilter
+from applier.changefeed.message import Position
+from applier.changefeed.table import TableName
+from applier.ddl.actions import by_table
+from applier.ddl.parser import parse
+from applier.ddl.spelling import Spelling
+from applier.errors import DdlStopped
+from applier.order.barrier import Barrier, ddl_id
+from applier.pipeline.ddl_progress import DdlProgress
+from applier.pipeline.schema_changes.decision import PARKED, DdlRules, Verdict
+from applier.pipeline.schema_changes.statements import Ddl
+
+CONFIGURED = "configured under [ddl]"
+RULES = DdlRules({"truncate-table": "stop", "drop-column": "ignore"}, TableFilter(["a.*"]))
+P, Q = TableName("a", "p"), TableName("a", "q")
+
+
+def decided(sql: str, *parked: TableName, progress: DdlProgress | None = None) -> Verdict:
+    """The verdict on a statement of database `a` that is one group."""
+    change = SchemaChange(5, sql, "a")
+    [group] = by_table(parse(sql, "a"))
+    return RULES.decide(change, group, frozenset(parked), progress or DdlProgress())
+
+
+@pytest.mark.parametrize(
+    ("sql", "parked", "found"),
+    [
+        ("CREATE TABLE p (id INT PRIMARY KEY)", (), Verdict("applied")),
+        ("ALTER TABLE p ADD COLUMN x INT, DROP COLUMN y", (), Verdict("ignored", CONFIGURED)),
+        ("DROP TABLE other.p", (), Verdict("ignored", LEFT_OUT)),
+        ("DROP DATABASE other", (), Verdict("ignored", LEFT_OUT)),
+        ("DROP DATABASE a", (P,), Verdict("applied")),
+        ("RENAME TABLE a.p TO other.p", (), Verdict("applied")),
+        ("RENAME TABLE p TO q", (P,), Verdict("ignored", PARKED)),
+        ("RENAME TABLE q TO p", (P,), Verdict("applied")),
+        ("TRUNCATE TABLE p", (P,), Verdict("ignored", PARKED)),
+        ("DROP TABLE p", (P,), Verdict("applied")),
+        ("DROP TABLE other.p", (TableName("other", "p"),), Verdict("applied")),
+        ("CREATE TABLE p (id INT)", (P,), Verdict("applied")),
+        ("ALTER TABLE p EXCHANGE PARTITION p0 WITH TABLE q", (P, Q), Verdict("ignored", PARKED)),
+    ],
+)
+def test_a_statement_is_decided_by_its_tables_and_the_policies(
+    sql: str, parked: tuple[TableName, ...], found: Verdict
+) -> None:
+    """Parked tables pass what does not end them, tables that are left out all of it; then the policies are asked."""
+    assert decided(sql, *parked) == found
+
+
+def test_a_statement_is_refused_with_the_reason() -> None:
+    """A policy may stop the feed; a parked table and one that is not exchange no rows."""
+    stopped = decided("TRUNCATE TABLE p")
+    assert (stopped.decision, stopped.reason, type(stopped.refusal)) == ("refused", CONFIGURED, DdlStopped)
+    exchange = decided("ALTER TABLE p EXCHANGE PARTITION p0 WITH TABLE q", Q)
+    assert exchange.decision == "refused"
+    assert exchange.refusal is not None
+    assert exchange.refusal.what.startswith("Tables a.p and a.q exchange rows, and one of them is parked")
+
+
+def test_what_users_skip_and_what_was_given_up_passes() -> None:
+    """A skip counts before a policy; a DDL that could not be applied in this step is not decided again."""
+    sql = "TRUNCATE TABLE p"
+    assert decided(sql, progress=DdlProgress(to_skip={(5, sql)})) == Verdict("skipped")
+    given_up = DdlProgress(refused={ddl_id(SchemaChange(5, "DROP TABLE p", "a"))})
+    assert decided("DROP TABLE p", P, progress=given_up) == Verdict("ignored", PARKED, is_given_up=True)
+    assert decided("DROP TABLE p", progress=given_up) == Verdict("applied")
+
+
+@pytest.mark.parametrize(
+    ("sql", "parked", "found"),
+    [
+        ("ALTER TABLE a.p FROBNICATE", (), "refused"),
+        ("ALTER TABLE a.p FROBNICATE", (P,), Verdict("ignored", PARKED)),
+        ("ALTER TABLE other.p FROBNICATE", (), Verdict("ignored", LEFT_OUT)),
+    ],
+)
+def test_a_statement_that_is_not_understood_is_refused_where_it_counts(
+    sql: str, parked: tuple[TableName, ...], found: Verdict | str
+) -> None:
+    """It passes where every table that it names is left out or parked, or a person says so."""
+    ddl = Ddl.of(Barrier(SchemaChange(5, sql, "a"), "t", Position(0, 0, 0)), Spelling([P]))
+    verdict = RULES.decide_unread(ddl, frozenset(parked), DdlProgress())
+    assert verdict == (Verdict("refused", refusal=ddl.refused) if found == "refused" else found)
+    skipped = RULES.decide_unread(ddl, frozenset(), DdlProgress(to_skip={(5, sql)}))
+    assert skipped.decision == ("ignored" if "other" in sql else "skipped")
