@@ -252,7 +252,7 @@ def test_strings_that_are_equal_only_under_some_collations_are_not_taken_for_oth
 def test_partitions_by_a_number_are_refused(method: str) -> None:
     """The refusal names the method and the way out; no row is looked at."""
     partitioning = Partitioning(method, "`a`", (Partition("p0"), Partition("p1")))
-    with pytest.raises(SchemaChangeRefused, match=f"it is partitioned by {method.upper()}, and") as refusal:
+    with pytest.raises(SchemaChangeRefused, match=f"it is partitioned by {method.upper()}, which") as refusal:
         rows_of(TableVersion(TableName("shop", "t"), 1, (Column("a", INT),)), partitioning, ["p0"])
 
     assert "Load the table again" in refusal.value.hint
