@@ -29,7 +29,7 @@ def told(sql: str, *parked: TableName) -> tuple[str, str]:
     """Decision and reason on a statement, where the account table is known."""
     state = SimpleNamespace(parked=frozenset(parked), ddl=DdlProgress(to_skip={(20, SKIPPED)}))
     config = SimpleNamespace(ddl={"truncate-table": "stop"}, tables=SimpleNamespace(include=["shop.*"]))
-    targets = SimpleNamespace(rules=TypeRules())
+    targets = SimpleNamespace(maker=SimpleNamespace(rules=TypeRules()))
     pipeline = cast("Pipeline", SimpleNamespace(config=config, state=state, targets=targets))
     tables = Tables([version(("id", "bigint"), ("a", "varchar"), number=10)])
     barrier = Barrier(SchemaChange(20, sql, "shop"), "t", Position(0, 0, 0))
