@@ -10,7 +10,7 @@ from applier.commands.control_reader import ControlView
 from applier.config.settings import Config
 from applier.errors import ConfigError
 from applier.pipeline.build import assembled
-from applier.pipeline.schema_changes.stamp import shown
+from applier.pipeline.tables.ddl_stamp import shown
 from applier.runtime.escaping import escaped
 from applier.runtime.logs import logger
 from applier.runtime.user_name import user_name

@@ -20,10 +20,10 @@ from applier.errors import (
     TerminalError,
 )
 from applier.pipeline.dead_letters import set_aside
+from applier.pipeline.scan.statements import Ddl
 from applier.pipeline.scan.window_scan import WindowScan
 from applier.pipeline.schema_changes import supplied
 from applier.pipeline.schema_changes.handler import DdlHandler
-from applier.pipeline.schema_changes.statements import Ddl
 from applier.pipeline.state import State
 from applier.pipeline.tables import completeness, parking
 from applier.pipeline.tables.batch_commit import commit, doubt

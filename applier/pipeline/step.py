@@ -21,8 +21,8 @@ from applier.order.resent import passed
 from applier.order.watermark import silent
 from applier.pipeline.apply_window import WindowApplier
 from applier.pipeline.maintenance import Maintenance
+from applier.pipeline.next_step import NextStep, StepReader
 from applier.pipeline.requests import Requests
-from applier.pipeline.scan.next_step import NextStep, StepReader
 from applier.pipeline.scan.scanner import WindowScanner
 from applier.pipeline.scan.task_result import Waiting
 from applier.pipeline.scan.window_scan import WindowScan

@@ -18,8 +18,8 @@ from applier.changefeed.types import TypeRules, column_arrow_type
 from applier.config.settings import SinkSection, TablesSection
 from applier.ddl.spelling import Spelling
 from applier.order.barrier import Barrier
+from applier.pipeline.scan.statements import read_all
 from applier.pipeline.schema_changes.apply import DdlApplier
-from applier.pipeline.schema_changes.statements import read_all
 from applier.pipeline.state import State
 from applier.pipeline.tables.commit_policy import Changefeed, MainPolicy
 from applier.pipeline.tables.table_maker import TableMaker

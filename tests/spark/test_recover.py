@@ -7,7 +7,7 @@ import pytest
 from applier.changefeed.table import TableName
 from applier.errors import SchemaChangeRefused
 from applier.pipeline.schema_changes import apply_to_rows
-from applier.pipeline.schema_changes.stamp import DROPPED_AT
+from applier.pipeline.tables.ddl_stamp import DROPPED_AT
 from applier.sink.iceberg.catalog import Catalog
 from tests.spark.ddl_applier import Crash, Start, partitioned
 

@@ -12,10 +12,10 @@ from applier.config.settings import Policy
 from applier.ddl import actions as say
 from applier.ddl.actions import effect, kind
 from applier.errors import RangeRefused
-from applier.pipeline.schema_changes.stamp import DDL, is_in, mark
-from applier.pipeline.schema_changes.statements import Ddl
+from applier.pipeline.scan.statements import Ddl
 from applier.pipeline.schema_changes.track import move_past
 from applier.pipeline.state import State
+from applier.pipeline.tables.ddl_stamp import DDL, is_in, mark
 from applier.pipeline.tables.table_batch import Batch
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.sink.commit.committer import Committer

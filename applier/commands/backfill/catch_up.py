@@ -13,8 +13,8 @@ from applier.commands.backfill.bounds import Range
 from applier.commands.backfill.drive import Driver
 from applier.commands.backfill.report import STOPPED, Outcome
 from applier.errors import RangeRefused
+from applier.pipeline.scan.statements import Ddl
 from applier.pipeline.schema_changes.apply import DdlApplier
-from applier.pipeline.schema_changes.statements import Ddl
 from applier.pipeline.state import State
 from applier.pipeline.step import Pipeline
 from applier.pipeline.table_selection import rules_for

@@ -13,7 +13,7 @@ from applier.ddl import actions as say
 from applier.ddl.actions import Action, by_table, effect, kind, touches
 from applier.ddl.schema_tracker import Tables
 from applier.errors import RELOAD, SchemaChangeRefused
-from applier.pipeline.schema_changes.stamp import DROPPED_AT
+from applier.pipeline.tables.ddl_stamp import DROPPED_AT
 from applier.sink.tidb_partitions.predicate import rows_of
 
 _NO_DDL = "The feed carries no DDL messages, so the applier does not learn of this and its rows differ in silence."

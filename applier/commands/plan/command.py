@@ -14,9 +14,9 @@ from applier.config.settings import Config
 from applier.ddl.actions import Action, Alteration, NoRows, by_table, kind, touches
 from applier.ddl.schema_tracker import Tables
 from applier.errors import ApplierError, DdlStopped, SchemaChangeRefused
-from applier.pipeline.scan.next_step import NextStep
+from applier.pipeline.next_step import NextStep
+from applier.pipeline.scan.statements import Ddl
 from applier.pipeline.schema_changes.decision import DdlRules, Verdict
-from applier.pipeline.schema_changes.statements import Ddl
 from applier.pipeline.schema_changes.track import altered, move
 from applier.pipeline.stall import held_back
 from applier.pipeline.step import Pipeline

@@ -13,7 +13,7 @@ from applier.changefeed.table import TableName
 from applier.config.settings import TablesSection
 from applier.errors import TableMismatch, TransientError
 from applier.pipeline.schema_changes.apply_to_rows import make_way
-from applier.pipeline.schema_changes.stamp import DROPPED_AT
+from applier.pipeline.tables.ddl_stamp import DROPPED_AT
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.sink.control import tables
 from applier.sink.iceberg import clone

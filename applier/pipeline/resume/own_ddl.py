@@ -9,7 +9,7 @@ from itertools import groupby
 from applier.changefeed.table import TableName
 from applier.ddl import actions as say
 from applier.errors import BY_HAND, RangeRefused
-from applier.pipeline.schema_changes.statements import Ddl
+from applier.pipeline.scan.statements import Ddl
 
 
 @dataclass(frozen=True, slots=True)

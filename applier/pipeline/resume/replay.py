@@ -22,11 +22,11 @@ from applier.consume.offsets import next_window
 from applier.errors import BY_HAND, RangeRefused, SourceLost, TableMismatch
 from applier.order.barrier import DdlId
 from applier.pipeline.maintenance import Maintenance
+from applier.pipeline.next_step import PIECE
 from applier.pipeline.resume.copies import Copies
 from applier.pipeline.resume.handover import Handover, leave_out
 from applier.pipeline.resume.own_ddl import OwnDdl
 from applier.pipeline.resume.progress import Progress
-from applier.pipeline.scan.next_step import PIECE
 from applier.pipeline.schema_changes.apply import DdlApplier
 from applier.pipeline.state import State
 from applier.pipeline.tables import parking

@@ -10,9 +10,9 @@ from applier.ddl.actions import effect
 from applier.order.barrier import in_order
 from applier.order.watermark import watermark
 from applier.pipeline.scan.known import Known
+from applier.pipeline.scan.statements import read_all
 from applier.pipeline.scan.window_scan import WindowScan
 from applier.pipeline.scan.window_tables import spelling
-from applier.pipeline.schema_changes.statements import read_all
 
 
 def mark(found: WindowScan, known: Known) -> int | None:

@@ -24,11 +24,11 @@ from applier.order.watermark import advance
 from applier.pipeline.scan.decode_task import DecodeTask
 from applier.pipeline.scan.known import Known
 from applier.pipeline.scan.live_topics import mark
+from applier.pipeline.scan.statements import Ddl, Taken, read_all
 from applier.pipeline.scan.tails import resolved_near_ends
 from applier.pipeline.scan.task_result import TaskResult
 from applier.pipeline.scan.window_scan import NO_WATERMARK, WindowScan
 from applier.pipeline.scan.window_tables import met, spelling, typed_by
-from applier.pipeline.schema_changes.statements import Ddl, Taken, read_all
 from applier.runtime import failpoints
 from applier.runtime.logs import Stopwatch
 from applier.runtime.retry import Deadline

@@ -13,8 +13,8 @@ from applier.changefeed.window import Window
 from applier.errors import DecodeError
 from applier.pipeline.scan.decode_task import DecodeTask
 from applier.pipeline.scan.known import Known
+from applier.pipeline.scan.statements import Ddl
 from applier.pipeline.scan.task_result import BadMessage, TaskResult, Waiting
-from applier.pipeline.schema_changes.statements import Ddl
 
 NO_WATERMARK = ALL
 """Upper bound of commit ts for a feed in offset order: all that was read may be applied."""

@@ -8,8 +8,8 @@ from applier.changefeed.table import TableName, TableVersion
 from applier.ddl.schema_tracker import Tables
 from applier.ddl.spelling import Spelling
 from applier.pipeline.scan.known import Known
+from applier.pipeline.scan.statements import Ddl
 from applier.pipeline.scan.window_scan import WindowScan
-from applier.pipeline.schema_changes.statements import Ddl
 
 
 def spelling(found: WindowScan, known: Known) -> Spelling:

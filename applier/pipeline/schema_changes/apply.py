@@ -15,16 +15,16 @@ from applier.config.settings import Policy, TablesSection
 from applier.ddl import actions as say
 from applier.ddl.actions import effect, kind, touches
 from applier.errors import SchemaChangeRefused
+from applier.pipeline.scan.statements import Ddl
 from applier.pipeline.schema_changes.apply_to_rows import RowDdlApplier, Rows
 from applier.pipeline.schema_changes.columns import ColumnDdl
 from applier.pipeline.schema_changes.decision import PARKED, DdlRules, Verdict, at_its_place, decided
-from applier.pipeline.schema_changes.stamp import DROPPED_AT, is_in
-from applier.pipeline.schema_changes.statements import Ddl
 from applier.pipeline.schema_changes.track import move, move_past
 from applier.pipeline.schema_changes.whole_tables import TableDdl
 from applier.pipeline.state import State
 from applier.pipeline.tables import completeness
 from applier.pipeline.tables.batch_commit import doubt
+from applier.pipeline.tables.ddl_stamp import DROPPED_AT, is_in
 from applier.pipeline.tables.filtered import left_behind
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime import failpoints

@@ -17,7 +17,8 @@ from applier.config.settings import TablesSection
 from applier.ddl import actions as say
 from applier.ddl.actions import kind
 from applier.errors import RELOAD, SchemaChangeRefused
-from applier.pipeline.schema_changes.stamp import (
+from applier.pipeline.state import State
+from applier.pipeline.tables.ddl_stamp import (
     DDL,
     DROPPED_AT,
     DROPPED_STATE,
@@ -27,7 +28,6 @@ from applier.pipeline.schema_changes.stamp import (
     mark,
     shown,
 )
-from applier.pipeline.state import State
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime import failpoints
 from applier.sink.commit.stamp import Stamp

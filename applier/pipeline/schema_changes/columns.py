@@ -13,10 +13,10 @@ from applier.ddl import actions as say
 from applier.ddl.actions import touches
 from applier.errors import RELOAD, SchemaChangeRefused
 from applier.pipeline.schema_changes.apply_to_rows import make_way
-from applier.pipeline.schema_changes.stamp import DDL, DROPPED_AT, is_in, mark, shown
 from applier.pipeline.schema_changes.track import after_of, altered
 from applier.pipeline.state import State
 from applier.pipeline.tables.completeness import is_unmet
+from applier.pipeline.tables.ddl_stamp import DDL, DROPPED_AT, is_in, mark, shown
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.sink.control.rows import Decision
 from applier.sink.evolve.added_columns import is_older, of_schemas

@@ -15,8 +15,8 @@ from applier.ddl.actions import effect, kind, touches
 from applier.errors import DdlStopped, SchemaChangeRefused
 from applier.order.barrier import ddl_id
 from applier.pipeline.ddl_progress import DdlProgress
-from applier.pipeline.schema_changes.stamp import shown
-from applier.pipeline.schema_changes.statements import Ddl
+from applier.pipeline.scan.statements import Ddl
+from applier.pipeline.tables.ddl_stamp import shown
 from applier.sink.control.control import SchemaDecision
 from applier.sink.control.rows import Decision
 

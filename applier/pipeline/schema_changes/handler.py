@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from applier.changefeed.table import TableVersion
-from applier.pipeline.schema_changes.statements import Ddl
+from applier.pipeline.scan.statements import Ddl
 
 
 class DdlHandler(Protocol):

@@ -8,8 +8,8 @@ from applier.changefeed.table import TableName, TableVersion
 from applier.config.settings import Config
 from applier.ddl.actions import effect, touches
 from applier.errors import TableMismatch
+from applier.pipeline.scan.statements import Ddl
 from applier.pipeline.scan.window_scan import WindowScan
-from applier.pipeline.schema_changes.statements import Ddl
 from applier.pipeline.state import State
 from applier.pipeline.tables import completeness
 from applier.pipeline.tables.target_tables import TargetTables

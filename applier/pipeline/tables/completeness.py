@@ -23,11 +23,11 @@ from applier.config.settings import Config
 from applier.ddl import actions as say
 from applier.ddl.parser import parse
 from applier.errors import SchemaChangeRefused, TableIncomplete, TableMismatch
-from applier.pipeline.schema_changes.stamp import DROPPED_STATE
-from applier.pipeline.schema_changes.statements import Ddl
+from applier.pipeline.scan.statements import Ddl
 from applier.pipeline.state import State
 from applier.pipeline.tables import parking
 from applier.pipeline.tables.commit_policy import ADOPTED
+from applier.pipeline.tables.ddl_stamp import DROPPED_STATE
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime.logs import logger
 

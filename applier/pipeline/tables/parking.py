@@ -11,7 +11,7 @@ from applier.changefeed.table import TableName
 from applier.config.settings import Config
 from applier.ddl import actions as say
 from applier.errors import TerminalError
-from applier.pipeline.schema_changes.statements import Ddl
+from applier.pipeline.scan.statements import Ddl
 from applier.pipeline.state import State
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime.logs import logger

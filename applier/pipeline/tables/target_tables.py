@@ -12,8 +12,8 @@ from applier.changefeed.route import Route
 from applier.changefeed.table import TableName, TableVersion
 from applier.config.settings import SinkSection
 from applier.errors import TableMismatch
-from applier.pipeline.schema_changes.stamp import DROPPED_AT
 from applier.pipeline.tables.commit_policy import Changefeed, CommitPolicy
+from applier.pipeline.tables.ddl_stamp import DROPPED_AT
 from applier.pipeline.tables.listed_tables import ListedTables
 from applier.pipeline.tables.table_maker import TableMaker
 from applier.sink.commit.fence import fence

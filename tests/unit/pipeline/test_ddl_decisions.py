@@ -15,8 +15,8 @@ from applier.ddl.spelling import Spelling
 from applier.errors import DdlStopped
 from applier.order.barrier import Barrier, ddl_id
 from applier.pipeline.ddl_progress import DdlProgress
+from applier.pipeline.scan.statements import Ddl
 from applier.pipeline.schema_changes.decision import PARKED, DdlRules, Verdict
-from applier.pipeline.schema_changes.statements import Ddl
 
 CONFIGURED = "configured under [ddl]"
 RULES = DdlRules({"truncate-table": "stop", "drop-column": "ignore"}, TableFilter(["a.*"]))

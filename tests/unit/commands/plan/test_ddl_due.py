@@ -16,7 +16,7 @@ from applier.ddl.schema_tracker import Tables
 from applier.ddl.spelling import Spelling
 from applier.order.barrier import Barrier
 from applier.pipeline.ddl_progress import DdlProgress
-from applier.pipeline.schema_changes.statements import read_all
+from applier.pipeline.scan.statements import read_all
 from tests.builders import ACCOUNT, version
 
 if TYPE_CHECKING:

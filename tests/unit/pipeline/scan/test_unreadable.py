@@ -9,7 +9,7 @@ import pytest
 
 from applier.changefeed.message import TopicPartition
 from applier.errors import DecodeError, TerminalError
-from applier.pipeline.scan.next_step import refuse_unreadable
+from applier.pipeline.next_step import refuse_unreadable
 
 
 def found(bad: int, messages: int) -> Any:
