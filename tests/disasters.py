@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeAlias
 import pytest
 
 from applier.runtime import failpoints
+from applier.sink.commit import committer
 from applier.sink.control.control import Control
 from applier.sink.iceberg import clone
 from applier.sink.iceberg.catalog import Catalog
@@ -57,7 +58,7 @@ class Disasters:
         release, own = Control.release, self._own
         monkeypatch.setattr(failpoints, "reach", self._reach)
         monkeypatch.setattr(Control, "release", lambda control: None if self._is_dead else release(control))
-        for owner, name in ((Table, "commit"), (Catalog, "rename"), (Catalog, "create")):
+        for owner, name in ((committer, "commit"), (Catalog, "rename"), (Catalog, "create")):
             monkeypatch.setattr(owner, name, self._failing_call(getattr(owner, name), name))
         for name, kind in (("clone", "create"), ("begin_anew", "create"), ("show", "commit")):
             monkeypatch.setattr(clone, name, self._failing_call(getattr(clone, name), kind))

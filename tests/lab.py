@@ -25,7 +25,7 @@ from applier.pipeline.state import State
 from applier.pipeline.step import Pipeline
 from applier.sink.control.control import Control, unix_ms
 from applier.sink.control.lease import this_process
-from applier.sink.control.requests import TableRequest
+from applier.sink.control.rows import TableRequest
 from applier.sink.iceberg.catalog import Catalog
 from tests.ticdc import Record
 from tests.upstream import Database, Ddl, Name, Row

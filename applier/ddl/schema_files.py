@@ -17,7 +17,7 @@ from applier.errors import SchemaChangeRefused
 SUPPLIED = 0
 """`TableVersion.version` of a supplied table: no message refers to it, and every version that messages have is newer.
 
-The upper half of no hash and no pair of schema ids is compared with it; see `sink.evolve.added_columns.is_older`."""
+The upper half of no hash and no pair of schema ids is compared with it; see `sink.evolve.row_columns.is_older`."""
 
 _SETTINGS = frozenset({"SET"})
 """Statements that a schema file holds beside CREATE: they declare nothing."""

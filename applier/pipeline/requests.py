@@ -16,7 +16,7 @@ from applier.pipeline.table_selection import selected
 from applier.pipeline.tables import completeness, parking
 from applier.runtime import failpoints
 from applier.runtime.logs import logger
-from applier.sink.control.requests import TableRequest, open_requests, request_rows
+from applier.sink.control.rows import TableRequest, open_requests, request_rows
 from applier.sink.control.tables import REQUESTS
 from applier.sink.iceberg.maintenance import unset_properties
 

@@ -20,8 +20,7 @@ from applier.changefeed.table import TableName
 from applier.errors import CheckpointConflict, TransientError
 from applier.pipeline.step import Pipeline
 from applier.sink.control.control import Control, SchemaDecision
-from applier.sink.control.requests import Kind, TableRequest, request_rows
-from applier.sink.control.rows import last_decisions
+from applier.sink.control.rows import Kind, TableRequest, last_decisions, request_rows
 from applier.sink.control.tables import REQUESTS
 from tests.disasters import FAILURES, Crash, Disasters
 from tests.lab import Lab, Memory, bag

@@ -18,7 +18,7 @@ from applier.config import settings
 from applier.decode.protocols import build
 from applier.pipeline.build import decoder_options
 from applier.pipeline.step import Pipeline, Step
-from applier.sink.control.requests import Kind, TableRequest
+from applier.sink.control.rows import Kind, TableRequest
 from tests import expected, recordings
 from tests.recorded.test_protocols import FAMILIES, as_plain, replaying, unexplained
 from tests.replay import Replay, ends_at

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from applier.sink.control.requests import TableRequest
+from applier.sink.control.rows import TableRequest
 from tests.lab import Lab
 from tests.ticdc import Changefeed, Habits
 from tests.upstream import Change, Column, Database, Name, Row

@@ -14,7 +14,7 @@ from applier.commands.catalog_reader import open_lake
 from applier.commands.catalog_writer import append
 from applier.commands.control_reader import ControlView
 from applier.config import settings
-from applier.sink.control.requests import Kind, TableRequest, request_rows
+from applier.sink.control.rows import Kind, TableRequest, request_rows
 from tests import recordings
 from tests.recovery.extent import every
 from tests.recovery.process import once

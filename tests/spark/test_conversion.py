@@ -13,8 +13,8 @@ from applier.ddl import actions as ddl
 from applier.errors import SchemaChangeRefused, TableMismatch
 from applier.sink.evolve import rewrite
 from applier.sink.evolve.rewrite import LiveRows, ValueSource
-from applier.sink.format.files import DataFile
 from applier.sink.iceberg.catalog import PartitionField
+from applier.sink.iceberg.files import DataFile
 from applier.sink.iceberg.table import Table
 from tests.spark.feeds import sql_name
 from tests.spark.upstream_table import ID, NAME, Upstream, version

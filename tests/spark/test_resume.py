@@ -11,7 +11,7 @@ import pytest
 from applier.changefeed.table import TableName
 from applier.commands.tables.command import Asked, ask
 from applier.errors import CheckpointConflict, ConfigError, SchemaChangeRefused, TerminalError
-from applier.sink.control.requests import TableRequest
+from applier.sink.control.rows import TableRequest
 from applier.sink.iceberg.catalog import Catalog
 from tests.spark.feeds import read
 from tests.spark.world import Make, World

@@ -16,7 +16,7 @@ from applier.errors import TableIncomplete
 from applier.sink.commit.stamp import Stamp
 from applier.sink.format.storage import local_path
 from applier.sink.iceberg.catalog import Catalog
-from applier.sink.iceberg.io import JavaStorage
+from applier.sink.iceberg.files import JavaStorage
 from applier.sink.write.engine import Limits
 from applier.sink.write.spark import SparkEngine
 from applier.sink.write.table_writer import TableWriter

@@ -14,6 +14,7 @@ from applier.changefeed.change_batch import ChangeBatch
 from applier.errors import CheckpointConflict, TableMismatch, TransientError, ValueRefused
 from applier.runtime import failpoints
 from applier.sink.commit.stamp import EPOCH, RESOLVED_TS, Stamp
+from applier.sink.iceberg import commit as iceberg
 from applier.sink.iceberg.catalog import Catalog, Table
 from applier.sink.iceberg.commit import Change, CommitFailure
 from applier.sink.write.table_writer import TableWriter
@@ -153,7 +154,7 @@ def test_rows_that_somebody_appended_are_replaced(case: Case) -> None:
 @pytest.mark.parametrize("happened", [True, False])
 def test_lost_answer_of_the_catalog(case: Case, monkeypatch: pytest.MonkeyPatch, *, happened: bool) -> None:
     """Whether a commit whose answer was lost was made or not, its rows are there once."""
-    real = Table.commit
+    real = iceberg.commit
     lost = [True]
 
     def commit(table: Table, change: Change, expected: int | None, sending: Callable[[], None]) -> int:
@@ -163,7 +164,7 @@ def test_lost_answer_of_the_catalog(case: Case, monkeypatch: pytest.MonkeyPatch,
         snapshot_id = real(table, change, expected, sending) if happened else 7
         raise CommitFailure("Commit failed", "UncheckedSQLException", "connection lost", snapshot_id)
 
-    monkeypatch.setattr(Table, "commit", commit)
+    monkeypatch.setattr("applier.sink.commit.committer.commit", commit)
     before = len(list(case.writer.table.history()))
 
     case.apply()

@@ -21,8 +21,7 @@ from applier.decode.values.target import type_text
 from applier.errors import TableMismatch
 from applier.sink.commit.stamp import CHANGEFEED
 from applier.sink.evolve.plan import Evolution, plan
-from applier.sink.evolve.virtual_columns import absent_from, columns_of_new
-from applier.sink.format.supplied import supplied
+from applier.sink.evolve.row_columns import absent_from, columns_of_new, supplied
 from applier.sink.format.types import Field, iceberg_type
 from applier.sink.write.rows import check_columns
 

@@ -10,7 +10,7 @@ import typer
 from applier.runtime.escaping import escaped
 
 if TYPE_CHECKING:
-    from applier.sink.control.requests import Kind
+    from applier.sink.control.rows import Kind
 
 app = typer.Typer()
 

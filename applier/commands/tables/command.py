@@ -25,7 +25,7 @@ from applier.runtime.stop_requests import stop_signals
 from applier.runtime.user_name import user_name
 from applier.sink.control.control import unix_ms
 from applier.sink.control.lease import may_take, process_start, this_process
-from applier.sink.control.requests import Kind, TableRequest, request_rows
+from applier.sink.control.rows import Kind, TableRequest, request_rows
 from applier.sink.control.tables import REQUESTS, namespace
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from applier.changefeed.filter import TableFilter
 from applier.changefeed.route import Route
 from applier.changefeed.table import TableName
 from applier.config.settings import Config
-from applier.sink.control.requests import Kind
+from applier.sink.control.rows import Kind
 
 
 def preview(kind: Kind, names: Sequence[TableName], last: Checkpoint, config: Config) -> Iterator[str]:

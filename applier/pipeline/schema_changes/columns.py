@@ -19,11 +19,9 @@ from applier.pipeline.tables.completeness import is_unmet
 from applier.pipeline.tables.ddl_stamp import DDL, DROPPED_AT, is_in, mark, shown
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.sink.control.rows import Decision
-from applier.sink.evolve.added_columns import is_older, of_schemas
 from applier.sink.evolve.apply import apply_evolution
 from applier.sink.evolve.plan import plan
-from applier.sink.evolve.virtual_columns import with_virtual
-from applier.sink.format.supplied import supplied
+from applier.sink.evolve.row_columns import is_older, of_schemas, supplied, with_virtual
 
 
 @dataclass(frozen=True, slots=True)

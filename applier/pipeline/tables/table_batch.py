@@ -17,9 +17,7 @@ from applier.changefeed.window import OffsetRange
 from applier.order.merge import DATA, merge
 from applier.pipeline.scan.task_result import Part
 from applier.sink.commit.stamp import Stamp
-from applier.sink.evolve.added_columns import retyped, with_added
-from applier.sink.evolve.virtual_columns import absent_from
-from applier.sink.format.supplied import fitted
+from applier.sink.evolve.row_columns import absent_from, fitted, retyped, with_added
 from applier.sink.iceberg.table import Table
 
 

@@ -12,8 +12,7 @@ from applier.changefeed.types import TypeRules, column_arrow_type
 from applier.config.settings import TablesSection
 from applier.errors import TableMismatch
 from applier.pipeline.tables.filtered import FILTERED, Doubted
-from applier.sink.evolve.virtual_columns import columns_of_new
-from applier.sink.format.supplied import supplied
+from applier.sink.evolve.row_columns import columns_of_new, supplied
 from applier.sink.format.types import iceberg_type
 from applier.sink.iceberg.snapshot import MAIN
 from applier.sink.iceberg.table import Table

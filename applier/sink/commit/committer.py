@@ -12,7 +12,7 @@ from applier.errors import TableMismatch, TransientError
 from applier.runtime import failpoints
 from applier.sink.commit.foreign_commits import FOREIGN, rolled_back, set_back, trace
 from applier.sink.commit.stamp import Stamp, guard, progress
-from applier.sink.iceberg.commit import Change, CommitFailure
+from applier.sink.iceberg.commit import Change, CommitFailure, commit
 from applier.sink.iceberg.snapshot import MAIN
 from applier.sink.iceberg.table import Table
 
@@ -131,7 +131,7 @@ class Committer:
         if self.is_foreign and change.properties:
             change = replace(change, properties={**change.properties, FOREIGN: "true"})
         try:
-            done = self.table.commit(change, self.head, lambda: failpoints.reach("commit-sent"))
+            done = commit(self.table, change, self.head, lambda: failpoints.reach("commit-sent"))
         except CommitFailure as failure:
             found = self._resolve(failure)
             if found is None:

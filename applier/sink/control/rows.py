@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias
@@ -13,7 +14,9 @@ from applier.changefeed.checkpoint import Checkpoint
 from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.ts import wall_clock
 from applier.sink.control.checkpoint_form import from_json, to_json
-from applier.sink.control.tables import CHECKPOINTS, DEAD_LETTERS, SCHEMA_CHANGES, TABLE_VERSIONS, now
+from applier.sink.control.tables import CHECKPOINTS, DEAD_LETTERS, REQUESTS, SCHEMA_CHANGES, TABLE_VERSIONS, now
+
+Kind = Literal["park", "resume", "forget"]
 
 Decision = Literal["applied", "rewritten", "refused", "ignored", "without a table", "to skip", "skipped"]
 
@@ -81,6 +84,25 @@ class DeadLetter:
         return self.topic, self.partition, self.offset
 
 
+@dataclass(frozen=True, slots=True)
+class TableRequest:
+    """What a command asks of the process that holds the changefeed. Any process may ask: these rows are not fenced.
+
+    Attributes:
+        id: Distinguishes it from all others: it is carried out once, however often it is read.
+        kind: What is to be done.
+        tables: Filter rules of the tables.
+        why: The reason that the user gave; "" where none is asked for.
+        who: The user and the host.
+    """
+
+    id: str
+    kind: Kind
+    tables: tuple[str, ...]
+    why: str
+    who: str
+
+
 def checkpoint_row(checkpoint: Checkpoint) -> pa.Table:
     """Row of `CHECKPOINTS`."""
     row = CHECKPOINTS.row(
@@ -114,6 +136,12 @@ def decision_rows(decisions: Iterable[SchemaDecision], epoch: int) -> pa.Table:
 def letter_rows(letters: Iterable[DeadLetter], epoch: int) -> pa.Table:
     """Rows of `DEAD_LETTERS`."""
     return DEAD_LETTERS.arrow(DEAD_LETTERS.row(item, epoch=epoch, buried_at=now()) for item in letters)
+
+
+def request_rows(request: TableRequest, outcome: str | None = None) -> pa.Table:
+    """A row of `REQUESTS`."""
+    row = REQUESTS.row(request, tables=json.dumps(request.tables), outcome=outcome, written_at=now())
+    return REQUESTS.arrow([row])
 
 
 Row: TypeAlias = Mapping[str, Any]
@@ -173,3 +201,16 @@ def dead_letters(rows: Iterable[Row], *, every: bool = False) -> list[DeadLetter
         letter = DeadLetter(**{name: row.get(name) for name in names})  # type: ignore[arg-type]  # as it was written
         found[letter.place] = letter
     return [found[place] for place in sorted(found) if every or found[place].error]
+
+
+def open_requests(rows: Iterable[Row]) -> Sequence[TableRequest]:
+    """Requests without an outcome, in the order in which they were made."""
+    found: dict[str, TableRequest] = {}
+    ended: set[str] = set()
+    for row in sorted(rows, key=lambda row: row["written_at"]):
+        if row["outcome"] is not None:
+            ended.add(row["id"])
+        found.setdefault(
+            row["id"], TableRequest(row["id"], row["kind"], tuple(json.loads(row["tables"])), row["why"], row["who"])
+        )
+    return [request for request in found.values() if request.id not in ended]

@@ -24,6 +24,10 @@ _SESSION = (
 )
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
+UNKNOWN_DEFAULT_HINT = (
+    'set tables.unknown_default = "null": the rows before the statement are NULL in the column until they change.'
+)
+
 
 class DefaultUnknown(Exception):
     """What rows from before have cannot be determined; the text says why."""

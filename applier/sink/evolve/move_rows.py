@@ -14,9 +14,9 @@ from applier.errors import RELOAD, SchemaChangeRefused
 from applier.sink.commit.committer import Committer
 from applier.sink.commit.stamp import Stamp
 from applier.sink.evolve.rewrite import LiveRows, stage_in_parts
-from applier.sink.format.files import DataFile
 from applier.sink.format.types import Field
 from applier.sink.iceberg.commit import Change
+from applier.sink.iceberg.files import DataFile
 from applier.sink.iceberg.table import Table
 
 Chosen = Callable[[pa.Table], pa.BooleanArray]

@@ -21,7 +21,8 @@ from applier.sink.evolve.casts import cast as casts
 from applier.sink.evolve.casts.cast import family
 from applier.sink.evolve.casts.widening import is_lossless, is_promotion
 from applier.sink.evolve.column_mapping import ColumnMapping, lineage, moves
-from applier.sink.evolve.defaults import DefaultUnknown, existing_value
+from applier.sink.evolve.defaults import UNKNOWN_DEFAULT_HINT, DefaultUnknown, existing_value
+from applier.sink.evolve.row_columns import VIRTUAL, absent_from
 from applier.sink.evolve.steps import (
     AddField,
     ConvertField,
@@ -36,7 +37,6 @@ from applier.sink.evolve.steps import (
     Step,
     Truncate,
 )
-from applier.sink.evolve.virtual_columns import stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +67,6 @@ class Evolution:
     refused: Refusal | None = None
 
 
-UNKNOWN_DEFAULT_HINT = (
-    'set tables.unknown_default = "null": the rows before the statement are NULL in the column until they change.'
-)
-
-
 def plan(
     before: TableVersion,
     after: TableVersion,
@@ -89,11 +84,36 @@ def plan(
         held: Columns of the Iceberg table; None where it is not at hand.
     """
     omit = rules.virtual_columns == "omit"
-    before, after = stored(before, after, actions, omit=omit, held=held)
+    before, after = _stored(before, after, actions, omit=omit, held=held)
     try:
         return _plan(before, after, actions, rules)
     except ValueError as error:  # A type that TiDB does not have: the columns of a view, for instance.
         return Evolution(refused=Refusal(f"A column cannot be mapped: {error}"))
+
+
+def _stored(
+    before: TableVersion, after: TableVersion, actions: Sequence[Action], *, omit: bool, held: Collection[str] | None
+) -> tuple[TableVersion, TableVersion]:
+    """Both versions without the virtual columns that the Iceberg table lacks, or does not get if they are omitted."""
+    found = lineage(before, after, actions)
+    absent = absent_from(before, held) if held is not None else set()
+    left_out = {
+        new.name
+        for old, new in found.pairs
+        if _is_virtual(new, found) and (omit if old is None else old.name in absent)
+    }
+    return _without(before, absent), _without(after, left_out)
+
+
+def _is_virtual(column: Column, found: ColumnMapping) -> bool:
+    written = found.written(column)
+    return VIRTUAL in (column.generated, written.generated if written else None)
+
+
+def _without(version: TableVersion, names: Collection[str]) -> TableVersion:
+    if not names:
+        return version
+    return replace(version, columns=tuple(column for column in version.columns if column.name not in names))
 
 
 def _plan(before: TableVersion, after: TableVersion, actions: Sequence[Action], rules: TypeRules) -> Evolution:

@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from applier.sink.evolve.casts.cast import CastRefused, cast
 from applier.sink.evolve.steps import ConvertField
-from applier.sink.format.files import DataFile
 from applier.sink.format.storage import Storage
 from applier.sink.format.types import Field
+from applier.sink.iceberg.files import DataFile
 from applier.sink.iceberg.table import Table
 from applier.sink.write.deletes import load_deleted
 from applier.sink.write.engine import ArrowEngine

@@ -6,14 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from applier.sink.format.files import DataFile, DeleteFile
+from applier.sink.iceberg.files import DataFile, DeleteFile
 from applier.sink.iceberg.java import JavaError, translated
 
 if TYPE_CHECKING:
     from applier.sink.iceberg.schema import Revision
     from applier.sink.iceberg.table import Table
-
-_STALE = frozenset({"ValidationException", "CommitFailedException", "SchemaMoved"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +46,11 @@ class Change:
 
 
 class CommitFailure(JavaError):
-    """A commit did not end well.
-
-    Attributes:
-        snapshot_id: Id that the snapshot has if it was committed after all; None if it was never prepared.
-        is_stale: True if the library says that nothing was committed, as the table had moved.
-    """
+    """A commit did not end well; its snapshot, if it was made after all, has `snapshot_id` (None: never prepared)."""
 
     def __init__(self, action: str, kind: str, detail: str, snapshot_id: int | None) -> None:
         super().__init__(action, kind, detail)
         self.snapshot_id = snapshot_id
-        self.is_stale = kind in _STALE
 
     def __reduce__(self) -> tuple[type[CommitFailure], tuple[str, str, str, int | None]]:  # type: ignore[override]
         return type(self), (self.action, self.kind, self.detail, self.snapshot_id)
@@ -90,7 +82,20 @@ class Fence:
 
 
 def commit(table: Table, change: Change, expected: int | None, sending: Callable[[], None]) -> int:
-    """See `Table.commit`."""
+    """Commit a change as one snapshot and one metadata version, or not at all.
+
+    Args:
+        table: The table.
+        change: What to commit.
+        expected: The head that the change was planned on; None for a branch without snapshots.
+        sending: Called when all is prepared and the catalog's pointer is about to be swapped.
+
+    Returns:
+        The new snapshot's id.
+
+    Raises:
+        CommitFailure: Nothing, or nothing certain, is known of the outcome; see its attribute.
+    """
     snapshot_id: int | None = None
     try:
         with translated(f"Commit to table {table} failed"):

@@ -1,4 +1,4 @@
-"""One Iceberg table: reads its metadata, plans its files, and commits one fenced change."""
+"""One Iceberg table: reads its metadata, plans its files, and has branches."""
 
 from __future__ import annotations
 
@@ -7,13 +7,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from applier.errors import TableMismatch, TransientError
-from applier.sink.format.files import DataFile
 from applier.sink.format.types import TableSchema
-from applier.sink.iceberg.branches import TableBranches
-from applier.sink.iceberg.commit import Change, commit
+from applier.sink.iceberg.files import DataFile, TableFiles
 from applier.sink.iceberg.java import Java, JavaError, translated
 from applier.sink.iceberg.snapshot import MAIN, Snapshot
-from applier.sink.iceberg.table_files import TableFiles
 
 _T = TypeVar("_T")
 
@@ -190,25 +187,50 @@ class Table:
         with translated(f"Cannot plan snapshot {snapshot_id} of table {self}"):
             return self.files.planned(self.handle.newScan().useSnapshot(snapshot_id))
 
-    def commit(self, change: Change, expected: int | None, sending: Callable[[], None] = lambda: None) -> int:
-        """Commit a change as one snapshot and one metadata version, or not at all.
-
-        Args:
-            change: What to commit.
-            expected: The head that the change was planned on; None for a branch without snapshots.
-            sending: Called when all is prepared and the catalog's pointer is about to be swapped.
-
-        Returns:
-            The new snapshot's id.
-
-        Raises:
-            CommitFailure: Nothing, or nothing certain, is known of the outcome; see its attributes.
-        """
-        return commit(self, change, expected, sending)
-
     def _fact(self, name: str, read: Callable[[], _T]) -> _T:
         """Something that only a change of the table's metadata by others can change: asked for once a `refresh`."""
         if name not in self._facts:
             self._facts[name] = read()
         found: _T = self._facts[name]
         return found
+
+
+class TableBranches:
+    """Creates, publishes and drops branches.
+
+    Args:
+        table: The table, with the branch that others start from or are published to.
+    """
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+
+    def head(self, name: str) -> Snapshot | None:
+        """Newest snapshot of a branch; None if there is no such branch."""
+        return next(self._table.history(name), None)
+
+    def create(self, name: str) -> None:
+        """Start a branch at the head of the table's own; nothing if it is there already.
+
+        Raises:
+            JavaError: The table's own branch has no snapshot yet, or the catalog does not answer.
+        """
+        table = self._table
+        with translated(f"Cannot create branch {name} of table {table}"):
+            if table.handle.snapshot(name) is None:
+                table.handle.manageSnapshots().createBranch(name, table.snapshot_id).commit()
+
+    def fast_forward(self, name: str) -> None:
+        """Let the table's own branch show what another one shows.
+
+        Raises:
+            JavaError: The table's own branch has snapshots that the other one does not have.
+        """
+        table = self._table
+        with translated(f"Cannot fast-forward branch {table.branch} of table {table} to {name}"):
+            table.handle.manageSnapshots().fastForwardBranch(table.branch, name).commit()
+
+    def drop(self, name: str) -> None:
+        """Forget a branch; its snapshots stay until they expire."""
+        with translated(f"Cannot drop branch {name} of table {self._table}"):
+            self._table.handle.manageSnapshots().removeBranch(name).commit()

@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
 from applier.errors import TableMismatch, TransientError
-from applier.sink.format.files import DataFile, DeleteFile
 from applier.sink.format.storage import Storage, read_range, write_bytes
 from applier.sink.format.types import FIELD_ID
+from applier.sink.iceberg.files import DataFile, DeleteFile
 from applier.sink.write.file_index import PlannedFile
 from applier.sink.write.parquet import Positions
 

@@ -10,8 +10,8 @@ from pyroaring import BitMap64
 
 from applier.errors import TableMismatch
 from applier.sink.format.bounds import Ordered, SortedKeys, decode_bound
-from applier.sink.format.files import DataFile, DeleteFile
 from applier.sink.format.types import Field
+from applier.sink.iceberg.files import DataFile, DeleteFile
 
 Scan = Callable[[int, Sequence[str]], list[DataFile]]
 """`Table.scan`: lists the data files of a snapshot, with the bounds of some columns."""

@@ -11,8 +11,8 @@ from applier.changefeed.change_batch import ChangeBatch
 from applier.sink.format.storage import Storage
 from applier.sink.format.types import Field
 from applier.sink.write.deletes import alive
+from applier.sink.write.engine import positions_of
 from applier.sink.write.file_index import FileIndex, PlannedFile
-from applier.sink.write.locate import locate
 from applier.sink.write.rows import conform_keys
 
 KEYS = 16
@@ -59,7 +59,7 @@ class NewKeySample:
         chosen = draw.choice(fresh, min(KEYS, len(fresh)), replace=False)
         keys = conform_keys(self._name, batch.upserts.select(names).take(pa.array(chosen)), key)
         files = list(self._affordable(plan.candidates(keys), draw))
-        return bool(alive(locate(files, keys, key, self._storage, threads=1), plan.files, self._storage))
+        return bool(alive(positions_of(files, keys, key, self._storage, threads=1), plan.files, self._storage))
 
     def _affordable(self, candidates: list[PlannedFile], draw: np.random.Generator) -> Iterator[PlannedFile]:
         for index in draw.permutation(len(candidates)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import reduce
@@ -9,14 +10,15 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from py4j.java_gateway import JavaMember
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from applier.errors import TransientError
 from applier.runtime.permanent_errors import SPARK, Cause, chain_of, refusal, told
-from applier.sink.format.files import DataFile
-from applier.sink.iceberg.stage import staged
+from applier.sink.iceberg.files import DataFile
+from applier.sink.iceberg.java import translated
 from applier.sink.iceberg.table import Table
 from applier.sink.write.file_index import FileIndex
 from applier.sink.write.parquet import Positions
@@ -71,7 +73,7 @@ class SparkEngine:
         else:
             frame = frame.repartition(tasks)
         with _reported(f"write rows of table {self._table}"):
-            return staged(self._table, lambda number: _write(frame, number))
+            return _staged(self._table, frame)
 
     def _frame(self, rows: pa.Table) -> DataFrame:
         return self._session.createDataFrame(rows)
@@ -82,10 +84,27 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def _write(frame: DataFrame, number: str) -> None:
+def _staged(table: Table, frame: DataFrame) -> list[DataFile]:
+    """Let Spark write rows of a table, and keep the files for a commit of applier.
+
+    Iceberg's own compaction works this way: a table registered under an id is written by `format("iceberg").save(id)`,
+    and the files wait until they are asked for.
+    """
+    number = str(uuid.uuid4())
+    # `SparkTableCache.get()`, by its full name: py4j may find the method `get(String)` of the class instead.
+    tables = JavaMember("get", None, "z:org.apache.iceberg.spark.SparkTableCache", table.java.client)()
+    coordinator = table.java.iceberg.spark.FileRewriteCoordinator.get()
     # Rows are in order already; a fanout writer takes them in any order of partitions.
     options = {"use-table-distribution-and-ordering": "false", "fanout-enabled": "true"}
-    frame.write.format("iceberg").options(**options).mode("append").save(number)
+    tables.add(number, table.handle)
+    try:
+        frame.write.format("iceberg").options(**options).mode("append").save(number)
+        with translated(f"Spark's files of table {table} are lost"):
+            files = table.java.items(coordinator.fetchNewFiles(table.handle, number))
+            return [table.files.staged(file) for file in files]
+    finally:
+        tables.remove(number)
+        coordinator.clearRewrite(table.handle, number)
 
 
 def _grouped(hits: pa.Table) -> dict[str, Positions]:

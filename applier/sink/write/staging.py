@@ -7,23 +7,27 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from applier.changefeed.change_batch import ChangeBatch, KeylessBatch
 from applier.changefeed.table import TableName
 from applier.errors import TableIncomplete, TableMismatch
-from applier.sink.format.files import DataFile
-from applier.sink.format.types import Field
+from applier.sink.format.types import Field, TableSchema
+from applier.sink.iceberg.files import DataFile
 from applier.sink.iceberg.table import Table
 from applier.sink.write import keyless
 from applier.sink.write.deletes import Deletes, alive, stage_position_deletes, stage_vectors
-from applier.sink.write.engine import ArrowEngine, Engine, EngineName, Limits
+from applier.sink.write.engine import ArrowEngine, Engine, EngineName, Limits, comparable, positions_of
 from applier.sink.write.file_index import FileIndex, plan
-from applier.sink.write.keyed import carry, sought_keys
-from applier.sink.write.locate import locate
 from applier.sink.write.new_keys import NewKeySample
 from applier.sink.write.parquet import Positions
-from applier.sink.write.rows import check_columns, conform
+from applier.sink.write.rows import check_columns, conform, conform_keys
+
+_HERE = "\0here"
+_THERE = "\0there"
+"""Names of columns that carry row numbers; no TiDB column can be named so."""
 
 _FILTERED = "If the changefeed leaves out deletes or updates on purpose, set changefeed.filtered = true."
 
@@ -145,7 +149,7 @@ class Staging:
                 what = f"Table {name} holds a row that the feed inserts, as if deletes were left out"
                 raise TableIncomplete(f"{what} (changefeed.filtered).", _FILTERED)
             exact = False
-        keys = sought_keys(name, batch, key, exact=exact)
+        keys = _sought_keys(name, batch, key, exact=exact)
         engine = self._chosen(batch.upserts.num_rows, planned, keys)
         with work.timed("locate"):
             living = alive(engine.locate(planned, keys), planned.files, self.arrow.storage)
@@ -153,7 +157,7 @@ class Staging:
             # Every other key that is sought had a row at the stamped resolved ts.
             found = sum(len(rows) for rows in living.values())
             self._note_missing(work, keys.num_rows - found - batch.may_be_new, whole)
-        upserts = carry(batch.upserts, schema, key, planned, living, self.arrow)
+        upserts = _carry(batch.upserts, schema, key, planned, living, self.arrow)
         if work.needs_rows(schema.id) or upserts is not batch.upserts:
             self._stage_rows(work, engine, conform(name, upserts, schema), batch.deletes.column_names)
         self._delete(work, planned, living)
@@ -176,7 +180,7 @@ class Staging:
         fields = self._table.schema.fields
         storage = self.arrow.storage
         candidates = planned.candidates(deletes)
-        hits = locate(candidates, deletes, fields, storage, form=keyless.canonical)
+        hits = positions_of(candidates, deletes, fields, storage, form=keyless.canonical)
         living = alive(hits, planned.files, storage)
         if not living:
             return {}, deletes.num_rows
@@ -225,3 +229,45 @@ class Staging:
             if candidates >= self._limits.candidate_rows:
                 return self._spark
         return self.arrow
+
+
+def _sought_keys(name: str, batch: ChangeBatch, fields: tuple[Field, ...], *, exact: bool) -> pa.Table:
+    """Keys whose rows may be in the table: those to delete, and those to upsert unless they are known to be new.
+
+    The keys of a batch are new as `batch.fresh` says if the table is `exact`: it holds exactly the rows of the stamped
+    resolved ts.
+    """
+    deletes = conform_keys(name, batch.deletes, fields)
+    upserts = conform_keys(name, batch.upserts, fields)
+    if exact:
+        upserts = upserts.filter(pc.invert(batch.fresh))
+    return pa.concat_tables([deletes, upserts])
+
+
+def _carry(
+    upserts: pa.Table,
+    schema: TableSchema,
+    key: tuple[Field, ...],
+    planned: FileIndex,
+    living: dict[str, Positions],
+    engine: ArrowEngine,
+) -> pa.Table:
+    """Add the columns that the images do not hold, with the values of the rows that they replace.
+
+    An absent column is not NULL: nothing was said about it, so the old value stays.
+    `living` are positions of the living rows of the batch's keys, in files of the plan.
+    """
+    missing = [field for field in schema.fields if field.name not in upserts.column_names]
+    if not missing or not living:
+        return upserts
+    old = engine.read(planned.files, living, [*key, *missing])
+    names = [field.name for field in key]
+    here = comparable(conform_keys("", upserts, key)).append_column(_HERE, pa.array(np.arange(upserts.num_rows)))
+    there = comparable(old.select(names)).append_column(_THERE, pa.array(np.arange(old.num_rows)))
+    pairs = here.join(there, names, join_type="inner", use_threads=False)
+    index = np.full(upserts.num_rows, -1)
+    index[pairs[_HERE].to_numpy()] = pairs[_THERE].to_numpy()
+    source = pa.array(index, mask=index < 0)
+    for column in missing:
+        upserts = upserts.append_column(column.name, old[column.name].take(source))
+    return upserts

@@ -12,8 +12,8 @@ from applier.errors import TableMismatch
 from applier.runtime import failpoints
 from applier.sink.commit.committer import Committer
 from applier.sink.commit.stamp import Stamp
-from applier.sink.format.files import DataFile
 from applier.sink.iceberg.commit import Change
+from applier.sink.iceberg.files import DataFile
 from applier.sink.iceberg.snapshot import MAIN
 from applier.sink.iceberg.table import Table
 from applier.sink.write.deletes import Deletes

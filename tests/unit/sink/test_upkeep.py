@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pyroaring import BitMap64
 
-from applier.sink.format.files import DataFile, DeleteFile
+from applier.sink.iceberg.files import DataFile, DeleteFile
 from applier.sink.upkeep import Thresholds, Wear, wear
 from applier.sink.write.file_index import FileIndex
 

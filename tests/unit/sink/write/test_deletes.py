@@ -12,8 +12,8 @@ from pyiceberg.table.puffin import PuffinFile
 from pyroaring import BitMap64
 
 from applier.errors import TableMismatch, TransientError
-from applier.sink.format.files import DataFile, DeleteFile
 from applier.sink.format.storage import LocalStorage
+from applier.sink.iceberg.files import DataFile, DeleteFile
 from applier.sink.write.deletes import (
     alive,
     decode_vector,

@@ -11,7 +11,7 @@ import pytest
 from applier.changefeed.table import Column, TableName, TableVersion
 from applier.changefeed.table import ColumnType as T
 from applier.errors import TableMismatch
-from applier.sink.format.supplied import fitted, supplied
+from applier.sink.evolve.row_columns import fitted, supplied
 from applier.sink.format.types import TableSchema, schema_json
 
 NAME = TableName("bank", "account")

@@ -9,11 +9,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from applier.errors import TableMismatch, TransientError
-from applier.sink.format.files import DataFile, parse_plan
 from applier.sink.format.storage import LocalStorage
 from applier.sink.format.types import FIELD_ID, Field, TableSchema, schema_json
+from applier.sink.iceberg.files import DataFile, parse_plan
+from applier.sink.write.engine import positions_of
 from applier.sink.write.file_index import FileIndex, PlannedFile, plan
-from applier.sink.write.locate import locate
 from applier.sink.write.parquet import ParquetSource
 from applier.sink.write.rows import conform, write
 
@@ -52,7 +52,7 @@ def test_every_version_of_a_key_is_found(tmp_path: Path, group_rows: int, thread
     files = [written(tmp_path, numbered({"id": part}, [pa.int64()]), row_group_size=70) for part in values]
     keys = pa.table({"id": pa.array([3, 77, 200, 499, 10**6])})
 
-    found = locate(files, keys, [LONG], STORAGE, threads, group_rows)
+    found = positions_of(files, keys, [LONG], STORAGE, threads, group_rows)
 
     expected = [np.flatnonzero(np.isin(part, keys["id"].to_numpy())).tolist() for part in values]
     assert positions(found) == [part for part in expected if part]
@@ -63,7 +63,7 @@ def test_all_columns_of_a_key_must_match(tmp_path: Path) -> None:
     rows = numbered({"id": [1, 1, 2], "name": ["a", "b", "a"]}, [pa.int64(), pa.string()])
     keys = pa.table({"id": [1, 2], "name": ["b", "b"]})
 
-    assert positions(locate([written(tmp_path, rows)], keys, [LONG, TEXT], STORAGE)) == [[1]]
+    assert positions(positions_of([written(tmp_path, rows)], keys, [LONG, TEXT], STORAGE)) == [[1]]
 
 
 def test_old_names_and_types_of_a_key_column_count(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_old_names_and_types_of_a_key_column_count(tmp_path: Path) -> None:
     foreign = written(tmp_path, pa.table({"x": [0], "id": [7]}))
     keys = pa.table({"id": pa.array([7])})
 
-    assert positions(locate([old, foreign], keys, [LONG], STORAGE)) == [[1], [0]]
+    assert positions(positions_of([old, foreign], keys, [LONG], STORAGE)) == [[1], [0]]
 
 
 def test_key_column_after_a_list_column_is_read(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_key_column_after_a_list_column_is_read(tmp_path: Path) -> None:
     rows = numbered(values, [*kinds, pa.int64()])
 
     field = Field(4, "id", "long", pa.int64(), required=True)
-    assert positions(locate([written(tmp_path, rows)], pa.table({"id": [9]}), [field], STORAGE)) == [[0]]
+    assert positions(positions_of([written(tmp_path, rows)], pa.table({"id": [9]}), [field], STORAGE)) == [[0]]
 
 
 def test_negative_zero_is_zero(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_negative_zero_is_zero(tmp_path: Path) -> None:
     field = Field(1, "id", "double", pa.float64(), required=True)
     file = written(tmp_path, numbered({"id": [1.0, 0.0]}, [pa.float64()]))
 
-    assert positions(locate([file], pa.table({"id": [-0.0]}), [field], STORAGE)) == [[1]]
+    assert positions(positions_of([file], pa.table({"id": [-0.0]}), [field], STORAGE)) == [[1]]
 
 
 def test_column_that_a_file_does_not_have_reads_its_default(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_plan_refuses_what_cannot_be_told_by_position(task: dict[str, Any], said
 def test_empty_plan_and_empty_keys_find_nothing(tmp_path: Path) -> None:
     """A table without a snapshot and a batch without keys need no look-up."""
     assert FileIndex(None, (LONG,)).candidates(pa.table({"id": [1]})) == []
-    assert locate([], pa.table({"id": [1]}), [LONG], STORAGE) == {}
+    assert positions_of([], pa.table({"id": [1]}), [LONG], STORAGE) == {}
     schema = TableSchema.parse(schema_json(pa.schema({"id": pa.int64()})))
     rows = conform("t", pa.table({"id": pa.array([], pa.int64())}), schema)
     assert write(rows, STORAGE, lambda name: str(tmp_path / name)) == []

@@ -1,0 +1,165 @@
+"""Fits rows and their versions to the columns of an Iceberg table: what no message of some protocols carries.
+
+- Virtual generated columns: a column of theirs would show NULL where upstream has a value.
+- The precision of a decimal and the length of a bit column, in rows of Open and Canal-JSON: a table that was loaded
+  before the feed begins has both.
+- Columns that were added since, in rows of an older writer schema. A feed without DDL messages shows a new column by
+  the schema of the rows that have it. TiDB gives the column's default to all rows that were there before, also to those
+  whose messages arrive in the same step, or later from a partition that lags behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from applier.changefeed.table import Column, TableName, TableVersion
+from applier.changefeed.types import TypeRules
+from applier.errors import SchemaChangeRefused, TableMismatch
+from applier.sink.evolve.defaults import UNKNOWN_DEFAULT_HINT, DefaultUnknown, existing_value
+from applier.sink.format.types import Chunks, Field, TableSchema, iceberg_type
+
+VIRTUAL = "virtual"
+"""`Column.generated` of virtual columns."""
+
+_MOST_BITS = 63
+"""Bits that an Iceberg `long` takes without a sign."""
+
+
+def columns_of_new(version: TableVersion, *, omit: bool) -> tuple[Column, ...]:
+    """Columns that a new Iceberg table gets."""
+    return tuple(
+        column
+        for column in version.columns
+        if not (omit and column.generated == VIRTUAL and column.name not in version.key)
+    )
+
+
+def absent_from(version: TableVersion, held: Collection[str]) -> set[str]:
+    """Names of the virtual columns that an Iceberg table with some columns does not have."""
+    return {column.name for column in version.columns if column.generated == VIRTUAL and column.name not in held}
+
+
+def with_virtual(version: TableVersion, known: TableVersion) -> TableVersion:
+    """The version that rows describe, with the virtual columns that are known: rows never hold them."""
+    columns = list(version.columns)
+    for place, column in enumerate(known.columns):
+        if column.generated == VIRTUAL and version.column(column.name) is None:
+            columns.insert(place, column)
+    return version if len(columns) == len(version.columns) else replace(version, columns=tuple(columns))
+
+
+def supplied(version: TableVersion, schema: TableSchema) -> TableVersion:
+    """The version with the digits and bits of the Iceberg table, where the version leaves them open."""
+    columns = tuple(_supplied(column, schema.field(column.name)) for column in version.columns)
+    return version if columns == version.columns else replace(version, columns=columns)
+
+
+def _supplied(column: Column, found: Field | None) -> Column:
+    kind = column.type
+    if found is None or kind.length is not None:
+        return column
+    if kind.name == "bit" and found.arrow == pa.int64():
+        return replace(column, type=replace(kind, length=_MOST_BITS))
+    if (
+        kind.name == "decimal"
+        and isinstance(found.arrow, pa.Decimal128Type)
+        and kind.scale in (None, found.arrow.scale)
+    ):
+        return replace(column, type=replace(kind, length=found.arrow.precision, scale=found.arrow.scale))
+    return column
+
+
+def fitted(rows: pa.Table, version: TableVersion, schema: TableSchema, table: str, prefix: str = "") -> pa.Table:
+    """Rows whose values have the digits and bits of the Iceberg table.
+
+    Args:
+        rows: The rows.
+        version: What they are written in.
+        schema: Columns of the Iceberg table.
+        table: Its name, for the refusal.
+        prefix: What stands before the names of the table's own columns.
+
+    Raises:
+        TableMismatch: A value needs more digits or bits.
+    """
+    for old, new in zip(version.columns, supplied(version, schema).columns, strict=True):
+        place = rows.schema.get_field_index(prefix + old.name)
+        if old is not new and place >= 0:
+            rows = rows.set_column(place, prefix + old.name, _cast(rows[place], schema.field(old.name), table))
+    return rows
+
+
+def _cast(values: Any, found: Field | None, table: str) -> Chunks:
+    if found is None or values.type == found.arrow:
+        return values  # type: ignore[no-any-return]  # the stubs know no type of a chunked array
+    try:
+        return pc.cast(values, found.arrow)  # type: ignore[no-any-return]
+    except pa.ArrowInvalid:
+        what = f"A value of column {found.name} of table {table} does not fit {iceberg_type(found.arrow)}."
+        hint = "Widen the column of the Iceberg table, or load the table with the type that upstream has."
+        # The text of the error holds the value.
+        raise TableMismatch(what, hint) from None
+
+
+def of_schemas(rules: TypeRules) -> TypeRules:
+    """The rules for defaults that a registered schema shows: TiDB stores those of a TIMESTAMP in UTC."""
+    return replace(rules, session_zone="UTC")
+
+
+def is_older(version: TableVersion, than: TableVersion) -> bool:
+    """Whether the registry knew the value schema of one version before that of another, under the same key schema.
+
+    A version number of Avro holds both ids (`row_version`). Numbers that are hashes share no upper half.
+    """
+    return version.version >> 31 == than.version >> 31 and version.version < than.version
+
+
+def retyped(name: TableName) -> SchemaChangeRefused:
+    """Rows of one step that are of several types, and no DDL among them that shows where one ends."""
+    what = f"A column of table {name} changed its type in the middle of a step, and the feed carries no DDL."
+    hint = "let TiCDC send DDL messages (Avro: enable-tidb-extension, avro-enable-watermark), or load the table again."
+    return SchemaChangeRefused(what, hint)
+
+
+def with_added(
+    rows: pa.Table, version: TableVersion, table: TableVersion, schema: TableSchema, rules: TypeRules, prefix: str = ""
+) -> pa.Table:
+    """Rows with the columns that the table has and their version lacks.
+
+    Args:
+        rows: The rows, with `m.present`.
+        version: What they are written in.
+        table: What the table is now, by the schemas of rows.
+        schema: Columns of the Iceberg table.
+        rules: How types map.
+        prefix: What stands before the names of the table's own columns.
+
+    Raises:
+        SchemaChangeRefused: The value of a column in them is not known.
+    """
+    if version.keys_only or not is_older(version, table) or not pc.any(rows["m.present"]).as_py():
+        return rows
+    for column in table.columns:
+        found = schema.field(column.name)
+        if found is not None and version.column(column.name) is None:
+            value = _value(column, found, table, of_schemas(rules))
+            rows = rows.append_column(prefix + column.name, pa.array([value.as_py()] * len(rows), found.arrow))
+    return rows
+
+
+def _value(column: Column, found: Field, table: TableVersion, rules: TypeRules) -> pa.Scalar[Any]:
+    try:
+        return existing_value(column, found.arrow, rules, f"{table.name}.{column.name}")
+    except DefaultUnknown as error:
+        if rules.unknown_default == "null":
+            return pa.scalar(None, found.arrow)
+        what = (
+            f"Table {table.name} cannot follow its upstream: "
+            f"The value of the new column {column.name} in existing rows is not known: {error}."
+        )
+        raise SchemaChangeRefused(what, UNKNOWN_DEFAULT_HINT) from None

@@ -1,0 +1,267 @@
+"""Data files and delete files of an Iceberg table: Iceberg's JSON of them, its Java objects, and its own FileIO."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+from applier.sink.format.types import Field
+from applier.sink.iceberg.java import translated
+
+if TYPE_CHECKING:
+    from applier.sink.iceberg.table import Table
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteFile:
+    """One delete file, or one deletion vector inside a Puffin file.
+
+    Attributes:
+        content: `position` or `equality`.
+        path: Location of the file.
+        format: `parquet`, `puffin`, `avro` or `orc`.
+        json: Iceberg's JSON of it, from which the same file can be made again.
+    """
+
+    content: Literal["position", "equality"]
+    path: str
+    format: str
+    json: Mapping[str, Any]
+
+    @property
+    def is_vector(self) -> bool:
+        """True for a deletion vector (format version 3)."""
+        return self.format == "puffin"
+
+    @property
+    def blob(self) -> tuple[int, int]:
+        """Offset and length of a deletion vector in its file."""
+        return int(self.json["content-offset"]), int(self.json["content-size-in-bytes"])
+
+    @staticmethod
+    def parse(value: Mapping[str, Any]) -> DeleteFile:
+        """Read Iceberg's JSON of a delete file."""
+        content: Literal["position", "equality"] = "position" if value["content"] == "position-deletes" else "equality"
+        return DeleteFile(content, value["file-path"], value["file-format"].lower(), value)
+
+    @staticmethod
+    def vector(path: str, size: int, blob: tuple[int, int], rows: int, of: DataFile) -> DeleteFile:
+        """A deletion vector that was written as a blob of a Puffin file.
+
+        Args:
+            path: The Puffin file.
+            size: Its bytes.
+            blob: Offset and length of the vector.
+            rows: Positions in the vector.
+            of: The data file whose rows it deletes.
+        """
+        return DeleteFile.parse(
+            {
+                "spec-id": of.spec_id,
+                "content": "position-deletes",
+                "file-path": path,
+                "file-format": "puffin",
+                "partition": of.partition,
+                "file-size-in-bytes": size,
+                "record-count": rows,
+                "referenced-data-file": of.path,
+                "content-offset": blob[0],
+                "content-size-in-bytes": blob[1],
+            }
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """One data file.
+
+    Attributes:
+        path: Location, as the table's metadata spells it.
+        format: `parquet`, `avro` or `orc`.
+        records: Rows in it, deleted ones included.
+        size: Bytes.
+        spec_id: Partition spec it was written with.
+        partition: Partition values in the order of the spec, as single-value JSON.
+        lower: Lower bounds by field id, in Iceberg's binary form; a missing one is unknown.
+        upper: Upper bounds.
+        deletes: Delete files that apply to it.
+        java: The library's own object where the file is new and waits for its commit.
+    """
+
+    path: str
+    format: str
+    records: int
+    size: int
+    spec_id: int = 0
+    partition: Sequence[Any] = ()
+    lower: Mapping[int, bytes] = field(default_factory=dict)
+    upper: Mapping[int, bytes] = field(default_factory=dict)
+    deletes: tuple[DeleteFile, ...] = ()
+    java: Any = field(default=None, compare=False, repr=False)
+
+    @staticmethod
+    def parse(value: Mapping[str, Any], deletes: tuple[DeleteFile, ...] = (), java: Any = None) -> DataFile:
+        """Read Iceberg's JSON of a data file."""
+        return DataFile(
+            path=value["file-path"],
+            format=value["file-format"].lower(),
+            records=value["record-count"],
+            size=value["file-size-in-bytes"],
+            spec_id=value["spec-id"],
+            partition=value.get("partition", ()),
+            lower=_bounds(value.get("lower-bounds")),
+            upper=_bounds(value.get("upper-bounds")),
+            deletes=deletes,
+            java=java,
+        )
+
+
+class TableFiles:
+    """Places and describes the files of a table, by its specs as of the last `refresh`.
+
+    Args:
+        table: The table.
+    """
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._spec_of: dict[int, Any] = {}
+
+    @cached_property
+    def _specs(self) -> Any:
+        return self._table.handle.specs()
+
+    @cached_property
+    def _locations(self) -> Any:
+        return self._table.handle.locationProvider()
+
+    def partition(self, values: Sequence[Any]) -> Any:
+        """Partition values of the current spec, given as single-value JSON in its order, as the Java object.
+
+        They pass as JSON because py4j would turn a small long into an Integer, which Iceberg's writers refuse.
+        """
+        kind = self._table.handle.spec().partitionType()
+        ids = [field["field-id"] for field in self._table.spec_json["fields"]]
+        text = json.dumps({str(number): value for number, value in zip(ids, values, strict=True)})
+        return self._table.java.iceberg.SingleValueParser.fromJson(kind, text)
+
+    def location(self, name: str, partition: Any = None) -> str:
+        """Where a new file of that name belongs."""
+        if partition is None:
+            return str(self._locations.newDataLocation(name))
+        return str(self._locations.newDataLocation(self._table.handle.spec(), partition, name))
+
+    def written(self, description: Mapping[str, Any]) -> DataFile:
+        """Describe a data file that was just written, from Iceberg's JSON of it.
+
+        Args:
+            description: All of the JSON but the partition spec, which is the current one, and the content.
+        """
+        value = {"spec-id": int(self._table.spec_json["spec-id"]), "content": "data", **description}
+        with translated(f"Iceberg refuses a new file of table {self._table}"):
+            (parsed,) = self.to_java([value])
+            return DataFile.parse(value, java=parsed)
+
+    def staged(self, java_file: Any) -> DataFile:
+        """Describe a Java `DataFile` of any spec of the table, such as one that Spark staged."""
+        number = int(java_file.specId())
+        if number not in self._spec_of:
+            self._spec_of[number] = self._specs.get(number)
+        text = self._table.java.iceberg.ContentFileParser.toJson(java_file, self._spec_of[number])
+        return DataFile.parse(json.loads(text), java=java_file)
+
+    def planned(self, scan: Any) -> list[DataFile]:
+        """Plan a Java scan and describe its data files, each with its delete files.
+
+        The REST protocol's answer to a scan is the one form in which Iceberg writes a whole plan as one text: one call
+        through the gateway instead of three a file.
+        """
+        iceberg = self._table.java.iceberg
+        tasks = scan.planFiles()
+        found = iceberg.relocated.com.google.common.collect.Lists.newArrayList(tasks.iterator())
+        tasks.close()
+        responses = iceberg.rest.responses
+        response = responses.FetchPlanningResultResponse.builder()
+        response = response.withPlanStatus(iceberg.rest.PlanStatus.COMPLETED).withFileScanTasks(found)
+        response = response.withSpecsById(self._table.handle.specs()).build()
+        return parse_plan(json.loads(responses.FetchPlanningResultResponseParser.toJson(response)))
+
+    def null_count(self, snapshot_id: int, field: Field) -> int | None:
+        """NULLs in a column of a snapshot by the files' metrics, dead rows included; None if a file does not show."""
+        java = self._table.java
+        with translated(f"Cannot plan table {self._table}"):
+            scan = self._table.handle.newScan().useSnapshot(snapshot_id).includeColumnStats(java.texts([field.name]))
+            tasks = scan.planFiles()
+            found = [java.plain(task.file().nullValueCounts() or {}) for task in java.items(tasks)]
+            tasks.close()
+        nulls = [{int(number): int(count) for number, count in counts.items()}.get(field.id) for counts in found]
+        return None if None in nulls else sum(filter(None, nulls))
+
+    def to_java(self, values: Iterable[Mapping[str, Any]]) -> list[Any]:
+        """Data files and delete files of any spec of the table as Java objects, from Iceberg's JSON of them."""
+        java = self._table.java
+        parse = java.iceberg.ContentFileParser.fromJson
+        return [parse(java.node(json.dumps(value)), self._specs) for value in values]
+
+
+class JavaStorage:
+    """`Storage` by way of the JVM: whole files at some megabytes a second, so only where nothing else reaches them.
+
+    Args:
+        handle: The `org.apache.iceberg.Table`.
+    """
+
+    def __init__(self, handle: Any) -> None:
+        self._io = handle.io()
+
+    def open(self, location: str) -> Any:
+        """See `Storage.open`."""
+        with translated(f"Cannot read {location}"):
+            source = self._io.newInputFile(location)
+            stream = source.newStream()
+            try:
+                return io.BytesIO(bytes(stream.readNBytes(int(source.getLength()))))
+            finally:
+                stream.close()
+
+    def create(self, location: str) -> Any:
+        """See `Storage.create`."""
+        return _JavaFile(self._io, location)
+
+
+class _JavaFile(io.BytesIO):
+    """Keeps what is written and hands it over when it is closed."""
+
+    def __init__(self, file_io: Any, location: str) -> None:
+        super().__init__()
+        self._io = file_io
+        self._location = location
+
+    def close(self) -> None:
+        """Create the file; closing again does nothing."""
+        if self.closed:
+            return
+        with translated(f"Cannot write {self._location}"):
+            stream = self._io.newOutputFile(self._location).createOrOverwrite()
+            stream.write(self.getvalue())
+            stream.close()
+        super().close()
+
+
+def parse_plan(value: Mapping[str, Any]) -> list[DataFile]:
+    """Read a planned scan, as Iceberg's REST protocol writes it: data files that refer to delete files by index."""
+    deletes = [DeleteFile.parse(delete) for delete in value.get("delete-files", ())]
+    return [
+        DataFile.parse(task["data-file"], tuple(deletes[index] for index in task.get("delete-file-references", ())))
+        for task in value.get("file-scan-tasks", ())
+    ]
+
+
+def _bounds(value: Mapping[str, Any] | None) -> dict[int, bytes]:
+    if value is None:
+        return {}
+    return {number: bytes.fromhex(text) for number, text in zip(value["keys"], value["values"], strict=True)}
