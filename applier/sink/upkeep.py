@@ -87,12 +87,7 @@ class Wear:
 
 
 def wear(files: FileIndex, target_bytes: int) -> Wear:
-    """How worn the snapshot of a plan is.
-
-    Args:
-        files: The plan.
-        target_bytes: Size that the table wants its data files to have.
-    """
+    """How worn the snapshot of a plan is, where the table wants data files of `target_bytes`."""
     small: Counter[tuple[object, ...]] = Counter()
     deletes: dict[tuple[object, ...], tuple[bool, int]] = {}
     size = 0
@@ -116,16 +111,12 @@ def wear(files: FileIndex, target_bytes: int) -> Wear:
 
 @dataclass(frozen=True, slots=True)
 class Upkeep:
-    """The maintenance of one table; each method is one unit of work. Rows and stamp stay what they are.
+    """The maintenance of a table that has rows and a stamp; each method is one unit of work. Rows and stamp stay what
+    they are.
 
     Every method may raise CheckpointConflict, if a newer applier holds the table, and TransientError, after which the
-    table shows the same rows as before.
-
-    Args:
-        writer: The writer of a table that has rows and a stamp.
-        limits: From where on work pays.
-        neighbours: The tables of the catalog; without them, orphans of a table whose location applier did not choose
-            are left alone.
+    table shows the same rows as before. Without the neighbours, the tables of the catalog, orphans of a table whose
+    location applier did not choose are left alone.
     """
 
     writer: TableWriter
@@ -176,9 +167,8 @@ class Upkeep:
     def expire(self, cut: int | None, now: int | None = None) -> Counts:
         """Drop old snapshots, but neither the one that a cut through all tables names nor any that came after it.
 
-        Args:
-            cut: Snapshot that the newest checkpoint lists; None if it lists none of this table.
-            now: Unix milliseconds.
+        The cut is the snapshot that the newest checkpoint lists; None if it lists none of this table. `now` is in Unix
+        milliseconds.
         """
         if self._shares_files:
             return {}
@@ -193,10 +183,8 @@ class Upkeep:
         return {"expired": self._fenced(drop)}
 
     def remove_orphans(self, now: int | None = None) -> Counts:
-        """Remove files that no snapshot references, from folders that no other table can have files in.
-
-        Args:
-            now: Unix milliseconds.
+        """Remove files that no snapshot references, from folders that no other table can have files in; `now` is in
+        Unix milliseconds.
         """
         if self._shares_files:
             return {}

@@ -11,7 +11,7 @@ import pyarrow as pa
 from applier.commands.catalog_reader import LakeTable
 from applier.decode.values.target import type_text
 from applier.errors import TableMismatch
-from applier.sink.evolve.casts.widening import is_promotion
+from applier.sink.evolve.casts.cast import is_promotion
 from applier.sink.evolve.steps import (
     AddField,
     ConvertField,

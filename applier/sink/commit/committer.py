@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
@@ -22,8 +21,6 @@ still lets one through."""
 
 Prepare = Callable[[int | None], Change]
 """Plans a change on the expected head. Called again after each foreign commit."""
-
-_T = TypeVar("_T")
 
 
 class _Moved(TransientError):
@@ -75,10 +72,7 @@ class Committer:
             self.rolled_back = rolled_back(self.table, self.known, found)
 
     def hold_to(self, snapshot_id: int | None) -> None:
-        """Refuse a table that was set to an older snapshot than its stamp says, or than one that it had.
-
-        Args:
-            snapshot_id: That snapshot; None if none is known.
+        """Refuse a table that was set to an older snapshot than its stamp says, or than `snapshot_id`, which it had.
 
         Raises:
             TableMismatch: It was rolled back.
@@ -94,18 +88,11 @@ class Committer:
         return not (self.is_foreign or self.is_cut or self.table.setting(FOREIGN))
 
     def commit(self, stamp: Stamp, prepare: Prepare) -> int:
-        """Make one commit.
+        """Make one commit of what `prepare` plans, and return the id of its snapshot.
 
-        After every failure the table is read again, and three answers are possible: our commit is there (the answer
-        was lost, not the commit); another applier was there (stop); another writer was, a compaction or none at all
+        After every failure the table is read again, and three answers are possible: our commit is there (the answer was
+        lost, not the commit); another applier was there (stop); another writer was, a compaction or none at all
         (prepare again on what is there now).
-
-        Args:
-            stamp: What the commit says about itself.
-            prepare: Plans the change.
-
-        Returns:
-            Id of the snapshot.
 
         Raises:
             TableMismatch: The table has changed so that the change cannot be prepared.
@@ -113,7 +100,7 @@ class Committer:
             TransientError: The catalog did not answer, or others kept committing.
         """
         self._sent.clear()
-        for attempt in _attempts():
+        for attempt in retrying(_Moved):
             with attempt:
                 snapshot_id = self._attempt(prepare)
         self.head, self.known, self.rolled_back = snapshot_id, stamp, None
@@ -182,21 +169,16 @@ class Committer:
         return before is None
 
 
-def _attempts() -> Retrying:
+def retrying(error: type[Exception], first: float = 0.05, longest: float = 2) -> Retrying:
+    """Try again after an error of this type, with pauses that grow between two numbers of seconds."""
     return Retrying(
-        retry=retry_if_exception_type(_Moved),
+        retry=retry_if_exception_type(error),
         stop=stop_after_attempt(ATTEMPTS),
-        wait=wait_random_exponential(multiplier=0.05, max=2),
+        wait=wait_random_exponential(multiplier=first, max=longest),
         reraise=True,
     )
 
 
-def _with_retry(call: Callable[[], _T]) -> _T:
+def _with_retry(call: Callable[[], None]) -> None:
     """Ask again while the catalog does not answer: without its answer it is unknown whether a commit was made."""
-    patient = Retrying(
-        retry=retry_if_exception_type(TransientError),
-        stop=stop_after_attempt(ATTEMPTS),
-        wait=wait_random_exponential(multiplier=0.1, max=5),
-        reraise=True,
-    )
-    return patient(call)
+    retrying(TransientError, 0.1, 5)(call)

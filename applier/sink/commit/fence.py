@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
-
 from applier.errors import CheckpointConflict
-from applier.sink.commit.committer import ATTEMPTS, Committer
+from applier.sink.commit.committer import Committer, retrying
 from applier.sink.commit.foreign_commits import trace
 from applier.sink.commit.stamp import OFFSETS, RESOLVED_TS, Stamp, guard, progress
 from applier.sink.iceberg.commit import Change
@@ -40,30 +38,16 @@ class _Overtaken(CheckpointConflict):
 def fence(table: Table, changefeed: str, epoch: int, upto: int, *, unwritten: bool = False) -> Fenced | None:
     """Make a commit without rows under this epoch, so that processes of earlier epochs can commit no more.
 
-    What the table says of its progress stays as it is.
-
-    Args:
-        table: The table, freshly loaded.
-        changefeed: The changefeed it belongs to.
-        epoch: Epoch of this applier.
-        upto: Highest epoch whose process may still be alive.
-        unwritten: Fence the table even if no applier has written it.
-
-    Returns:
-        None if there was nothing to do: no applier has written the table, or a later epoch has.
+    What the table says of its progress stays as it is. `upto` is the highest epoch whose process may still be alive.
+    There is nothing to do, and None is returned, where a later epoch has written the table, or no applier has, unless
+    an `unwritten` table is fenced as well.
 
     Raises:
         TableMismatch: It belongs to another changefeed.
         CheckpointConflict: A newer applier holds it, or the earlier one keeps committing.
         TransientError: The catalog did not answer.
     """
-    retrying = Retrying(
-        retry=retry_if_exception_type(_Overtaken),
-        stop=stop_after_attempt(ATTEMPTS),
-        wait=wait_random_exponential(multiplier=0.05, max=2),
-        reraise=True,
-    )
-    return retrying(_fence, Committer(table, changefeed, epoch), upto, unwritten=unwritten)
+    return retrying(_Overtaken)(_fence, Committer(table, changefeed, epoch), upto, unwritten=unwritten)
 
 
 def _fence(committer: Committer, upto: int, *, unwritten: bool) -> Fenced | None:

@@ -38,11 +38,8 @@ class Trace(NamedTuple):
 
 
 def trace(history: Iterable[Snapshot], changefeed: str) -> Trace:
-    """Walk back from the head to the newest commit of a changefeed: one step, if no other writer committed.
-
-    Args:
-        history: Snapshots of a table, newest first.
-        changefeed: The changefeed.
+    """Walk back through the snapshots of a table to the newest commit of a changefeed: one step, if no other writer
+    committed.
     """
     is_foreign = is_cut = False
     for snapshot in history:
@@ -69,15 +66,11 @@ def is_older(known: Stamp | None, found: Trace) -> bool:
 
 
 def lacks(history: Iterable[Snapshot], listed: int, history_of: Callable[[int], Iterable[Snapshot]]) -> bool:
-    """Whether the head of a table was set to a snapshot that lies before one that the table had.
+    """Whether the head of a table was set to a snapshot that lies before the listed one, which the table had.
 
     Commits on top of the older snapshot change nothing about that, except those of a backfill that is shown, which has
-    read what was missing.
-
-    Args:
-        history: Snapshots of the head, newest first.
-        listed: The snapshot that the table had.
-        history_of: Any snapshot and those that it was made on, newest first; () for one that has expired.
+    read what was missing. Histories are newest first; `history_of` gives that of any snapshot, () for one that has
+    expired.
     """
     passed = []
     for snapshot in history:

@@ -64,10 +64,7 @@ class Stamp:
 
 
 def read(properties: Mapping[str, str]) -> Stamp | None:
-    """The newest stamp of a table; None for a table that no applier has written.
-
-    Args:
-        properties: Table properties.
+    """The newest stamp in the properties of a table; None where no applier has written it.
 
     Raises:
         ValueError: The entries are no stamp.
@@ -122,13 +119,9 @@ def _branch_entries(table: Table) -> Mapping[str, str]:
 
 
 def guard(table: Table, found: Stamp | None, known: Stamp | None, epoch: int) -> None:
-    """Refuse to go on if another applier has written the table.
+    """Refuse to go on if another applier has written the table since its newest stamp was the known one.
 
-    Args:
-        table: The table, for errors.
-        found: Its newest stamp.
-        known: The newest stamp when this applier last looked or wrote.
-        epoch: Epoch of this applier; a stamp with the same one is its own.
+    A stamp with the epoch of this applier is its own.
 
     Raises:
         CheckpointConflict: The stamp has a higher epoch, or a lower one that was not there before: an applier that

@@ -41,9 +41,7 @@ NEWEST = "applier.newest-file"
 class AppendOnlyTable:
     """An Iceberg table that is only ever appended to; one thread at a time.
 
-    Args:
-        table: The table, loaded for this ledger alone.
-        order: Column whose values only grow; a fold keeps the highest. "" to keep all rows.
+    A fold keeps the rows with the highest values of the column `order`, or all rows if that is "".
     """
 
     def __init__(self, table: Table, order: str = "") -> None:
@@ -64,15 +62,9 @@ class AppendOnlyTable:
         return AppendOnlyTable(found, kind.order)
 
     def append(self, rows: pa.Table, stamp: Stamp, check: Callable[[Table], None] = lambda table: None) -> int:
-        """Append rows in one commit.
+        """Append rows in one commit, and return the id of its snapshot.
 
-        Args:
-            rows: Rows in the table's columns.
-            stamp: Who writes them.
-            check: Called with the table as it is before each attempt; raises to give up.
-
-        Returns:
-            Id of the snapshot.
+        `check` gets the table as it is before each attempt, and raises to give up.
 
         Raises:
             CheckpointConflict: A later epoch has written.

@@ -53,14 +53,9 @@ def lost_epoch(load: Load, changefeed: str) -> int:
 
 
 def drop_all(catalog: Catalog, where: tuple[str, ...], *, purge: bool = False) -> None:
-    """Drop all control tables of a namespace.
+    """Drop all control tables of a namespace, with `purge` also their files.
 
     What shows that there is a changefeed goes last: after a crash on the way the rest is dropped by the next attempt.
-
-    Args:
-        catalog: The catalog.
-        where: The namespace.
-        purge: Their files go, too.
     """
     for table in reversed(CONTROL_TABLES):
         catalog.drop((*where, table.name), purge=purge)

@@ -67,12 +67,8 @@ class Control:
 
     @staticmethod
     def open(catalog: Catalog, changefeed: str, namespace: tuple[str, ...] | None = None) -> Control:
-        """The state of a changefeed; its tables are created if they are missing.
-
-        Args:
-            catalog: Where they are.
-            changefeed: Name of the changefeed.
-            namespace: Their namespace; `applier_<changefeed>` when absent.
+        """The state of a changefeed; its tables are created in the namespace, `applier_<changefeed>` by default, if
+        they are missing.
 
         Raises:
             TableMismatch: There are tables of those names that are not ours.
@@ -106,15 +102,8 @@ class Control:
     ) -> tuple[Checkpoint, str]:
         """Take the changefeed: append the newest checkpoint again, under the next epoch and with this holder.
 
-        Of two processes that try at once one gets the changefeed and the other the error.
-
-        Args:
-            me: This process.
-            lease_seconds: See `may_take`.
-            take_over: See `may_take`.
-            lost_epoch: Highest epoch that is known of, where all checkpoints are lost.
-            now: Unix time in milliseconds.
-            start_of: See `may_take`.
+        Of two processes that try at once one gets the changefeed and the other the error. Where all checkpoints are
+        lost, `lost_epoch` is the highest epoch that is known of; the other arguments are those of `may_take`.
 
         Returns:
             The checkpoint to go on from, and why it could be taken.

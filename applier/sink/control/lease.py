@@ -37,15 +37,9 @@ def may_take(
     """Decide whether this process may take the changefeed.
 
     A wrong yes costs no rows: every commit is fenced, so the process that lost the changefeed stops. A wrong no costs
-    an operator's night. So what is certain is decided at once, and the rest by the clock.
-
-    Args:
-        last: Newest checkpoint; None for a new changefeed.
-        me: This process.
-        now: Unix time in milliseconds.
-        lease_seconds: A holder that has been silent for longer loses the lease to the next applier.
-        start_of: Looks processes of this machine up.
-        take_over: The user says that the holder is gone.
+    an operator's night. So what is certain is decided at once, and the rest by the clock: at `now`, in Unix
+    milliseconds, a holder that has been silent for more than `lease_seconds` loses the lease. With `take_over` the user
+    says that the holder is gone.
 
     Raises:
         CheckpointConflict: Another process holds the changefeed, or may still hold it.
@@ -69,11 +63,7 @@ def may_take(
 
 
 def this_process(now: int) -> Holder:
-    """This process as a holder, with a token of its own.
-
-    Args:
-        now: Unix time in milliseconds.
-    """
+    """This process as a holder since `now`, in Unix milliseconds, with a token of its own."""
     return Holder(
         token=uuid.uuid4().hex,
         host=socket.gethostname(),

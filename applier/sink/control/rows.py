@@ -191,9 +191,8 @@ def last_decisions(decisions: Iterable[SchemaDecision]) -> list[SchemaDecision]:
 def dead_letters(rows: Iterable[Row], *, every: bool = False) -> list[DeadLetter]:
     """The letters of rows of `DEAD_LETTERS`, each place once, in order of offset.
 
-    Args:
-        rows: The rows; `timestamp`, `key` and `value` may be left out.
-        every: Also those that have been made up for: they were buried again without an error.
+    The rows may lack `timestamp`, `key` and `value`. A letter that was buried again without an error has been made up
+    for, and is left out unless `every` letter is wanted.
     """
     names = ("topic", "partition", "offset", "timestamp", "key", "value", "error", "step", "buried_at")
     found: dict[tuple[str, int, int], DeadLetter] = {}

@@ -5,29 +5,21 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from applier.errors import RELOAD, SchemaChangeRefused
+from applier.errors import RELOAD, SchemaChangeRefused, TableMismatch
 from applier.runtime import failpoints
 from applier.runtime.logs import logger
 from applier.sink.commit.committer import Committer
 from applier.sink.commit.stamp import Stamp
 from applier.sink.evolve.plan import Evolution, Refusal
 from applier.sink.evolve.resolve import Resolution, TableBefore, resolve
+from applier.sink.evolve.revision import Revision
 from applier.sink.evolve.rewrite import CastRefused, LiveRows, rewrite
-from applier.sink.evolve.steps import (
-    AddField,
-    DescribeField,
-    DropField,
-    MoveField,
-    PromoteField,
-    RelaxField,
-    RenameField,
-    SetKey,
-    Step,
-)
 from applier.sink.iceberg.commit import Change
 from applier.sink.iceberg.java import JavaError, translated
-from applier.sink.iceberg.schema import Revision, SchemaUpdate, is_refusal, refused
 from applier.sink.iceberg.table import Table
+
+_REFUSED = frozenset({"ValidationException", "IllegalArgumentException", "UnsupportedOperationException"})
+"""Java exceptions by which Iceberg says that the change itself is wrong, not that it came too late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +41,8 @@ def apply_evolution(table: Table, evolution: Evolution, stamp: Stamp) -> Evolved
     """Apply an evolution to a table in one snapshot; older snapshots stay readable with the columns they had.
 
     A value that TiDB rewrote is cast as TiDB casts it. The field of a column whose type Iceberg cannot widen is made
-    anew, under the same name and at the same place, and all data files are written again without dead rows.
-
-    Args:
-        table: The table. A `TableWriter` of it must `reload` afterwards.
-        evolution: The steps; without any the commit only carries the stamp.
-        stamp: What the commit says about itself.
+    anew, under the same name and at the same place, and all data files are written again without dead rows. Without
+    steps the commit only carries the stamp. A `TableWriter` of the table must `reload` afterwards.
 
     Raises:
         SchemaChangeRefused: The table would not be equal to its upstream afterwards; nothing is changed.
@@ -80,7 +68,10 @@ def apply_evolution(table: Table, evolution: Evolution, stamp: Stamp) -> Evolved
         except CastRefused as error:
             raise _refused(table, Refusal(f"{error}.", RELOAD)) from None
         except JavaError as error:
-            raise (refused(table, error) if is_refusal(error) else error) from None
+            if error.kind not in _REFUSED:
+                raise
+            # Such as dropping a column that partitions the table.
+            raise TableMismatch(f"Iceberg refuses the change of table {table}: {error.detail}") from None
         rewritten = live.count if change.replace else 0
         failpoints.reach("data-files-staged")
         return change
@@ -110,10 +101,7 @@ def _stage(table: Table, what: Resolution, live: LiveRows, stamp: Stamp) -> Chan
         if what.sort is not None:
             revision.sort(())
         for steps in filter(None, what.updates):
-            update = revision.update()
-            for step in steps:
-                _take(update, step)
-            update.prepare()
+            revision.update(steps)
         if what.sort:
             revision.sort(what.sort)
     rows = []
@@ -129,28 +117,6 @@ def _stage(table: Table, what: Resolution, live: LiveRows, stamp: Stamp) -> Chan
         properties={**stamp.entries(), **what.properties},
         revision=revision,
     )
-
-
-def _take(update: SchemaUpdate, step: Step) -> None:
-    match step:
-        case DropField(name=name):
-            update.drop(name)
-        case RenameField(name=name, to=to):
-            update.rename(name, to)
-        case AddField(name=name, type=kind, default=default, doc=doc):
-            update.add(name, kind, default, doc)
-        case PromoteField(name=name, type=kind):
-            update.promote(name, kind)
-        case RelaxField(name=name):
-            update.relax(name)
-        case DescribeField(name=name, doc=doc):
-            update.describe(name, doc)
-        case MoveField(name=name, after=after):
-            update.move(name, after)
-        case SetKey(columns=columns):
-            for name in columns:
-                update.require(name)
-            update.identify(columns)
 
 
 def _refused(table: Table, refusal: Refusal) -> SchemaChangeRefused:

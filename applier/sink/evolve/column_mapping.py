@@ -39,13 +39,7 @@ class ColumnMapping:
 
 
 def lineage(before: TableVersion, after: TableVersion, actions: Sequence[Action]) -> ColumnMapping:
-    """Determine which column became which.
-
-    Args:
-        before: The table before the statement.
-        after: The table after it.
-        actions: Its actions; without any, equal names are the same column.
-    """
+    """Determine which column became which; without actions, equal names are the same column."""
     known = {_key(column.name): column for column in before.columns}
     dropped = {_key(action.name) for action in actions if isinstance(action, ddl.DropColumn)}
     sources = dict(_renames(actions))
@@ -74,14 +68,10 @@ def lineage(before: TableVersion, after: TableVersion, actions: Sequence[Action]
 
 
 def moves(current: Sequence[str], wanted: Sequence[str]) -> Iterator[tuple[str, str | None]]:
-    """Fewest moves from one order to another.
-
-    Args:
-        current: Names in their order now.
-        wanted: The same names in the order to reach.
+    """Fewest moves from the current order of some names to the wanted one, to be made one after the other.
 
     Yields:
-        A name and the one behind which it goes; None for the front. To be made one after the other.
+        A name and the one behind which it goes; None for the front.
     """
     place = {name: index for index, name in enumerate(current)}
     staying = set(_longest_rising([place[name] for name in wanted]))

@@ -37,13 +37,8 @@ def existing_value(column: Column, arrow: pa.DataType, rules: TypeRules, path: s
     """The value of a new column in rows that were there before.
 
     TiDB keeps it as the column's origin default (`generateOriginDefaultValue` in `pkg/ddl`): the default; for NOT NULL
-    without one the zero value of the type, of an enum the first member.
-
-    Args:
-        column: The column as ADD COLUMN left it.
-        arrow: Its Arrow type.
-        rules: What zero dates become.
-        path: `database.table.column`, for rules of single columns.
+    without one the zero value of the type, of an enum the first member. The rules know the column by its path,
+    `database.table.column`.
 
     Raises:
         DefaultUnknown: The default is the time at which the statement ran, or an expression.

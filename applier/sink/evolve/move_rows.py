@@ -24,12 +24,9 @@ Chosen = Callable[[pa.Table], pa.BooleanArray]
 
 
 def snapshot_before(table: Table, entry: str, value: str) -> int | None:
-    """The snapshot on which a certain commit was made; the head if there is no such commit, None for no rows.
+    """The snapshot on which the commit was made whose stamp has this entry; the head if there is no such commit.
 
-    Args:
-        table: The table.
-        entry: Entry of the commit's stamp that names it.
-        value: Its value.
+    None means that the table had no rows.
 
     Raises:
         SchemaChangeRefused: That snapshot has expired.
@@ -45,13 +42,8 @@ def snapshot_before(table: Table, entry: str, value: str) -> int | None:
 
 
 def stage_rows(target: Table, source: Table, snapshot_id: int | None, chosen: Chosen | None = None) -> list[DataFile]:
-    """Write rows of another table's snapshot to data files of this one, a bounded part at a time.
-
-    Args:
-        target: Where they go.
-        source: Where they come from.
-        snapshot_id: As of when; None for no rows.
-        chosen: Which of them; all when absent.
+    """Write the chosen rows of a snapshot (None: no rows) of the source to data files of the target, a bounded part at
+    a time.
 
     Raises:
         SchemaChangeRefused: The tables do not have the same columns.
@@ -63,15 +55,9 @@ def stage_rows(target: Table, source: Table, snapshot_id: int | None, chosen: Ch
 
 
 def replace_rows(table: Table, rows: Callable[[], list[DataFile]], stamp: Stamp) -> int:
-    """Let staged rows take the place of all rows, in one fenced and stamped commit.
+    """Let staged rows take the place of all rows, in one fenced and stamped commit; returns the id of its snapshot.
 
-    Args:
-        table: The table. A `TableWriter` of it must `reload` afterwards.
-        rows: Stages the rows.
-        stamp: What the commit says about itself.
-
-    Returns:
-        Id of the snapshot.
+    A `TableWriter` of the table must `reload` afterwards.
 
     Raises:
         CheckpointConflict: Another applier wrote the table.

@@ -18,8 +18,7 @@ from applier.ddl import actions as ddl
 from applier.ddl.actions import Action
 from applier.errors import RELOAD
 from applier.sink.evolve.casts import cast as casts
-from applier.sink.evolve.casts.cast import family
-from applier.sink.evolve.casts.widening import is_lossless, is_promotion
+from applier.sink.evolve.casts.cast import family, is_lossless, is_promotion
 from applier.sink.evolve.column_mapping import ColumnMapping, lineage, moves
 from applier.sink.evolve.defaults import UNKNOWN_DEFAULT_HINT, DefaultUnknown, existing_value
 from applier.sink.evolve.row_columns import VIRTUAL, absent_from
@@ -74,14 +73,10 @@ def plan(
     rules: TypeRules,
     held: Collection[str] | None = None,
 ) -> Evolution:
-    """Plan the evolution of one table.
+    """Plan the evolution of one table from a version to the next, under the same name or another.
 
-    Args:
-        before: The table as the last statement left it.
-        after: The table after this statement, under the same name or another.
-        actions: The statement's actions on this table; () where the protocol carries schemas only.
-        rules: How types map.
-        held: Columns of the Iceberg table; None where it is not at hand.
+    The actions are those of the statement on this table; () where the protocol carries schemas only. The Iceberg table
+    holds the columns `held`; None where it is not at hand.
     """
     omit = rules.virtual_columns == "omit"
     before, after = _stored(before, after, actions, omit=omit, held=held)
@@ -132,15 +127,9 @@ def _plan(before: TableVersion, after: TableVersion, actions: Sequence[Action], 
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """What becomes of one column.
+    """What becomes of one column: `old` (None for a new one) in the table before is `new` in the table after.
 
-    Attributes:
-        before: The table before.
-        after: The table after.
-        old: The column before; None for a new one.
-        new: The column after.
-        written: The column as the statement writes it, which says more than the schemas of some protocols.
-        rules: How types map.
+    The column as the statement writes it says more than the schemas of some protocols.
     """
 
     before: TableVersion

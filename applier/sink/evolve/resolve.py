@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import pyarrow as pa
 
 from applier.errors import TableMismatch
-from applier.sink.evolve.casts.widening import is_promotion
-from applier.sink.evolve.rewrite import ValueSource
+from applier.sink.evolve.casts.cast import is_promotion
+from applier.sink.evolve.rewrite import LiveRows, ValueSource
 from applier.sink.evolve.steps import (
     AddField,
     ConvertField,
@@ -57,20 +57,6 @@ class TableBefore:
     sort: Sequence[str] = ()
 
 
-class Rows(Protocol):
-    """What is asked of the rows of a table; see `LiveRows`, which reads them."""
-
-    @property
-    def count(self) -> int:
-        """How many there are."""
-
-    def has_null(self, field: Field) -> bool:
-        """Whether a row has no value for a field."""
-
-    def are_changed(self, field: Field, step: ConvertField) -> bool:
-        """Whether a cast gives any row another value than it has."""
-
-
 @dataclass(frozen=True, slots=True)
 class Resolution:
     """What an evolution does to a table as it is.
@@ -110,7 +96,7 @@ class Resolution:
         return ValueSource(new, constant=self.constants[new.name])
 
 
-def resolve(table: TableBefore, steps: Sequence[Step], rows: Rows) -> Resolution:
+def resolve(table: TableBefore, steps: Sequence[Step], rows: LiveRows) -> Resolution:
     """Resolve the steps of an evolution against a table.
 
     Raises:
@@ -121,7 +107,7 @@ def resolve(table: TableBefore, steps: Sequence[Step], rows: Rows) -> Resolution
 
 
 class _Resolver:
-    def __init__(self, table: TableBefore, steps: Sequence[Step], rows: Rows) -> None:
+    def __init__(self, table: TableBefore, steps: Sequence[Step], rows: LiveRows) -> None:
         self._table = table
         self._steps = steps
         self._rows = rows

@@ -59,11 +59,8 @@ class ValueSource:
 
 
 class LiveRows:
-    """The rows of a snapshot that are not deleted, with the columns that the table has now.
-
-    Args:
-        table: The table.
-        snapshot_id: The snapshot; None for a table that has none yet.
+    """The rows of a snapshot that are not deleted, with the columns that the table has now; None for a table without
+    one.
     """
 
     def __init__(self, table: Table, snapshot_id: int | None) -> None:
@@ -135,12 +132,7 @@ class LiveRows:
 
 
 def rewrite(live: LiveRows, sources: Sequence[ValueSource], table: Table) -> list[DataFile]:
-    """Write all rows with other columns.
-
-    Args:
-        live: The rows.
-        sources: One for each field of the new schema, in its order.
-        table: The table as it will be.
+    """Write all rows to the table as it will be, each field with the values of its source.
 
     Raises:
         CastRefused: A value cannot be cast exactly; the files written so far are orphans.
@@ -153,9 +145,7 @@ def rewrite(live: LiveRows, sources: Sequence[ValueSource], table: Table) -> lis
 def stage_in_parts(table: Table, groups: Iterable[Sequence[Column]]) -> list[DataFile]:
     """Write rows to data files of a table, a bounded part at a time, each file sorted by the identifier fields.
 
-    Args:
-        table: The table.
-        groups: Some rows at a time, as all columns of the table in order.
+    The rows come in groups, as all columns of the table in order.
     """
     engine, schema = ArrowEngine(table), table.schema
     files: list[DataFile] = []
@@ -169,7 +159,6 @@ def stage_in_parts(table: Table, groups: Iterable[Sequence[Column]]) -> list[Dat
 
 
 def cast_chunks(column: Column, step: ConvertField) -> Column:
-    """Cast a column of a table."""
     try:
         chunks: Any = [cast(chunk, step) for chunk in column.chunks]
         result: Column = pa.chunked_array(chunks, type=step.new_arrow)  # type: ignore[call-overload]

@@ -75,14 +75,9 @@ def _supplied(column: Column, found: Field | None) -> Column:
 
 
 def fitted(rows: pa.Table, version: TableVersion, schema: TableSchema, table: str, prefix: str = "") -> pa.Table:
-    """Rows whose values have the digits and bits of the Iceberg table.
+    """Rows of a version whose values have the digits and bits of the Iceberg table.
 
-    Args:
-        rows: The rows.
-        version: What they are written in.
-        schema: Columns of the Iceberg table.
-        table: Its name, for the refusal.
-        prefix: What stands before the names of the table's own columns.
+    Before the names of the table's own columns stands `prefix`.
 
     Raises:
         TableMismatch: A value needs more digits or bits.
@@ -129,15 +124,9 @@ def retyped(name: TableName) -> SchemaChangeRefused:
 def with_added(
     rows: pa.Table, version: TableVersion, table: TableVersion, schema: TableSchema, rules: TypeRules, prefix: str = ""
 ) -> pa.Table:
-    """Rows with the columns that the table has and their version lacks.
+    """Rows of an older version, with `m.present`, and with the columns that the table has now and their version lacks.
 
-    Args:
-        rows: The rows, with `m.present`.
-        version: What they are written in.
-        table: What the table is now, by the schemas of rows.
-        schema: Columns of the Iceberg table.
-        rules: How types map.
-        prefix: What stands before the names of the table's own columns.
+    Before the names of the table's own columns stands `prefix`.
 
     Raises:
         SchemaChangeRefused: The value of a column in them is not known.

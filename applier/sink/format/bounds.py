@@ -72,11 +72,10 @@ def ordered(value: Any) -> Ordered | None:
 
 
 class SortedKeys:
-    """The values that a batch looks for in one column, sorted.
+    """The values that a batch looks for in one column, sorted; their order and repetition do not matter.
 
-    Args:
-        values: The values. Order and repetition do not matter. With a NULL among them nothing can be ruled out, as
-            bounds do not count NULLs; nor in a nested column, which has no order.
+    With a NULL among them nothing can be ruled out, as bounds do not count NULLs; nor in a nested column, which has no
+    order.
     """
 
     def __init__(self, values: Column) -> None:

@@ -30,13 +30,7 @@ TRUNCATE = "truncate(16)"
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A data file that was just written.
-
-    Attributes:
-        path: Its location.
-        size: Its bytes.
-        footer: Its footer.
-    """
+    """A data file that was just written: its location, its bytes, its footer."""
 
     path: str
     size: int
@@ -46,11 +40,8 @@ class Written:
 def metrics(footer: pq.FileMetaData, fields: Iterable[Field], key: Iterable[str], properties: Mapping[str, str]) -> Any:
     """Sizes, counts and bounds of the columns, in the JSON of a data file.
 
-    Args:
-        footer: Footer of the file; its columns are those of `fields`, in order.
-        fields: Columns of the table.
-        key: Columns that always get bounds, as a look-up without them reads every file.
-        properties: Table properties.
+    The columns of the footer are those of `fields`, in order. Columns of the key always get bounds, as a look-up
+    without them reads every file. The table properties say which metrics are kept of the others.
     """
     keys = set(key)
     result: dict[str, dict[int, Any]] = {name: {} for name in _NAMES}
@@ -88,8 +79,7 @@ def cut_lower(value: Any, width: int) -> Any:
 def cut_upper(value: Any, width: int) -> Any:
     """An upper bound of at most `width` characters or bytes: what is cut is made up for by a larger end.
 
-    Returns:
-        The bound; None if there is none so short.
+    None if there is no bound so short.
     """
     if not isinstance(value, (str, bytes)) or len(value) <= width:
         return value

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from applier.errors import TableMismatch
-from applier.sink.format.types import Array, Chunks, TableSchema
+from applier.sink.format.types import Array, Chunks, TableSchema, by_value
 
 compute: Any = pyarrow.compute
 """The type stubs know each kernel by the type of its array, which is only known at run time here."""
@@ -26,12 +26,9 @@ _MICROSECONDS_PER_HOUR = 3_600_000_000
 
 @dataclass(frozen=True, slots=True)
 class SpecField:
-    """One field of a partition spec.
+    """One field of a partition spec: an Iceberg transform of a column.
 
-    Attributes:
-        column: Source column.
-        transform: `identity`, `bucket`, `truncate`, `year`, `month`, `day`, `hour` or `void`.
-        width: Number of buckets, or width of a truncation; 0 for the others.
+    The width is the number of buckets or that of a truncation; 0 for other transforms.
     """
 
     column: str
@@ -109,7 +106,7 @@ def _void(values: Array, _: int) -> Any:
 
 
 def _bucket(values: Array, buckets: int) -> Any:
-    return _by_value(values, lambda value: (_hash(value) & 0x7FFFFFFF) % buckets, pa.int32())
+    return by_value(values, lambda value: (_hash(value) & 0x7FFFFFFF) % buckets, pa.int32())
 
 
 def _truncate(values: Array, width: int) -> Any:
@@ -120,8 +117,8 @@ def _truncate(values: Array, width: int) -> Any:
         return compute.binary_slice(values, 0, width)
     if pa.types.is_decimal(kind):
         step = Decimal(width).scaleb(-kind.scale)
-        return _by_value(values, lambda value: value - (((value % step) + step) % step), kind)
-    return _by_value(values, lambda value: value - value % width, kind)
+        return by_value(values, lambda value: value - (((value % step) + step) % step), kind)
+    return by_value(values, lambda value: value - value % width, kind)
 
 
 def _years(values: Array, _: int) -> Any:
@@ -140,14 +137,7 @@ def _days(values: Array, _: int) -> Any:
 
 
 def _hours(values: Array, _: int) -> Any:
-    return _by_value(values.cast(pa.int64()), lambda value: value // _MICROSECONDS_PER_HOUR, pa.int32())
-
-
-def _by_value(values: Array, function: Callable[[Any], Any], kind: pa.DataType) -> Any:
-    """Apply a function to each distinct value once."""
-    encoded = values.dictionary_encode()
-    results = pa.array([function(value) for value in encoded.dictionary.to_pylist()], kind)
-    return results.take(encoded.indices)
+    return by_value(values.cast(pa.int64()), lambda value: value // _MICROSECONDS_PER_HOUR, pa.int32())
 
 
 def _hash(value: Any) -> int:

@@ -68,11 +68,9 @@ class LocalStorage:
 
 
 class RemoteStorage:
-    """Whatever PyIceberg's FileIO reaches: S3, GCS, Azure, HDFS, by the scheme of the location.
+    """What PyIceberg's FileIO reaches by the scheme of a location: S3, GCS, Azure, HDFS.
 
-    Args:
-        properties: Properties of the table's own FileIO (`s3.endpoint`, `client.region`, …).
-        location: A location in that storage, which decides on the implementation.
+    The properties are those of the table's own FileIO (`s3.endpoint`, `client.region`, …).
     """
 
     def __init__(self, properties: Mapping[str, str], location: str) -> None:
@@ -99,12 +97,9 @@ class RemoteStorage:
 
 
 def storage_of(location: str, properties: Mapping[str, str], otherwise: Callable[[], Storage]) -> Storage:
-    """The storage that a table's location is in.
+    """The storage that a table's location is in, by the properties of its FileIO.
 
-    Args:
-        location: The table's location.
-        properties: Properties of its FileIO.
-        otherwise: Gives the storage to use where Python has no way to this scheme.
+    Where Python has no way to this scheme, `otherwise` gives the storage.
     """
     if is_local(location):
         return LocalStorage()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, TypeAlias
@@ -111,9 +111,8 @@ class TableSchema:
 def schema_json(columns: pa.Schema, key: Sequence[str] = ()) -> str:
     """Iceberg's schema JSON for new columns.
 
-    Args:
-        columns: Nullability gives `required`; metadata `doc` becomes the comment. Field ids are given anew.
-        key: Names of the identifier fields; they become required, as Iceberg demands.
+    Nullability gives `required`, metadata `doc` the comment, and field ids are given anew. The identifier fields are
+    those of the key; they become required, as Iceberg demands.
 
     Raises:
         TableMismatch: A column's type has no Iceberg type.
@@ -131,11 +130,7 @@ def schema_json(columns: pa.Schema, key: Sequence[str] = ()) -> str:
 
 
 def iceberg_type(arrow: pa.DataType, ids: Any = None) -> TypeJson:
-    """Iceberg's JSON of an Arrow type.
-
-    Args:
-        arrow: The type.
-        ids: Iterator of field ids for nested fields; counts from 1 when absent.
+    """Iceberg's JSON of an Arrow type; `ids` numbers nested fields, from 1 when absent.
 
     Raises:
         TableMismatch: Iceberg has no such type.
@@ -195,6 +190,12 @@ def scalar_of(kind: pa.DataType, value: Any) -> pa.Scalar[Any]:
 def repeated(value: Any, rows: int) -> Chunks:
     """A column that holds one value in each row."""
     return pa.chunked_array([pa.repeat(value, rows)])
+
+
+def by_value(values: Any, function: Callable[[Any], Any], kind: pa.DataType) -> Array:
+    """Apply a function to each distinct value once; NULL stays NULL."""
+    encoded = values.dictionary_encode()
+    return pa.array([function(value) for value in encoded.dictionary.to_pylist()], kind).take(encoded.indices)
 
 
 def leaves(kind: pa.DataType) -> int:

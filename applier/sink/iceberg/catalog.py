@@ -37,11 +37,9 @@ allows them."""
 
 @dataclass(frozen=True, slots=True)
 class PartitionField:
-    """One partition field.
+    """One partition field: a column, and its transform as Iceberg writes it.
 
-    Attributes:
-        column: Source column.
-        transform: As Iceberg writes it: `identity`, `bucket[16]`, `truncate[4]`, `year`, `month`, `day`, `hour`.
+    Transforms are `identity`, `bucket[16]`, `truncate[4]`, `year`, `month`, `day`, `hour`.
     """
 
     column: str
@@ -49,13 +47,9 @@ class PartitionField:
 
 
 class Catalog:
-    """One Iceberg catalog that Spark knows.
+    """One Iceberg catalog that Spark knows, by its name in the configuration of a session.
 
     Threads may share it; each `Table` it gives belongs to one thread at a time.
-
-    Args:
-        session: The `SparkSession` whose configuration names the catalog.
-        name: The catalog's name in that configuration.
     """
 
     def __init__(self, session: Any, name: str) -> None:
@@ -103,16 +97,10 @@ class Catalog:
     ) -> Table:
         """Create a table without rows; its namespace is made if it is missing.
 
-        Args:
-            identifier: Its name.
-            columns: Columns; nullability gives `required`, metadata `doc` the comment.
-            key: Columns of the identifier fields. Iceberg allows no float or double among them: a key with one is
-                left out.
-            partition: Partition spec.
-            sort: Columns of the sort order, each ascending.
-            properties: Table properties.
-            format_version: 3, or 2 for older readers.
-            location: Root of its files; the catalog chooses when absent.
+        Of the columns, nullability gives `required` and metadata `doc` the comment. Those of the key become the
+        identifier fields; Iceberg allows no float or double among them, so a key with one is left out. Rows are sorted
+        by `sort`, ascending. Format version 2 is for older readers. The catalog chooses the root of the files where no
+        location is given.
 
         Raises:
             TableMismatch: Iceberg refuses these columns, this partition spec or this name.

@@ -19,15 +19,11 @@ _NO_CLONES = ("UnsupportedOperationException", "IllegalArgumentException")
 
 
 def clone(catalog: Catalog, table: Table, identifier: Identifier) -> Table:
-    """Register a table under a second name, as it is now.
+    """Register a table, freshly loaded, under a second name, as it is now; a table that has that name already gives it
+    up.
 
     Both share the files so far. What is written to one is not seen in the other, and neither may be purged or rid of
     orphan files while both are there.
-
-    Args:
-        catalog: The catalog.
-        table: The table, freshly loaded.
-        identifier: The second name; a table that has it already gives it up.
 
     Raises:
         OutsideRefused: The catalog registers no tables, as one of type `hadoop`.
@@ -51,12 +47,7 @@ def begin_anew(
 ) -> Table:
     """Replace columns and rows of a table, as CREATE OR REPLACE TABLE does: its identity and its history stay.
 
-    Args:
-        catalog: The catalog.
-        table: The table.
-        columns: As of `Catalog.create`.
-        key: Columns of its key and sort order.
-        properties: Properties that are set.
+    Columns are as of `Catalog.create`; the new sort order is that of the key.
     """
     with translated(f"Cannot replace the columns of table {table}"):
         schema = schema_json(columns, identifying(columns, key))
@@ -75,11 +66,8 @@ def is_built_on(copy: Table, table: Table) -> bool:
 def show(table: Table, copy: Table) -> None:
     """Let a table be what its clone is: columns, rows and properties, in one commit; may be called again.
 
-    The steps are changes of the metadata that is there, so a REST catalog takes them, too.
-
-    Args:
-        table: The table, freshly loaded; nothing else may have written it since it was cloned.
-        copy: Its clone, freshly loaded.
+    Both are freshly loaded, and nothing else may have written the table since it was cloned. The steps are changes of
+    the metadata that is there, so a REST catalog takes them as well.
 
     Raises:
         CommitFailure: The table has moved, or the catalog does not answer.

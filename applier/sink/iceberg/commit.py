@@ -10,7 +10,7 @@ from applier.sink.iceberg.files import DataFile, DeleteFile
 from applier.sink.iceberg.java import JavaError, translated
 
 if TYPE_CHECKING:
-    from applier.sink.iceberg.schema import Revision
+    from applier.sink.evolve.revision import Revision
     from applier.sink.iceberg.table import Table
 
 
@@ -82,16 +82,10 @@ class Fence:
 
 
 def commit(table: Table, change: Change, expected: int | None, sending: Callable[[], None]) -> int:
-    """Commit a change as one snapshot and one metadata version, or not at all.
+    """Commit a change as one snapshot and one metadata version, or not at all, and return the id of the snapshot.
 
-    Args:
-        table: The table.
-        change: What to commit.
-        expected: The head that the change was planned on; None for a branch without snapshots.
-        sending: Called when all is prepared and the catalog's pointer is about to be swapped.
-
-    Returns:
-        The new snapshot's id.
+    The change was planned on the head `expected`; None for a branch without snapshots. `sending` is called when all is
+    prepared and the catalog's pointer is about to be swapped.
 
     Raises:
         CommitFailure: Nothing, or nothing certain, is known of the outcome; see its attribute.

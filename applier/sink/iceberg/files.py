@@ -50,14 +50,9 @@ class DeleteFile:
 
     @staticmethod
     def vector(path: str, size: int, blob: tuple[int, int], rows: int, of: DataFile) -> DeleteFile:
-        """A deletion vector that was written as a blob of a Puffin file.
+        """A deletion vector of a data file, written as a blob (offset and length) of a Puffin file of `size` bytes.
 
-        Args:
-            path: The Puffin file.
-            size: Its bytes.
-            blob: Offset and length of the vector.
-            rows: Positions in the vector.
-            of: The data file whose rows it deletes.
+        It has a position for each of `rows` rows.
         """
         return DeleteFile.parse(
             {
@@ -121,11 +116,7 @@ class DataFile:
 
 
 class TableFiles:
-    """Places and describes the files of a table, by its specs as of the last `refresh`.
-
-    Args:
-        table: The table.
-    """
+    """Places and describes the files of a table, by its specs as of the last `refresh`."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
@@ -156,10 +147,8 @@ class TableFiles:
         return str(self._locations.newDataLocation(self._table.handle.spec(), partition, name))
 
     def written(self, description: Mapping[str, Any]) -> DataFile:
-        """Describe a data file that was just written, from Iceberg's JSON of it.
-
-        Args:
-            description: All of the JSON but the partition spec, which is the current one, and the content.
+        """Describe a data file that was just written, from Iceberg's JSON of it without the spec, the current one, and
+        the content.
         """
         value = {"spec-id": int(self._table.spec_json["spec-id"]), "content": "data", **description}
         with translated(f"Iceberg refuses a new file of table {self._table}"):
@@ -209,11 +198,7 @@ class TableFiles:
 
 
 class JavaStorage:
-    """`Storage` by way of the JVM: whole files at some megabytes a second, so only where nothing else reaches them.
-
-    Args:
-        handle: The `org.apache.iceberg.Table`.
-    """
+    """`Storage` by way of the JVM: whole files at some megabytes a second, so only where nothing else reaches them."""
 
     def __init__(self, handle: Any) -> None:
         self._io = handle.io()

@@ -37,12 +37,9 @@ class JavaError(TransientError):
 
 
 class Java:
-    """One JVM, as seen through the gateway of a Spark session.
+    """One JVM, as seen through the gateway of a Spark session (classic, not Connect).
 
     Calls may come from any thread; py4j gives each thread a connection of its own.
-
-    Args:
-        session: A `pyspark.sql.SparkSession` (classic, not Connect). Any object with its `_jvm` and context will do.
     """
 
     def __init__(self, session: Any) -> None:
@@ -103,9 +100,8 @@ class Java:
     def constant(self, interface: str, value: Any) -> Any:
         """An object of a Java interface with one method of one argument, which returns `value` without a call back.
 
-        Args:
-            interface: Such as `java.util.function.Function`.
-            value: What the method returns; None for a method that returns nothing.
+        The interface is named in full, such as `java.util.function.Function`; a method that returns nothing has the
+        value None.
         """
         handles, classes = self.jvm.java.lang.invoke, self.jvm.java.lang.Class
         anything = classes.forName("java.lang.Object")

@@ -57,12 +57,7 @@ def folder_name(part: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FileExtent:
-    """Where a table keeps files.
-
-    Attributes:
-        location: Its location, normalised.
-        writes: Folders that its files are written to, normalised.
-    """
+    """Where a table keeps files: its location, and the folders that its files are written to, all normalised."""
 
     location: str
     writes: tuple[str, ...]

@@ -38,17 +38,13 @@ def compact(table: Table, options: Mapping[str, str], stamp: Stamp, expected: in
     """Rewrite data files without their dead rows, in the table's sort order where it has one.
 
     Iceberg's action makes its own commit and knows no fence, so it commits to a branch. Main is fast-forwarded to that
-    branch in a transaction, which Iceberg refuses if anything about the table has changed meanwhile.
-
-    Args:
-        table: The table; it is as of after the compaction then.
-        options: Options of `RewriteDataFiles`, which also say which files are worth it.
-        stamp: What the snapshots say, and the table's properties.
-        expected: The head that the caller has looked at.
+    branch in a transaction, which Iceberg refuses if anything about the table has changed meanwhile, since the caller
+    has looked at the expected head. The options are those of `RewriteDataFiles`, which also say which files are worth
+    it. The table is as of after the compaction then.
 
     Raises:
-        JavaError: Another writer committed, or catalog or storage did not answer; main is as it was, unless the
-            answer alone was lost.
+        JavaError: Another writer committed, or catalog or storage did not answer; main is as it was, unless the answer
+            alone was lost.
     """
     java, handle = table.java, table.handle
     with translated(f"Cannot compact table {table}"):
@@ -68,10 +64,7 @@ def compact(table: Table, options: Mapping[str, str], stamp: Stamp, expected: in
 
 
 def rewrite_manifests(table: Table, stamp: Stamp, expected: int) -> int:
-    """Bring the entries of all data manifests together; no data file is touched.
-
-    Returns:
-        Manifests that took their place.
+    """Bring the entries of all data manifests together, and count the new manifests; no data file is touched.
 
     Raises:
         JavaError: Another writer committed, or catalog or storage did not answer.
@@ -112,12 +105,9 @@ def snapshot_times(table: Table) -> dict[int, int]:
 
 
 def expire(table: Table, before: int, keep: int = 1) -> None:
-    """Drop snapshots with the files that only they need. Those that a branch or tag names stay.
+    """Drop snapshots from before some Unix milliseconds with the files that only they need.
 
-    Args:
-        table: The table.
-        before: Unix milliseconds; younger snapshots stay.
-        keep: Snapshots of each branch that stay in any case.
+    Those that a branch or tag names stay, and `keep` snapshots of each branch.
 
     Raises:
         JavaError: Catalog or storage did not answer.

@@ -37,12 +37,9 @@ _MAX_STRAYS = 1000
 
 
 class Neighbours:
-    """Where all tables of a catalog keep files.
+    """Where all tables of a catalog keep files, by a clock whose seconds only grow.
 
-    Args:
-        catalog: The catalog.
-        clock: Seconds that only grow.
-        stray_seconds: Time that one search may spend to ask tables for files outside their location.
+    One search may spend `stray_seconds` to ask tables for files outside their location.
     """
 
     def __init__(
@@ -101,11 +98,8 @@ def shared(table: Table, unknown: Mapping[str, Sequence[str]], neighbours: Neigh
     """Why the folders of a table may hold files of other tables; None if no other table can have files in them.
 
     The metadata of another table may lie in one folder and its data in the other, so one reason counts for all.
-
-    Args:
-        table: The table.
-        unknown: By folder, all files that the table does not reference, however young.
-        neighbours: The other tables of the catalog, for a table whose location applier did not choose.
+    `unknown` has by folder all files that the table does not reference, however young. The neighbours are asked about a
+    table whose location applier did not choose.
 
     Raises:
         JavaError: Storage did not answer.
@@ -126,10 +120,7 @@ def unreferenced(table: Table, folder: str) -> list[str]:
 
 
 def remove(table: Table, folder: str, before: int) -> int:
-    """Remove the unreferenced files of a folder that are older than `before`, in Unix milliseconds.
-
-    Returns:
-        How many files were removed.
+    """Remove the unreferenced files of a folder that are older than `before`, in Unix milliseconds, and count them.
 
     Raises:
         JavaError: Catalog or storage did not answer.

@@ -18,11 +18,8 @@ _T = TypeVar("_T")
 class Table:
     """A loaded table. What it says is as of the last `refresh`, `commit` or load; one thread at a time.
 
-    Args:
-        java: The JVM.
-        handle: The `org.apache.iceberg.Table`, which files named `iceberg*.py` may use for what is missing here.
-        identifier: Namespace parts and table name.
-        branch: Branch that is read and written.
+    The handle is the `org.apache.iceberg.Table`, which files of `sink/iceberg` may use for what is missing here. One
+    branch is read and written.
     """
 
     def __init__(self, java: Java, handle: Any, identifier: tuple[str, ...], branch: str = MAIN) -> None:
@@ -162,11 +159,9 @@ class Table:
             head = None if parent is None else self._snapshot(int(parent))
 
     def scan(self, snapshot_id: int, columns: Sequence[str] = ()) -> list[DataFile]:
-        """All data files of the head with their delete files.
+        """All data files of the head, which must be this snapshot, with their delete files.
 
-        Args:
-            snapshot_id: The snapshot that the head must be.
-            columns: Columns whose bounds are wanted, by the names that they have now.
+        The bounds of some columns are among them, by the names that the columns have now.
 
         Raises:
             TransientError: The head is another snapshot by now.
@@ -196,11 +191,7 @@ class Table:
 
 
 class TableBranches:
-    """Creates, publishes and drops branches.
-
-    Args:
-        table: The table, with the branch that others start from or are published to.
-    """
+    """Creates, publishes and drops branches, which start from the branch of a table or are published to it."""
 
     def __init__(self, table: Table) -> None:
         self._table = table

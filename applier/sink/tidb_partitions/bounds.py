@@ -29,11 +29,8 @@ class Max:
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """A number that depends on the time zone of the session that ran the statement.
-
-    Attributes:
-        low: The least that it can be.
-        high: The greatest.
+    """A number that depends on the time zone of the session that ran the statement: the least and the greatest it can
+    be.
     """
 
     low: int

@@ -49,10 +49,7 @@ _SYNONYMS = {"DAY": "DAYOFMONTH", "CEIL": "CEILING", "MOD": "%"}
 
 
 def parse(text: str) -> Node:
-    """The tree of an expression.
-
-    Args:
-        text: SQL, names in backticks or bare, quote and backslash doubled in strings.
+    """The tree of an expression in SQL: names in backticks or bare, quote and backslash doubled in strings.
 
     Raises:
         Inexact: It is not of a form that is known.

@@ -40,14 +40,10 @@ def moment(text: str) -> datetime:
 
 
 def evaluate(node: Node, rows: pa.Table) -> Values:
-    """Values of an expression: whole numbers, or what a column holds if the expression is that column alone.
+    """Values of an expression, one a row: whole numbers (int64), or what a column holds if the expression is that
+    column.
 
-    Args:
-        node: The expression.
-        rows: Columns by the names that the expression uses.
-
-    Returns:
-        One value a row: int64, save for a bare column.
+    The columns of the rows have the names that the expression uses.
 
     Raises:
         Inexact: A function or an argument whose exact value is not known.

@@ -40,12 +40,9 @@ class PartitionRows:
 
 
 def rows_of(version: TableVersion, partitioning: Partitioning | None, names: Sequence[str]) -> PartitionRows:
-    """Find the rows of some partitions.
+    """Find the rows of some partitions, named in any letters, of a table as it is partitioned before the statement.
 
-    Args:
-        version: The table's columns.
-        partitioning: How it is partitioned before the statement; None where that is not known.
-        names: Names of partitions, in any letters.
+    The partitioning is None where that is not known.
 
     Raises:
         SchemaChangeRefused: They cannot be determined exactly; says why.

@@ -73,15 +73,10 @@ def alive(hits: Mapping[str, Positions], files: Mapping[str, PlannedFile], stora
 def stage_vectors(
     hits: Mapping[str, Positions], files: Mapping[str, PlannedFile], storage: Storage, locate: Callable[[str], str]
 ) -> Deletes:
-    """Write the deletion vectors of a commit: for each file the positions and all that were dead before.
+    """Write the deletion vectors of a commit: for each file the positions of living rows and all that were dead before.
 
-    There must never be two vectors for one data file: readers refuse such a table. So the old one goes.
-
-    Args:
-        hits: Positions of living rows (`alive`), by path.
-        files: The plan's files.
-        storage: Where to write.
-        locate: Gives the location of a new file of some name.
+    There must never be two vectors for one data file: readers refuse such a table. So the old one goes. `locate` gives
+    the location of a new file of some name.
     """
     result = Deletes()
     if not hits:
@@ -161,10 +156,7 @@ def decode_vector(blob: bytes) -> BitMap64:
 
 
 def puffin(vectors: Iterable[tuple[str, bytes, int]]) -> tuple[bytes, dict[str, tuple[int, int]]]:
-    """A Puffin file of deletion vectors.
-
-    Args:
-        vectors: Path of the data file, blob, number of positions.
+    """A Puffin file of deletion vectors, each given as the path of its data file, its blob and its number of positions.
 
     Returns:
         The file's bytes; offset and length of each blob by path of its data file.

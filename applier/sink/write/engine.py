@@ -48,18 +48,11 @@ class Engine(Protocol):
     def locate(self, plan: FileIndex, keys: pa.Table) -> dict[str, Positions]:
         """Positions of the rows of some keys, by path of the data file; rows that are dead may be among them.
 
-        Args:
-            plan: The snapshot to look in; its columns are the key.
-            keys: Key columns in the table's types.
+        The columns of the plan are the key; the keys are in the table's types.
         """
 
     def stage(self, rows: pa.Table, key: Sequence[str]) -> list[DataFile]:
-        """Write rows to data files that a commit can add.
-
-        Args:
-            rows: Rows in the table's columns.
-            key: Columns to sort by.
-        """
+        """Write rows in the table's columns, sorted by key, to data files that a commit can add."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +71,7 @@ class Limits:
 class ArrowEngine:
     """Both parts in this process, on Arrow: no job to start, nothing of the table moved but its key columns.
 
-    Args:
-        table: The table.
-        threads: Look-ups that run at once; 0 means one a processor.
+    A look-up runs in some threads; 0 means one a processor.
     """
 
     def __init__(self, table: Table, threads: int = 0) -> None:
@@ -175,8 +166,6 @@ def _sort_order(table: Table, key: Sequence[str]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """What is looked for: the columns, their sorted keys, the form they are compared in."""
-
     fields: tuple[Field, ...]
     sought: Sequence[SortedKeys]
     form: Form
@@ -201,16 +190,10 @@ def positions_of(
     group_rows: int = GROUP_ROWS,
     form: Form | None = None,
 ) -> dict[str, Positions]:
-    """Find the rows of some keys; dead versions of a row are found too.
+    """Find the rows of some keys, which are named and typed as in the table; dead versions of a row are found as well.
 
-    Args:
-        files: Files that may hold the keys (`Plan.candidates`).
-        keys: Key columns, named and typed as in the table.
-        fields: The key columns of the table.
-        storage: Where the files lie.
-        threads: Joins that run at once; 0 means one a processor.
-        group_rows: Rows that one join takes.
-        form: Brings key columns into a form in which equal rows are equal to a hash join; `comparable` when absent.
+    Joins of `group_rows` rows each run in some threads; 0 means one a processor. Key columns are
+    compared in a form in which equal rows are equal to a hash join; `comparable` when absent.
 
     Returns:
         Path of each file with hits -> positions.

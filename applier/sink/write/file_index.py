@@ -54,11 +54,7 @@ class FileIndex:
         return sum(planned.file.records for planned in self.files.values())
 
     def candidates(self, keys: pa.Table) -> list[PlannedFile]:
-        """Files that may hold one of the keys: every key column has a key within its bounds.
-
-        Args:
-            keys: Columns named as `columns`, of the table's types.
-        """
+        """Files that may hold one of the keys, in the table's types: every key column has a key within its bounds."""
         found = list(self.files.values())
         for index, column in enumerate(self.columns):
             if not found or column.name not in keys.column_names:
@@ -75,12 +71,9 @@ class FileIndex:
         rows: Iterable[DataFile],
         deletes: Mapping[str, tuple[Sequence[DeleteFile], BitMap64]],
     ) -> None:
-        """Become the plan of the snapshot that was just committed on top of this one.
+        """Become the plan of the snapshot that was just committed on top of this one with these new data files.
 
-        Args:
-            snapshot_id: That snapshot.
-            rows: Data files that it added.
-            deletes: By path of a data file: the delete files that apply to it now, and its dead positions.
+        By path of a data file, `deletes` has the delete files that apply to it now, and its dead positions.
         """
         for path, (files, deleted) in deletes.items():
             planned = self.files[path]
@@ -101,13 +94,7 @@ class FileIndex:
 
 
 def plan(name: str, snapshot_id: int | None, columns: Sequence[Field], scan: Scan) -> FileIndex:
-    """Plan a snapshot.
-
-    Args:
-        name: The table's name, for errors.
-        snapshot_id: The snapshot; None for a table without one.
-        columns: Columns to keep bounds of.
-        scan: Gives its files.
+    """Plan a snapshot (None: of a table without one) with the bounds of some columns.
 
     Raises:
         TableMismatch: The table holds equality deletes, or data files that are not Parquet.

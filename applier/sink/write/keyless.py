@@ -35,14 +35,9 @@ def canonical(rows: pa.Table) -> pa.Table:
 
 
 def net(inserts: pa.Table, deletes: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Cancel out rows that a batch both adds and removes; which of equal rows goes is all the same to a bag.
+    """Cancel out rows in the table's columns that a batch both adds and removes, and return what is left of both.
 
-    Args:
-        inserts: Rows in the table's columns.
-        deletes: Rows in the table's columns.
-
-    Returns:
-        What is left of both.
+    Which of equal rows goes is all the same to a bag.
     """
     if not inserts.num_rows or not deletes.num_rows:
         return inserts, deletes
@@ -56,12 +51,9 @@ def net(inserts: pa.Table, deletes: pa.Table) -> tuple[pa.Table, pa.Table]:
 
 
 def choose(deletes: pa.Table, rows: pa.Table, living: Mapping[str, Positions]) -> tuple[dict[str, Positions], int]:
-    """Pick one row for each delete.
+    """Pick one row for each delete; equal deletes are repeated.
 
-    Args:
-        deletes: Rows to remove, equal ones repeated.
-        rows: The living rows that equal one of them, in the order of `living`.
-        living: Where they are.
+    The rows are those that live and equal one of the deletes, in the order of `living`, which says where they are.
 
     Returns:
         Path -> positions of the picked rows, and the number of deletes for which there was no row.

@@ -29,12 +29,7 @@ FILE_COST = 10_000
 
 
 class NewKeySample:
-    """Looks new keys of one table up, in as many files as a credit allows that grows with the rows written.
-
-    Args:
-        name: The table's name, for errors.
-        storage: Where its files lie.
-    """
+    """Looks new keys of one table up, in as many files as a credit allows that grows with the rows written."""
 
     def __init__(self, name: str, storage: Storage) -> None:
         self._name = name
@@ -42,12 +37,8 @@ class NewKeySample:
         self._credit = FIRST_CREDIT
 
     def is_there(self, plan: FileIndex, batch: ChangeBatch, key: tuple[Field, ...]) -> bool:
-        """Whether the table holds a row of one of the keys; False says little where many files may hold them.
-
-        Args:
-            plan: The snapshot to look in.
-            batch: The changes.
-            key: Key columns of the table.
+        """Whether the planned snapshot holds a row of one of the new keys; False says little where many files may hold
+        them.
         """
         fresh = np.flatnonzero(batch.fresh.to_numpy(zero_copy_only=False))
         self._credit = min(self._credit + CREDIT_PER_ROW * len(fresh), max(FIRST_CREDIT, plan.rows + FILE_COST))

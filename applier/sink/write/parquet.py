@@ -23,10 +23,6 @@ class ParquetSource:
     """One Parquet file, opened; use it as a context manager.
 
     Columns are matched by field id: the file may be older than a rename, a promotion or the column itself.
-
-    Args:
-        storage: Where it lies.
-        path: Its location.
     """
 
     def __init__(self, storage: Storage, path: str) -> None:
@@ -81,12 +77,7 @@ class ParquetSource:
         return pa.Table.from_arrays(arrays, [field.name for field in fields])
 
     def take(self, positions: Positions, fields: Sequence[Field]) -> pa.Table:
-        """Columns of single rows.
-
-        Args:
-            positions: Sorted positions in the file.
-            fields: The columns.
-        """
+        """Columns of the rows at sorted positions in the file."""
         tables = []
         for group, (start, end) in enumerate(ranges(self.group_rows)):
             first, last = np.searchsorted(positions, [start, end])

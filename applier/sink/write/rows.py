@@ -49,11 +49,6 @@ def check_columns(name: str, columns: pa.Schema, schema: TableSchema) -> None:
 def conform(name: str, rows: pa.Table, schema: TableSchema) -> pa.Table:
     """Bring rows into the table's columns: by name, cast without loss, NULL where the batch has no such column.
 
-    Args:
-        name: The table's name, for errors.
-        rows: Columns by their upstream names.
-        schema: The table's columns.
-
     Raises:
         TableMismatch: As `check_columns`.
         ValueRefused: A value does not fit its column, or is NULL in a required one.
@@ -97,16 +92,10 @@ def sort(rows: pa.Table, key: Sequence[str]) -> pa.Table:
 
 
 def write(rows: pa.Table, storage: Storage, locate: Callable[[str], str], target: int = TARGET_BYTES) -> list[Written]:
-    """Write rows as Parquet files of about the target size, with field ids and statistics of every column.
+    """Write rows as Parquet files of about `target` bytes, with field ids and statistics of every column.
 
-    Args:
-        rows: In the table's columns; field ids in the metadata of the schema.
-        storage: Where to write.
-        locate: Gives the location of a new file of some name.
-        target: Bytes of one file.
-
-    Returns:
-        The files; none for no rows.
+    The rows are in the table's columns, field ids in the metadata of the schema. `locate` gives the location of a new
+    file of some name. No rows make no file.
 
     Raises:
         TransientError: The storage does not answer.

@@ -30,12 +30,8 @@ ROWS_PER_TASK = 500_000
 class SparkEngine:
     """`Engine` on Spark: a broadcast join over `_file` and `_pos`, and a write that is staged but not committed.
 
-    It finds and writes exactly what the Arrow engine does; only the split into files may differ.
-
-    Args:
-        session: The session; threads may share it.
-        catalog: Name of the table's catalog.
-        table: The table.
+    It finds and writes exactly what the Arrow engine does; only the split into files may differ. Threads may share the
+    session.
     """
 
     def __init__(self, session: SparkSession, catalog: str, table: Table) -> None:

@@ -72,17 +72,11 @@ class CommitWork:
 
 
 class Staging:
-    """Stages the changes of one table.
+    """Stages the changes of one table; see `TableWriter` for what is passed in.
 
     Attributes:
         arrow: The engine in this process.
         plan: Files of the newest head that was planned on; None while they are not known.
-
-    Args:
-        table: The table.
-        engine: See `TableWriter`.
-        spark: See `TableWriter`.
-        limits: See `TableWriter`.
     """
 
     def __init__(self, table: Table, engine: EngineName, spark: Engine | None, limits: Limits | None) -> None:
@@ -121,15 +115,9 @@ class Staging:
         exact: bool,
         trusts_new_keys: bool,
     ) -> None:
-        """Stage a batch.
+        """Stage a batch for a commit that is planned on this head; see `TableWriter.apply`.
 
-        Args:
-            work: The commit; it is changed.
-            head: The head that the commit is planned on.
-            batch: The changes.
-            whole: See `TableWriter.apply`.
-            exact: See `TableWriter.apply`.
-            trusts_new_keys: False if another writer added rows, which may have a key that is new upstream.
+        `trusts_new_keys` is False if another writer added rows, which may have a key that is new upstream.
         """
         match batch:
             case ChangeBatch():

@@ -111,10 +111,7 @@ class TableWriter:
         return self._committer.rolled_back
 
     def hold_to(self, snapshot_id: int | None) -> None:
-        """Refuse the table if it was rolled back.
-
-        Args:
-            snapshot_id: The snapshot that its head must be, or be made on; None if none is known.
+        """Refuse the table if it was rolled back: `snapshot_id` must be its head or below it; None if none is known.
 
         Raises:
             TableMismatch: It was set to an older snapshot.
@@ -139,14 +136,11 @@ class TableWriter:
     def apply(
         self, batch: ChangeBatch | KeylessBatch, stamp: Stamp, *, exact: bool, whole: TableName | None = None
     ) -> Applied:
-        """Apply a batch.
+        """Apply a batch; the resolved ts of the stamp covers all its rows.
 
-        Args:
-            batch: The changes.
-            stamp: What the commit says about itself; its resolved ts covers all rows of the batch.
-            exact: Whether the table holds exactly the rows of the resolved ts it is stamped with, so that
-                `batch.fresh` may be trusted. False in the first steps after a load or a start in the middle.
-            whole: The upstream table, if an exact table must hold every row that the batch updates or deletes.
+        The table is `exact` if it holds exactly the rows of the resolved ts that it is stamped with, so that
+        `batch.fresh` may be trusted: not in the first steps after a load or a start in the middle. `whole` is the
+        upstream table, if an exact table must hold every row that the batch updates or deletes.
 
         Raises:
             TableIncomplete: The table counts as whole, and lacks a row that the batch updates or deletes.
@@ -173,24 +167,11 @@ class TableWriter:
         return Applied(done, 0, 0, {})
 
     def delete_where(self, columns: Sequence[str], predicate: Predicate, stamp: Stamp) -> Applied:
-        """Remove the rows that a predicate names.
-
-        Args:
-            columns: Columns that the predicate needs.
-            predicate: Called with some rows at a time.
-            stamp: What the commit says about itself.
-        """
+        """Remove the rows that a predicate names, which is called with some columns of some rows at a time."""
         return self._commit(stamp, lambda work, head: self._staging.where(work, head, columns, predicate))
 
     def exchange_where(self, columns: Sequence[str], predicate: Predicate, rows: Staged, stamp: Stamp) -> Applied:
-        """Remove the rows that a predicate names, and add others.
-
-        Args:
-            columns: Columns that the predicate needs.
-            predicate: As in `delete_where`.
-            rows: Stages the other rows.
-            stamp: What the commit says about itself.
-        """
+        """Remove the rows that a predicate names as in `delete_where`, and add the rows that are staged."""
 
         def stage(work: CommitWork, head: int | None) -> None:
             if work.needs_rows(self.table.schema.id):

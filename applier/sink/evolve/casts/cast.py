@@ -9,18 +9,16 @@ cannot be known.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import pyarrow as pa
 
+from applier.changefeed.table import ColumnType
 from applier.changefeed.types import DATE_TYPES
-from applier.sink.evolve.casts import dates as casts_dates
-from applier.sink.evolve.casts import members as casts_members
-from applier.sink.evolve.casts import numbers as casts_numbers
-from applier.sink.evolve.casts import text as casts_text
+from applier.sink.evolve.casts import dates, members, numbers, text
 from applier.sink.evolve.steps import ConvertField
+from applier.sink.format.types import Array
 
-Array: TypeAlias = "pa.Array[Any]"
 Cast: TypeAlias = "Callable[[Array, ConvertField], Array]"
 
 FAMILIES = {
@@ -62,14 +60,7 @@ def refusal(step: ConvertField) -> str | None:
 
 
 def cast(values: Array, step: ConvertField) -> Array:
-    """Cast values.
-
-    Args:
-        values: Of `step.old_arrow`.
-        step: The types.
-
-    Returns:
-        Values of `step.new_arrow`; NULL stays NULL.
+    """Cast values of `step.old_arrow` to `step.new_arrow`; NULL stays NULL.
 
     Raises:
         CastRefused: A value would not have passed in strict mode, or is a zero date that is kept as NULL.
@@ -87,12 +78,44 @@ def cast(values: Array, step: ConvertField) -> Array:
         raise CastRefused(what) from None
 
 
+def is_promotion(old: pa.DataType, new: pa.DataType) -> bool:
+    """Whether Iceberg widens a field from one type to the other in place."""
+    if pa.types.is_decimal(old) and pa.types.is_decimal(new):
+        return bool(old.scale == new.scale and old.precision <= new.precision)
+    return (old, new) in ((pa.int32(), pa.int64()), (pa.float32(), pa.float64()))
+
+
+def is_lossless(old: ColumnType, new: ColumnType, arrow: pa.DataType) -> bool:
+    """Whether every value of the old type is the same value in the new one, which Arrow keeps as `arrow`.
+
+    Dates that are kept as text change with their number of digits.
+    """
+    kind = family(new.name)
+    if family(old.name) != kind:
+        return False
+    match kind:
+        case "int" | "bit":
+            return _is_wider(numbers.bounds(old), numbers.bounds(new)) and not pa.types.is_boolean(arrow)
+        case "decimal":
+            return _is_finer(old, new)
+        case "real":
+            return not (old.name == "double" and new.name == "float") and _keeps_digits(old, new)
+        case "text" | "bytes":
+            return text.is_roomier(old, new)
+        case "enum" | "set":
+            return not (old.elements and new.elements) or new.elements[: len(old.elements)] == old.elements
+        case "datetime" | "timestamp" | "time":
+            return _keeps_seconds(old, new, is_text=pa.types.is_string(arrow))
+        case "vector":
+            return new.length in (None, old.length)
+    return True
+
+
 def _is_text_date(step: ConvertField) -> bool:
     """Whether a date type is kept as text, of which only the plain conversions are known."""
-    text = pa.string()
-    if step.old.name in DATE_TYPES and step.old_arrow == text:
+    if step.old.name in DATE_TYPES and step.old_arrow == pa.string():
         return step.new.name != step.old.name and family(step.new.name) != "text"
-    return step.new.name in DATE_TYPES and step.new_arrow == text
+    return step.new.name in DATE_TYPES and step.new_arrow == pa.string()
 
 
 def _is_rounded_real(step: ConvertField) -> bool:
@@ -106,43 +129,64 @@ def _same(values: Array, _: ConvertField) -> Array:
 
 def _by_text(read: Cast) -> Cast:
     """A cast that goes on from the text that TiDB prints of the old values."""
-    return lambda values, step: read(casts_text.text_of(values, step), step)
+    return lambda values, step: read(text.text_of(values, step), step)
 
 
 def _by_whole(read: Cast) -> Cast:
     """A cast that goes on from the whole numbers that the old values are."""
-    return lambda values, step: read(casts_numbers.whole_of(values, step), step)
+    return lambda values, step: read(numbers.whole_of(values, step), step)
+
+
+def _is_wider(old: tuple[int, int], new: tuple[int, int]) -> bool:
+    return new[0] <= old[0] and old[1] <= new[1]
+
+
+def _keeps_seconds(old: ColumnType, new: ColumnType, *, is_text: bool) -> bool:
+    """Digits that were not known may be any: values are rounded, which changes none that has no more digits."""
+    if old.scale is None or new.scale is None:
+        return old.scale == new.scale
+    return old.scale == new.scale if is_text else old.scale <= new.scale
+
+
+def _is_finer(old: ColumnType, new: ColumnType) -> bool:
+    if old.scale is None or old.scale != new.scale or old.length is None or new.length is None:
+        return False
+    return old.length <= new.length and (old.unsigned or not new.unsigned)
+
+
+def _keeps_digits(old: ColumnType, new: ColumnType) -> bool:
+    return (new.scale is None or new.scale == old.scale) and (old.unsigned or not new.unsigned)
 
 
 _NUMBERS = ("int", "year", "bit", "decimal", "real", "text", "enum", "set")
 _PRINTED = ("int", "year", "decimal", "real", "text", "bytes", "date", "datetime", "time", "enum", "set", "json")
 
 _CASTS: dict[tuple[str, str], Cast] = {
-    **{(old, "int"): _by_whole(casts_numbers.fit_whole) for old in _NUMBERS},
-    **{(old, "bit"): _by_whole(casts_numbers.fit_whole) for old in ("int", "bit")},
-    **{(old, "decimal"): casts_numbers.to_decimal for old in _NUMBERS},
-    **{(old, "real"): casts_numbers.to_real for old in _NUMBERS},
-    **{(old, "text"): _by_text(casts_text.fit_text) for old in _PRINTED},
-    **{(old, "bytes"): _by_text(casts_text.fit_bytes) for old in _PRINTED if old != "bytes"},
-    ("bytes", "bytes"): casts_text.fit_bytes,
-    ("int", "year"): _by_whole(casts_numbers.fit_year),
-    ("text", "year"): _by_whole(casts_numbers.fit_year),
+    **{(old, "int"): _by_whole(numbers.fit_whole) for old in _NUMBERS},
+    **{(old, "bit"): _by_whole(numbers.fit_whole) for old in ("int", "bit")},
+    **{(old, "decimal"): numbers.to_decimal for old in _NUMBERS},
+    **{(old, "real"): numbers.to_real for old in _NUMBERS},
+    **{(old, "text"): _by_text(text.fit_text) for old in _PRINTED},
+    **{(old, "bytes"): _by_text(text.fit_bytes) for old in _PRINTED if old != "bytes"},
+    ("bytes", "bytes"): text.fit_bytes,
+    ("int", "year"): _by_whole(numbers.fit_year),
+    ("text", "year"): _by_whole(numbers.fit_year),
     ("year", "year"): _same,
-    ("enum", "enum"): casts_members.to_enum,
-    ("text", "enum"): casts_members.to_enum,
-    ("int", "enum"): casts_members.enum_of_index,
-    ("set", "set"): casts_members.to_set,
-    ("text", "set"): casts_members.to_set,
-    ("int", "set"): casts_members.set_of_mask,
+    ("enum", "enum"): members.to_enum,
+    ("text", "enum"): members.to_enum,
+    ("int", "enum"): members.enum_of_index,
+    ("set", "set"): members.to_set,
+    ("text", "set"): members.to_set,
+    ("int", "set"): members.set_of_mask,
     ("date", "date"): _same,
-    ("datetime", "datetime"): casts_dates.round_seconds,
-    ("timestamp", "timestamp"): casts_dates.round_seconds,
-    ("time", "time"): casts_dates.to_time,
+    ("datetime", "datetime"): dates.round_seconds,
+    ("timestamp", "timestamp"): dates.round_seconds,
+    ("time", "time"): dates.to_time,
     ("date", "datetime"): _same,
-    ("datetime", "date"): casts_dates.to_date,
-    ("text", "date"): casts_dates.date_of_text,
-    ("text", "datetime"): casts_dates.datetime_of_text,
-    ("text", "time"): casts_dates.to_time,
+    ("datetime", "date"): dates.to_date,
+    ("text", "date"): dates.date_of_text,
+    ("text", "datetime"): dates.datetime_of_text,
+    ("text", "time"): dates.to_time,
     ("json", "json"): _same,
 }
 

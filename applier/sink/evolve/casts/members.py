@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 import pyarrow as pa
 
 from applier.changefeed.table import ColumnType
 from applier.sink.evolve.steps import ConvertField
-
-Array: TypeAlias = "pa.Array[Any]"
+from applier.sink.format.types import Array, by_value
 
 
 def to_enum(values: Array, step: ConvertField) -> Array:
@@ -24,19 +22,19 @@ def to_enum(values: Array, step: ConvertField) -> Array:
     known = {label: label for label in step.new.elements}
     if step.old.name == "enum":
         known.setdefault("", "")  # The error value, which MySQL prints so, stays what it is.
-    return _each(values, known.__getitem__, pa.string())
+    return by_value(values, known.__getitem__, pa.string())
 
 
 def enum_of_index(values: Array, step: ConvertField) -> Array:
     """Labels of an enum by their number."""
     known = dict(enumerate(step.new.elements, 1))
-    return _each(values, lambda number: known[int(number)], pa.string())
+    return by_value(values, lambda number: known[int(number)], pa.string())
 
 
 def to_set(values: Array, step: ConvertField) -> Array:
     """Members of the new set, in its own order."""
     order = {label: place for place, label in enumerate(step.new.elements)}
-    return _each(values, lambda text: ",".join(sorted(set(_members(text)), key=order.__getitem__)), pa.string())
+    return by_value(values, lambda text: ",".join(sorted(set(_members(text)), key=order.__getitem__)), pa.string())
 
 
 def set_of_mask(values: Array, step: ConvertField) -> Array:
@@ -52,27 +50,20 @@ def set_of_mask(values: Array, step: ConvertField) -> Array:
             raise ValueError
         return ",".join(label for bit, label in enumerate(step.new.elements) if mask >> bit & 1)
 
-    return _each(values, labels, pa.string())
+    return by_value(values, labels, pa.string())
 
 
 def index_of(values: Array, kind: ColumnType) -> Array:
     """Numbers of an enum's labels; 0 for the error value."""
     index = {"": 0} | {label: place for place, label in reversed(list(enumerate(kind.elements, 1)))}
-    return _each(values, index.__getitem__, pa.int64())
+    return by_value(values, index.__getitem__, pa.int64())
 
 
 def mask_of(values: Array, kind: ColumnType) -> Array:
     """Bit masks of a set's members."""
     bits = {label: 1 << place for place, label in enumerate(kind.elements)}
-    return _each(values, lambda text: sum(bits[label] for label in _members(text)), pa.uint64())
+    return by_value(values, lambda text: sum(bits[label] for label in _members(text)), pa.uint64())
 
 
 def _members(text: str) -> list[str]:
     return text.split(",") if text else []
-
-
-def _each(values: Array, function: Callable[[Any], Any], kind: pa.DataType) -> Array:
-    """Apply a function to each distinct value once."""
-    encoded: Any = values.dictionary_encode()
-    results = pa.array([function(value) for value in encoded.dictionary.to_pylist()], kind)
-    return results.take(encoded.indices)

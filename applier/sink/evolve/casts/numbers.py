@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from decimal import ROUND_HALF_EVEN, ROUND_HALF_UP, Context, Decimal
-from typing import Any, TypeAlias
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,8 +12,7 @@ import pyarrow.compute as pc
 from applier.changefeed.table import ColumnType
 from applier.sink.evolve.casts.members import index_of, mask_of
 from applier.sink.evolve.steps import ConvertField
-
-Array: TypeAlias = "pa.Array[Any]"
+from applier.sink.format.types import Array, by_value
 
 _MOST_BITS = 64
 """Bits of a bit column of which nothing shows how many it has."""
@@ -44,14 +43,14 @@ def whole_of(values: Array, step: ConvertField) -> Array:
         case "set":
             return mask_of(values, step.old).cast(_WHOLE)
         case "float" | "double":
-            return _each(values, lambda value: Decimal(value).to_integral_value(ROUND_HALF_EVEN), _WHOLE)
+            return by_value(values, lambda value: Decimal(value).to_integral_value(ROUND_HALF_EVEN), _WHOLE)
     if pa.types.is_boolean(values.type):
         return values.cast(pa.int32()).cast(_WHOLE)
     if pa.types.is_integer(values.type):
         return values.cast(_WHOLE)
     if pa.types.is_decimal(values.type):
         return _rescaled(values, _WHOLE)
-    return _each(values, lambda text: _parsed(text).quantize(Decimal(1), ROUND_HALF_UP, _EXACT), _WHOLE)
+    return by_value(values, lambda text: _parsed(text).quantize(Decimal(1), ROUND_HALF_UP, _EXACT), _WHOLE)
 
 
 def fit_whole(numbers: Array, step: ConvertField) -> Array:
@@ -83,7 +82,7 @@ def to_decimal(values: Array, step: ConvertField) -> Array:
         _refuse_negative(values, step.new)
         return _rescaled(values, target)
     quantum = Decimal(1).scaleb(-(step.new.scale or 0))
-    numbers = _each(values, lambda value: _plain(_read(value), quantum, step.new), pa.string())
+    numbers = by_value(values, lambda value: _plain(_read(value), quantum, step.new), pa.string())
     return numbers if is_wide else numbers.cast(target)
 
 
@@ -96,7 +95,7 @@ def to_real(values: Array, step: ConvertField) -> Array:
         values = (
             values.cast(pa.float64(), safe=False)
             if is_integer
-            else _each(values, lambda value: float(_read(value)), pa.float64())
+            else by_value(values, lambda value: float(_read(value)), pa.float64())
         )
     _refuse_negative(values, step.new)
     result = values.cast(step.new_arrow, safe=False)
@@ -134,11 +133,6 @@ def _parsed(text: str) -> Decimal:
     if not _NUMBER.fullmatch(text):
         raise ValueError
     return _EXACT.create_decimal(text)
-
-
-def _each(values: Array, function: Any, kind: pa.DataType) -> Array:
-    results = [None if value is None else function(value) for value in values.to_pylist()]
-    return pa.array(results, kind)
 
 
 def _refuse_negative(values: Array, kind: ColumnType) -> None:

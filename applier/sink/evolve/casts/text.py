@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -11,8 +11,7 @@ import pyarrow.compute as pc
 
 from applier.changefeed.table import ColumnType
 from applier.sink.evolve.steps import ConvertField
-
-Array: TypeAlias = "pa.Array[Any]"
+from applier.sink.format.types import Array, by_value
 
 BYTES = {
     **dict.fromkeys(("tinytext", "tinyblob"), (1 << 8) - 1),
@@ -33,13 +32,13 @@ def text_of(values: Array, step: ConvertField) -> Array:
     if pa.types.is_boolean(kind):
         return values.cast(pa.int32()).cast(pa.string())
     if pa.types.is_floating(kind):
-        return _each(values, lambda value: _float(value, single=pa.types.is_float32(kind)))
+        return by_value(values, lambda value: _float(value, single=pa.types.is_float32(kind)), pa.string())
     if pa.types.is_timestamp(kind):
-        return _each(values, lambda value: _clock(value, step.old.scale or 0))
+        return by_value(values, lambda value: _clock(value, step.old.scale or 0), pa.string())
     if pa.types.is_decimal(kind):
-        return _each(values, lambda value: f"{value:f}")
+        return by_value(values, lambda value: f"{value:f}", pa.string())
     if step.old.name == "year":
-        return _each(values, lambda value: f"{value:04d}")
+        return by_value(values, lambda value: f"{value:04d}", pa.string())
     return values.cast(pa.string())
 
 
@@ -107,10 +106,6 @@ def _float(value: float, *, single: bool) -> str:
 def _clock(value: datetime, digits: int) -> str:
     text = value.isoformat(sep=" ", timespec="microseconds")
     return text[: 19 + (digits + 1 if digits else 0)]
-
-
-def _each(values: Array, function: Any) -> Array:
-    return pa.array([None if value is None else function(value) for value in values.to_pylist()], pa.string())
 
 
 def _refuse_longer(values: Any, limit: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import cast
 
 import pyarrow as pa
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from applier.changefeed.table import ColumnType as T
 from applier.errors import TableMismatch
 from applier.sink.evolve.resolve import KEY, Resolution, TableBefore, resolve
-from applier.sink.evolve.rewrite import ValueSource
+from applier.sink.evolve.rewrite import LiveRows, ValueSource
 from applier.sink.evolve.steps import (
     AddField,
     ConvertField,
@@ -50,11 +51,11 @@ class Rows:
     changed: frozenset[str] = frozenset()
 
     def has_null(self, field: Field) -> bool:
-        """See `resolve.Rows`."""
+        """See `LiveRows`."""
         return field.name in self.nulls
 
     def are_changed(self, field: Field, step: ConvertField) -> bool:
-        """See `resolve.Rows`."""
+        """See `LiveRows`."""
         del step
         return field.name in self.changed
 
@@ -71,7 +72,7 @@ BEFORE = TableBefore("lake.shop.orders", 3, COLUMNS, {2: "how many"})
 
 def resolved(*steps: Step, before: TableBefore = BEFORE, rows: Rows = Rows()) -> Resolution:
     """The steps on the table."""
-    return resolve(before, steps, rows)
+    return resolve(before, steps, cast("LiveRows", rows))
 
 
 def test_metadata_is_enough_for_what_iceberg_can_express() -> None:
