@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from typing import Literal, TypeAlias, TypeVar, cast
 
 from applier.runtime.logs import logger
 from applier.sink.commit.stamp import Stamp
+from applier.sink.control.control import unix_ms
 from applier.sink.iceberg import maintenance as iceberg
 from applier.sink.iceberg import orphans
 from applier.sink.iceberg.orphans import Neighbours
@@ -188,7 +188,7 @@ class Upkeep:
         """
         if self._shares_files:
             return {}
-        clock = _unix_ms() if now is None else now
+        clock = unix_ms() if now is None else now
         table = self.writer.table
 
         def remove(_: Stamp, __: int) -> Counts:
@@ -242,7 +242,7 @@ class Upkeep:
     def _oldest(self, times: dict[int, int], cut: int | None, now: int | None) -> int:
         """Unix milliseconds before which snapshots expire."""
         newest = sorted(times.values(), reverse=True)
-        before = (_unix_ms() if now is None else now) - int(self.limits.snapshot_hours * _HOUR)
+        before = (unix_ms() if now is None else now) - int(self.limits.snapshot_hours * _HOUR)
         if len(newest) > self.limits.snapshots:
             before = max(before, newest[self.limits.snapshots - 1])
         return before if cut is None else min(before, times.get(cut, before))
@@ -258,8 +258,4 @@ class Upkeep:
 
 def properties_of_new() -> dict[str, str]:
     """Properties of a table that is created: it has no orphans yet, and its metadata files do not pile up."""
-    return {ORPHANS_REMOVED_AT: str(_unix_ms()), "write.metadata.delete-after-commit.enabled": "true"}
-
-
-def _unix_ms() -> int:
-    return time.time_ns() // 1_000_000
+    return {ORPHANS_REMOVED_AT: str(unix_ms()), "write.metadata.delete-after-commit.enabled": "true"}

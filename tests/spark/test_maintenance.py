@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from applier.sink.commit.stamp import EPOCH, RESOLVED_TS, Stamp
 from applier.sink.format.storage import local_path
 from applier.sink.iceberg import maintenance as iceberg_maintenance
 from applier.sink.iceberg.catalog import Catalog, JavaError
+from applier.sink.iceberg.commit import set_properties
 from applier.sink.upkeep import ORPHANS_REMOVED_AT, Thresholds, Upkeep
 from applier.sink.write.table_writer import TableWriter
 from tests.replay import differences, ends_at, replay
@@ -144,14 +145,14 @@ def test_newer_applier_is_noticed_before_a_rewrite(case: Case) -> None:
 @pytest.mark.parametrize("work", ["compact", "rewrite_manifests"])
 def test_newer_applier_that_writes_meanwhile_wins(case: Case, monkeypatch: pytest.MonkeyPatch, work: str) -> None:
     """A commit that slips in between the rewrite and its publication refuses it, and nothing of it is seen."""
-    stamping = iceberg_maintenance._stamp
+    stamping = set_properties
     late = [lambda: case.other(5).apply(case.feed.batch(), Stamp("shop", 5, 9), exact=False)]
 
-    def stamp(transaction: Any, own: Stamp) -> None:
+    def stamp(transaction: Any, own: Mapping[str, str]) -> None:
         late.pop()()
         stamping(transaction, own)
 
-    monkeypatch.setattr(iceberg_maintenance, "_stamp", stamp)
+    monkeypatch.setattr(iceberg_maintenance, "set_properties", stamp)
 
     with pytest.raises(CheckpointConflict, match="epoch 5"):
         getattr(case.upkeep, work)()

@@ -18,13 +18,7 @@ from applier.sink.iceberg.table import Table
 
 
 class Fenced(NamedTuple):
-    """A fence that was built.
-
-    Attributes:
-        table: Identifier of the table.
-        before: Its head before the fence; None for a table without rows.
-        head: Its head now, which shows the same rows.
-    """
+    """A fence: the head of a table before it (None without rows), and its head now, which shows the same rows."""
 
     table: tuple[str, ...]
     before: int | None

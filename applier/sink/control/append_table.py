@@ -75,11 +75,10 @@ class AppendOnlyTable:
         committer = Committer(self.table, stamp.changefeed, stamp.epoch)
         committer.open()
         is_fold = data_files(self.table) >= FOLD_FILES
-        stage = self._fold if is_fold else self._append
 
         def prepare(_: int | None) -> Change:
             check(self.table)
-            return stage(rows, stamp)
+            return self._change(rows, stamp, is_fold=is_fold)
 
         done = committer.commit(stamp, prepare)
         if is_fold:
@@ -111,16 +110,12 @@ class AppendOnlyTable:
             raise TableMismatch(what, "Run rewrite_data_files with delete-file-threshold 1 on it once.")
         return self._read(list(files)) if files else self._empty()
 
-    def _append(self, rows: pa.Table, stamp: Stamp) -> Change:
-        (file,) = ArrowEngine(self.table).stage(self._conform(rows), ())
-        return Change(rows=[file], summary=stamp.entries(), properties=stamp.entries() | {NEWEST: file.path})
-
-    def _fold(self, rows: pa.Table, stamp: Stamp) -> Change:
+    def _change(self, rows: pa.Table, stamp: Stamp, *, is_fold: bool) -> Change:
         engine = ArrowEngine(self.table)
-        (file,) = engine.stage(self._conform(rows), ())
+        (file,) = engine.stage(conform(str(self.table), rows, self.table.schema), ())
+        kept = engine.stage(self._kept(), ()) if is_fold else []
         properties = stamp.entries() | {NEWEST: file.path}
-        files = [*engine.stage(self._kept(), ()), file]
-        return Change(rows=files, summary=stamp.entries(), properties=properties, replace=True)
+        return Change(rows=[*kept, file], summary=stamp.entries(), properties=properties, replace=is_fold)
 
     def _kept(self) -> pa.Table:
         rows = self.rows()
@@ -141,9 +136,6 @@ class AppendOnlyTable:
         except JavaError as error:
             # The rows are committed, and the next fold expires what this one left.
             logger().warning("snapshots not expired", table=str(self.table), because=error.what)
-
-    def _conform(self, rows: pa.Table) -> pa.Table:
-        return conform(str(self.table), rows, self.table.schema)
 
     def _empty(self) -> pa.Table:
         return self.table.schema.arrow.empty_table()

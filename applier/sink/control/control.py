@@ -239,7 +239,6 @@ class Control:
 
 
 def _taken(last: Checkpoint | None, holder: Holder, lost_epoch: int, *, is_over: bool) -> Checkpoint:
-    """The first checkpoint of a holder; see `Control.take`."""
     clock = holder.since
     if last is None:
         return Checkpoint(

@@ -20,11 +20,10 @@ _UNKNOWN = ""
 
 
 class Grant(NamedTuple):
-    """The right to take a changefeed.
+    """The right to take a changefeed, and why, as words for the log.
 
-    Attributes:
-        because: Why, as words for the log.
-        is_over: The last holder can certainly write no more: there was none, it said so, or its process is gone.
+    It is over with the last holder if that can certainly write no more: there was none, it said so, or its process is
+    gone.
     """
 
     because: str
@@ -136,7 +135,6 @@ def _pid_namespace() -> str:
 
 
 def _signalled(pid: int) -> int | None:
-    """Whether the process is there, asked the portable way."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

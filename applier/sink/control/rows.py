@@ -54,18 +54,9 @@ class SchemaDecision:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A message that was passed over.
+    """A message that was passed over in a step, and why, as one sentence.
 
-    Attributes:
-        topic: Its topic.
-        partition: Its partition.
-        offset: Its offset.
-        timestamp: The record's time; like the next two None where it was not asked for.
-        key: The record's key.
-        value: The record's value.
-        error: Why, as one sentence.
-        step: Step that passed over it.
-        buried_at: When it was written.
+    Timestamp, key and value are those of its record; None where they were not asked for.
     """
 
     topic: str
@@ -88,12 +79,8 @@ class DeadLetter:
 class TableRequest:
     """What a command asks of the process that holds the changefeed. Any process may ask: these rows are not fenced.
 
-    Attributes:
-        id: Distinguishes it from all others: it is carried out once, however often it is read.
-        kind: What is to be done.
-        tables: Filter rules of the tables.
-        why: The reason that the user gave; "" where none is asked for.
-        who: The user and the host.
+    The id distinguishes it from all others: it is carried out once, however often it is read. Tables are given by
+    filter rules; the reason is that of the user, "" where none is asked for; who asks is the user and the host.
     """
 
     id: str

@@ -16,12 +16,9 @@ _UTC = pa.timestamp("us", tz="UTC")
 
 
 class ControlTable:
-    """A control table, as every changefeed has one.
+    """A control table, as every changefeed has one, with its name in the namespace of the changefeed and its columns.
 
-    Attributes:
-        name: Its name in the namespace of the changefeed.
-        columns: Its columns.
-        order: Column whose values only grow, of a table that need not keep all rows; else "".
+    The values of the column `order` only grow, in a table that need not keep all rows; else it is "".
     """
 
     def __init__(self, name: str, columns: Sequence[pa.Field[Any]], order: str = "") -> None:

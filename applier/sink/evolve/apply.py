@@ -24,12 +24,8 @@ _REFUSED = frozenset({"ValidationException", "IllegalArgumentException", "Unsupp
 
 @dataclass(frozen=True, slots=True)
 class Evolved:
-    """What an evolution did.
-
-    Attributes:
-        snapshot_id: Snapshot that carries it.
-        schema_id: Iceberg schema from there on.
-        rewritten: Rows that were written anew; 0 where metadata was enough.
+    """What an evolution did: the snapshot that carries it, the Iceberg schema from there on, and how many rows were
+    written anew.
     """
 
     snapshot_id: int
@@ -90,12 +86,6 @@ def _before(table: Table) -> TableBefore:
 
 
 def _stage(table: Table, what: Resolution, live: LiveRows, stamp: Stamp) -> Change:
-    """Stage everything that the commit needs.
-
-    Raises:
-        CastRefused: A value cannot be cast exactly.
-        JavaError: Iceberg refuses a step, or does not answer.
-    """
     revision = Revision(table)
     with translated(f"Cannot change the columns of table {table}"):
         if what.sort is not None:

@@ -80,7 +80,6 @@ def is_empty_of(table: Table, column: str) -> bool:
 
 
 def _paired(target: Table, source: Table) -> list[Field]:
-    """Fields of the source in the order of the target's."""
     theirs = {field.name.lower(): field for field in source.schema.fields}
     ours = target.schema.fields
     pairs = [(field, theirs.get(field.name.lower())) for field in ours]

@@ -40,12 +40,7 @@ from applier.sink.evolve.steps import (
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a statement cannot be applied exactly.
-
-    Attributes:
-        reason: One sentence, without the table's name.
-        hint: What to do about it.
-    """
+    """Why a statement cannot be applied exactly, as one sentence without the table's name, and what to do about it."""
 
     reason: str
     hint: str = RELOAD

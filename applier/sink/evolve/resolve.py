@@ -42,12 +42,7 @@ _S = TypeVar("_S", AddField, ConvertField, DescribeTable, DropField, MoveField, 
 class TableBefore:
     """An Iceberg table before an evolution.
 
-    Attributes:
-        name: Its name, for errors.
-        format_version: 1, 2 or 3.
-        schema: Its columns.
-        docs: Their comments, by field id.
-        sort: Columns of its sort order; empty text for one that is not a column.
+    Comments are given by field id; of its sort order the columns, empty text for one that is not a column.
     """
 
     name: str
@@ -218,7 +213,6 @@ class _Resolver:
         return old.required or not self._rows.count or not self._rows.has_null(old)
 
     def _doc(self, name: str) -> str:
-        """Comment that a field has after the statement."""
         told = [step.doc for step in self._steps if isinstance(step, DescribeField) and step.name == name]
         return told[-1] if told else self._table.docs.get(self._before(name).id, "")
 

@@ -29,14 +29,7 @@ CHUNK_BYTES = 256 << 20
 
 @dataclass(frozen=True, slots=True)
 class ValueSource:
-    """Where the values of a new field come from.
-
-    Attributes:
-        field: The new field.
-        old: The field that it was, or whose values are cast; None for a constant.
-        step: The cast; None where the values stay.
-        constant: The value of each row where there is no old field.
-    """
+    """Where the values of a new field come from: the old field, whose values a step may cast, or else a constant."""
 
     field: Field
     old: Field | None = None

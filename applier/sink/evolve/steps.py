@@ -12,14 +12,7 @@ from applier.changefeed.table import ColumnType
 
 @dataclass(frozen=True, slots=True)
 class AddField:
-    """A new optional field behind the others.
-
-    Attributes:
-        name: Its name.
-        type: Its Arrow type.
-        default: What rows have that are there already; of `type`.
-        doc: Its comment.
-    """
+    """A new optional field behind the others; rows that are there already have its default."""
 
     name: str
     type: pa.DataType

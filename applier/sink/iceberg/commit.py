@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -100,7 +100,7 @@ def commit(table: Table, change: Change, expected: int | None, sending: Callable
             _prepare(table, transaction, change, expected)
             snapshot_id = int(pending.snapshot(table.branch).snapshotId())
             if change.properties:
-                _set_properties(transaction, change)
+                set_properties(transaction, change.properties, change.unset)
             sending()
             transaction.commitTransaction()
             if change.revision:
@@ -153,10 +153,11 @@ def _update(table: Table, transaction: Any, change: Change, expected: int | None
     return delta.validateDataFilesExist(java.texts(change.touched))
 
 
-def _set_properties(transaction: Any, change: Change) -> None:
+def set_properties(transaction: Any, properties: Mapping[str, str], unset: Iterable[str] = ()) -> None:
+    """Set and remove table properties in a transaction, or in one step of their own on a table."""
     update = transaction.updateProperties()
-    for key, value in change.properties.items():
+    for key, value in properties.items():
         update.set(key, value)
-    for key in change.unset:
+    for key in unset:
         update.remove(key)
     update.commit()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from applier.sink.commit.stamp import EPOCH, Stamp
-from applier.sink.iceberg.commit import Fence
+from applier.sink.iceberg.commit import Fence, set_properties
 from applier.sink.iceberg.java import translated
 from applier.sink.iceberg.snapshot import MAIN
 from applier.sink.iceberg.table import Table
@@ -21,12 +21,10 @@ _FUNCTION = "java.util.function.Function"
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """What a compaction did.
+    """What a compaction did: data files that are gone, data files that took their place, and delete files that are
+    gone.
 
-    Attributes:
-        data_files: Data files that are gone.
-        added: Data files that took their place.
-        delete_files: Delete files that are gone; a deletion vector counts as one.
+    A deletion vector counts as a delete file.
     """
 
     data_files: int
@@ -73,7 +71,7 @@ def rewrite_manifests(table: Table, stamp: Stamp, expected: int) -> int:
         transaction = table.handle.newTransaction()
         update = _manifests(table, transaction, stamp, expected).clusterBy(table.java.constant(_FUNCTION, "all"))
         update.commit()
-        _stamp(transaction, stamp)
+        set_properties(transaction, stamp.entries())
         transaction.commitTransaction()
         table.refresh()
         return int(table.handle.currentSnapshot().summary().get("manifests-created") or 0)
@@ -124,7 +122,7 @@ def set_property(table: Table, key: str, value: str) -> None:
         JavaError: The catalog did not answer.
     """
     with translated(f"Cannot set property {key} of table {table}"):
-        table.handle.updateProperties().set(key, value).commit()
+        set_properties(table.handle, {key: value})
         table.refresh()
 
 
@@ -135,10 +133,7 @@ def unset_properties(table: Table, prefix: str) -> None:
         JavaError: The catalog did not answer.
     """
     with translated(f"Cannot change the properties of table {table}"):
-        update = table.handle.updateProperties()
-        for key in filter(lambda key: key.startswith(prefix), table.properties):
-            update.remove(key)
-        update.commit()
+        set_properties(table.handle, {}, [key for key in table.properties if key.startswith(prefix)])
 
 
 def _publish(table: Table, stamp: Stamp) -> None:
@@ -150,7 +145,7 @@ def _publish(table: Table, stamp: Stamp) -> None:
     if head.summary().get(EPOCH) is None:
         # Of two snapshots that the action makes where it also drops delete files, only the first is stamped.
         _manifests(table, transaction, stamp, int(head.snapshotId())).commit()
-    _stamp(transaction, stamp)
+    set_properties(transaction, stamp.entries())
     transaction.commitTransaction()
     table.refresh()
 
@@ -161,10 +156,3 @@ def _manifests(table: Table, transaction: Any, stamp: Stamp, expected: int) -> A
     for key, value in stamp.entries().items():
         update.set(key, value)
     return update.validateWith(Fence(table.java.iceberg, expected))
-
-
-def _stamp(transaction: Any, stamp: Stamp) -> None:
-    update = transaction.updateProperties()
-    for key, value in stamp.entries().items():
-        update.set(key, value)
-    update.commit()

@@ -182,11 +182,6 @@ def _is_metadata(file: str) -> bool:
 
 
 def _strays(table: Table) -> tuple[str, ...]:
-    """Folders outside a table's location in which files of any of its snapshots lie, normalised.
-
-    Raises:
-        JavaError: Catalog or storage did not answer, or there are too many such folders.
-    """
     with translated(f"Cannot list the files of table {table}"):
         iceberg, session = table.java.iceberg, table.java.session
         found: set[str] = set()

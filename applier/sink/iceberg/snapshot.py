@@ -11,13 +11,9 @@ MAIN = "main"
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """One snapshot.
+    """One snapshot; its operation is `append`, `delete`, `overwrite` or `replace`.
 
-    Attributes:
-        id: Snapshot id.
-        operation: `append`, `delete`, `overwrite` or `replace`.
-        summary: Its summary.
-        parent_id: The snapshot that it was made on, which may have expired; None for the first.
+    The parent, on which it was made, may have expired; None for the first.
     """
 
     id: int

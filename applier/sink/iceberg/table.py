@@ -116,18 +116,12 @@ class Table:
     @property
     def spec_json(self) -> dict[str, Any]:
         """Partition spec in Iceberg's JSON, as of the last `refresh`."""
-        return self._fact(
-            "spec",
-            lambda: dict(json.loads(self.java.iceberg.PartitionSpecParser.toJson(self._asked(self.handle.spec)))),
-        )
+        return self._fact("spec", lambda: self._json(self.java.iceberg.PartitionSpecParser, self.handle.spec))
 
     @property
     def sort_order_json(self) -> dict[str, Any]:
         """Sort order in Iceberg's JSON, as of the last `refresh`."""
-        return self._fact(
-            "order",
-            lambda: dict(json.loads(self.java.iceberg.SortOrderParser.toJson(self._asked(self.handle.sortOrder)))),
-        )
+        return self._fact("order", lambda: self._json(self.java.iceberg.SortOrderParser, self.handle.sortOrder))
 
     @property
     def files(self) -> TableFiles:
@@ -181,6 +175,9 @@ class Table:
         """Data files of an older snapshot with their delete files; bounds are left out."""
         with translated(f"Cannot plan snapshot {snapshot_id} of table {self}"):
             return self.files.planned(self.handle.newScan().useSnapshot(snapshot_id))
+
+    def _json(self, parser: Any, ask: Callable[[], Any]) -> dict[str, Any]:
+        return dict(json.loads(parser.toJson(self._asked(ask))))
 
     def _fact(self, name: str, read: Callable[[], _T]) -> _T:
         """Something that only a change of the table's metadata by others can change: asked for once a `refresh`."""

@@ -91,7 +91,6 @@ def _counted(node: Call, count: int) -> tuple[Node, ...]:
 
 
 def _whole(node: Node, rows: pa.Table) -> Values:
-    """Whole numbers of an argument."""
     values = _value(node, rows)
     if pa.types.is_integer(values.type):
         return values.cast(pa.int64())

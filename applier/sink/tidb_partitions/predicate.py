@@ -27,12 +27,10 @@ Mask: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
 
 @dataclass(frozen=True, slots=True)
 class PartitionRows:
-    """Which rows of a table are in some of its partitions.
+    """Which rows of a table are in some of its partitions, by the columns that decide.
 
-    Attributes:
-        columns: Columns that decide.
-        predicate: Rows that are alive, with those columns -> one boolean a row. It raises SchemaChangeRefused where a
-            row cannot be placed exactly.
+    The predicate takes living rows with those columns and returns one boolean a row. It raises SchemaChangeRefused
+    where a row cannot be placed exactly.
     """
 
     columns: tuple[str, ...]
@@ -165,8 +163,6 @@ _DEFAULT = ("DEFAULT",)
 
 @dataclass(frozen=True, slots=True)
 class _Listed:
-    """What `VALUES IN` says: rows of values, and whether the partition also takes what no list names."""
-
     rows: list[tuple[Bound, ...]]
     is_default: bool
 

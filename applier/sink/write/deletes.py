@@ -21,7 +21,7 @@ from applier.sink.format.storage import Storage, read_range, write_bytes
 from applier.sink.format.types import FIELD_ID
 from applier.sink.iceberg.files import DataFile, DeleteFile
 from applier.sink.write.file_index import PlannedFile
-from applier.sink.write.parquet import Positions
+from applier.sink.write.parquet import Positions, by_path
 
 VECTOR_MAGIC = 1681511377
 """First word of a deletion vector, little-endian (Iceberg's Puffin specification, `deletion-vector-v1`)."""
@@ -181,12 +181,7 @@ def read_position_deletes(delete: DeleteFile, storage: Storage) -> dict[str, Pos
         raise TableMismatch(what, "Run rewrite_position_delete_files or rewrite_data_files once.")
     with storage.open(delete.path) as handle:
         table = pq.read_table(handle, columns=["file_path", "pos"], use_threads=False)
-    paths = table["file_path"].combine_chunks().dictionary_encode()
-    codes, positions = paths.indices.to_numpy(), table["pos"].to_numpy()
-    order = np.argsort(codes, kind="stable")
-    edges = np.searchsorted(codes[order], np.arange(len(paths.dictionary) + 1))
-    names: list[Any] = paths.dictionary.to_pylist()
-    return {path: positions[order[edges[code] : edges[code + 1]]] for code, path in enumerate(names)}
+    return by_path(*table.columns)
 
 
 def _blob_metadata(path: str, place: tuple[int, int], rows: int) -> dict[str, Any]:

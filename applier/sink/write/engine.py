@@ -59,9 +59,8 @@ class Engine(Protocol):
 class Limits:
     """When `auto` leaves a batch to Spark.
 
-    Attributes:
-        rows: Changed rows in the batch: from here on more than one core should write them.
-        candidate_rows: Rows of the files that may hold a key: from here on a Spark job's fixed second pays.
+    From so many changed rows on, more than one core should write them. From so many rows in the files that may hold a
+    key on, a Spark job's fixed second pays.
     """
 
     rows: int = 1_000_000

@@ -113,7 +113,6 @@ def write(rows: pa.Table, storage: Storage, locate: Callable[[str], str], target
 
 
 def _write_file(groups: deque[pa.Table], schema: pa.Schema, storage: Storage, location: str, target: int) -> Written:
-    """Write row groups from the left until the file is large enough."""
     footers: list[pq.FileMetaData] = []
     options: dict[str, Any] = {"compression": "zstd", "store_decimal_as_integer": True, "metadata_collector": footers}
     with storage.create(location) as sink:

@@ -6,9 +6,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import reduce
-from typing import Any
 
-import numpy as np
 import pyarrow as pa
 from py4j.java_gateway import JavaMember
 from pyspark.errors import PySparkException
@@ -21,7 +19,7 @@ from applier.sink.iceberg.files import DataFile
 from applier.sink.iceberg.java import translated
 from applier.sink.iceberg.table import Table
 from applier.sink.write.file_index import FileIndex
-from applier.sink.write.parquet import Positions
+from applier.sink.write.parquet import Positions, by_path
 
 ROWS_PER_TASK = 500_000
 """Rows that one task writes: one file of a fair size, and work for every core."""
@@ -52,7 +50,7 @@ class SparkEngine:
             pairs = zip(keys.column_names, names, strict=True)
             same: list[Column] = [rows[quoted(column)] == wanted[name] for column, name in pairs]
             hits = rows.join(wanted, reduce(lambda left, right: left & right, same), "left_semi")
-            found = _grouped(hits.select("_file", "_pos").toArrow())
+            found = by_path(*hits.select("_file", "_pos").toArrow().columns)
         if any(path not in plan.files for path in found):
             raise TransientError(f"Table {self._table} has moved on from snapshot {plan.snapshot_id}")
         return found
@@ -101,15 +99,6 @@ def _staged(table: Table, frame: DataFrame) -> list[DataFile]:
     finally:
         tables.remove(number)
         coordinator.clearRewrite(table.handle, number)
-
-
-def _grouped(hits: pa.Table) -> dict[str, Positions]:
-    paths = hits["_file"].combine_chunks().dictionary_encode()
-    codes, positions = paths.indices.to_numpy(), hits["_pos"].to_numpy()
-    order = np.lexsort((positions, codes))
-    edges = np.searchsorted(codes[order], np.arange(len(paths.dictionary) + 1))
-    names: list[Any] = paths.dictionary.to_pylist()
-    return {path: positions[order[edges[code] : edges[code + 1]]] for code, path in enumerate(names)}
 
 
 @contextmanager

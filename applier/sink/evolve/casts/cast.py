@@ -41,7 +41,7 @@ class CastRefused(Exception):
 
 
 def family(name: str) -> str:
-    """The family of a type name."""
+    """The family of a type."""
     return FAMILIES.get(name, name)
 
 
