@@ -131,7 +131,7 @@ class Committer:
         """What became of a commit that did not end well: the snapshot's id, or None to prepare again."""
         if failure.snapshot_id is not None:
             self._sent.append(failure.snapshot_id)
-        _with_retry(self.table.refresh)
+        self._refresh()
         for snapshot_id in self._sent:
             if self.table.has_snapshot(snapshot_id):
                 return snapshot_id
@@ -141,9 +141,13 @@ class Committer:
     def _reload(self) -> bool:
         """Read the table again; True if its head or its columns are not those that were planned on."""
         before = self.head, self._columns
-        _with_retry(self.table.refresh)
+        self._refresh()
         self.look()
         return before != (self.head, self.table.schema.id)
+
+    def _refresh(self) -> None:
+        # Without the catalog's answer it is unknown whether a commit was made.
+        retrying(TransientError, 0.1, 5)(self.table.refresh)
 
     def look(self) -> None:
         """Take note of what the table's refreshed metadata says, and whether others have changed rows.
@@ -177,8 +181,3 @@ def retrying(error: type[Exception], first: float = 0.05, longest: float = 2) ->
         wait=wait_random_exponential(multiplier=first, max=longest),
         reraise=True,
     )
-
-
-def _with_retry(call: Callable[[], None]) -> None:
-    """Ask again while the catalog does not answer: without its answer it is unknown whether a commit was made."""
-    retrying(TransientError, 0.1, 5)(call)

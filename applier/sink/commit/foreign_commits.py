@@ -22,12 +22,9 @@ FOREIGN = "applier.foreign-rows"
 class Trace(NamedTuple):
     """What the history of the head shows.
 
-    Attributes:
-        is_foreign: Others have changed rows since our last commit; a compaction changes none.
-        is_cut: The history has expired before our last commit, so nothing shows it.
-        resolved_ts: Stamp of our newest commit in it; None if there is none.
-        epoch: The same of its epoch.
-        offsets: The same of the messages that it covers; "" where its summary does not say.
+    `is_foreign` means that others have changed rows since our last commit (a compaction changes none), `is_cut` that
+    the history has expired before that commit, so that nothing shows it. The rest is the stamp of our newest commit in
+    the history; None, and no offsets, where there is none.
     """
 
     is_foreign: bool

@@ -33,15 +33,15 @@ class ColumnMapping:
     def written(self, column: Column) -> Column | None:
         """The column as the statement writes it, if it does."""
         for action in self.actions:
-            if _key(action.column.name) == _key(column.name):
+            if action.column.name.lower() == column.name.lower():
                 return action.column
         return None
 
 
 def lineage(before: TableVersion, after: TableVersion, actions: Sequence[Action]) -> ColumnMapping:
     """Determine which column became which; without actions, equal names are the same column."""
-    known = {_key(column.name): column for column in before.columns}
-    dropped = {_key(action.name) for action in actions if isinstance(action, ddl.DropColumn)}
+    known = {column.name.lower(): column for column in before.columns}
+    dropped = {action.name.lower() for action in actions if isinstance(action, ddl.DropColumn)}
     sources = dict(_renames(actions))
     moved = {old for new, old in sources.items() if new != old}
     taken = dropped | moved
@@ -49,7 +49,7 @@ def lineage(before: TableVersion, after: TableVersion, actions: Sequence[Action]
     added = {key for key in _added(actions) if key not in known or key in taken}
 
     def source(column: Column) -> Column | None:
-        key = _key(column.name)
+        key = column.name.lower()
         if key in added:
             return None
         return known.get(sources[key]) if key in sources else known.get(key) if key not in taken else None
@@ -61,8 +61,8 @@ def lineage(before: TableVersion, after: TableVersion, actions: Sequence[Action]
         before=before,
         pairs=pairs,
         dropped=gone,
-        unexplained_added=tuple(new.name for old, new in pairs if old is None and _key(new.name) not in added),
-        unexplained_dropped=tuple(column.name for column in gone if _key(column.name) not in dropped),
+        unexplained_added=tuple(new.name for old, new in pairs if old is None and new.name.lower() not in added),
+        unexplained_dropped=tuple(column.name for column in gone if column.name.lower() not in dropped),
         actions=tuple(action for action in actions if isinstance(action, ddl.AddColumn | ddl.ModifyColumn)),
     )
 
@@ -80,22 +80,18 @@ def moves(current: Sequence[str], wanted: Sequence[str]) -> Iterator[tuple[str, 
             yield name, wanted[index - 1] if index else None
 
 
-def _key(name: str) -> str:
-    return name.lower()
-
-
 def _renames(actions: Iterable[Action]) -> Iterator[tuple[str, str]]:
     """New name and old name of columns that an action names by both."""
     for action in actions:
         match action:
             case ddl.RenameColumn(name=name, to=to):
-                yield _key(to), _key(name)
+                yield to.lower(), name.lower()
             case ddl.ModifyColumn(name=name, column=column):
-                yield _key(column.name), _key(name)
+                yield column.name.lower(), name.lower()
 
 
 def _added(actions: Iterable[Action]) -> set[str]:
-    return {_key(action.column.name) for action in actions if isinstance(action, ddl.AddColumn)}
+    return {action.column.name.lower() for action in actions if isinstance(action, ddl.AddColumn)}
 
 
 def _longest_rising(numbers: Sequence[int]) -> list[int]:

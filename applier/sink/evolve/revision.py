@@ -76,7 +76,7 @@ class Revision:
             case SetKey(columns):
                 for name in columns:
                     update.requireColumn(name)
-                update.setIdentifierFields(self._table.java.list(columns))
+                update.setIdentifierFields(self._table.java.texts(columns))
 
     def _add(self, update: Any, step: AddField) -> None:
         literal = (self._literal(step.type, step.default),) if step.default.is_valid else ()

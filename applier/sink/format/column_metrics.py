@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -28,8 +27,7 @@ TRUNCATE = "truncate(16)"
 """The mode where the table does not say: bounds of strings and bytes are cut to 16."""
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
+class Written(NamedTuple):
     """A data file that was just written: its location, its bytes, its footer."""
 
     path: str

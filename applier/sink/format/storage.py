@@ -15,15 +15,7 @@ from applier.errors import OutsideRefused, TransientError
 from applier.runtime.logs import logger
 
 _LASTING = frozenset(
-    (
-        errno.EACCES,
-        errno.EPERM,
-        errno.EROFS,
-        errno.ENOTDIR,
-        errno.EISDIR,
-        errno.ENAMETOOLONG,
-        errno.ELOOP,
-    )
+    {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP}
 )
 """Errors of a file system that come again. A full disk or a lost mount is not among them: both may be mended."""
 

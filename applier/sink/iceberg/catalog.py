@@ -12,13 +12,12 @@ import pyarrow as pa
 from applier.errors import OutsideRefused, TableMismatch
 from applier.runtime.logs import logger
 from applier.sink.format.types import TableSchema, schema_json
-from applier.sink.iceberg.commit import Change
 from applier.sink.iceberg.java import Java, JavaError, translated
 from applier.sink.iceberg.location import OWN_LOCATION, folder_name, has_uuid, is_plain, own
-from applier.sink.iceberg.snapshot import MAIN, Snapshot
+from applier.sink.iceberg.snapshot import MAIN
 from applier.sink.iceberg.table import Table
 
-__all__ = ["Catalog", "Change", "JavaError", "PartitionField", "Snapshot", "Table"]
+__all__ = ["Catalog", "JavaError", "PartitionField", "Table"]
 
 _LOCATION_REFUSED = (
     "BadRequestException",
@@ -269,11 +268,7 @@ def _partition_name(schema: TableSchema, field: PartitionField) -> str:
 
 def identifying(columns: pa.Schema, key: Sequence[str]) -> Sequence[str]:
     """Columns of the identifier fields: those of the key, unless one of them is a float."""
-    return () if any(_is_float(columns, name) for name in key) else key
-
-
-def _is_float(columns: pa.Schema, name: str) -> bool:
-    return pa.types.is_floating(columns.field(name).type)
+    return () if any(pa.types.is_floating(columns.field(name).type) for name in key) else key
 
 
 def _field_id(schema: TableSchema, column: str) -> int:

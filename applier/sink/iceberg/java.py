@@ -49,8 +49,7 @@ class Java:
         self._gateway: Any = session.sparkContext._gateway
         self._mapper: Any = self.iceberg.util.JsonUtil.mapper()
         self._list_class: Any = self.jvm.java.lang.Class.forName("java.util.ArrayList")
-        self._array_list: Any = self.jvm.java.util.ArrayList
-        self._hash_map: Any = self.jvm.java.util.HashMap
+        self._map_class: Any = self.jvm.java.lang.Class.forName("java.util.HashMap")
 
     @property
     def client(self) -> Any:
@@ -65,19 +64,9 @@ class Java:
             array[index] = text
         return array
 
-    def list(self, values: Iterable[Any]) -> Any:
-        """A `java.util.List`."""
-        result = self._array_list()
-        for value in values:
-            result.add(value)
-        return result
-
     def map(self, values: Mapping[str, str]) -> Any:
-        """A `java.util.Map` of strings."""
-        result = self._hash_map()
-        for key, value in values.items():
-            result.put(key, value)
-        return result
+        """A `java.util.Map` of strings, in one call instead of one an element."""
+        return self._mapper.readValue(json.dumps(dict(values)), self._map_class)
 
     def items(self, iterable: Any) -> Iterator[Any]:
         """Elements of a Java `Iterable`."""
@@ -106,7 +95,9 @@ class Java:
         handles, classes = self.jvm.java.lang.invoke, self.jvm.java.lang.Class
         anything = classes.forName("java.lang.Object")
         constant = handles.MethodHandles.constant(anything, value)
-        taking = handles.MethodHandles.dropArguments(constant, 0, self.list([anything]))
+        taking = handles.MethodHandles.dropArguments(
+            constant, 0, self.jvm.java.util.Collections.singletonList(anything)
+        )
         return handles.MethodHandleProxies.asInterfaceInstance(classes.forName(interface), taking)
 
     def write_plain_files(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
@@ -72,17 +72,13 @@ class FileExtent:
     def reaches(self, folder: str) -> bool:
         """True if the table may keep a file in a folder of another one."""
         place = normalised(folder)
-        return _within(self.location, place) or any(_within(a, b) for w in self.writes for a, b in _both(w, place))
+        return _within(self.location, place) or any(_within(own, place) or _within(place, own) for own in self.writes)
 
 
 def normalised(path: str) -> str:
     """A path in one spelling: `s3a` and `s3n` are `s3`, a local path has no scheme, and no slash ends it."""
     text = re.sub(r"^s3[an]://", "s3://", path)
     return re.sub(r"^file:/+", "/", text).rstrip("/")
-
-
-def _both(one: str, other: str) -> Iterable[tuple[str, str]]:
-    return (one, other), (other, one)
 
 
 def _within(path: str, folder: str) -> bool:

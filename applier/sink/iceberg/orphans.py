@@ -115,8 +115,10 @@ def unreferenced(table: Table, folder: str) -> list[str]:
         JavaError: Storage did not answer, or the same file is known under two addresses.
     """
     with translated(f"Cannot look for orphan files of table {table}"):
-        action = _action(table, folder, _EVER).deleteWith(_nothing(table))
-        return list(table.java.plain(table.java.list(table.java.items(action.execute().orphanFileLocations()))))
+        # The consumer leaves each file where it is, without a call back for each.
+        nothing = table.java.constant("java.util.function.Consumer", None)
+        action = _action(table, folder, _EVER).deleteWith(nothing)
+        return [str(file) for file in table.java.items(action.execute().orphanFileLocations())]
 
 
 def remove(table: Table, folder: str, before: int) -> int:
@@ -213,11 +215,6 @@ def _uuid(table: Table, file: str) -> str | None:
 def _action(table: Table, folder: str, before: int) -> Any:
     actions = table.java.iceberg.spark.actions.SparkActions.get(table.java.session._jsparkSession)
     return actions.deleteOrphanFiles(table.handle).location(folder).usePrefixListing(True).olderThan(before)
-
-
-def _nothing(table: Table) -> Any:
-    """A `java.util.function.Consumer` that leaves each file where it is, without a call back for each."""
-    return table.java.constant("java.util.function.Consumer", None)
 
 
 def _has_files(table: Table, folder: str) -> bool:

@@ -190,29 +190,27 @@ _NUMERIC: Mapping[str, Callable[..., Values]] = {
     "%": _remainder,
 }
 
-_OF_MOMENT: Mapping[str, Callable[[Values], Values]] = {
-    "TO_DAYS": _days,
-    "TO_SECONDS": lambda values: pc.add(pc.multiply(_days(values), 86400), _seconds_of_day(values)),
+_PARTS: Mapping[str, Callable[[Values], Values]] = {
     "YEAR": pc.year,
     "QUARTER": pc.quarter,
     "MONTH": pc.month,
-    "DAYOFMONTH": pc.day,
-    "DAYOFYEAR": pc.day_of_year,
-    "DAYOFWEEK": lambda values: pc.day_of_week(values, count_from_zero=False, week_start=7),
-    "WEEKDAY": pc.day_of_week,
     "HOUR": pc.hour,
     "MINUTE": pc.minute,
     "SECOND": pc.second,
     "MICROSECOND": _microsecond,
-    "EXTRACT YEAR": pc.year,
-    "EXTRACT QUARTER": pc.quarter,
-    "EXTRACT MONTH": pc.month,
+}
+
+_OF_MOMENT: Mapping[str, Callable[[Values], Values]] = {
+    **_PARTS,
+    **{f"EXTRACT {unit}": function for unit, function in _PARTS.items()},
     "EXTRACT DAY": pc.day,
-    "EXTRACT HOUR": pc.hour,
-    "EXTRACT MINUTE": pc.minute,
-    "EXTRACT SECOND": pc.second,
-    "EXTRACT MICROSECOND": _microsecond,
     "EXTRACT YEAR_MONTH": _year_month,
+    "TO_DAYS": _days,
+    "TO_SECONDS": lambda values: pc.add(pc.multiply(_days(values), 86400), _seconds_of_day(values)),
+    "DAYOFMONTH": pc.day,
+    "DAYOFYEAR": pc.day_of_year,
+    "DAYOFWEEK": lambda values: pc.day_of_week(values, count_from_zero=False, week_start=7),
+    "WEEKDAY": pc.day_of_week,
 }
 
 _OTHER: Mapping[str, Callable[[Call, pa.Table], Values]] = {

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -18,11 +18,9 @@ from applier.changefeed.partitioning import Partition, Partitioning
 from applier.changefeed.table import Column, TableVersion
 from applier.changefeed.types import DATE_TYPES
 from applier.errors import RELOAD, SchemaChangeRefused
-from applier.sink.tidb_partitions.bounds import Bound, bound_of, column_bound, compare, equal_alike, equal_bytes
+from applier.sink.tidb_partitions.bounds import Bound, Mask, bound_of, column_bound, compare, equal_alike, equal_bytes
 from applier.sink.tidb_partitions.expression import Inexact, Node, StringLiteral, columns_of, parse, parse_names
 from applier.sink.tidb_partitions.functions import Values, constant, evaluate
-
-Mask: TypeAlias = "np.ndarray[Any, np.dtype[np.bool_]]"
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,12 +36,9 @@ class PlannedFile:
 
 @dataclass(slots=True)
 class FileIndex:
-    """Data files of one snapshot; changed in place by `advance`, so one thread at a time.
+    """Data files of one snapshot (None: of a table without one) by path, and the columns whose bounds are known.
 
-    Attributes:
-        snapshot_id: The snapshot; None for a table without one.
-        columns: The columns whose bounds are known, usually the key.
-        files: The files by path.
+    The columns are usually the key. The index is changed in place by `advance`, so it serves one thread at a time.
     """
 
     snapshot_id: int | None
