@@ -157,15 +157,9 @@ class SetComment:
 
 @dataclass(frozen=True, slots=True)
 class NoRows:
-    """A change that touches neither rows nor columns: charset, auto id, TiFlash replica, TTL, statistics, ….
-
-    Attributes:
-        table: The table it names.
-        what: The statement's own words, for the audit row.
-    """
+    """A change that touches neither rows nor columns: charset, auto id, TiFlash replica, TTL, statistics, …."""
 
     table: TableName
-    what: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,19 +37,19 @@ def head(sql: str, database: str) -> StatementHead:
 
 def _head(statement: list[Token], database: str) -> StatementHead:
     tokens = Tokens(statement, database)
-    kind, is_whole = "", not any(token.is_any(*_CARRIES) for token in statement)
-    if tokens.skip("CREATE", "TABLE"):
+    kind, is_whole = "", not any(token.is_(*_CARRIES) for token in statement)
+    if tokens.skip("CREATE TABLE"):
         kind = "create-table"
     elif tokens.skip("TRUNCATE"):
         kind = "truncate-table"
         tokens.skip("TABLE")
-    elif tokens.skip("DROP", "TABLE"):
+    elif tokens.skip("DROP TABLE"):
         kind = "drop-table"
-    elif tokens.skip("RECOVER", "TABLE") or tokens.skip("FLASHBACK", "TABLE"):
+    elif tokens.skip("RECOVER TABLE", "FLASHBACK TABLE"):
         return StatementHead("recover-table")
-    elif tokens.skip("RENAME", "TABLE"):
+    elif tokens.skip("RENAME TABLE"):
         return StatementHead("rename-table")
-    elif not (tokens.skip("ALTER", "TABLE") or tokens.skip("ALTER", "IGNORE", "TABLE")):
+    elif not (tokens.skip("ALTER TABLE", "ALTER IGNORE TABLE")):
         return StatementHead()
     tokens.if_exists()
     tables = [tokens.table()]

@@ -84,7 +84,7 @@ def test_columns_have_the_places_that_the_statement_gives(action: object, order:
 def test_a_changed_table_has_the_new_version() -> None:
     """The number changes with columns and keys, and with nothing else."""
     assert after(AddColumn(T, NEW)).version == 2
-    assert after(NoRows(T, "CACHE")) is BEFORE
+    assert after(NoRows(T)) is BEFORE
     assert after(RenameTable(T, V)) == replace(BEFORE, name=V)
 
 
