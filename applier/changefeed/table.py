@@ -19,6 +19,11 @@ class TableName(NamedTuple):
     def __str__(self) -> str:
         return f"{self.database}.{self.table}"
 
+    @property
+    def folded(self) -> tuple[str, str]:
+        """Database and table in lower case: TiDB tells no tables apart by the case of their names."""
+        return self.database.lower(), self.table.lower()
+
 
 @dataclass(frozen=True, slots=True)
 class ColumnType:

@@ -57,8 +57,7 @@ def read_schemas(texts: Mapping[str, str]) -> Tables:
     known: dict[tuple[str, str], _SchemaOf] = {}
     for name in sorted(name for name in texts if is_schema_file(name) and name not in stand_ins):
         for found in _declared(name, texts[name]):
-            key = (found.version.name.database.lower(), found.version.name.table.lower())
-            before = known.setdefault(key, found)
+            before = known.setdefault(found.version.name.folded, found)
             if (before.version, before.partitioning) != (found.version, found.partitioning):
                 raise SchemaChangeRefused(
                     f"Files {before.file} and {found.file} of upstream.schemas declare table {found.version.name} "

@@ -29,7 +29,8 @@ from applier.ddl.actions import (
     SetPartitioning,
     TruncateTable,
 )
-from applier.ddl.schema_tracker import Tables, apply
+from applier.ddl.alter_table import apply
+from applier.ddl.schema_tracker import Tables
 from applier.errors import SchemaChangeRefused
 
 T, U, V = TableName("shop", "t"), TableName("shop", "u"), TableName("mirror", "v")
