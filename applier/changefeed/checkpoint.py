@@ -102,7 +102,7 @@ class Checkpoint:
         topic_ids: What distinguishes each topic from another of its name; {} where the source does not show it.
         counts: Figures of the step, for people; nothing depends on them.
         protocol: Protocol of the messages that were read; "" in format 1, which does not hold it.
-        resuming: Parked tables that are being brought back; None where none is.
+        resuming: Parked tables that are being brought back; None without any.
         handled: Requests of commands that were carried out, by their id, with the outcome in words; the latest ones.
     """
 

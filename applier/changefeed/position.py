@@ -41,7 +41,7 @@ class FeedPosition:
     Attributes:
         name: Name of the table at this place; it may have been renamed since.
         ts: DDL of the table below this commit ts are in it, and so are its rows at or below it; rows above that its
-            stamp covers are in it, too. 0 in offset order.
+            stamp covers are in it as well. 0 in offset order.
         ddl: DDL at exactly `ts` that are in it; in offset order the latest ones.
         readings: Where each partition is to be read from; {} where only the time of `ts` shows it.
         version: Number of its `TableVersion` here; None for a table that begins here, with its CREATE TABLE.

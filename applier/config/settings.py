@@ -122,7 +122,7 @@ class MaintenanceSection(Section):
     snapshots: Annotated[int, Field(ge=1)] = 500
     """Snapshots of a table to keep; the older ones expire."""
     snapshot_hours: Annotated[float, Field(ge=0)] = 24.0
-    """Age from which on the others expire, too. What the checkpoint names stays."""
+    """Age at which the other snapshots expire. Those that the checkpoint names stay."""
     orphan_hours: Annotated[float, Field(ge=1)] = 72.0
     """Age from which on a file that no snapshot knows is removed; once a day."""
 
@@ -133,7 +133,7 @@ class RunSection(Section):
     interval_seconds: Annotated[float, Field(gt=0)] = 1.0
     """Pause when nothing is new."""
     heartbeat_seconds: Annotated[float, Field(gt=0)] = 20.0
-    """The hold on the changefeed is renewed this often, in a long step, too."""
+    """The process renews its hold on the changefeed this often, also within a long step."""
     lease_seconds: Annotated[float, Field(gt=0)] = 60.0
     """A holder silent for this long loses the lease to the next applier."""
     stop_seconds: Annotated[float, Field(gt=0)] = 60.0

@@ -29,11 +29,7 @@ class UpstreamSection(BaseModel):
 
 
 def supplied_tables(section: UpstreamSection, include: Sequence[str]) -> Tables:
-    """The tables that the folder of CREATE TABLE texts declares, of those that the configuration replicates.
-
-    Args:
-        section: The section.
-        include: `tables.include`.
+    """The tables that the folder of CREATE TABLE texts declares, of those that `tables.include` admits.
 
     Raises:
         ConfigError: The folder or a file of it cannot be read, or nothing in it declares a table.

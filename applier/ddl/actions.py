@@ -298,7 +298,7 @@ class Effect:
 
     @property
     def is_silent(self) -> bool:
-        """Whether rows remain of which the feed does not say where they are."""
+        """Whether rows remain, but the feed does not say where they are."""
         return bool(self.moved or self.restored or self.thinned or self.exchanged)
 
     def leaving(self, names: Iterable[TableName]) -> list[TableName]:

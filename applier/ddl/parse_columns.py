@@ -59,7 +59,7 @@ class Definition:
         except UnicodeDecodeError:
             if backfill:
                 raise Unreadable("the default of rows that exist is no UTF-8 text", self.name) from None
-            # Rows always carry the column, so this default is never filled in; Simple garbles such bytes, too.
+            # Rows always carry the column, so this default is never filled in; Simple garbles such bytes as well.
             return bytes.fromhex(self.default.text).decode(errors="replace")
         except ValueError:
             raise Unreadable("a default is too long for its type", self.name) from None

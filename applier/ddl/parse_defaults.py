@@ -20,7 +20,7 @@ class Default(NamedTuple):
     """A default as written.
 
     Attributes:
-        kind: `null`, `text` (a string), `bytes`, `bits`, `number`, or `expression` (functions too).
+        kind: `null`, `text` (a string), `bytes`, `bits`, `number`, or `expression`, which may be a function.
         text: The string, the hexadecimal digits, the number, or the expression as SQL.
     """
 
@@ -82,7 +82,7 @@ def read_now(tokens: Tokens) -> None:
 
 
 def _parenthesised(tokens: Tokens) -> Default:
-    """An expression; in MySQL's syntax a plain value may stand in parentheses, too."""
+    """Take an expression; in MySQL's syntax a plain value may stand in parentheses as well."""
     group = tokens.group()
     inner = tokens.inner(group)
     found = read_default(inner) if group and not inner.at("(") and len(group) <= 4 else Default("expression")

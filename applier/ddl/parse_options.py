@@ -36,12 +36,7 @@ class Options:
 
 
 def read_options(tokens: Tokens, *, commas: bool = False) -> Options:
-    """Take the options that come next, if any.
-
-    Args:
-        tokens: The statement.
-        commas: True if commas may stand between options; in ALTER TABLE they begin the next specification.
-    """
+    """Take the options that come next; `commas` may part them, which in ALTER TABLE begin the next specification."""
     found = Options()
     while _option(tokens, found):
         if commas and tokens.skip(",") and tokens.done:

@@ -96,7 +96,7 @@ class TypeText:
         return max(lengths) if self.name == "enum" else sum(lengths) + len(lengths) - 1
 
     def _real(self, name: str) -> ColumnType:
-        """FLOAT(p) shows how many bits are kept; FLOAT(m, d) is a float whatever its digits are."""
+        """FLOAT(p) shows how many bits are kept; FLOAT(m, d) is always a float."""
         if name == "float" and len(self.numbers) == 1:
             name = "float" if self.numbers[0] <= _WIDEST_FLOAT else "double"
             return ColumnType(name, self.unsigned, _LENGTHS[name])
@@ -115,7 +115,7 @@ def read_type(tokens: Tokens) -> TypeText:
     """Take a column's type.
 
     Raises:
-        Unreadable: It is none of TiDB's.
+        Unreadable: TiDB has no such type.
     """
     national = tokens.skip("NATIONAL")
     found = _named(tokens)

@@ -271,7 +271,7 @@ def _tables(tokens: Tokens) -> list[TableName]:
 def _alter(tokens: Tokens) -> Sequence[Action]:
     if tokens.skip("DATABASE", "SCHEMA"):
         named = tokens.next.kind == NAME or not tokens.at("DEFAULT", "CHARACTER", "CHARSET", "COLLATE", "PLACEMENT")
-        # Simple does not say which database it is; its options concern none of the tables that are there.
+        # Simple does not say which database it is; its options do not concern the tables that are there.
         return [AlterDatabase(_database(tokens, tokens.name() if named else tokens.database))]
     if tokens.skip("SEQUENCE"):
         return [_sequence(tokens)]

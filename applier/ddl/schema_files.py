@@ -44,10 +44,7 @@ def is_schema_file(name: str) -> bool:
 
 
 def read_schemas(texts: Mapping[str, str]) -> Tables:
-    """The tables that files declare.
-
-    Args:
-        texts: The text of each file, by its name.
+    """The tables that files declare; `texts` has the text of each file by its name.
 
     Raises:
         SchemaChangeRefused: A file cannot be read, holds no CREATE TABLE, or two declare one table differently.

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from applier.changefeed.partitioning import Partition, Partitioning
+from applier.changefeed.partitioning import Partitioning
 from applier.changefeed.table import TableName, TableVersion
 from applier.ddl.actions import (
     Action,
@@ -102,11 +102,7 @@ class Tables:
         return other
 
     def apply(self, action: Action, new_version_id: int) -> None:
-        """Move past an action.
-
-        Args:
-            action: The action.
-            new_version_id: `TableVersion.version` of a table that it creates or changes; renames keep theirs.
+        """Move past an action; a table that it creates or changes gets the version `new_version_id`.
 
         Raises:
             SchemaChangeRefused: As `apply` of one table.
@@ -164,10 +160,8 @@ class Tables:
 
     def _alter(self, action: Action, name: TableName, new_version_id: int) -> None:
         entry = self._entries.get(name.folded)
-        if entry is None:
-            return
-        version = apply(entry.version, action, new_version_id)
-        if version is not None:
+        version = apply(entry.version, action, new_version_id) if entry else None
+        if entry is not None and version is not None:
             self._entries[name.folded] = _Entry(version, _partitioned(entry.partitioning, action))
 
 
@@ -177,22 +171,18 @@ def _partitioned(before: Partitioning | None, action: Action) -> Partitioning | 
         case SetPartitioning():
             return action.partitioning
         case AddPartitions() if before is not None:
-            return replace(before, partitions=(*before.partitions, *_numbered(before, action.partitions)))
+            # Those without a name are called by their place.
+            named = [
+                partition if partition.name else replace(partition, name=f"p{place}")
+                for place, partition in enumerate(action.partitions, len(before.partitions))
+            ]
+            return replace(before, partitions=(*before.partitions, *named))
         case DropPartitions() if before is not None:
             dropped = {name.lower() for name in action.names}
             return replace(before, partitions=tuple(p for p in before.partitions if p.name.lower() not in dropped))
         case ReorganizePartitions() if before is not None:
             return _reorganized(before, action)
     return before
-
-
-def _numbered(before: Partitioning, added: tuple[Partition, ...]) -> list[Partition]:
-    """Added partitions; those without a name are called by their place."""
-    start = len(before.partitions)
-    return [
-        partition if partition.name else replace(partition, name=f"p{place}")
-        for place, partition in enumerate(added, start)
-    ]
 
 
 def _reorganized(before: Partitioning, action: ReorganizePartitions) -> Partitioning | None:

@@ -6,16 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from applier.changefeed.table import TableName
-from applier.ddl.actions import (
-    Action,
-    CreateTable,
-    ExchangePartition,
-    RecoverTable,
-    RenameTable,
-    effect,
-    on,
-    touches,
-)
+from applier.ddl.actions import Action, CreateTable, ExchangePartition, RecoverTable, RenameTable, effect, on, touches
 
 
 class Spelling:
@@ -36,7 +27,7 @@ class Spelling:
         return name.folded in self._tables
 
     def of(self, name: TableName) -> TableName:
-        """A table as it is spelt where its rows name it; one of which nothing is known stays as it is."""
+        """A table as it is spelt where its rows name it; the name of an unknown table stays as it is."""
         found = self._tables.get(name.folded)
         if found is not None or name in self._names:
             return found or name

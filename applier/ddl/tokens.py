@@ -54,9 +54,7 @@ _LOST = re.compile(r"AlterTableType\(\d+\) is not supported")
 class Unreadable(Exception):
     """A statement that this grammar does not understand; `parse` turns it into `SchemaChangeRefused`.
 
-    Args:
-        expected: What would have been understood, or why the text cannot be.
-        near: The text where it stopped.
+    `expected` says what would have been understood, or why the text cannot be; `near` is the text where it stopped.
     """
 
     def __init__(self, expected: str, near: str = "") -> None:
@@ -86,11 +84,9 @@ END = Token(SYMBOL, "")
 
 
 def statements(sql: str, *, printed: bool) -> Iterator[list[Token]]:
-    """Tokens of each statement of a text.
+    """Tokens of each statement of a text, which `;` separates.
 
-    Args:
-        sql: One or more statements, separated by `;`.
-        printed: True if TiDB printed the text, so that a backslash in a string stands for itself.
+    If TiDB `printed` the text, a backslash in a string stands for itself.
 
     Raises:
         Unreadable: Something is not closed, or no token at all.
