@@ -200,13 +200,21 @@ class Tokens:
 
     def at(self, *phrases: str) -> bool:
         """True if one of these keywords, symbols, or phrases of them comes next."""
-        return any(all(self.ahead(count).is_(word) for count, word in enumerate(phrase.split())) for phrase in phrases)
+        return bool(self._coming(phrases))
 
     def skip(self, *phrases: str) -> str:
-        """Take the first of these keywords, symbols or phrases that comes next; "" if none does."""
-        found = next((phrase for phrase in phrases if self.at(phrase)), "")
+        """Take the first of these keywords, symbols or phrases that comes next; "" if there is none."""
+        found = self._coming(phrases)
         self.place += len(found.split())
         return found
+
+    def _coming(self, phrases: Iterable[str]) -> str:
+        first = self.next.text.upper()
+        for phrase in phrases:
+            # Nearly all phrases begin with another word.
+            if phrase.startswith(first) and all(self.ahead(at).is_(word) for at, word in enumerate(phrase.split())):
+                return phrase
+        return ""
 
     def expect(self, phrase: str) -> None:
         """Take these keywords or symbols.
@@ -308,9 +316,7 @@ class Tokens:
     def until(self, *stops: str) -> list[Token]:
         """Take everything up to a keyword or symbol outside of parentheses, or to the end."""
         start = self.place
-        while not self.done and not self.at(*stops):
-            if self.at(")"):
-                break
+        while not self.done and not self.at(")", *stops):
             if not self.skip_group():
                 self.take()
         return self._tokens[start : self.place]
