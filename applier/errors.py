@@ -88,10 +88,7 @@ class DecodeError(TerminalError):
 class IncompleteRow(DecodeError):
     """The message names a row but does not hold it, so nothing may be written.
 
-    Args:
-        what: As above.
-        hint: As above.
-        table: Database and table, where no other table's row is lost with it: tables that are left out stop nothing.
+    `table` has database and table, where no other table's row is lost with it: tables that are left out stop nothing.
     """
 
     def __init__(self, what: str, hint: str = "", table: tuple[str, str] | None = None) -> None:
@@ -104,13 +101,7 @@ class RegistryError(DecodeError):
 
 
 class SchemaUnknown(RegistryError):
-    """The schema registry does not know a schema id, or what its schema refers to; it may be behind.
-
-    Args:
-        what: As above.
-        hint: As above.
-        schema_id: The id.
-    """
+    """The schema registry does not know a schema id, or what its schema refers to; it may be behind."""
 
     def __init__(self, what: str, hint: str = "", schema_id: int = 0) -> None:
         super().__init__(what, hint)
@@ -136,7 +127,7 @@ class SchemaChangeRefused(TerminalError):
 
 
 class DdlStopped(SchemaChangeRefused):
-    """A DDL whose kind the configuration tells to stop the changefeed, whatever table it is for."""
+    """A DDL whose kind the configuration tells to stop the changefeed, for any table."""
 
 
 class WatermarkStalled(TerminalError):

@@ -89,7 +89,8 @@ def stale(root: Path = ROOT) -> list[Path]:
 def config_schema() -> bytes:
     """JSON Schema of the configuration file, once it is read from TOML."""
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **Config.model_json_schema()}
-    return (json.dumps(schema, indent=2, ensure_ascii=False) + "\n").encode()
+    # A description is as many lines long as its docstring.
+    return (json.dumps(schema, indent=2, ensure_ascii=False).replace("\\n", " ") + "\n").encode()
 
 
 def configuration() -> str:

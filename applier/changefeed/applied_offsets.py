@@ -11,7 +11,7 @@ from applier.changefeed.message import TopicPartition
 from applier.changefeed.window import OffsetRange
 
 ALL = 2**63 - 1
-"""Upper bound of commit ts: rows count whatever theirs is."""
+"""Upper bound of commit ts: rows with any commit ts count."""
 
 
 class Reach(NamedTuple):
@@ -48,12 +48,9 @@ class AppliedOffsets:
     def after(
         self, window: Mapping[TopicPartition, OffsetRange], upto: int, topic_ids: Mapping[str, str]
     ) -> AppliedOffsets:
-        """What the table has once the rows of a window at or below a commit ts are in it.
+        """What the table has once the rows of a window at or below the commit ts `upto` are in it.
 
-        Args:
-            window: What was read; everything before it has been applied.
-            upto: The commit ts.
-            topic_ids: Ids of the topics now.
+        Everything before the window has been applied.
         """
         reaches = dict(self.reaches)
         for place, span in window.items():

@@ -11,10 +11,8 @@ import msgspec
 from applier.changefeed.completeness import Completeness
 from applier.changefeed.message import Count, TopicPartition
 from applier.changefeed.partitioning import Partitioning
-from applier.changefeed.position import AppliedDdl, Reading
+from applier.changefeed.position import DdlId, Reading
 from applier.changefeed.table import TableName
-
-__all__ = ["AppliedDdl", "Checkpoint", "Holder", "Reading", "Resuming", "Tracked"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +95,14 @@ class Checkpoint:
         partitions: How far each partition is read.
         snapshots: Head of each table at `resolved_ts`, by its Iceberg identifier: the cut over all tables.
         tables: Each upstream table as its DDL up to `resolved_ts` left it.
-        ddl: DDL of exactly `resolved_ts` that are applied.
+        ddl: DDL of exactly `resolved_ts` that are applied, as others may still follow; in a feed in offset order the
+            latest ones, as they may come again.
         passed: In a feed in offset order, by table and partition the commit ts of the newest DDL of the table that was
             read there: its rows at or below it came before.
         topic_ids: What distinguishes each topic from another of its name; {} where the source does not show it.
         counts: Figures of the step, for people; nothing depends on them.
         protocol: Protocol of the messages that were read; "" in format 1, which does not hold it.
-        resuming: Parked tables that are being brought back; None where none is.
+        resuming: Parked tables that are being brought back; None without any.
         handled: Requests of commands that were carried out, by their id, with the outcome in words; the latest ones.
     """
 
@@ -118,7 +117,7 @@ class Checkpoint:
     partitions: Mapping[TopicPartition, Reading] = field(default_factory=dict)
     snapshots: Mapping[tuple[str, ...], int] = field(default_factory=dict)
     tables: Mapping[TableName, Tracked] = field(default_factory=dict)
-    ddl: tuple[AppliedDdl, ...] = ()
+    ddl: tuple[DdlId, ...] = ()
     passed: Mapping[TableName, Mapping[TopicPartition, Count]] = field(default_factory=dict)
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)

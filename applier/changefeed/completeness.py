@@ -70,12 +70,7 @@ class Completeness:
         return f"Table {name} is {self.state}{since}{resumes}: {self.reason}."
 
     def way_out(self, name: TableName, config: str) -> str:
-        """The command that makes the table live again.
-
-        Args:
-            name: The table.
-            config: Path of the configuration file.
-        """
+        """The command that makes the table live again; `config` is the path of the configuration file."""
         adopt = f"applier adopt -c {config} --tables {option([name])} --why TEXT"
         by_hand = f"load its rows by other means, then run `{adopt}`"
         if self.is_due:

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from applier.changefeed.position import DdlId
 from applier.changefeed.table import TableName, TableVersion
 
 
@@ -68,6 +69,11 @@ class SchemaChange:
     database: str
     after: TableVersion | None = None
     before: TableVersion | None = None
+
+    @property
+    def id(self) -> DdlId:
+        """Its identity."""
+        return DdlId(self.sql, str(self.after.name) if self.after else self.database, self.commit_ts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,6 @@ class TableFilter:
 
     Names are compared without regard to case, as TiCDC does by default.
 
-    Args:
-        rules: The rules in order.
-
     Raises:
         ValueError: A rule is not of the form `database.table`.
     """
@@ -93,17 +90,14 @@ def _part(text: str, whole: str) -> tuple[re.Pattern[str], str]:
 
 
 def _wildcards(body: str) -> str:
-    pieces = re.findall(r"\*|\?|\[!?[^\]]+\]|.", body)
-    return "".join(_wildcard(piece) for piece in pieces)
+    return re.sub(r"\[!?[^\]]+\]|.", lambda piece: _wildcard(piece[0]), body, flags=re.DOTALL)
 
 
 def _wildcard(piece: str) -> str:
-    if piece == "*":
-        return ".*"
-    if piece == "?":
-        return "."
-    if piece.startswith("[") and len(piece) > 1:
-        return "[^" + piece[2:] if piece.startswith("[!") else piece
+    if piece in ("*", "?"):
+        return ".*" if piece == "*" else "."
+    if len(piece) > 1:
+        return piece.replace("[!", "[^", 1)
     return re.escape(piece)
 
 

@@ -23,10 +23,10 @@ class Reading(NamedTuple):
     resolved_ts: Count | None = None
 
 
-class AppliedDdl(NamedTuple):
-    """A DDL that was applied at exactly the checkpoint's resolved ts, of which others may still follow.
+class DdlId(NamedTuple):
+    """What makes a DDL the same as another: TiCDC sends it to every partition, and again after a restart.
 
-    In a feed in offset order it is one of the latest, as it may come again.
+    The commit ts alone does not show: the parts of `RENAME TABLE a TO t, b TO a` share one.
     """
 
     sql: str
@@ -41,7 +41,7 @@ class FeedPosition:
     Attributes:
         name: Name of the table at this place; it may have been renamed since.
         ts: DDL of the table below this commit ts are in it, and so are its rows at or below it; rows above that its
-            stamp covers are in it, too. 0 in offset order.
+            stamp covers are in it as well. 0 in offset order.
         ddl: DDL at exactly `ts` that are in it; in offset order the latest ones.
         readings: Where each partition is to be read from; {} where only the time of `ts` shows it.
         version: Number of its `TableVersion` here; None for a table that begins here, with its CREATE TABLE.
@@ -51,7 +51,7 @@ class FeedPosition:
 
     name: TableName
     ts: Count
-    ddl: tuple[AppliedDdl, ...] = ()
+    ddl: tuple[DdlId, ...] = ()
     readings: Mapping[TopicPartition, Reading] = field(default_factory=dict)
     version: int | None = None
     partitioning: Partitioning | None = None

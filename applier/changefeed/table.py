@@ -7,6 +7,8 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeAlias
 
+import msgspec
+
 from applier.errors import DecodeError
 
 
@@ -18,6 +20,11 @@ class TableName(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.database}.{self.table}"
+
+    @property
+    def folded(self) -> tuple[str, str]:
+        """Database and table in lower case: TiDB tells no tables apart by the case of their names."""
+        return self.database.lower(), self.table.lower()
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +188,7 @@ class TableVersion:
         return replace(self, columns=columns)
 
     def declared(self, known: TableVersion | None) -> TableVersion:
-        """The same columns; those of which the message does not show whether they are generated are as `known` says."""
+        """The same columns; where the message does not show whether a column is generated, `known` does."""
         shown = {column.name.lower(): column.generated for column in known.columns} if known else {}
         columns = tuple(
             replace(column, generated=column.generated or shown.get(column.name.lower())) for column in self.columns
@@ -217,62 +224,31 @@ def fingerprint(description: bytes) -> int:
 
 
 def _encode(version: TableVersion) -> dict[str, Any]:
+    columns = msgspec.to_builtins(version.columns)
     return {
-        "database": version.name.database,
-        "table": version.name.table,
+        **version.name._asdict(),
         "version": version.version,
         "table_id": version.table_id,
         "handle_key": version.handle_key,
         "keys_only": version.keys_only,
-        "columns": [
-            {
-                "name": column.name,
-                "type": column.type.name,
-                "unsigned": column.type.unsigned,
-                "length": column.type.length,
-                "scale": column.type.scale,
-                "elements": column.type.elements,
-                "nullable": column.nullable,
-                "default": column.default,
-                "generated": column.generated,
-                "comment": column.comment,
-            }
-            for column in version.columns
-        ],
-        "indexes": [
-            {"name": index.name, "columns": index.columns, "unique": index.unique, "primary": index.primary}
-            for index in version.indexes
-        ],
+        "columns": [{**column["type"], **column, "type": column["type"]["name"]} for column in columns],
+        "indexes": msgspec.to_builtins(version.indexes),
     }
 
 
 def _decode(value: dict[str, Any]) -> TableVersion:
-    columns = tuple(
-        Column(
-            name=column["name"],
-            type=ColumnType(
-                name=column["type"],
-                unsigned=column["unsigned"],
-                length=column["length"],
-                scale=column["scale"],
-                elements=tuple(column["elements"]),
-            ),
-            nullable=column["nullable"],
-            default=column["default"],
-            generated=column["generated"],
-            comment=column["comment"],
-        )
-        for column in value["columns"]
-    )
-    indexes = tuple(
-        Index(index["name"], tuple(index["columns"]), index["unique"], index["primary"]) for index in value["indexes"]
-    )
     return TableVersion(
         name=TableName(value["database"], value["table"]),
         version=value["version"],
-        columns=columns,
-        indexes=indexes,
+        columns=tuple(map(_column, value["columns"])),
+        indexes=tuple(Index(**{**index, "columns": tuple(index["columns"])}) for index in value["indexes"]),
         handle_key=tuple(value["handle_key"]),
         table_id=value["table_id"],
         keys_only=value.get("keys_only", False),
     )
+
+
+def _column(value: dict[str, Any]) -> Column:
+    numbers = value["unsigned"], value["length"], value["scale"]
+    kind = ColumnType(value["type"], *numbers, tuple(value["elements"]))
+    return Column(value["name"], kind, value["nullable"], value["default"], value["generated"], value["comment"])

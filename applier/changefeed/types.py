@@ -14,7 +14,7 @@ import pyarrow as pa
 from applier.changefeed.table import Column, ColumnType
 
 UINT64 = pa.decimal128(20, 0)
-"""Unsigned 64-bit numbers: no Iceberg integer holds them, and none of them may wrap."""
+"""Unsigned 64-bit numbers: no Iceberg integer holds them, and they must not wrap."""
 
 MAX_DECIMAL_DIGITS = 38
 """Digits of Iceberg's widest decimal; TiDB allows 65."""
@@ -83,12 +83,7 @@ class TypeRules:
 
 
 def arrow_type(column: ColumnType, rules: TypeRules = TypeRules(), path: str = "") -> pa.DataType:
-    """Arrow type of a column.
-
-    Args:
-        column: The column's TiDB type.
-        rules: What the configuration changes.
-        path: `database.table.column`, for rules of single columns.
+    """Arrow type of a column; `path` is its `database.table.column`, for the rules of single columns.
 
     Raises:
         ValueError: TiDB has no such type.

@@ -51,10 +51,7 @@ class ProtocolTraits:
 
 
 PROTOCOLS: Mapping[str, ProtocolTraits] = {
-    "simple": ProtocolTraits(
-        Capabilities(schema="messages"),
-        utc_defaults=True,
-    ),
+    "simple": ProtocolTraits(Capabilities(schema="messages"), utc_defaults=True),
     "open": ProtocolTraits(
         Capabilities(
             old_values="open.output-old-value",

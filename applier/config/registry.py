@@ -25,23 +25,26 @@ class Endpoint(NamedTuple):
 class RegistrySection(BaseModel):
     """The Confluent schema registry of Avro feeds."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True)
 
-    url: Annotated[str, Field(repr=False, description="One address, or several separated by commas.")]
-    username: Annotated[str | None, Field(description="For basic authentication.")] = None
-    password: Annotated[str | None, Field(repr=False, description="Its password.")] = None
-    bearer_token: Annotated[str | None, Field(repr=False, description="Token instead of user and password.")] = None
-    ca: Annotated[str | None, Field(description="PEM file of a private certificate authority.")] = None
-    client_cert: Annotated[str | None, Field(description="PEM file of the client certificate.")] = None
-    client_key: Annotated[str | None, Field(description="PEM file of its key.")] = None
-    timeout_seconds: Annotated[
-        float,
-        Field(gt=0, le=300, description="Longest wait for a connection, and for an answer; both together are bounded."),
-    ] = 10.0
-    attempts: Annotated[
-        int,
-        Field(ge=1, le=100, description="Rounds over all addresses before an outage is logged; a run goes on to ask."),
-    ] = 5
+    url: Annotated[str, Field(repr=False)]
+    """One address, or several separated by commas."""
+    username: str | None = None
+    """For basic authentication."""
+    password: Annotated[str | None, Field(repr=False)] = None
+    """Its password."""
+    bearer_token: Annotated[str | None, Field(repr=False)] = None
+    """Token instead of user and password."""
+    ca: str | None = None
+    """PEM file of a private certificate authority."""
+    client_cert: str | None = None
+    """PEM file of the client certificate."""
+    client_key: str | None = None
+    """PEM file of its key."""
+    timeout_seconds: Annotated[float, Field(gt=0, le=300)] = 10.0
+    """Longest wait for a connection, and for an answer; both together are bounded."""
+    attempts: Annotated[int, Field(ge=1, le=100)] = 5
+    """Rounds over all addresses before an outage is logged; a run goes on to ask."""
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:

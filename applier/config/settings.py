@@ -27,16 +27,18 @@ Policy = Literal["apply", "ignore", "stop"]
 class Section(BaseModel):
     """A table of the file; unknown keys are refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 class CatalogSection(BaseModel):
     """The Iceberg catalog; keys beyond these go to it as they are."""
 
-    model_config = ConfigDict(frozen=True, extra="allow")
+    model_config = ConfigDict(frozen=True, extra="allow", use_attribute_docstrings=True)
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", description="Name of the catalog in Spark.")]
-    type: Annotated[str, Field(description="`jdbc`, `rest`, `hive`, `glue`, ….")]
+    name: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+    """Name of the catalog in Spark."""
+    type: str
+    """`jdbc`, `rest`, `hive`, `glue`, …."""
 
     @property
     def properties(self) -> dict[str, str]:
@@ -48,48 +50,33 @@ class CatalogSection(BaseModel):
 class TablesSection(Section):
     """Which tables, where they go, and how their types map."""
 
-    include: Annotated[
-        tuple[str, ...],
-        Field(description="TiCDC's filter rules, e.g. `shop.*`, `!shop.tmp_*`; the last that fits wins."),
-    ] = ("*.*",)
-    route: Annotated[str, Field(description="Iceberg namespace and table of an upstream table.")] = "{database}.{table}"
-    incomplete: Annotated[
-        Literal["allow", "refuse"],
-        Field(
-            description="What becomes of a table whose CREATE TABLE the feed does not hold, as it may lack earlier "
-            "rows: it is made, marked as incomplete and kept out of the cut; or the run is refused."
-        ),
-    ] = "allow"
-    on_drop: Annotated[
-        Literal["keep", "drop"], Field(description="What DROP TABLE does to the Iceberg table; kept ones are stamped.")
-    ] = "keep"
-    format_version: Annotated[Literal[2, 3], Field(description="Iceberg format of new tables.")] = 3
-    properties: Annotated[dict[str, str], Field(description="Iceberg properties of new tables.")] = {}
-    tinyint1: Annotated[Literal["int", "boolean"], Field(description="Type of tinyint(1).")] = "int"
-    zero_dates: Annotated[
-        ZeroDates, Field(description="What zero and partial dates become: NULL (counted), a stop, or text columns.")
-    ] = "null"
-    zero_dates_of: Annotated[
-        dict[str, ZeroDates], Field(description="The same for single columns, by `database.table.column`.")
-    ] = {}
-
-    virtual_columns: Annotated[
-        Literal["omit", "null"],
-        Field(
-            description="Virtual generated columns, whose values no message carries, are left out of new tables and "
-            "columns, or are there and hold NULL."
-        ),
-    ] = "omit"
-    unknown_default: Annotated[
-        Literal["stop", "null"], Field(description="A new column whose default is not known in rows before the DDL.")
-    ] = "stop"
-    keys: Annotated[
-        dict[str, tuple[str, ...]],
-        Field(
-            description="Debezium of TiCDC v8.0 to v8.4, whose messages have no key: key columns by `database.table`, "
-            "`[]` for a table without any key."
-        ),
-    ] = {}
+    include: tuple[str, ...] = ("*.*",)
+    """TiCDC's filter rules, e.g. `shop.*`, `!shop.tmp_*`; the last that fits wins."""
+    route: str = "{database}.{table}"
+    """Iceberg namespace and table of an upstream table."""
+    incomplete: Literal["allow", "refuse"] = "allow"
+    """What becomes of a table whose CREATE TABLE the feed does not hold, as it may lack earlier rows: it is made,
+    marked as incomplete and kept out of the cut; or the run is refused."""
+    on_drop: Literal["keep", "drop"] = "keep"
+    """What DROP TABLE does to the Iceberg table; kept ones are stamped."""
+    format_version: Literal[2, 3] = 3
+    """Iceberg format of new tables."""
+    properties: dict[str, str] = {}
+    """Iceberg properties of new tables."""
+    tinyint1: Literal["int", "boolean"] = "int"
+    """Type of tinyint(1)."""
+    zero_dates: ZeroDates = "null"
+    """What zero and partial dates become: NULL (counted), a stop, or text columns."""
+    zero_dates_of: dict[str, ZeroDates] = {}
+    """The same for single columns, by `database.table.column`."""
+    virtual_columns: Literal["omit", "null"] = "omit"
+    """Virtual generated columns, whose values no message carries, are left out of new tables and columns, or are there
+    and hold NULL."""
+    unknown_default: Literal["stop", "null"] = "stop"
+    """A new column whose default is not known in rows before the DDL."""
+    keys: dict[str, tuple[str, ...]] = {}
+    """Debezium of TiCDC v8.0 to v8.4, whose messages have no key: key columns by `database.table`, `[]` for a table
+    without any key."""
 
     @model_validator(mode="after")
     def _check(self) -> TablesSection:
@@ -107,66 +94,52 @@ class TablesSection(Section):
 class SinkSection(Section):
     """How commits are made."""
 
-    engine: Annotated[
-        Literal["auto", "arrow", "spark"],
-        Field(description="Arrow in the driver for ordinary steps, Spark for large ones; `auto` chooses by size."),
-    ] = "auto"
-    threads: Annotated[int, Field(ge=1, le=64, description="Tables that are committed at the same time.")] = 4
+    engine: Literal["auto", "arrow", "spark"] = "auto"
+    """Arrow in the driver for ordinary steps, Spark for large ones; `auto` chooses by size."""
+    threads: Annotated[int, Field(ge=1, le=64)] = 4
+    """Tables that are committed at the same time."""
 
 
 class MaintenanceSection(Section):
     """Upkeep of the tables, between steps."""
 
-    tasks: Annotated[
-        tuple[Literal["compact", "manifests", "expire", "orphans"], ...],
-        Field(
-            description="What is done: small files and dead rows are compacted, manifests brought together, old "
-            "snapshots expired, orphan files removed. An empty list leaves all of it to you."
-        ),
-    ] = ("compact", "manifests", "expire", "orphans")
-    share: Annotated[float, Field(gt=0, le=1, description="Share of wall time that it may take.")] = 0.1
-    pause_seconds: Annotated[
-        float,
-        Field(
-            gt=0,
-            description="Work that the next step waits for, in seconds: after so many no other unit begins before it.",
-        ),
-    ] = 0.5
-    small_files: Annotated[
-        int, Field(ge=2, description="Small data files in one partition from which on they are compacted.")
-    ] = 50
-    deleted_share: Annotated[
-        float, Field(gt=0, le=1, description="Share of dead rows from which on files are rewritten without them.")
-    ] = 0.1
-    snapshots: Annotated[int, Field(ge=1, description="Snapshots of a table to keep; the older ones expire.")] = 500
-    snapshot_hours: Annotated[
-        float, Field(ge=0, description="Age from which on the others expire, too. What the checkpoint names stays.")
-    ] = 24.0
-    orphan_hours: Annotated[
-        float, Field(ge=1, description="Age from which on a file that no snapshot knows is removed; once a day.")
-    ] = 72.0
+    tasks: tuple[Literal["compact", "manifests", "expire", "orphans"], ...] = (
+        "compact",
+        "manifests",
+        "expire",
+        "orphans",
+    )
+    """What is done: small files and dead rows are compacted, manifests brought together, old snapshots expired, orphan
+    files removed. An empty list leaves all of it to you."""
+    share: Annotated[float, Field(gt=0, le=1)] = 0.1
+    """Share of wall time that it may take."""
+    pause_seconds: Annotated[float, Field(gt=0)] = 0.5
+    """Work that the next step waits for, in seconds: after so many no other unit begins before it."""
+    small_files: Annotated[int, Field(ge=2)] = 50
+    """Small data files in one partition from which on they are compacted."""
+    deleted_share: Annotated[float, Field(gt=0, le=1)] = 0.1
+    """Share of dead rows from which on files are rewritten without them."""
+    snapshots: Annotated[int, Field(ge=1)] = 500
+    """Snapshots of a table to keep; the older ones expire."""
+    snapshot_hours: Annotated[float, Field(ge=0)] = 24.0
+    """Age at which the other snapshots expire. Those that the checkpoint names stay."""
+    orphan_hours: Annotated[float, Field(ge=1)] = 72.0
+    """Age from which on a file that no snapshot knows is removed; once a day."""
 
 
 class RunSection(Section):
     """The loop."""
 
-    interval_seconds: Annotated[float, Field(gt=0, description="Pause when nothing is new.")] = 1.0
-    heartbeat_seconds: Annotated[
-        float, Field(gt=0, description="The hold on the changefeed is renewed this often, in a long step, too.")
-    ] = 20.0
-    lease_seconds: Annotated[
-        float, Field(gt=0, description="A holder silent for this long loses the lease to the next applier.")
-    ] = 60.0
-    stop_seconds: Annotated[
-        float,
-        Field(
-            gt=0, description="After SIGTERM or Ctrl-C the step under way may go on for so long; then it is given up."
-        ),
-    ] = 60.0
-    stall_seconds: Annotated[
-        float,
-        Field(gt=0, description="A watermark that stands still for this long is logged; without any, the run ends."),
-    ] = 60.0
+    interval_seconds: Annotated[float, Field(gt=0)] = 1.0
+    """Pause when nothing is new."""
+    heartbeat_seconds: Annotated[float, Field(gt=0)] = 20.0
+    """The process renews its hold on the changefeed this often, also within a long step."""
+    lease_seconds: Annotated[float, Field(gt=0)] = 60.0
+    """A holder silent for this long loses the lease to the next applier."""
+    stop_seconds: Annotated[float, Field(gt=0)] = 60.0
+    """After SIGTERM or Ctrl-C the step under way may go on for so long; then it is given up."""
+    stall_seconds: Annotated[float, Field(gt=0)] = 60.0
+    """A watermark that stands still for this long is logged; without any, the run ends."""
 
     @model_validator(mode="after")
     def _check(self) -> RunSection:
@@ -182,10 +155,10 @@ class RunSection(Section):
 class MetricsSection(Section):
     """Numbers for Prometheus."""
 
-    port: Annotated[
-        int | None, Field(ge=1, le=65535, description="Port of `/metrics` over HTTP. Default: it is not served.")
-    ] = None
-    address: Annotated[str, Field(description="Address to listen on; `0.0.0.0` in a container.")] = "127.0.0.1"
+    port: Annotated[int | None, Field(ge=1, le=65535)] = None
+    """Port of `/metrics` over HTTP. Default: it is not served."""
+    address: str = "127.0.0.1"
+    """Address to listen on; `0.0.0.0` in a container."""
 
 
 class Config(Section):
@@ -197,14 +170,14 @@ class Config(Section):
     registry: RegistrySection | None = None
     catalog: CatalogSection
     tables: TablesSection = TablesSection()
-    ddl: Annotated[dict[str, Policy], Field(description="Policy per kind of DDL, as `docs/ddl.md` names them.")] = {}
+    ddl: dict[str, Policy] = {}
+    """Policy per kind of DDL, as `docs/ddl.md` names them."""
     sink: SinkSection = SinkSection()
     maintenance: MaintenanceSection = MaintenanceSection()
     run: RunSection = RunSection()
     metrics: MetricsSection = MetricsSection()
-    spark: Annotated[
-        dict[str, str], Field(description="Any Spark configuration; `spark.master` defaults to local[*].")
-    ] = {}
+    spark: dict[str, str] = {}
+    """Any Spark configuration; `spark.master` defaults to local[*]."""
     _path: str = PrivateAttr(default="applier.toml")
 
     def of_file(self, path: str) -> Config:

@@ -15,12 +15,12 @@ SourceEngine = Literal["auto", "driver", "spark"]
 class KafkaSection(BaseModel):
     """Kafka, read by its own consumer or by Spark's tasks; every `kafka.*` key goes to the clients as it is."""
 
-    model_config = ConfigDict(frozen=True, extra="allow")
+    model_config = ConfigDict(frozen=True, extra="allow", use_attribute_docstrings=True)
 
-    topics: Annotated[tuple[str, ...], Field(description="Topics of the changefeed.")] = ()
-    topic_pattern: Annotated[
-        str | None, Field(description="Java regular expression for the topics, instead of `topics`.")
-    ] = None
+    topics: tuple[str, ...] = ()
+    """Topics of the changefeed."""
+    topic_pattern: str | None = None
+    """Java regular expression for the topics, instead of `topics`."""
 
     @model_validator(mode="after")
     def _check(self) -> KafkaSection:
@@ -47,39 +47,26 @@ class KafkaSection(BaseModel):
 class SourceSection(BaseModel):
     """Where the messages are; exactly one of `archive` and `kafka`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-    archive: Annotated[str | None, Field(description="Folder of *.jsonl, *.jsonl.gz or *.parquet.")] = None
-    kafka: Annotated[KafkaSection | None, Field(description="A Kafka cluster.")] = None
-    messages_per_step: Annotated[int, Field(ge=1, description="Messages that one step reads at the most.")] = 500_000
-    bytes_per_step: Annotated[
-        int,
-        Field(
-            ge=1024,
-            description="Bytes of messages, as Kafka holds them, that one step reads at the most, in each process that "
-            "decodes. A window that has more is read again as a shorter one.",
-        ),
-    ] = 2**30
-    max_message_bytes: Annotated[
-        int,
-        Field(
-            ge=1024,
-            description="Bytes of one message, as Kafka holds it, in the claim-check storage, and decompressed. A "
-            "larger one is a bad message (`changefeed.on_bad_message`). The default holds a row of TiDB's default "
-            "limit (6 MiB) with its old values in every protocol; raise it with `txn-entry-size-limit`.",
-        ),
-    ] = MAX_MESSAGE_BYTES
-    engine: Annotated[
-        SourceEngine,
-        Field(
-            description="Messages are decoded in the driver, for a backlog with other processes beside it, or in "
-            "Spark's tasks; `auto` takes these for large steps where four or more run at once."
-        ),
-    ] = "auto"
-    missing_offsets: Annotated[
-        Literal["stop", "pass"],
-        Field(description="Offsets that hold no message stop the job, or are counted: compaction loses rows by them."),
-    ] = "stop"
+    archive: str | None = None
+    """Folder of *.jsonl, *.jsonl.gz or *.parquet."""
+    kafka: KafkaSection | None = None
+    """A Kafka cluster."""
+    messages_per_step: Annotated[int, Field(ge=1)] = 500_000
+    """Messages that one step reads at the most."""
+    bytes_per_step: Annotated[int, Field(ge=1024)] = 2**30
+    """Bytes of messages, as Kafka holds them, that one step reads at the most, in each process that decodes. A window
+    that has more is read again as a shorter one."""
+    max_message_bytes: Annotated[int, Field(ge=1024)] = MAX_MESSAGE_BYTES
+    """Bytes of one message, as Kafka holds it, in the claim-check storage, and decompressed. A larger one is a bad
+    message (`changefeed.on_bad_message`). The default holds a row of TiDB's default limit (6 MiB) with its old values
+    in every protocol; raise it with `txn-entry-size-limit`."""
+    engine: SourceEngine = "auto"
+    """Messages are decoded in the driver, for a backlog with other processes beside it, or in Spark's tasks; `auto`
+    takes these for large steps where four or more run at once."""
+    missing_offsets: Literal["stop", "pass"] = "stop"
+    """Offsets that hold no message stop the job, or are counted: compaction loses rows by them."""
 
     @model_validator(mode="after")
     def _check(self) -> SourceSection:

@@ -6,9 +6,8 @@ import gzip
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 
 from applier.changefeed.filter import TableFilter
 from applier.ddl.schema_files import is_schema_file, read_schemas
@@ -21,24 +20,16 @@ _EXPORT = "Export the tables with `tiup dumpling --no-data -o DIR`, and name tha
 class UpstreamSection(BaseModel):
     """The upstream itself, for what no message says."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-    schemas: Annotated[
-        str | None,
-        Field(
-            description="Folder with CREATE TABLE texts as Dumpling writes them (`DATABASE.TABLE-schema.sql`), of the "
-            "moment at which the changefeed starts. Tables whose CREATE TABLE the feed does not hold take from them "
-            "what rows lack. Not for `simple`, whose messages lack nothing."
-        ),
-    ] = None
+    schemas: str | None = None
+    """Folder with CREATE TABLE texts as Dumpling writes them (`DATABASE.TABLE-schema.sql`), of the moment at which the
+    changefeed starts. Tables whose CREATE TABLE the feed does not hold take from them what rows lack. Not for `simple`,
+    whose messages lack nothing."""
 
 
 def supplied_tables(section: UpstreamSection, include: Sequence[str]) -> Tables:
-    """The tables that the folder of CREATE TABLE texts declares, of those that the configuration replicates.
-
-    Args:
-        section: The section.
-        include: `tables.include`.
+    """The tables that the folder of CREATE TABLE texts declares, of those that `tables.include` admits.
 
     Raises:
         ConfigError: The folder or a file of it cannot be read, or nothing in it declares a table.

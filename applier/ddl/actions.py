@@ -13,71 +13,66 @@ from applier.changefeed.table import Column, Index, TableName, TableVersion
 
 
 @dataclass(frozen=True, slots=True)
-class CreateDatabase:
-    """CREATE DATABASE."""
+class OnDatabase:
+    """An action on a database."""
 
     database: str
 
 
 @dataclass(frozen=True, slots=True)
-class AlterDatabase:
-    """ALTER DATABASE: options only, no rows."""
-
-    database: str
-
-
-@dataclass(frozen=True, slots=True)
-class DropDatabase:
-    """DROP DATABASE: all its tables go, without messages of their own."""
-
-    database: str
-
-
-@dataclass(frozen=True, slots=True)
-class CreateTable:
-    """CREATE TABLE; `version` has columns and keys as far as the SQL says, `like` is set for CREATE TABLE … LIKE."""
+class OnTable:
+    """An action on a table, as the statement names it."""
 
     table: TableName
+
+
+class CreateDatabase(OnDatabase):
+    """CREATE DATABASE."""
+
+
+class AlterDatabase(OnDatabase):
+    """ALTER DATABASE: options only, no rows."""
+
+
+class DropDatabase(OnDatabase):
+    """DROP DATABASE: all its tables go, without messages of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTable(OnTable):
+    """CREATE TABLE; `version` has columns and keys as far as the SQL says, `like` is set for CREATE TABLE … LIKE."""
+
     version: TableVersion | None = None
     like: TableName | None = None
     partitioning: Partitioning | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class DropTable:
+class DropTable(OnTable):
     """DROP TABLE."""
 
-    table: TableName
 
-
-@dataclass(frozen=True, slots=True)
-class TruncateTable:
+class TruncateTable(OnTable):
     """TRUNCATE TABLE: all rows go, without row events."""
 
-    table: TableName
-
 
 @dataclass(frozen=True, slots=True)
-class RenameTable:
+class RenameTable(OnTable):
     """RENAME TABLE, or ALTER TABLE … RENAME TO."""
 
-    table: TableName
     to: TableName
 
 
 @dataclass(frozen=True, slots=True)
-class RecoverTable:
+class RecoverTable(OnTable):
     """RECOVER or FLASHBACK TABLE: rows come back without row events."""
 
-    table: TableName
     to: TableName | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class AddColumn:
+class AddColumn(OnTable):
     """ADD COLUMN. `first` and `after` give its place; neither means last."""
 
-    table: TableName
     column: Column
     first: bool = False
     after: str | None = None
@@ -85,28 +80,25 @@ class AddColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class DropColumn:
+class DropColumn(OnTable):
     """DROP COLUMN."""
 
-    table: TableName
     name: str
     if_exists: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class RenameColumn:
+class RenameColumn(OnTable):
     """RENAME COLUMN."""
 
-    table: TableName
     name: str
     to: str
 
 
 @dataclass(frozen=True, slots=True)
-class ModifyColumn:
+class ModifyColumn(OnTable):
     """MODIFY or CHANGE COLUMN: column `name` becomes `column`, which may have another name."""
 
-    table: TableName
     name: str
     column: Column
     first: bool = False
@@ -114,129 +106,102 @@ class ModifyColumn:
 
 
 @dataclass(frozen=True, slots=True)
-class SetDefault:
+class SetDefault(OnTable):
     """ALTER COLUMN … SET DEFAULT or DROP DEFAULT (None)."""
 
-    table: TableName
     name: str
     default: str | None
 
 
 @dataclass(frozen=True, slots=True)
-class AddIndex:
+class AddIndex(OnTable):
     """ADD INDEX, UNIQUE, PRIMARY KEY, or CREATE INDEX."""
 
-    table: TableName
     index: Index
 
 
 @dataclass(frozen=True, slots=True)
-class DropIndex:
+class DropIndex(OnTable):
     """DROP INDEX or, with name `primary`, DROP PRIMARY KEY."""
 
-    table: TableName
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class RenameIndex:
+class RenameIndex(OnTable):
     """RENAME INDEX."""
 
-    table: TableName
     name: str
     to: str
 
 
 @dataclass(frozen=True, slots=True)
-class SetComment:
+class SetComment(OnTable):
     """The table's COMMENT."""
 
-    table: TableName
     comment: str
 
 
-@dataclass(frozen=True, slots=True)
-class NoRows:
-    """A change that touches neither rows nor columns: charset, auto id, TiFlash replica, TTL, statistics, ….
-
-    Attributes:
-        table: The table it names.
-        what: The statement's own words, for the audit row.
-    """
-
-    table: TableName
-    what: str
+class NoRows(OnTable):
+    """A change that touches neither rows nor columns: charset, auto id, TiFlash replica, TTL, statistics, …."""
 
 
 @dataclass(frozen=True, slots=True)
-class AddPartitions:
+class AddPartitions(OnTable):
     """ADD PARTITION: no rows."""
 
-    table: TableName
     partitions: tuple[Partition, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class DropPartitions:
+class DropPartitions(OnTable):
     """DROP PARTITION: their rows go, without row events."""
 
-    table: TableName
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class TruncatePartitions:
+class TruncatePartitions(OnTable):
     """TRUNCATE PARTITION: their rows go, without row events; () means ALL."""
 
-    table: TableName
     names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class ExchangePartition:
+class ExchangePartition(OnTable):
     """EXCHANGE PARTITION `partition` WITH TABLE `other`: rows swap without row events."""
 
-    table: TableName
     partition: str
     other: TableName
 
 
 @dataclass(frozen=True, slots=True)
-class ReorganizePartitions:
+class ReorganizePartitions(OnTable):
     """REORGANIZE PARTITION `names` INTO `partitions`: rows move inside the table.
 
     No names and no partitions stand for COALESCE PARTITION and for REORGANIZE of a table by hash or key: its rows are
     spread anew over another number of partitions.
     """
 
-    table: TableName
     names: tuple[str, ...]
     partitions: tuple[Partition, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class SetPartitioning:
+class SetPartitioning(OnTable):
     """PARTITION BY (with a partitioning) or REMOVE PARTITIONING (None): rows stay."""
 
-    table: TableName
     partitioning: Partitioning | None
 
 
-@dataclass(frozen=True, slots=True)
-class CreateView:
+class CreateView(OnTable):
     """CREATE VIEW: not a table, nothing is kept of it."""
 
-    table: TableName
 
-
-@dataclass(frozen=True, slots=True)
-class DropView:
+class DropView(OnTable):
     """DROP VIEW."""
 
-    table: TableName
 
-
-DatabaseAction: TypeAlias = CreateDatabase | AlterDatabase | DropDatabase
 ColumnAction: TypeAlias = AddColumn | DropColumn | RenameColumn | ModifyColumn | SetDefault
 IndexAction: TypeAlias = AddIndex | DropIndex | RenameIndex
 PartitionAction: TypeAlias = (
@@ -248,7 +213,9 @@ TableAction: TypeAlias = (
 Alteration: TypeAlias = ColumnAction | IndexAction | SetComment | NoRows
 """Actions that leave the rows of a table where they are."""
 
-Action: TypeAlias = DatabaseAction | ColumnAction | IndexAction | PartitionAction | TableAction
+Action: TypeAlias = (
+    CreateDatabase | AlterDatabase | DropDatabase | ColumnAction | IndexAction | PartitionAction | TableAction
+)
 
 
 def kind(action: Action) -> str:
@@ -269,15 +236,13 @@ KINDS = frozenset(_hyphened(of) for of in get_args(Action))
 
 def on(action: Action, table: TableName) -> Action:
     """The action with another name of its table; those on databases stay as they are."""
-    if isinstance(action, DatabaseAction):
-        return action
-    return replace(action, table=table)
+    return action if isinstance(action, OnDatabase) else replace(action, table=table)
 
 
 def touches(action: Action) -> tuple[TableName, ...]:
     """All tables that an action concerns, as it names them; () for databases, whose tables it does not name."""
     match action:
-        case CreateDatabase() | AlterDatabase() | DropDatabase():
+        case OnDatabase():
             return ()
         case RenameTable(table, to):
             return (table, to)
@@ -333,7 +298,7 @@ class Effect:
 
     @property
     def is_silent(self) -> bool:
-        """Whether rows remain of which the feed does not say where they are."""
+        """Whether rows remain, but the feed does not say where they are."""
         return bool(self.moved or self.restored or self.thinned or self.exchanged)
 
     def leaving(self, names: Iterable[TableName]) -> list[TableName]:

@@ -188,7 +188,7 @@ def _with_index(version: TableVersion, index: Index) -> TableVersion:
         return version
     spelt = {column.name.lower(): column.name for column in version.columns}
     columns = tuple(spelt.get(column.lower(), column) for column in index.columns)
-    # A new primary key identifies rows from here on, whatever did before.
+    # A new primary key identifies rows from here on, in place of what did before.
     handle_key = () if index.primary else version.handle_key
     added = replace(index, columns=columns)
     return _keys_not_null(replace(version, indexes=(*version.indexes, added), handle_key=handle_key))
@@ -214,7 +214,5 @@ def _drop_index(version: TableVersion, name: str) -> TableVersion:
 
 
 def _rename_index(version: TableVersion, action: RenameIndex) -> TableVersion:
-    def renamed(index: Index) -> Index:
-        return replace(index, name=action.to) if _same(index.name, action.name) else index
-
-    return replace(version, indexes=tuple(map(renamed, version.indexes)))
+    indexes = (replace(index, name=action.to) if _same(index.name, action.name) else index for index in version.indexes)
+    return replace(version, indexes=tuple(indexes))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from applier.changefeed.table import Column, ColumnType, Index
 from applier.ddl.parse_defaults import Default, read_default, read_now
@@ -19,36 +20,36 @@ _AFTER_COLUMN = (",", ")", "FIRST", "AFTER", "PARTITION", "REMOVE")
 _KEY_OPTIONS = ("CLUSTERED", "NONCLUSTERED", "GLOBAL", "LOCAL")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Definition:
     """A column as defined, before the table's charset is known.
 
     Attributes:
-        column: The column; type and default are set by `resolve`.
+        name: Its name.
         type: What was said of its type.
         default: What was said of its default.
         primary: PRIMARY KEY is among its attributes.
         unique: UNIQUE is among its attributes.
     """
 
-    column: Column
+    name: str
     type: TypeText
     default: Default | None = None
+    nullable: bool = True
+    generated: str | None = None
+    comment: str = ""
     primary: bool = False
     unique: bool = False
 
     def resolve(self, charset: str, *, backfill: bool = False) -> Column:
-        """The column in a table with a default charset.
-
-        Args:
-            charset: The table's default charset.
-            backfill: True if rows that exist get the default, so that it must be exact.
+        """The column in a table whose default charset is `charset`; with `backfill`, rows that exist get the default.
 
         Raises:
             Unreadable: The default fills rows, and no text holds it.
         """
         found = self.type.resolve(charset)
-        return replace(self.column, type=found, default=self._default(found, backfill=backfill))
+        default = self._default(found, backfill=backfill)
+        return Column(self.name, found, self.nullable, default, self.generated, self.comment)
 
     def _default(self, found: ColumnType, *, backfill: bool) -> str | None:
         if self.default is None:
@@ -57,21 +58,20 @@ class Definition:
             return self.default.of(found)
         except UnicodeDecodeError:
             if backfill:
-                raise Unreadable("the default of rows that exist is no UTF-8 text", self.column.name) from None
-            # Rows always carry the column, so this default is never filled in; Simple garbles such bytes, too.
+                raise Unreadable("the default of rows that exist is no UTF-8 text", self.name) from None
+            # Rows always carry the column, so this default is never filled in; Simple garbles such bytes as well.
             return bytes.fromhex(self.default.text).decode(errors="replace")
         except ValueError:
-            raise Unreadable("a default is too long for its type", self.column.name) from None
+            raise Unreadable("a default is too long for its type", self.name) from None
 
     def indexes(self) -> list[Index]:
         """Indexes that its attributes make."""
-        columns = (self.column.name,)
+        columns = (self.name,)
         made = [Index(PRIMARY, columns, unique=True, primary=True)] if self.primary else []
         return [*made, Index("", columns, unique=True)] if self.unique else made
 
 
-@dataclass(slots=True)
-class Elements:
+class Elements(NamedTuple):
     """What stands in the parentheses of CREATE TABLE.
 
     Attributes:
@@ -79,41 +79,28 @@ class Elements:
         indexes: Indexes as tables declare them, then those of column attributes; names may be "".
     """
 
-    definitions: list[Definition] = field(default_factory=list)
-    indexes: list[Index] = field(default_factory=list)
-
-    def add(self, element: Definition | Index | None) -> None:
-        """Add one element; None is one that neither columns nor keys depend on."""
-        if isinstance(element, Definition):
-            self.definitions.append(element)
-        elif element is not None:
-            self.indexes.append(element)
+    definitions: list[Definition]
+    indexes: list[Index]
 
 
 def read_elements(tokens: Tokens) -> Elements:
     """Take columns and indexes in parentheses."""
-    inner = tokens.inner(tokens.group())
-    found = Elements()
-    found.add(read_element(inner))
-    while inner.skip(","):
-        found.add(read_element(inner))
-    if not inner.done:
-        raise inner.unreadable("`,` is missing after a column or index")
-    for definition in found.definitions:
-        found.indexes += definition.indexes()
-    return found
+    found = tokens.listed_in_group(_element, "`,` is missing after a column or index")
+    definitions = [element for element in found if isinstance(element, Definition)]
+    indexes = [element for element in found if isinstance(element, Index)]
+    return Elements(definitions, [*indexes, *(index for column in definitions for index in column.indexes())])
 
 
-def read_element(tokens: Tokens) -> Definition | Index | None:
+def _element(tokens: Tokens) -> Definition | Index | None:
     """Take a column, or an index or constraint; None for what neither columns nor keys depend on."""
     return read_constraint(tokens) if at_constraint(tokens) else read_definition(tokens)
 
 
 def at_constraint(tokens: Tokens) -> bool:
     """True if an index or constraint comes next, and no column."""
-    if tokens.at_any("PRIMARY", "UNIQUE", "KEY", "INDEX", "FULLTEXT", "SPATIAL", "CONSTRAINT", "FOREIGN", "CHECK"):
+    if tokens.at("PRIMARY", "UNIQUE", "KEY", "INDEX", "FULLTEXT", "SPATIAL", "CONSTRAINT", "FOREIGN", "CHECK"):
         return True
-    return tokens.at_any("VECTOR", "COLUMNAR", "HYBRID") and tokens.ahead(1).is_any("INDEX", "KEY")
+    return tokens.at("VECTOR", "COLUMNAR", "HYBRID") and tokens.ahead(1).is_("INDEX", "KEY")
 
 
 def read_definition(tokens: Tokens) -> Definition:
@@ -122,75 +109,65 @@ def read_definition(tokens: Tokens) -> Definition:
     Raises:
         Unreadable: A type or an attribute is not known.
     """
-    name = tokens.column_name()
-    found = Definition(Column(name, ColumnType("")), read_type(tokens))
+    found = Definition(tokens.column_name(), read_type(tokens))
     if found.type.word == "SERIAL":
-        found = replace(found, column=replace(found.column, nullable=False), unique=True)
-    while not tokens.done and not tokens.at_any(*_AFTER_COLUMN):
-        found = _attribute(tokens, found)
-    if found.primary:
-        found = replace(found, column=replace(found.column, nullable=False))
+        found.nullable, found.unique = False, True
+    while not tokens.done and not tokens.at(*_AFTER_COLUMN):
+        _attribute(tokens, found)
+    found.nullable = found.nullable and not found.primary
     return found
 
 
-def _attribute(tokens: Tokens, found: Definition) -> Definition:
-    """The definition with its next attribute."""
-    if tokens.skip("NOT", "NULL"):
-        return replace(found, column=replace(found.column, nullable=False))
-    if tokens.skip("NULL"):
-        return replace(found, column=replace(found.column, nullable=True))
-    if tokens.skip("DEFAULT"):
-        return replace(found, default=read_default(tokens))
-    if tokens.skip("COMMENT"):
-        return replace(found, column=replace(found.column, comment=tokens.string()))
-    if tokens.skip("UNIQUE"):
-        tokens.skip("KEY")
+def _attribute(tokens: Tokens, found: Definition) -> None:
+    """Take the next attribute."""
+    if tokens.skip("NOT NULL"):
+        found.nullable = False
+    elif tokens.skip("NULL"):
+        found.nullable = True
+    elif tokens.skip("DEFAULT"):
+        found.default = read_default(tokens)
+    elif tokens.skip("COMMENT"):
+        found.comment = tokens.string()
+    elif tokens.skip("UNIQUE KEY", "UNIQUE"):
         _key_options(tokens)
-        return replace(found, unique=True)
-    if tokens.skip("PRIMARY", "KEY") or tokens.skip("PRIMARY") or tokens.skip("KEY"):
+        found.unique = True
+    elif tokens.skip("PRIMARY KEY", "PRIMARY", "KEY"):
         _key_options(tokens)
-        return replace(found, primary=True)
-    if tokens.skip("GENERATED", "ALWAYS", "AS") or tokens.skip("AS"):
-        return _generated(tokens, found)
-    if tokens.skip("SERIAL", "DEFAULT", "VALUE"):
-        return replace(found, column=replace(found.column, nullable=False), unique=True)
-    return _plain_attribute(tokens, found)
+        found.primary = True
+    elif tokens.skip("GENERATED ALWAYS AS", "AS"):
+        tokens.group()
+        kind = tokens.skip("VIRTUAL", "STORED", "PERSISTENT")
+        found.generated = "stored" if kind in ("STORED", "PERSISTENT") else "virtual"
+    elif tokens.skip("SERIAL DEFAULT VALUE"):
+        found.nullable, found.unique = False, True
+    else:
+        _plain_attribute(tokens, found.type)
 
 
 def _key_options(tokens: Tokens) -> None:
-    while tokens.skip_any(*_KEY_OPTIONS):
+    while tokens.skip(*_KEY_OPTIONS):
         pass
 
 
-def _generated(tokens: Tokens, found: Definition) -> Definition:
-    tokens.group()
-    kind = tokens.skip_any("VIRTUAL", "STORED", "PERSISTENT")
-    stored = kind in ("STORED", "PERSISTENT")
-    return replace(found, column=replace(found.column, generated="stored" if stored else "virtual"))
-
-
-def _plain_attribute(tokens: Tokens, found: Definition) -> Definition:
-    """Attributes that leave the column's values as they are, and those of its charset."""
+def _plain_attribute(tokens: Tokens, kind: TypeText) -> None:
+    """Take an attribute that leaves the column's values as they are, or one of its charset."""
     if tokens.at("COLLATE"):
         collated = read_collation(tokens)
-        found.type.charset = found.type.charset or collated
-    elif tokens.at_any("CHARACTER", "CHARSET"):
-        found.type.charset = read_charset(tokens)
-    elif tokens.skip("ON", "UPDATE"):
+        kind.charset = kind.charset or collated
+    elif tokens.at("CHARACTER", "CHARSET"):
+        kind.charset = read_charset(tokens)
+    elif tokens.skip("ON UPDATE"):
         read_now(tokens)
-    elif tokens.at_any("REFERENCES"):
+    elif tokens.skip("REFERENCES"):
         _reference(tokens)
-    elif tokens.at_any("CONSTRAINT", "CHECK"):
+    elif tokens.at("CONSTRAINT", "CHECK"):
         _check(tokens)
-    elif tokens.skip_any("AUTO_RANDOM"):
-        if tokens.at("("):
-            tokens.group()
-    elif tokens.skip_any("COLUMN_FORMAT", "STORAGE", "ENGINE_ATTRIBUTE", "SECONDARY_ENGINE_ATTRIBUTE"):
-        tokens.skip("=")
-        tokens.take_of("a value", WORD, STRING)
-    elif not tokens.skip_any("AUTO_INCREMENT", "VISIBLE", "INVISIBLE", "BINARY"):
+    elif tokens.skip("AUTO_RANDOM"):
+        tokens.skip_group()
+    elif tokens.skip("COLUMN_FORMAT", "STORAGE", "ENGINE_ATTRIBUTE", "SECONDARY_ENGINE_ATTRIBUTE"):
+        tokens.value("a value", WORD, STRING)
+    elif not tokens.skip("AUTO_INCREMENT", "VISIBLE", "INVISIBLE", "BINARY"):
         raise tokens.unreadable("an attribute of a column is not known")
-    return found
 
 
 def _check(tokens: Tokens) -> None:
@@ -198,29 +175,17 @@ def _check(tokens: Tokens) -> None:
         tokens.name()
     tokens.expect("CHECK")
     tokens.group()
-    if not tokens.skip("NOT", "ENFORCED"):
-        tokens.skip("ENFORCED")
+    tokens.skip("NOT ENFORCED", "ENFORCED")
 
 
 def _reference(tokens: Tokens) -> None:
-    """REFERENCES t (columns) with its options; the other table is not touched."""
-    tokens.expect("REFERENCES")
-    tokens.name()
-    if tokens.skip("."):
-        tokens.name()
-    if tokens.at("("):
-        tokens.group()
-    if tokens.skip("MATCH") and not tokens.skip_any("FULL", "PARTIAL", "SIMPLE"):
+    """Take what follows REFERENCES: t (columns) with its options; the other table is not touched."""
+    tokens.column_name()
+    tokens.skip_group()
+    if tokens.skip("MATCH") and not tokens.skip("FULL", "PARTIAL", "SIMPLE"):
         raise tokens.unreadable("MATCH is followed by an unknown word")
-    while tokens.at("ON", "DELETE") or tokens.at("ON", "UPDATE"):
-        tokens.take()
-        tokens.take()
-        if not (
-            tokens.skip_any("RESTRICT", "CASCADE")
-            or tokens.skip("SET", "NULL")
-            or tokens.skip("SET", "DEFAULT")
-            or tokens.skip("NO", "ACTION")
-        ):
+    while tokens.skip("ON DELETE", "ON UPDATE"):
+        if not tokens.skip("RESTRICT", "CASCADE", "SET NULL", "SET DEFAULT", "NO ACTION"):
             raise tokens.unreadable("what a foreign key does is not known")
 
 
@@ -231,29 +196,30 @@ def read_constraint(tokens: Tokens) -> Index | None:
         The index; None for a foreign key, a check, and an index over expressions: no row is known by them.
     """
     name = ""
-    if tokens.skip("CONSTRAINT") and not tokens.at_any("PRIMARY", "UNIQUE", "FOREIGN", "CHECK"):
+    if tokens.skip("CONSTRAINT") and not tokens.at("PRIMARY", "UNIQUE", "FOREIGN", "CHECK"):
         name = tokens.name()
     if tokens.at("CHECK"):
         _check(tokens)
         return None
-    if tokens.skip("FOREIGN", "KEY"):
+    if tokens.skip("FOREIGN KEY"):
         tokens.if_exists()
         if not tokens.at("("):
             tokens.name()
         tokens.group()
+        tokens.expect("REFERENCES")
         _reference(tokens)
         return None
     return _index(tokens, name)
 
 
 def _index(tokens: Tokens, name: str) -> Index | None:
-    primary = tokens.skip("PRIMARY")
-    unique = primary or tokens.skip("UNIQUE")
-    special = tokens.skip_any("FULLTEXT", "SPATIAL", "VECTOR", "COLUMNAR", "HYBRID")
-    if not (tokens.skip_any("KEY", "INDEX") or unique or special) or (primary and special):
+    primary = bool(tokens.skip("PRIMARY"))
+    unique = primary or bool(tokens.skip("UNIQUE"))
+    special = tokens.skip("FULLTEXT", "SPATIAL", "VECTOR", "COLUMNAR", "HYBRID")
+    if not (tokens.skip("KEY", "INDEX") or unique or special) or (primary and special):
         raise tokens.unreadable("an index is not understood")
     tokens.if_exists()
-    if not tokens.at("(") and not (tokens.at_any("USING", "TYPE") and tokens.ahead(1).kind == WORD):
+    if not tokens.at("(") and not (tokens.at("USING", "TYPE") and tokens.ahead(1).kind == WORD):
         name = tokens.name()
     return read_index(tokens, PRIMARY if primary else name, unique=unique, primary=primary)
 
@@ -261,58 +227,37 @@ def _index(tokens: Tokens, name: str) -> Index | None:
 def read_index(tokens: Tokens, name: str, *, unique: bool, primary: bool = False) -> Index | None:
     """Take the columns and options of an index; None for an index over expressions."""
     _index_options(tokens)
-    columns = _parts(tokens.inner(tokens.group()))
-    partial = _index_options(tokens)
+    columns = tokens.listed_in_group(_part, "a column of an index is not understood")
     # A partial index does not distinguish rows that are outside of it.
-    return None if columns is None else Index(name, columns, unique=unique and not partial, primary=primary)
+    unique = not _index_options(tokens) and unique
+    return Index(name, tuple(columns), unique, primary) if all(columns) else None
 
 
-def _parts(tokens: Tokens) -> tuple[str, ...] | None:
-    columns: list[str] = []
-    expressions = False
-    while True:
-        if tokens.at("("):
-            tokens.group()
-            expressions = True
-        else:
-            columns.append(tokens.column_name())
-            if tokens.at("("):
-                tokens.group()
-        tokens.skip_any("ASC", "DESC")
-        if not tokens.skip(","):
-            break
-    if not tokens.done:
-        raise tokens.unreadable("a column of an index is not understood")
-    return None if expressions else tuple(columns)
+def _part(tokens: Tokens) -> str:
+    """Take a part of an index: the name of a column, which may be cut to a length; "" for an expression."""
+    name = ""
+    if not tokens.skip_group():
+        name = tokens.column_name()
+        tokens.skip_group()
+    tokens.skip("ASC", "DESC")
+    return name
 
 
 def _index_options(tokens: Tokens) -> bool:
     """Take options of an index; True if it is a partial one."""
     while True:
-        if tokens.skip_any("USING", "TYPE"):
+        if tokens.skip("USING", "TYPE"):
             tokens.take_of("a kind of index", WORD)
-        elif tokens.skip("KEY_BLOCK_SIZE"):
-            tokens.skip("=")
-            tokens.integer()
-        elif tokens.skip("WITH", "PARSER"):
+        elif tokens.skip("WITH PARSER"):
             tokens.name()
-        elif tokens.skip("COMMENT"):
-            tokens.string()
-        elif tokens.skip("SECONDARY_ENGINE_ATTRIBUTE"):
+        elif tokens.skip("COMMENT", "SECONDARY_ENGINE_ATTRIBUTE"):
+            tokens.value("a string", STRING)
+        elif tokens.skip("KEY_BLOCK_SIZE", "PRE_SPLIT_REGIONS"):
             tokens.skip("=")
-            tokens.string()
-        elif tokens.skip("PRE_SPLIT_REGIONS"):
-            _split_regions(tokens)
+            if not tokens.skip_group():
+                tokens.integer()
         elif tokens.skip("WHERE"):
             tokens.until(",", ")", "LOCK", "ALGORITHM")
             return True
-        elif not tokens.skip_any("VISIBLE", "INVISIBLE", "ADD_COLUMNAR_REPLICA_ON_DEMAND", *_KEY_OPTIONS):
+        elif not tokens.skip("VISIBLE", "INVISIBLE", "ADD_COLUMNAR_REPLICA_ON_DEMAND", *_KEY_OPTIONS):
             return False
-
-
-def _split_regions(tokens: Tokens) -> None:
-    tokens.skip("=")
-    if tokens.at("("):
-        tokens.group()
-    else:
-        tokens.integer()

@@ -20,7 +20,7 @@ class Default(NamedTuple):
     """A default as written.
 
     Attributes:
-        kind: `null`, `text` (a string), `bytes`, `bits`, `number`, or `expression` (functions too).
+        kind: `null`, `text` (a string), `bytes`, `bits`, `number`, or `expression`, which may be a function.
         text: The string, the hexadecimal digits, the number, or the expression as SQL.
     """
 
@@ -64,7 +64,7 @@ def read_default(tokens: Tokens) -> Default:
         return _parenthesised(tokens)
     if tokens.skip("NULL"):
         return Default("null")
-    if sign := tokens.skip_any("-", "+"):
+    if sign := tokens.skip("-", "+"):
         return Default("number", ("-" if sign == "-" else "") + tokens.take_of("a number", NUMBER))
     match tokens.next.kind:
         case "string":
@@ -76,14 +76,13 @@ def read_default(tokens: Tokens) -> Default:
 
 def read_now(tokens: Tokens) -> None:
     """Take the function of an ON UPDATE clause."""
-    if not tokens.skip_any(*_NOW):
+    if not tokens.skip(*_NOW):
         raise tokens.unreadable("CURRENT_TIMESTAMP is missing")
-    if tokens.at("("):
-        tokens.group()
+    tokens.skip_group()
 
 
 def _parenthesised(tokens: Tokens) -> Default:
-    """An expression; in MySQL's syntax a plain value may stand in parentheses, too."""
+    """Take an expression; in MySQL's syntax a plain value may stand in parentheses as well."""
     group = tokens.group()
     inner = tokens.inner(group)
     found = read_default(inner) if group and not inner.at("(") and len(group) <= 4 else Default("expression")
@@ -91,17 +90,12 @@ def _parenthesised(tokens: Tokens) -> Default:
 
 
 def _word(tokens: Tokens) -> Default:
-    if tokens.skip_any(*_NOW):
-        if tokens.at("("):
-            tokens.group()
-        return Default("expression", "CURRENT_TIMESTAMP")
-    if tokens.skip_any(*_TODAY):
-        if tokens.at("("):
-            tokens.group()
-        return Default("expression", "CURRENT_DATE")
-    if word := tokens.skip_any("TRUE", "FALSE"):
+    if word := tokens.skip(*_NOW, *_TODAY):
+        tokens.skip_group()
+        return Default("expression", "CURRENT_TIMESTAMP" if word in _NOW else "CURRENT_DATE")
+    if word := tokens.skip("TRUE", "FALSE"):
         return Default("number", "1" if word == "TRUE" else "0")
-    if tokens.at_any("DATE", "TIME", "TIMESTAMP") and tokens.ahead(1).kind == STRING:
+    if tokens.at("DATE", "TIME", "TIMESTAMP") and tokens.ahead(1).kind == STRING:
         tokens.take()
         return Default("text", tokens.string())
     return _function(tokens)
@@ -109,8 +103,8 @@ def _word(tokens: Tokens) -> Default:
 
 def _function(tokens: Tokens) -> Default:
     start = tokens.place
-    if tokens.skip_any("NEXT"):
-        tokens.expect("VALUE", "FOR")
+    if tokens.skip("NEXT"):
+        tokens.expect("VALUE FOR")
         tokens.table()
     else:
         tokens.take_of("a default", WORD)

@@ -8,55 +8,16 @@ from applier.ddl.parse_types import read_charset, read_collation
 from applier.ddl.tokens import NAME, NUMBER, STRING, WORD, Tokens
 
 _SINGLE = frozenset(
-    {
-        "AFFINITY",
-        "AUTOEXTEND_SIZE",
-        "AUTO_ID_CACHE",
-        "AUTO_INCREMENT",
-        "AUTO_RANDOM_BASE",
-        "AVG_ROW_LENGTH",
-        "CHECKSUM",
-        "COMPRESSION",
-        "CONNECTION",
-        "DELAY_KEY_WRITE",
-        "ENCRYPTION",
-        "ENGINE",
-        "ENGINE_ATTRIBUTE",
-        "INSERT_METHOD",
-        "KEY_BLOCK_SIZE",
-        "MAX_ROWS",
-        "MIN_ROWS",
-        "NODEGROUP",
-        "PACK_KEYS",
-        "PAGE_CHECKSUM",
-        "PAGE_COMPRESSED",
-        "PAGE_COMPRESSION_LEVEL",
-        "PASSWORD",
-        "PRE_SPLIT_REGIONS",
-        "ROW_FORMAT",
-        "SECONDARY_ENGINE",
-        "SECONDARY_ENGINE_ATTRIBUTE",
-        "SHARD_ROW_ID_BITS",
-        "STATS_AUTO_RECALC",
-        "STATS_BUCKETS",
-        "STATS_COL_CHOICE",
-        "STATS_COL_LIST",
-        "STATS_PERSISTENT",
-        "STATS_SAMPLE_PAGES",
-        "STATS_SAMPLE_RATE",
-        "STATS_TOPN",
-        "STORAGE",
-        "TABLESPACE",
-        "TABLE_CHECKSUM",
-        "TRANSACTIONAL",
-        "TTL_ENABLE",
-        "TTL_JOB_INTERVAL",
-        "TYPE",
-    }
+    """
+    AFFINITY AUTOEXTEND_SIZE AUTO_ID_CACHE AUTO_INCREMENT AUTO_RANDOM_BASE AVG_ROW_LENGTH CHECKSUM COMPRESSION
+    CONNECTION DELAY_KEY_WRITE ENCRYPTION ENGINE ENGINE_ATTRIBUTE INSERT_METHOD KEY_BLOCK_SIZE MAX_ROWS MIN_ROWS
+    NODEGROUP PACK_KEYS PAGE_CHECKSUM PAGE_COMPRESSED PAGE_COMPRESSION_LEVEL PASSWORD PRE_SPLIT_REGIONS ROW_FORMAT
+    SECONDARY_ENGINE SECONDARY_ENGINE_ATTRIBUTE SHARD_ROW_ID_BITS STATS_AUTO_RECALC STATS_BUCKETS STATS_COL_CHOICE
+    STATS_COL_LIST STATS_PERSISTENT STATS_SAMPLE_PAGES STATS_SAMPLE_RATE STATS_TOPN STORAGE TABLESPACE
+    TABLE_CHECKSUM TRANSACTIONAL TTL_ENABLE TTL_JOB_INTERVAL TYPE
+    """.split()  # noqa: SIM905 - a list of literals, one a line, would fill a screen
 )
 """Options with one word, number or string as value."""
-
-_PAIRS = (("DATA", "DIRECTORY"), ("INDEX", "DIRECTORY"), ("PLACEMENT", "POLICY"))
 
 
 @dataclass(slots=True)
@@ -75,12 +36,7 @@ class Options:
 
 
 def read_options(tokens: Tokens, *, commas: bool = False) -> Options:
-    """Take the options that come next, if any.
-
-    Args:
-        tokens: The statement.
-        commas: True if commas may stand between options; in ALTER TABLE they begin the next specification.
-    """
+    """Take the options that come next; `commas` may part them, which in ALTER TABLE begin the next specification."""
     found = Options()
     while _option(tokens, found):
         if commas and tokens.skip(",") and tokens.done:
@@ -100,17 +56,15 @@ def _option(tokens: Tokens, found: Options) -> bool:
 
 
 def _charset(tokens: Tokens, found: Options) -> bool:
-    start = 1 if tokens.at("DEFAULT") else 0
-    if tokens.ahead(start).is_("COLLATE"):
-        tokens.skip("DEFAULT")
+    if not tokens.ahead(1 if tokens.at("DEFAULT") else 0).is_("COLLATE", "CHARACTER", "CHARSET"):
+        return False
+    tokens.skip("DEFAULT")
+    if tokens.at("COLLATE"):
         collated = read_collation(tokens)
         found.charset = found.charset or collated
-        return True
-    if tokens.ahead(start).is_any("CHARACTER", "CHARSET"):
-        tokens.skip("DEFAULT")
+    else:
         found.charset = read_charset(tokens)
-        return True
-    return False
+    return True
 
 
 def _special(tokens: Tokens) -> bool:
@@ -119,24 +73,19 @@ def _special(tokens: Tokens) -> bool:
         tokens.skip("=")
         tokens.group()
         return True
-    if tokens.at("TTL"):
+    if tokens.skip("TTL"):
         _ttl(tokens)
         return True
-    for pair in _PAIRS:
-        if tokens.skip(*pair):
-            _value(tokens)
-            return True
-    return False
+    if found := tokens.skip("DATA DIRECTORY", "INDEX DIRECTORY", "PLACEMENT POLICY"):
+        _value(tokens)
+    return bool(found)
 
 
 def read_split(tokens: Tokens) -> None:
     """Take what follows SPLIT behind a table's definition: where its regions begin, which no row knows of."""
-    if tokens.skip("PRIMARY", "KEY") or tokens.skip("PARTITION"):
-        pass
-    elif tokens.skip("INDEX"):
+    if not tokens.skip("PRIMARY KEY", "PARTITION") and tokens.skip("INDEX"):
         tokens.name()
-    if tokens.at("("):
-        tokens.group()
+    tokens.skip_group()
     if tokens.skip("BETWEEN"):
         tokens.group()
         tokens.expect("AND")
@@ -145,32 +94,26 @@ def read_split(tokens: Tokens) -> None:
         tokens.integer()
         return
     tokens.expect("BY")
-    tokens.group()
-    while tokens.skip(","):
-        tokens.group()
+    tokens.listed(Tokens.group)
 
 
 def _ttl(tokens: Tokens) -> None:
     """TTL = column + INTERVAL value unit."""
-    tokens.expect("TTL")
     tokens.skip("=")
     tokens.column_name()
-    tokens.expect("+", "INTERVAL")
+    tokens.expect("+ INTERVAL")
     tokens.take_of("an interval", NUMBER, STRING)
     tokens.take_of("a unit of time", WORD)
 
 
 def _single(tokens: Tokens) -> bool:
-    forced = tokens.at("FORCE") and tokens.ahead(1).is_any("AUTO_INCREMENT", "AUTO_RANDOM_BASE")
-    if forced:
+    if not tokens.skip("FORCE AUTO_INCREMENT", "FORCE AUTO_RANDOM_BASE"):
+        if not tokens.next.is_(*_SINGLE):
+            return False
         tokens.take()
-    if not forced and not (tokens.next.kind == WORD and tokens.next.text.upper() in _SINGLE):
-        return False
-    tokens.take()
     _value(tokens)
     return True
 
 
 def _value(tokens: Tokens) -> None:
-    tokens.skip("=")
-    tokens.take_of("the value of an option", WORD, NAME, STRING, NUMBER)
+    tokens.value("the value of an option", WORD, NAME, STRING, NUMBER)

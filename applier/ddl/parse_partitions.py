@@ -10,10 +10,9 @@ _MAX_PARTITIONS = 8192
 
 
 def read_partitioning(tokens: Tokens) -> Partitioning:
-    """Take PARTITION BY … with its definitions."""
-    tokens.expect("PARTITION", "BY")
+    """Take what follows PARTITION BY, with its definitions."""
     tokens.skip("LINEAR")
-    method = tokens.skip_any("RANGE", "LIST", "HASH", "KEY").lower()
+    method = tokens.skip("RANGE", "LIST", "HASH", "KEY").lower()
     if not method:
         raise tokens.unreadable("a way of partitioning is not known")
     if method == "key" and tokens.skip("ALGORITHM"):
@@ -22,13 +21,14 @@ def read_partitioning(tokens: Tokens) -> Partitioning:
     if method in ("range", "list") and tokens.skip("COLUMNS"):
         method += " columns"
     expression = render(tokens.group())
-    if tokens.at_any("INTERVAL", "SUBPARTITION"):
+    if tokens.at("INTERVAL", "SUBPARTITION"):
         raise tokens.unreadable("partitions by interval and subpartitions are not listed by their names")
     number = _number(tokens) if tokens.skip("PARTITIONS") else 0
     if tokens.at("SUBPARTITION"):
         raise tokens.unreadable("subpartitions are not known")
     partitions = read_partitions(tokens) if tokens.at("(") else ()
-    _indexes(tokens)
+    if tokens.skip("UPDATE INDEXES"):
+        tokens.group()
     if method in ("hash", "key") and not partitions:
         partitions = tuple(Partition(f"p{place}") for place in range(number or 1))
     return Partitioning(method, expression, partitions)
@@ -41,21 +41,9 @@ def _number(tokens: Tokens) -> int:
     return number
 
 
-def _indexes(tokens: Tokens) -> None:
-    """UPDATE INDEXES (name LOCAL, …): which indexes span all partitions."""
-    if tokens.skip("UPDATE", "INDEXES"):
-        tokens.group()
-
-
 def read_partitions(tokens: Tokens) -> tuple[Partition, ...]:
     """Take definitions of partitions in parentheses."""
-    inner = tokens.inner(tokens.group())
-    partitions = [_partition(inner)]
-    while inner.skip(","):
-        partitions.append(_partition(inner))
-    if not inner.done:
-        raise inner.unreadable("a partition is not understood")
-    return tuple(partitions)
+    return tuple(tokens.listed_in_group(_partition, "a partition is not understood"))
 
 
 def added_partitions(tokens: Tokens) -> tuple[Partition, ...]:
@@ -75,10 +63,10 @@ def _partition(tokens: Tokens) -> Partition:
     name = tokens.name()
     bound: tuple[str, ...] = ()
     values: tuple[tuple[str | None, ...], ...] = ()
-    if tokens.skip("VALUES", "LESS", "THAN"):
-        bound = ("MAXVALUE",) if tokens.skip("MAXVALUE") else _texts(tokens.inner(tokens.group()))
-    elif tokens.skip("VALUES", "IN"):
-        values = _rows(tokens.inner(tokens.group()))
+    if tokens.skip("VALUES LESS THAN"):
+        bound = ("MAXVALUE",) if tokens.skip("MAXVALUE") else _texts(tokens)
+    elif tokens.skip("VALUES IN"):
+        values = tuple(tokens.listed_in_group(_row, "the values of a partition are not understood"))
     elif tokens.skip("DEFAULT"):
         values = (("DEFAULT",),)
     _options(tokens)
@@ -86,66 +74,37 @@ def _partition(tokens: Tokens) -> Partition:
 
 
 def _texts(tokens: Tokens) -> tuple[str, ...]:
-    texts = [_text(tokens)]
-    while tokens.skip(","):
-        texts.append(_text(tokens))
-    if not tokens.done:
-        raise tokens.unreadable("a bound is not understood")
-    return tuple(texts)
+    return tuple(tokens.listed_in_group(lambda inner: _written(_value(inner)), "a bound is not understood"))
 
 
-def _text(tokens: Tokens) -> str:
+def _value(tokens: Tokens) -> list[Token]:
     found = tokens.until(",")
     if not found:
         raise tokens.unreadable("a value of a partition is missing")
-    return _written(found)
+    return found
 
 
 def _written(found: list[Token]) -> str:
     """SQL of a value; the words MAXVALUE and DEFAULT in capitals, however they were written."""
     text = render(found)
-    return text.upper() if found[0].is_any("MAXVALUE", "DEFAULT") else text
+    return text.upper() if found[0].is_("MAXVALUE", "DEFAULT") else text
 
 
-def _rows(tokens: Tokens) -> tuple[tuple[str | None, ...], ...]:
-    """Rows of VALUES IN: single values, or as many values in parentheses as the list has columns."""
-    rows: list[tuple[str | None, ...]] = []
-    while not rows or tokens.skip(","):
-        found = tokens.until(",")
-        if not found:
-            raise tokens.unreadable("a value of a partition is missing")
-        rows.append(_row(tokens, found))
-    if not tokens.done:
-        raise tokens.unreadable("the values of a partition are not understood")
-    return tuple(rows)
-
-
-def _row(tokens: Tokens, found: list[Token]) -> tuple[str | None, ...]:
+def _row(tokens: Tokens) -> tuple[str | None, ...]:
+    """A row of VALUES IN: a single value, or as many values in parentheses as the list has columns."""
+    found = _value(tokens)
     row = tokens.inner(found)
-    if row.at("("):
-        group = row.group()
-        if row.done:
-            return tuple(None if text.upper() == "NULL" else text for text in _texts(row.inner(group)))
+    if row.skip_group() and row.done:
+        return tuple(None if text.upper() == "NULL" else text for text in _texts(tokens.inner(found)))
     return (None if len(found) == 1 and found[0].is_("NULL") else _written(found),)
 
 
-_OPTIONS = (
-    ("COMMENT",),
-    ("ENGINE",),
-    ("MAX_ROWS",),
-    ("MIN_ROWS",),
-    ("TABLESPACE",),
-    ("NODEGROUP",),
-    ("STORAGE", "ENGINE"),
-    ("PLACEMENT", "POLICY"),
-    ("DATA", "DIRECTORY"),
-    ("INDEX", "DIRECTORY"),
-)
+_OPTIONS = ("COMMENT", "ENGINE", "MAX_ROWS", "MIN_ROWS", "TABLESPACE", "NODEGROUP")
+_LONG_OPTIONS = ("STORAGE ENGINE", "PLACEMENT POLICY", "DATA DIRECTORY", "INDEX DIRECTORY")
 
 
 def _options(tokens: Tokens) -> None:
-    while any(tokens.skip(*words) for words in _OPTIONS):
-        tokens.skip("=")
-        tokens.take_of("an option of a partition", WORD, NAME, STRING, NUMBER)
+    while tokens.skip(*_OPTIONS, *_LONG_OPTIONS):
+        tokens.value("an option of a partition", WORD, NAME, STRING, NUMBER)
     if tokens.at("("):
         raise tokens.unreadable("subpartitions are not known")

@@ -7,59 +7,32 @@ from dataclasses import dataclass
 from applier.changefeed.table import ColumnType
 from applier.ddl.tokens import BYTES, NAME, STRING, WORD, Tokens
 
+_ALIASES = {
+    "tinyint": "BOOL BOOLEAN INT1",
+    "smallint": "INT2",
+    "mediumint": "MIDDLEINT INT3",
+    "int": "INTEGER INT4",
+    "bigint": "INT8 SERIAL",
+    "float": "FLOAT4",
+    "double": "FLOAT8 REAL",
+    "decimal": "DEC NUMERIC FIXED",
+    "year": "SQL_TSI_YEAR",
+    "char": "CHARACTER NCHAR",
+    "varchar": "VARCHARACTER NVARCHAR",
+    "mediumtext": "LONG",
+}
+"""Other words for types."""
+
+_PLAIN = (
+    "bit date datetime timestamp time binary varbinary tinytext text longtext tinyblob blob mediumblob longblob "
+    "enum set json vector"
+)
+"""Types with a single word."""
+
 _NAMES = {
-    "BOOL": "tinyint",
-    "BOOLEAN": "tinyint",
-    "TINYINT": "tinyint",
-    "INT1": "tinyint",
-    "SMALLINT": "smallint",
-    "INT2": "smallint",
-    "MEDIUMINT": "mediumint",
-    "MIDDLEINT": "mediumint",
-    "INT3": "mediumint",
-    "INT": "int",
-    "INTEGER": "int",
-    "INT4": "int",
-    "BIGINT": "bigint",
-    "INT8": "bigint",
-    "SERIAL": "bigint",
-    "FLOAT": "float",
-    "FLOAT4": "float",
-    "DOUBLE": "double",
-    "FLOAT8": "double",
-    "REAL": "double",
-    "DECIMAL": "decimal",
-    "DEC": "decimal",
-    "NUMERIC": "decimal",
-    "FIXED": "decimal",
-    "BIT": "bit",
-    "YEAR": "year",
-    "SQL_TSI_YEAR": "year",
-    "DATE": "date",
-    "DATETIME": "datetime",
-    "TIMESTAMP": "timestamp",
-    "TIME": "time",
-    "CHAR": "char",
-    "CHARACTER": "char",
-    "NCHAR": "char",
-    "VARCHAR": "varchar",
-    "VARCHARACTER": "varchar",
-    "NVARCHAR": "varchar",
-    "BINARY": "binary",
-    "VARBINARY": "varbinary",
-    "TINYTEXT": "tinytext",
-    "TEXT": "text",
-    "MEDIUMTEXT": "mediumtext",
-    "LONGTEXT": "longtext",
-    "TINYBLOB": "tinyblob",
-    "BLOB": "blob",
-    "MEDIUMBLOB": "mediumblob",
-    "LONGBLOB": "longblob",
-    "LONG": "mediumtext",
-    "ENUM": "enum",
-    "SET": "set",
-    "JSON": "json",
-    "VECTOR": "vector",
+    word: name
+    for name, words in (_ALIASES | dict.fromkeys(_PLAIN.split(), "")).items()
+    for word in (name.upper(), *words.split())
 }
 
 _INTEGER_LENGTHS = {"tinyint": (4, 3), "smallint": (6, 5), "mediumint": (9, 8), "int": (11, 10), "bigint": (20, 20)}
@@ -70,6 +43,7 @@ _SECONDS = {"time": 10, "datetime": 19, "timestamp": 19}
 _TEXT_LENGTHS = {"tiny": 255, "": 65535, "medium": 16777215, "long": 4294967295}
 _BINARY_FORMS = {"char": "binary", "varchar": "varbinary"} | {f"{size}text": f"{size}blob" for size in _TEXT_LENGTHS}
 _CHARACTER_BYTES = {"utf8mb4": 4, "gb18030": 4, "utf32": 4, "utf16": 4, "utf8": 3, "utf8mb3": 3, "gbk": 2, "ucs2": 2}
+_TWO_NUMBERS = "a type has one or two numbers"
 _WIDEST_FLOAT = 24
 """Bits of the mantissa up to which FLOAT(p) is a float."""
 
@@ -122,7 +96,7 @@ class TypeText:
         return max(lengths) if self.name == "enum" else sum(lengths) + len(lengths) - 1
 
     def _real(self, name: str) -> ColumnType:
-        """FLOAT(p) shows how many bits are kept; FLOAT(m, d) is a float whatever its digits are."""
+        """FLOAT(p) shows how many bits are kept; FLOAT(m, d) is always a float."""
         if name == "float" and len(self.numbers) == 1:
             name = "float" if self.numbers[0] <= _WIDEST_FLOAT else "double"
             return ColumnType(name, self.unsigned, _LENGTHS[name])
@@ -141,17 +115,18 @@ def read_type(tokens: Tokens) -> TypeText:
     """Take a column's type.
 
     Raises:
-        Unreadable: It is none of TiDB's.
+        Unreadable: TiDB has no such type.
     """
-    if tokens.skip("NATIONAL"):
-        found = _named(tokens)
+    national = tokens.skip("NATIONAL")
+    found = _named(tokens)
+    if national:
         found.charset = "utf8"
-    else:
-        found = _named(tokens)
     if found.name in ("enum", "set"):
-        found.members = _members(tokens)
+        found.members = tuple(tokens.listed_in_group(_member, "the list of members does not end"))
     elif tokens.at("("):
-        found.numbers = _numbers(tokens)
+        found.numbers = tuple(tokens.listed_in_group(Tokens.integer, _TWO_NUMBERS))
+        if len(found.numbers) > 2:
+            raise tokens.unreadable(_TWO_NUMBERS)
     _attributes(tokens, found)
     return found
 
@@ -163,7 +138,7 @@ def _named(tokens: Tokens) -> TypeText:
     found = TypeText(word, _NAMES[word])
     if word in ("NCHAR", "NVARCHAR"):
         found.charset = "utf8"
-    if found.name == "char" and tokens.skip_any("VARYING", "VARCHAR", "VARCHARACTER"):
+    if found.name == "char" and tokens.skip("VARYING", "VARCHAR", "VARCHARACTER"):
         found.name = "varchar"
     elif word == "DOUBLE":
         tokens.skip("PRECISION")
@@ -180,22 +155,12 @@ def _named(tokens: Tokens) -> TypeText:
 
 
 def _long(tokens: Tokens, found: TypeText) -> None:
-    if tokens.skip_any("VARBINARY", "BYTE"):
+    if tokens.skip("VARBINARY", "BYTE"):
         found.name = "mediumblob"
-    elif tokens.skip_any("CHAR", "CHARACTER"):
+    elif tokens.skip("CHAR", "CHARACTER"):
         tokens.expect("VARYING")
     else:
-        tokens.skip_any("VARCHAR", "VARCHARACTER")
-
-
-def _members(tokens: Tokens) -> tuple[str, ...]:
-    inner = tokens.inner(tokens.group())
-    members = [_member(inner)]
-    while inner.skip(","):
-        members.append(_member(inner))
-    if not inner.done:
-        raise inner.unreadable("the list of members does not end")
-    return tuple(members)
+        tokens.skip("VARCHAR", "VARCHARACTER")
 
 
 def _member(tokens: Tokens) -> str:
@@ -208,22 +173,12 @@ def _member(tokens: Tokens) -> str:
         raise tokens.unreadable("a member is no UTF-8 text") from None
 
 
-def _numbers(tokens: Tokens) -> tuple[int, ...]:
-    inner = tokens.inner(tokens.group())
-    numbers = [inner.integer()]
-    while inner.skip(","):
-        numbers.append(inner.integer())
-    if not inner.done or len(numbers) > 2:
-        raise inner.unreadable("a type has one or two numbers")
-    return tuple(numbers)
-
-
 def _attributes(tokens: Tokens, found: TypeText) -> None:
     """Attributes that are part of the type: signs, and the charset of strings."""
     while True:
-        if tokens.skip_any("UNSIGNED", "ZEROFILL"):
+        if tokens.skip("UNSIGNED", "ZEROFILL"):
             found.unsigned = True
-        elif tokens.at_any("CHARACTER", "CHARSET"):
+        elif tokens.at("CHARACTER", "CHARSET"):
             found.charset = read_charset(tokens)
         elif tokens.skip("ASCII"):
             found.charset = "latin1"
@@ -231,20 +186,18 @@ def _attributes(tokens: Tokens, found: TypeText) -> None:
             found.charset = "ucs2"
         elif tokens.skip("BYTE"):
             found.charset = "binary"
-        elif not tokens.skip_any("SIGNED", "BINARY"):
+        elif not tokens.skip("SIGNED", "BINARY"):
             return
 
 
 def read_charset(tokens: Tokens) -> str:
     """Take `CHARACTER SET [=] name` or `CHARSET [=] name`; its name in lower case."""
     if not tokens.skip("CHARSET"):
-        tokens.expect("CHARACTER", "SET")
-    tokens.skip("=")
-    return tokens.take_of("a charset", WORD, STRING, NAME).lower()
+        tokens.expect("CHARACTER SET")
+    return tokens.value("a charset", WORD, STRING, NAME).lower()
 
 
 def read_collation(tokens: Tokens) -> str:
     """Take `COLLATE [=] name`; the charset that it belongs to, in lower case."""
     tokens.expect("COLLATE")
-    tokens.skip("=")
-    return tokens.take_of("a collation", WORD, STRING, NAME).lower().split("_")[0]
+    return tokens.value("a collation", WORD, STRING, NAME).lower().split("_")[0]

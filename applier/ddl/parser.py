@@ -7,7 +7,6 @@ not know as plain text, and a specification that is passed over is a table that 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
-from typing import TypeAlias
 
 from applier.changefeed.table import TableName, TableVersion
 from applier.ddl.actions import (
@@ -25,9 +24,7 @@ from applier.ddl.actions import (
     RecoverTable,
     RenameTable,
     TruncateTable,
-    kind,
     on,
-    touches,
 )
 from applier.ddl.alter_table import named_indexes
 from applier.ddl.parse_alter import read_alter
@@ -36,11 +33,6 @@ from applier.ddl.parse_options import read_options, read_split
 from applier.ddl.parse_partitions import read_partitioning
 from applier.ddl.tokens import NAME, NUMBER, STRING, WORD, Token, Tokens, Unreadable, looks_printed, statements
 from applier.errors import SchemaChangeRefused
-
-__all__ = ["kind", "parse", "touches"]
-
-_Reader: TypeAlias = Callable[[list[Token]], Tokens]
-"""Makes the reader of a statement's tokens."""
 
 _SHOWN = 300
 """Characters of a statement that an error shows."""
@@ -89,7 +81,7 @@ def _cut(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[:length]}…"
 
 
-def _parse(sql: str, reader: _Reader, passed: Container[str]) -> tuple[Action, ...]:
+def _parse(sql: str, reader: Callable[[list[Token]], Tokens], passed: Container[str]) -> tuple[Action, ...]:
     if "\\" not in sql:
         return _read(sql, reader, passed, printed=True)
     readings: dict[bool, tuple[Action, ...]] = {}
@@ -105,7 +97,9 @@ def _parse(sql: str, reader: _Reader, passed: Container[str]) -> tuple[Action, .
     return readings[looks_printed(sql)] if len(readings) > 1 else next(iter(readings.values()))
 
 
-def _read(sql: str, reader: _Reader, passed: Container[str], *, printed: bool) -> tuple[Action, ...]:
+def _read(
+    sql: str, reader: Callable[[list[Token]], Tokens], passed: Container[str], *, printed: bool
+) -> tuple[Action, ...]:
     actions: list[Action] = []
     for statement in statements(sql, printed=printed):
         tokens = reader(statement)
@@ -128,26 +122,23 @@ def _statement(tokens: Tokens) -> Sequence[Action]:
 
 
 def _create(tokens: Tokens) -> Sequence[Action]:
-    if tokens.skip_any("DATABASE", "SCHEMA"):
+    if tokens.skip("DATABASE", "SCHEMA"):
         tokens.if_exists()
         return [CreateDatabase(_database(tokens, tokens.name()))]
-    if tokens.skip("TABLE") or tokens.skip("TEMPORARY", "TABLE") or tokens.skip("GLOBAL", "TEMPORARY", "TABLE"):
+    if tokens.skip("TABLE", "TEMPORARY TABLE", "GLOBAL TEMPORARY TABLE"):
         return [_create_table(tokens)]
     if tokens.skip("SEQUENCE"):
-        tokens.if_exists()
-        return [_sequence(tokens, "CREATE SEQUENCE")]
-    if tokens.at_any("UNIQUE", "FULLTEXT", "SPATIAL", "VECTOR", "COLUMNAR", "HYBRID", "INDEX"):
+        return [_sequence(tokens)]
+    if tokens.at("UNIQUE", "FULLTEXT", "SPATIAL", "VECTOR", "COLUMNAR", "HYBRID", "INDEX"):
         return [_create_index(tokens)]
     return [_create_view(tokens)]
 
 
 def _database(tokens: Tokens, name: str) -> str:
     """The database, once its options are taken."""
-    while tokens.skip("ENCRYPTION") or tokens.skip("DEFAULT", "ENCRYPTION") or tokens.skip("READ", "ONLY"):
-        tokens.skip("=")
-        tokens.take_of("a value", WORD, STRING, NUMBER)
-    tiflash = tokens.skip("SET", "TIFLASH", "REPLICA")
-    if tiflash:
+    while tokens.skip("ENCRYPTION", "DEFAULT ENCRYPTION", "READ ONLY"):
+        tokens.value("a value", WORD, STRING, NUMBER)
+    if tokens.skip("SET TIFLASH REPLICA"):
         tokens.until(";")
     read_options(tokens)
     return name
@@ -164,7 +155,7 @@ def _create_table(tokens: Tokens) -> CreateTable:
         return CreateTable(table, like=_described(tokens, table, like) if is_apart else like)
     elements = read_elements(tokens)
     options = read_options(tokens, commas=True)
-    partitioning = read_partitioning(tokens) if tokens.at("PARTITION", "BY") else None
+    partitioning = read_partitioning(tokens) if tokens.skip("PARTITION BY") else None
     while tokens.skip("SPLIT"):
         read_split(tokens)
     _on_commit(tokens)
@@ -172,12 +163,10 @@ def _create_table(tokens: Tokens) -> CreateTable:
 
 
 def _like(tokens: Tokens) -> TableName | None:
-    if tokens.skip("LIKE"):
-        return tokens.table()
-    if not tokens.skip("(", "LIKE"):
-        return None
-    like = tokens.table()
-    tokens.expect(")")
+    found = tokens.skip("LIKE", "( LIKE")
+    like = tokens.table() if found else None
+    if found.startswith("("):
+        tokens.expect(")")
     return like
 
 
@@ -189,8 +178,8 @@ def _described(tokens: Tokens, table: TableName, like: TableName) -> TableName |
 
 
 def _on_commit(tokens: Tokens) -> None:
-    if tokens.skip("ON", "COMMIT"):
-        if not tokens.skip_any("DELETE", "PRESERVE"):
+    if tokens.skip("ON COMMIT"):
+        if not tokens.skip("DELETE", "PRESERVE"):
             raise tokens.unreadable("ON COMMIT is followed by an unknown word")
         tokens.expect("ROWS")
 
@@ -203,39 +192,37 @@ def _version(table: TableName, elements: Elements, charset: str) -> TableVersion
 
 
 def _create_index(tokens: Tokens) -> Action:
-    unique = tokens.skip("UNIQUE")
-    tokens.skip_any("FULLTEXT", "SPATIAL", "VECTOR", "COLUMNAR", "HYBRID")
+    unique = bool(tokens.skip("UNIQUE"))
+    tokens.skip("FULLTEXT", "SPATIAL", "VECTOR", "COLUMNAR", "HYBRID")
     tokens.expect("INDEX")
     tokens.if_exists()
     name = tokens.name()
-    if tokens.skip_any("USING", "TYPE"):
+    if tokens.skip("USING", "TYPE"):
         tokens.take_of("a kind of index", WORD)
     tokens.expect("ON")
     table = tokens.table()
     index = read_index(tokens, name, unique=unique)
     if tokens.skip("PARAMETER"):
-        tokens.skip("=")
-        tokens.string()
+        tokens.value("a string", STRING)
     _online(tokens)
-    return AddIndex(table, index) if index else NoRows(table, "CREATE INDEX")
+    return AddIndex(table, index) if index else NoRows(table)
 
 
 def _online(tokens: Tokens) -> None:
     """ALGORITHM and LOCK at the end of CREATE and DROP INDEX."""
-    while tokens.skip_any("ALGORITHM", "LOCK"):
-        tokens.skip("=")
-        tokens.take_of("a value", WORD)
+    while tokens.skip("ALGORITHM", "LOCK"):
+        tokens.value("a value", WORD)
 
 
 def _create_view(tokens: Tokens) -> Action:
-    tokens.skip("OR", "REPLACE")
+    tokens.skip("OR REPLACE")
     if tokens.skip("ALGORITHM"):
         tokens.expect("=")
         tokens.take_of("an algorithm", WORD)
     if tokens.skip("DEFINER"):
         tokens.expect("=")
         _account(tokens)
-    if tokens.skip("SQL", "SECURITY") and not tokens.skip_any("DEFINER", "INVOKER"):
+    if tokens.skip("SQL SECURITY") and not tokens.skip("DEFINER", "INVOKER"):
         raise tokens.unreadable("SQL SECURITY is followed by an unknown word")
     tokens.expect("VIEW")
     view = tokens.table()
@@ -246,14 +233,14 @@ def _create_view(tokens: Tokens) -> Action:
 def _account(tokens: Tokens) -> None:
     """CURRENT_USER, CURRENT_USER(), or user@host."""
     tokens.take_of("an account", WORD, NAME, STRING)
-    if tokens.at("(", ")"):
+    if tokens.at("( )"):
         tokens.group()
     if tokens.skip("@"):
         tokens.take_of("a host", WORD, NAME, STRING)
 
 
 def _drop(tokens: Tokens) -> Sequence[Action]:
-    if tokens.skip_any("DATABASE", "SCHEMA"):
+    if tokens.skip("DATABASE", "SCHEMA"):
         tokens.if_exists()
         return [DropDatabase(tokens.name())]
     if tokens.skip("INDEX"):
@@ -266,33 +253,28 @@ def _drop(tokens: Tokens) -> Sequence[Action]:
     if tokens.skip("VIEW"):
         return [DropView(name) for name in _tables(tokens)]
     if tokens.skip("SEQUENCE"):
-        return [NoRows(name, "DROP SEQUENCE") for name in _tables(tokens)]
-    if tokens.skip("GLOBAL"):
+        return [NoRows(name) for name in _tables(tokens)]
+    if tokens.skip("GLOBAL") or tokens.at("TEMPORARY"):
         tokens.expect("TEMPORARY")
-    else:
-        tokens.skip("TEMPORARY")
-    if not tokens.skip_any("TABLE", "TABLES"):
+    if not tokens.skip("TABLE", "TABLES"):
         raise tokens.unreadable("what is dropped is not known")
     return [DropTable(name) for name in _tables(tokens)]
 
 
 def _tables(tokens: Tokens) -> list[TableName]:
     tokens.if_exists()
-    names = [tokens.table()]
-    while tokens.skip(","):
-        names.append(tokens.table())
-    tokens.skip_any("RESTRICT", "CASCADE")
+    names = tokens.listed(Tokens.table)
+    tokens.skip("RESTRICT", "CASCADE")
     return names
 
 
 def _alter(tokens: Tokens) -> Sequence[Action]:
-    if tokens.skip_any("DATABASE", "SCHEMA"):
-        named = tokens.next.kind == NAME or not tokens.at_any("DEFAULT", "CHARACTER", "CHARSET", "COLLATE", "PLACEMENT")
-        # Simple does not say which database it is; its options concern none of the tables that are there.
-        return [AlterDatabase(_database(tokens, tokens.name() if named else tokens.default_database))]
+    if tokens.skip("DATABASE", "SCHEMA"):
+        named = tokens.next.kind == NAME or not tokens.at("DEFAULT", "CHARACTER", "CHARSET", "COLLATE", "PLACEMENT")
+        # Simple does not say which database it is; its options do not concern the tables that are there.
+        return [AlterDatabase(_database(tokens, tokens.name() if named else tokens.database))]
     if tokens.skip("SEQUENCE"):
-        tokens.if_exists()
-        return [_sequence(tokens, "ALTER SEQUENCE")]
+        return [_sequence(tokens)]
     tokens.skip("IGNORE")
     tokens.expect("TABLE")
     table = tokens.table()
@@ -304,10 +286,11 @@ def _alter(tokens: Tokens) -> Sequence[Action]:
     return actions
 
 
-def _sequence(tokens: Tokens, what: str) -> NoRows:
+def _sequence(tokens: Tokens) -> NoRows:
+    tokens.if_exists()
     name = tokens.table()
     tokens.until(";")
-    return NoRows(name, what)
+    return NoRows(name)
 
 
 def _truncate(tokens: Tokens) -> Sequence[Action]:
@@ -316,12 +299,9 @@ def _truncate(tokens: Tokens) -> Sequence[Action]:
 
 
 def _rename(tokens: Tokens) -> Sequence[Action]:
-    if not tokens.skip_any("TABLE", "TABLES"):
+    if not tokens.skip("TABLE", "TABLES"):
         raise tokens.unreadable("what is renamed is not known")
-    renames = [_pair(tokens)]
-    while tokens.skip(","):
-        renames.append(_pair(tokens))
-    return renames
+    return tokens.listed(_pair)
 
 
 def _pair(tokens: Tokens) -> RenameTable:
@@ -334,7 +314,7 @@ def _pair(tokens: Tokens) -> RenameTable:
 
 def _recover(tokens: Tokens) -> Sequence[Action]:
     tokens.expect("TABLE")
-    if tokens.at("BY", "JOB"):
+    if tokens.at("BY JOB"):
         raise tokens.unreadable("the number of a job does not show which table came back")
     table = tokens.table()
     if tokens.next.kind == NUMBER:

@@ -44,10 +44,7 @@ def is_schema_file(name: str) -> bool:
 
 
 def read_schemas(texts: Mapping[str, str]) -> Tables:
-    """The tables that files declare.
-
-    Args:
-        texts: The text of each file, by its name.
+    """The tables that files declare; `texts` has the text of each file by its name.
 
     Raises:
         SchemaChangeRefused: A file cannot be read, holds no CREATE TABLE, or two declare one table differently.
@@ -57,8 +54,7 @@ def read_schemas(texts: Mapping[str, str]) -> Tables:
     known: dict[tuple[str, str], _SchemaOf] = {}
     for name in sorted(name for name in texts if is_schema_file(name) and name not in stand_ins):
         for found in _declared(name, texts[name]):
-            key = (found.version.name.database.lower(), found.version.name.table.lower())
-            before = known.setdefault(key, found)
+            before = known.setdefault(found.version.name.folded, found)
             if (before.version, before.partitioning) != (found.version, found.partitioning):
                 raise SchemaChangeRefused(
                     f"Files {before.file} and {found.file} of upstream.schemas declare table {found.version.name} "

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import NamedTuple
 
-from applier.changefeed.partitioning import Partition, Partitioning
+from applier.changefeed.partitioning import Partitioning
 from applier.changefeed.table import TableName, TableVersion
 from applier.ddl.actions import (
     Action,
@@ -27,38 +28,23 @@ from applier.ddl.actions import (
 )
 from applier.ddl.alter_table import apply
 
-__all__ = ["Tables", "apply"]
 
-
-class _Entry:
+class _Entry(NamedTuple):
     """What is known of one table."""
 
-    __slots__ = ("partitioning", "version")
-
-    def __init__(self, version: TableVersion, partitioning: Partitioning | None = None) -> None:
-        self.version = version
-        self.partitioning = partitioning
-
-
-_Key = tuple[str, str]
-
-
-def _key(name: TableName) -> _Key:
-    return name.database.lower(), name.table.lower()
+    version: TableVersion
+    partitioning: Partitioning | None = None
 
 
 class Tables:
     """All tables that are known, as of one point of the changefeed; `apply` moves it past an action.
 
     Tables that were dropped or truncated are remembered once, since RECOVER and FLASHBACK bring them back.
-
-    Args:
-        versions: The tables.
     """
 
     def __init__(self, versions: Iterable[TableVersion] = ()) -> None:
-        self._entries: dict[_Key, _Entry] = {}
-        self._gone: dict[_Key, _Entry] = {}
+        self._entries: dict[tuple[str, str], _Entry] = {}
+        self._gone: dict[tuple[str, str], _Entry] = {}
         for version in versions:
             self.put(version)
 
@@ -66,14 +52,14 @@ class Tables:
         return len(self._entries)
 
     def __contains__(self, name: TableName) -> bool:
-        return _key(name) in self._entries
+        return name.folded in self._entries
 
     def __iter__(self) -> Iterator[TableName]:
         return iter([entry.version.name for entry in self._entries.values()])
 
     def get(self, name: TableName) -> TableVersion | None:
         """The table of a name in any letters, or None; its `name` is spelt as upstream."""
-        entry = self._entries.get(_key(name))
+        entry = self._entries.get(name.folded)
         return entry.version if entry else None
 
     def items(self) -> list[tuple[TableName, TableVersion]]:
@@ -90,13 +76,13 @@ class Tables:
 
     def partitioning(self, name: TableName) -> Partitioning | None:
         """How a table is partitioned; None where it is not, or where no statement shows it."""
-        entry = self._entries.get(_key(name))
+        entry = self._entries.get(name.folded)
         return entry.partitioning if entry else None
 
     def put(self, version: TableVersion, partitioning: Partitioning | None = None) -> None:
         """Set what a table looks like; without a partitioning, the one that is known stays."""
         known = self.partitioning(version.name)
-        self._entries[_key(version.name)] = _Entry(version, partitioning or known)
+        self._entries[version.name.folded] = _Entry(version, partitioning or known)
 
     def beside(self, others: Tables) -> Tables:
         """These tables, and those of `others` that are not among them."""
@@ -111,16 +97,12 @@ class Tables:
     def copy(self) -> Tables:
         """An independent copy."""
         other = Tables()
-        other._entries = {key: _Entry(entry.version, entry.partitioning) for key, entry in self._entries.items()}
+        other._entries = dict(self._entries)
         other._gone = dict(self._gone)
         return other
 
     def apply(self, action: Action, new_version_id: int) -> None:
-        """Move past an action.
-
-        Args:
-            action: The action.
-            new_version_id: `TableVersion.version` of a table that it creates or changes; renames keep theirs.
+        """Move past an action; a table that it creates or changes gets the version `new_version_id`.
 
         Raises:
             SchemaChangeRefused: As `apply` of one table.
@@ -145,44 +127,42 @@ class Tables:
                 self._alter(action, action.table, new_version_id)
 
     def _create(self, action: CreateTable, new_version_id: int) -> None:
-        self._entries.pop(_key(action.table), None)
+        self._entries.pop(action.table.folded, None)
         version, partitioning = action.version, action.partitioning
-        source = self._entries.get(_key(action.like)) if action.like else None
+        source = self._entries.get(action.like.folded) if action.like else None
         if source is not None:
             version = replace(source.version, name=action.table, table_id=None)
             partitioning = source.partitioning
         if version is not None:
-            self._entries[_key(action.table)] = _Entry(replace(version, version=new_version_id), partitioning)
+            self._entries[action.table.folded] = _Entry(replace(version, version=new_version_id), partitioning)
 
     def _remember(self, name: TableName) -> None:
-        entry = self._entries.get(_key(name))
+        entry = self._entries.get(name.folded)
         if entry is not None:
-            self._gone[_key(name)] = entry
+            self._gone[name.folded] = entry
 
     def _forget(self, name: TableName) -> None:
         self._remember(name)
-        self._entries.pop(_key(name), None)
+        self._entries.pop(name.folded, None)
 
     def _rename(self, action: RenameTable) -> None:
-        entry = self._entries.pop(_key(action.table), None)
+        entry = self._entries.pop(action.table.folded, None)
         # A table that is not known takes the name all the same: what had it before is stale.
-        self._entries.pop(_key(action.to), None)
+        self._entries.pop(action.to.folded, None)
         if entry is not None:
-            self._entries[_key(action.to)] = _Entry(entry.version.renamed(action.to), entry.partitioning)
+            self._entries[action.to.folded] = _Entry(entry.version.renamed(action.to), entry.partitioning)
 
     def _recover(self, action: RecoverTable) -> None:
-        entry = self._gone.pop(_key(action.table), None)
+        entry = self._gone.pop(action.table.folded, None)
         name = action.to or action.table
         if entry is not None:
-            self._entries[_key(name)] = _Entry(entry.version.renamed(name), entry.partitioning)
+            self._entries[name.folded] = _Entry(entry.version.renamed(name), entry.partitioning)
 
     def _alter(self, action: Action, name: TableName, new_version_id: int) -> None:
-        entry = self._entries.get(_key(name))
-        if entry is None:
-            return
-        version = apply(entry.version, action, new_version_id)
-        if version is not None:
-            self._entries[_key(name)] = _Entry(version, _partitioned(entry.partitioning, action))
+        entry = self._entries.get(name.folded)
+        version = apply(entry.version, action, new_version_id) if entry else None
+        if entry is not None and version is not None:
+            self._entries[name.folded] = _Entry(version, _partitioned(entry.partitioning, action))
 
 
 def _partitioned(before: Partitioning | None, action: Action) -> Partitioning | None:
@@ -191,22 +171,18 @@ def _partitioned(before: Partitioning | None, action: Action) -> Partitioning | 
         case SetPartitioning():
             return action.partitioning
         case AddPartitions() if before is not None:
-            return replace(before, partitions=(*before.partitions, *_numbered(before, action.partitions)))
+            # Those without a name are called by their place.
+            named = [
+                partition if partition.name else replace(partition, name=f"p{place}")
+                for place, partition in enumerate(action.partitions, len(before.partitions))
+            ]
+            return replace(before, partitions=(*before.partitions, *named))
         case DropPartitions() if before is not None:
             dropped = {name.lower() for name in action.names}
             return replace(before, partitions=tuple(p for p in before.partitions if p.name.lower() not in dropped))
         case ReorganizePartitions() if before is not None:
             return _reorganized(before, action)
     return before
-
-
-def _numbered(before: Partitioning, added: tuple[Partition, ...]) -> list[Partition]:
-    """Added partitions; those without a name are called by their place."""
-    start = len(before.partitions)
-    return [
-        partition if partition.name else replace(partition, name=f"p{place}")
-        for place, partition in enumerate(added, start)
-    ]
 
 
 def _reorganized(before: Partitioning, action: ReorganizePartitions) -> Partitioning | None:

@@ -6,22 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from applier.changefeed.table import TableName
-from applier.ddl.actions import (
-    Action,
-    CreateTable,
-    ExchangePartition,
-    RecoverTable,
-    RenameTable,
-    effect,
-    on,
-    touches,
-)
-
-_Key = tuple[str, str]
-
-
-def _key(name: TableName) -> _Key:
-    return name.database.lower(), name.table.lower()
+from applier.ddl.actions import Action, CreateTable, ExchangePartition, RecoverTable, RenameTable, effect, on, touches
 
 
 class Spelling:
@@ -33,20 +18,20 @@ class Spelling:
     """
 
     def __init__(self, tables: Iterable[TableName], others: Iterable[TableName] = ()) -> None:
-        self._tables = {_key(name): name for name in tables}
+        self._tables = {name.folded: name for name in tables}
         self._names = {*others, *self._tables.values()}
-        self._others = {_key(name): name for name in sorted(self._names)}
+        self._others = {name.folded: name for name in sorted(self._names)}
         self._databases = {name.database.lower(): name.database for name in self._names}
 
     def __contains__(self, name: TableName) -> bool:
-        return _key(name) in self._tables
+        return name.folded in self._tables
 
     def of(self, name: TableName) -> TableName:
-        """A table as it is spelt where its rows name it; one of which nothing is known stays as it is."""
-        found = self._tables.get(_key(name))
+        """A table as it is spelt where its rows name it; the name of an unknown table stays as it is."""
+        found = self._tables.get(name.folded)
         if found is not None or name in self._names:
             return found or name
-        return self._others.get(_key(name)) or self._new(name)
+        return self._others.get(name.folded) or self._new(name)
 
     def of_databases(self, databases: Iterable[str]) -> list[TableName]:
         """All names in some databases, in order."""
@@ -73,7 +58,7 @@ class Spelling:
         """Move past an action whose names are spelt."""
         done = effect(action)
         for name in done.leaving(self._names):
-            self._tables.pop(_key(name), None)
+            self._tables.pop(name.folded, None)
         for name in done.brought:
             self._add(name)
 
@@ -86,6 +71,6 @@ class Spelling:
         return TableName(self._databases.get(name.database.lower(), name.database), name.table)
 
     def _add(self, name: TableName) -> None:
-        self._tables[_key(name)] = name
+        self._tables[name.folded] = name
         self._names.add(name)
         self._databases.setdefault(name.database.lower(), name.database)

@@ -7,6 +7,18 @@ from dataclasses import dataclass
 from applier.changefeed.table import TableName
 from applier.ddl.tokens import Token, Tokens, Unreadable, statements
 
+_KINDS = {
+    "CREATE TABLE": "create-table",
+    "TRUNCATE TABLE": "truncate-table",
+    "TRUNCATE": "truncate-table",
+    "DROP TABLE": "drop-table",
+    "RECOVER TABLE": "recover-table",
+    "FLASHBACK TABLE": "recover-table",
+    "RENAME TABLE": "rename-table",
+    "ALTER TABLE": "",
+    "ALTER IGNORE TABLE": "",
+}
+
 _CARRIES = ("RENAME", "EXCHANGE")
 """Words after which a statement may concern a table that its head does not name."""
 
@@ -37,22 +49,11 @@ def head(sql: str, database: str) -> StatementHead:
 
 def _head(statement: list[Token], database: str) -> StatementHead:
     tokens = Tokens(statement, database)
-    kind, is_whole = "", not any(token.is_any(*_CARRIES) for token in statement)
-    if tokens.skip("CREATE", "TABLE"):
-        kind = "create-table"
-    elif tokens.skip("TRUNCATE"):
-        kind = "truncate-table"
-        tokens.skip("TABLE")
-    elif tokens.skip("DROP", "TABLE"):
-        kind = "drop-table"
-    elif tokens.skip("RECOVER", "TABLE") or tokens.skip("FLASHBACK", "TABLE"):
-        return StatementHead("recover-table")
-    elif tokens.skip("RENAME", "TABLE"):
-        return StatementHead("rename-table")
-    elif not (tokens.skip("ALTER", "TABLE") or tokens.skip("ALTER", "IGNORE", "TABLE")):
-        return StatementHead()
+    found = tokens.skip(*_KINDS)
+    kind = _KINDS.get(found, "")
+    if not found or kind in ("recover-table", "rename-table"):
+        return StatementHead(kind)
     tokens.if_exists()
-    tables = [tokens.table()]
-    while kind == "drop-table" and tokens.skip(","):
-        tables.append(tokens.table())
+    tables = tokens.listed(Tokens.table) if kind == "drop-table" else [tokens.table()]
+    is_whole = not any(token.is_(*_CARRIES) for token in statement)
     return StatementHead(kind, tuple(tables) if is_whole else ())

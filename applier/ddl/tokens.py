@@ -9,10 +9,12 @@ Source: `restoreFlags` in TiCDC (no `RestoreStringEscapeBackslash`), `WriteStrin
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple, TypeVar
 
 from applier.changefeed.table import TableName
+
+T = TypeVar("T")
 
 WORD, NAME, STRING, BYTES, BITS, NUMBER, SYMBOL = "word", "name", "string", "bytes", "bits", "number", "symbol"
 
@@ -42,7 +44,6 @@ _TYPED_STRING = r"""'[^'\\]*(?:(?:''|\\.)[^'\\]*)*' | "[^"\\]*(?:(?:""|\\.)[^"\\
 _PRINTED = re.compile(_TOKEN.pattern.replace("STRINGS", _PRINTED_STRING), _TOKEN.flags)
 _TYPED = re.compile(_TOKEN.pattern.replace("STRINGS", _TYPED_STRING), _TOKEN.flags)
 
-_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _ESCAPED = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_"}
 _BEFORE_OPTION = ("=", "COLLATE", "SET", "USING")
 """What stands before words that are printed as they were typed: names of charsets, collations and engines."""
@@ -53,9 +54,7 @@ _LOST = re.compile(r"AlterTableType\(\d+\) is not supported")
 class Unreadable(Exception):
     """A statement that this grammar does not understand; `parse` turns it into `SchemaChangeRefused`.
 
-    Args:
-        expected: What would have been understood, or why the text cannot be.
-        near: The text where it stopped.
+    `expected` says what would have been understood, or why the text cannot be; `near` is the text where it stopped.
     """
 
     def __init__(self, expected: str, near: str = "") -> None:
@@ -75,12 +74,8 @@ class Token(NamedTuple):
     kind: str
     text: str
 
-    def is_(self, word: str) -> bool:
-        """True for this keyword or symbol; names in backticks are never keywords."""
-        return self.kind in (WORD, SYMBOL) and self.text.upper() == word
-
-    def is_any(self, *words: str) -> bool:
-        """True for one of these keywords or symbols."""
+    def is_(self, *words: str) -> bool:
+        """True for one of these keywords or symbols; names in backticks are never keywords."""
         return self.kind in (WORD, SYMBOL) and self.text.upper() in words
 
 
@@ -89,11 +84,9 @@ END = Token(SYMBOL, "")
 
 
 def statements(sql: str, *, printed: bool) -> Iterator[list[Token]]:
-    """Tokens of each statement of a text.
+    """Tokens of each statement of a text, which `;` separates.
 
-    Args:
-        sql: One or more statements, separated by `;`.
-        printed: True if TiDB printed the text, so that a backslash in a string stands for itself.
+    If TiDB `printed` the text, a backslash in a string stands for itself.
 
     Raises:
         Unreadable: Something is not closed, or no token at all.
@@ -114,7 +107,7 @@ def looks_printed(sql: str) -> bool:
     """True if TiDB may have printed the text: keywords in capitals, names in backticks, strings in single quotes."""
     previous, quotes = END, 0
     for token in _tokens(sql, _PRINTED, printed=True):
-        if token.kind == WORD and token.text != token.text.upper() and not previous.is_any(*_BEFORE_OPTION):
+        if token.kind == WORD and token.text != token.text.upper() and not previous.is_(*_BEFORE_OPTION):
             return False
         quotes += token.text.count('"')
         previous = token
@@ -184,8 +177,8 @@ class Tokens:
         self, tokens: Iterable[Token], database: str, before: TableName | None = None, after: TableName | None = None
     ) -> None:
         self._tokens = list(tokens)
-        self._place = 0
-        self.default_database = database
+        self.place = 0  # How many tokens were taken.
+        self.database = database
         self.before = before
         self.after = after
         self.is_qualified = False  # Whether the table that was taken last names its database.
@@ -197,43 +190,40 @@ class Tokens:
 
     def ahead(self, count: int) -> Token:
         """The token `count` after the next."""
-        place = self._place + count
+        place = self.place + count
         return self._tokens[place] if place < len(self._tokens) else END
 
     @property
     def done(self) -> bool:
         """True after the last token."""
-        return self._place >= len(self._tokens)
+        return self.place >= len(self._tokens)
 
-    def at(self, *words: str) -> bool:
-        """True if these keywords or symbols come next."""
-        return all(self.ahead(count).is_(word) for count, word in enumerate(words))
+    def at(self, *phrases: str) -> bool:
+        """True if one of these keywords, symbols, or phrases of them comes next."""
+        return bool(self._coming(phrases))
 
-    def at_any(self, *words: str) -> bool:
-        """True if one of these keywords or symbols comes next."""
-        return self.next.is_any(*words)
-
-    def skip(self, *words: str) -> bool:
-        """Take these keywords or symbols if they come next."""
-        found = self.at(*words)
-        if found:
-            self._place += len(words)
+    def skip(self, *phrases: str) -> str:
+        """Take the first of these keywords, symbols or phrases that comes next; "" if there is none."""
+        found = self._coming(phrases)
+        self.place += len(found.split())
         return found
 
-    def skip_any(self, *words: str) -> str:
-        """Take one of these keywords or symbols if it comes next; "" if none does."""
-        if not self.at_any(*words):
-            return ""
-        return self.take().text.upper()
+    def _coming(self, phrases: Iterable[str]) -> str:
+        first = self.next.text.upper()
+        for phrase in phrases:
+            # Nearly all phrases begin with another word.
+            if phrase.startswith(first) and all(self.ahead(at).is_(word) for at, word in enumerate(phrase.split())):
+                return phrase
+        return ""
 
-    def expect(self, *words: str) -> None:
+    def expect(self, phrase: str) -> None:
         """Take these keywords or symbols.
 
         Raises:
             Unreadable: Something else comes next.
         """
-        if not self.skip(*words):
-            raise self.unreadable(f"`{' '.join(words)}` is missing")
+        if not self.skip(phrase):
+            raise self.unreadable(f"`{phrase}` is missing")
 
     def take(self) -> Token:
         """Take the next token.
@@ -243,8 +233,8 @@ class Tokens:
         """
         if self.done:
             raise self.unreadable("the statement ends too early")
-        self._place += 1
-        return self._tokens[self._place - 1]
+        self.place += 1
+        return self._tokens[self.place - 1]
 
     def take_of(self, what: str, *kinds: str) -> str:
         """Text of the next token, which must be of one of the kinds."""
@@ -273,15 +263,17 @@ class Tokens:
             Unreadable: No name comes next, or it has no database and the message names none.
         """
         first = self.name()
-        self.is_qualified = self.skip(".")
+        self.is_qualified = bool(self.skip("."))
         if self.is_qualified:
             return TableName(first, self.name())
-        return TableName(self.database(), first)
+        if not self.database:
+            raise self.unreadable("a name has no database, and the message does not name one")
+        return TableName(self.database, first)
 
     def elsewhere(self, name: TableName) -> TableName:
-        """A table without a database, beside one with: the message names the database of the other one alone.
+        """The table of a name without a database, in a statement that names the database of another table alone.
 
-        TiCDC's old architecture does not qualify names, and says no word of the session's database.
+        TiCDC's old architecture does not qualify names, and its messages do not name the session's database.
 
         Raises:
             Unreadable: The message does not describe the table before the statement.
@@ -290,11 +282,10 @@ class Tokens:
             return self.before
         raise self.unreadable(f"the database of table {name.table} is not known, as the message names another table's")
 
-    def database(self) -> str:
-        """Database of names that name none."""
-        if not self.default_database:
-            raise self.unreadable("a name has no database, and the message does not name one")
-        return self.default_database
+    def value(self, what: str, *kinds: str) -> str:
+        """Take the value of an option; `=` may stand before it."""
+        self.skip("=")
+        return self.take_of(what, *kinds)
 
     def string(self) -> str:
         """Take a string."""
@@ -310,51 +301,65 @@ class Tokens:
     def group(self) -> list[Token]:
         """Take what stands in parentheses, and return it without them."""
         self.expect("(")
-        start, depth = self._place, 1
+        start, depth = self.place, 1
         while depth:
             token = self.take()
             depth += token.is_("(") - token.is_(")")
-        return self._tokens[start : self._place - 1]
+        return self._tokens[start : self.place - 1]
+
+    def skip_group(self) -> bool:
+        """Take what stands in parentheses if `(` comes next."""
+        if found := self.at("("):
+            self.group()
+        return found
 
     def until(self, *stops: str) -> list[Token]:
         """Take everything up to a keyword or symbol outside of parentheses, or to the end."""
-        start = self._place
-        while not self.done and not self.at_any(*stops):
-            if self.at("("):
-                self.group()
-            elif self.at(")"):
-                break
-            else:
+        start = self.place
+        while not self.done and not self.at(")", *stops):
+            if not self.skip_group():
                 self.take()
-        return self._tokens[start : self._place]
+        return self._tokens[start : self.place]
 
     def since(self, place: int) -> list[Token]:
         """Tokens taken since a `place`."""
-        return self._tokens[place : self._place]
-
-    @property
-    def place(self) -> int:
-        """How many tokens were taken."""
-        return self._place
+        return self._tokens[place : self.place]
 
     def inner(self, tokens: Iterable[Token]) -> Tokens:
         """A reader of a part of the statement."""
-        return Tokens(tokens, self.default_database, self.before, self.after)
+        return Tokens(tokens, self.database, self.before, self.after)
+
+    def listed(self, read: Callable[[Tokens], T]) -> list[T]:
+        """Take items separated by commas, each as `read` takes it."""
+        items = [read(self)]
+        while self.skip(","):
+            items.append(read(self))
+        return items
+
+    def listed_in_group(self, read: Callable[[Tokens], T], unclear: str) -> list[T]:
+        """Take items separated by commas, in parentheses.
+
+        Args:
+            read: Takes one item.
+            unclear: Says what is wrong where an item goes on after `read`.
+        """
+        inner = self.inner(self.group())
+        items = inner.listed(read)
+        if not inner.done:
+            raise inner.unreadable(unclear)
+        return items
 
     def names(self) -> tuple[str, ...]:
         """Take names separated by commas."""
-        names = [self.name()]
-        while self.skip(","):
-            names.append(self.name())
-        return tuple(names)
+        return tuple(self.listed(Tokens.name))
 
     def if_exists(self) -> bool:
         """Take `IF EXISTS` or `IF NOT EXISTS` if it comes next."""
-        return self.skip("IF", "EXISTS") or self.skip("IF", "NOT", "EXISTS")
+        return bool(self.skip("IF EXISTS", "IF NOT EXISTS"))
 
     def unreadable(self, expected: str) -> Unreadable:
         """An error at this place."""
-        near = self._tokens[max(self._place - 3, 0) : self._place + 4]
+        near = self._tokens[max(self.place - 3, 0) : self.place + 4]
         return Unreadable(expected, render(near))
 
 
@@ -366,7 +371,7 @@ def render(tokens: Iterable[Token]) -> str:
             text += " "
         text += _written(token)
         # A sign is one where no value stands before it.
-        signed = token.is_any("-", "+") and (previous is END or previous.is_any(*_BEFORE_SIGN))
+        signed = token.is_("-", "+") and (previous is END or previous.is_(*_BEFORE_SIGN))
         previous = token
     return text
 

@@ -8,24 +8,8 @@ from dataclasses import dataclass
 
 from applier.changefeed.event import SchemaChange
 from applier.changefeed.message import Position
+from applier.changefeed.position import DdlId
 from applier.changefeed.table import TableName
-
-
-@dataclass(frozen=True, slots=True)
-class DdlId:
-    """What makes a DDL the same as another: TiCDC sends it to every partition, and again after a restart.
-
-    The commit ts alone does not show: the parts of `RENAME TABLE a TO t, b TO a` share one.
-    """
-
-    commit_ts: int
-    sql: str
-    table: str
-
-
-def ddl_id(change: SchemaChange) -> DdlId:
-    """Identity of a DDL."""
-    return DdlId(change.commit_ts, change.sql, str(change.after.name) if change.after else change.database)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +19,6 @@ class Barrier:
     change: SchemaChange
     topic: str
     position: Position
-
-    @property
-    def id(self) -> DdlId:
-        """Its identity."""
-        return ddl_id(self.change)
 
 
 def in_order(barriers: Iterable[Barrier], applied_ts: int, applied: Iterable[DdlId] = ()) -> list[Barrier]:
@@ -53,8 +32,8 @@ def in_order(barriers: Iterable[Barrier], applied_ts: int, applied: Iterable[Ddl
     done = set(applied)
     seen: dict[DdlId, Barrier] = {}
     for barrier in sorted(barriers, key=lambda item: (item.topic, item.position)):
-        if barrier.change.commit_ts >= applied_ts and barrier.id not in done:
-            seen.setdefault(barrier.id, barrier)
+        if barrier.change.commit_ts >= applied_ts and barrier.change.id not in done:
+            seen.setdefault(barrier.change.id, barrier)
     # Copies of one partition are in order of sending; the first partition's are taken, so the parts of a swap stay so.
     return sorted(seen.values(), key=lambda item: (item.change.commit_ts, item.position.offset, item.position.place))
 

@@ -39,13 +39,7 @@ class BlockGroup:
     _survivors: int = 0
 
     def add(self, block: ColumnBlock, partition: int, offsets: Ints) -> None:
-        """Take the rows of a block.
-
-        Args:
-            block: The block.
-            partition: Where their messages were read.
-            offsets: Offsets of the messages of the batch that the block's places count.
-        """
+        """Take the rows of a block; `offsets` are those of the messages that the block's places count."""
         self.taken += len(block.places)
         count, op = len(block.places), block.op
         # Of a deleted row only the key counts; the other columns become NULL beside rows that have them.

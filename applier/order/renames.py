@@ -12,15 +12,13 @@ from collections.abc import Set as AbstractSet
 from typing import TypeAlias
 
 Key: TypeAlias = tuple[str, str]
-"""Database and table, in lower case."""
+"""A folded name of a table."""
 
 
 def sequence(renames: Sequence[tuple[Key, Key]], there: AbstractSet[Key]) -> list[int] | None:
     """Places of the renames in the order of the statement; None where the names do not determine it.
 
-    Args:
-        renames: Old and new names.
-        there: The tables that are known before the statement.
+    A rename is the old and the new name; `there` are the tables that are known before the statement.
     """
     sources, targets = {old for old, _ in renames}, {new for _, new in renames}
     if not sources & there:

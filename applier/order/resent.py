@@ -37,12 +37,7 @@ Passages: TypeAlias = Mapping[TableName, Mapping[TopicPartition, Sequence[Passag
 
 
 def passages(known: Passed, messages: Iterable[tuple[Barrier, Sequence[TableName]]]) -> Passages:
-    """The DDL messages of earlier steps and of a window.
-
-    Args:
-        known: Those of earlier steps.
-        messages: Those of the window, copies included, with the tables that each concerns.
-    """
+    """The DDL messages of earlier steps and of a window, copies included, each with the tables that it concerns."""
     found = {name: {place: [Passage(-1, upto)] for place, upto in places.items()} for name, places in known.items()}
     for barrier, names in messages:
         place, ts = TopicPartition(barrier.topic, barrier.position.partition), barrier.change.commit_ts
@@ -52,11 +47,9 @@ def passages(known: Passed, messages: Iterable[tuple[Barrier, Sequence[TableName
 
 
 def passed(found: Passages, next_offsets: Mapping[TopicPartition, int]) -> dict[TableName, dict[TopicPartition, int]]:
-    """What the next step knows.
+    """What the next step knows of the DDL messages of this step and of those before.
 
-    Args:
-        found: The DDL messages of this step and of those before.
-        next_offsets: Where the next step begins: messages from there on are read again, after rows that were held.
+    Messages from `next_offsets` on, where the next step begins, are read again, after rows that were held.
     """
     tables = {name: _highest(places, next_offsets) for name, places in found.items()}
     newest = sorted((name for name in tables if tables[name]), key=lambda name: max(tables[name].values()))

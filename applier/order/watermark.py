@@ -16,12 +16,7 @@ def advance(known: Mapping[TopicPartition, int], seen: Mapping[TopicPartition, i
 
 
 def in_use(partitions: Collection[TopicPartition], limit: int | None) -> frozenset[TopicPartition]:
-    """Partitions whose resolved ts count.
-
-    Args:
-        partitions: All partitions of the source.
-        limit: `partition-num` of the changefeed where the topic has more: TiCDC never writes to the others.
-    """
+    """Partitions whose resolved ts count: TiCDC never writes beyond `limit`, the changefeed's `partition-num`."""
     return frozenset(partition for partition in partitions if limit is None or partition.partition < limit)
 
 

@@ -153,7 +153,7 @@ class WindowApplier:
             if not names:
                 raise
             self.set_apart(dict.fromkeys(names, refusal), "ddl", names)
-            self.state.ddl.refused.add(ddl.barrier.id)
+            self.state.ddl.refused.add(ddl.barrier.change.id)
             self._apply_ddl(ddl)
 
     def _parted(self, ddl: Sequence[Ddl]) -> dict[TableName, int]:

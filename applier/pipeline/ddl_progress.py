@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
+from operator import attrgetter
 
-from applier.changefeed.checkpoint import AppliedDdl
+from applier.changefeed.position import DdlId
 from applier.changefeed.table import TableName
-from applier.order.barrier import DdlId
 from applier.sink.control.control import SchemaDecision
 
 _LATEST = 1000
 """DDL that a feed in offset order remembers."""
+
+BY_TIME = attrgetter("commit_ts", "sql", "table")
+"""Puts the ids of DDL in order."""
 
 
 @dataclass(slots=True)
@@ -32,14 +35,14 @@ class DdlProgress:
     _done: dict[tuple[int, str], set[tuple[TableName, str]]] = field(default_factory=dict)
     _changed: dict[TableName, int] = field(default_factory=dict)
 
-    def restore(self, applied: Iterable[AppliedDdl], decisions: Iterable[SchemaDecision]) -> None:
+    def restore(self, applied: Iterable[DdlId], decisions: Iterable[SchemaDecision]) -> None:
         """Return to a checkpoint; what a user let pass stays so.
 
         Args:
             applied: The DDL that the checkpoint lists.
             decisions: What was decided at or above it.
         """
-        self.applied = {DdlId(ddl.commit_ts, ddl.sql, ddl.table) for ddl in applied}
+        self.applied = set(applied)
         self._done, self._changed, self.altered, self.refused = {}, {}, {}, set()
         self.note(decisions)
 
@@ -82,7 +85,7 @@ class DdlProgress:
         """
         if upto:
             return {item for item in ddl if item.commit_ts == upto}
-        return set(sorted({*self.applied, *ddl}, key=astuple)[-_LATEST:])
+        return set(sorted({*self.applied, *ddl}, key=BY_TIME)[-_LATEST:])
 
     def advance(self, upto: int, applied: set[DdlId]) -> None:
         """Go on from a checkpoint that was written."""

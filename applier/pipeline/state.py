@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from applier.changefeed.applied_offsets import AppliedOffsets
 from applier.changefeed.checkpoint import UNKNOWN, Checkpoint, Resuming, Tracked
 from applier.changefeed.completeness import Completeness
 from applier.changefeed.message import TopicPartition
-from applier.changefeed.position import AppliedDdl, Reading
+from applier.changefeed.position import DdlId, Reading
 from applier.changefeed.table import TableName, TableVersion
 from applier.ddl.schema_tracker import Tables
-from applier.order.barrier import DdlId
-from applier.pipeline.ddl_progress import DdlProgress
+from applier.pipeline.ddl_progress import BY_TIME, DdlProgress
 from applier.sink.control.control import DeadLetter, SchemaDecision, unix_ms
 
 _HANDLED = 50
@@ -230,7 +229,7 @@ class State:
                 partitions={**last.partitions, **readings},
                 snapshots=dict(snapshots),
                 tables=tables,
-                ddl=tuple(AppliedDdl(item.sql, item.table, item.commit_ts) for item in sorted(at_upto, key=astuple)),
+                ddl=tuple(sorted(at_upto, key=BY_TIME)),
                 passed=last.passed if passed is None else passed,
                 topic_ids={**last.topic_ids, **self.topic_ids},
                 protocol=self.protocol or last.protocol,

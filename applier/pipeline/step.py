@@ -208,7 +208,7 @@ class Pipeline:
             readings[place] = Reading(next_offset, resolved)
         next_offsets = {place: reading.next_offset for place, reading in readings.items()}
         counts = {**scan.results.counts, "tables": tables}
-        done = [ddl.barrier.id for ddl in scan.ddl]
+        done = [ddl.barrier.change.id for ddl in scan.ddl]
         had = {} if self.scanner.ordered else passed(scan.job.passages, next_offsets)
         self.state.advance(upto, readings, completeness.cut(self.state, self.targets), counts, done, had)
         if not self.scanner.ordered:

@@ -12,6 +12,7 @@ import pytest
 from applier.changefeed.event import Event, Resolved, SchemaChange
 from applier.changefeed.table import TableVersion
 from applier.ddl import parser as ddl
+from applier.ddl.actions import kind
 from applier.decode.columnar.json_columns import JsonRows
 from applier.decode.decoder import Decoder, WireForm
 from applier.errors import DecodeError
@@ -191,5 +192,5 @@ def test_a_statement_is_spelt_otherwise_and_means_the_same(sources: list[Feed]) 
     }
     assert len(texts) > 40
     for text in sorted(texts):
-        kinds = [ddl.kind(action) for action in ddl.parse(text, "d")]
-        assert [ddl.kind(action) for action in ddl.parse(respell(text, dice), "d")] == kinds
+        kinds = [kind(action) for action in ddl.parse(text, "d")]
+        assert [kind(action) for action in ddl.parse(respell(text, dice), "d")] == kinds

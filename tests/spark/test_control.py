@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 from pyspark.sql import SparkSession
 
-from applier.changefeed.checkpoint import Checkpoint, Holder, Reading
+from applier.changefeed.checkpoint import Checkpoint, Holder
 from applier.changefeed.message import TopicPartition
+from applier.changefeed.position import Reading
 from applier.changefeed.table import Column, ColumnType, TableName, TableVersion
 from applier.errors import CheckpointConflict, TableMismatch
 from applier.sink.control import append_table

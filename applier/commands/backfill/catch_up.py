@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from applier.changefeed.checkpoint import Reading
 from applier.changefeed.message import TopicPartition
+from applier.changefeed.position import Reading
 from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.window import OffsetRange
 from applier.commands.backfill.bounds import Range

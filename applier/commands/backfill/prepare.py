@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from applier.changefeed.checkpoint import Reading
 from applier.changefeed.message import TopicPartition
+from applier.changefeed.position import Reading
 from applier.changefeed.table import TableName
 from applier.changefeed.ts import from_unix_ms
 from applier.changefeed.window import OffsetRange, Window

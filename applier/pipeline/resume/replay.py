@@ -20,7 +20,6 @@ from applier.changefeed.ts import CLOCK_SKEW_MS, unix_ms
 from applier.config.settings import MaintenanceSection
 from applier.consume.offsets import next_window
 from applier.errors import BY_HAND, RangeRefused, SourceLost, TableMismatch
-from applier.order.barrier import DdlId
 from applier.pipeline.maintenance import Maintenance
 from applier.pipeline.next_step import PIECE
 from applier.pipeline.resume.copies import Copies
@@ -166,7 +165,7 @@ class Replay:
         state.tables.put(version, position.partitioning)
         state.topics[own] = main.topics.get(name, "")
         state.completeness[own] = replace(known.resumed, origin=position)
-        state.ddl.applied |= {DdlId(item.commit_ts, item.sql, item.table) for item in position.ddl}
+        state.ddl.applied |= set(position.ddl)
 
     def _leave_out_stopped(self) -> None:
         """Leave out tables that need not be brought back any more: they were dropped, forgotten, or parked again."""

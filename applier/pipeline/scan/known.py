@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from applier.changefeed.applied_offsets import AppliedOffsets
 from applier.changefeed.message import TopicPartition
+from applier.changefeed.position import DdlId
 from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.window import OffsetRange
 from applier.ddl.schema_tracker import Tables
-from applier.order.barrier import DdlId
 from applier.order.resent import Passed
 from applier.order.watermark import in_use
 

@@ -204,9 +204,9 @@ class WindowScanner:
 
     def _passages(self, found: WindowScan, known: Known) -> Passages:
         """DDL messages behind which rows were sent again: those to apply, copies, and those that were applied."""
-        names, spelt = {ddl.barrier.id: ddl.names for ddl in found.ddl}, spelling(found, known)
-        messages = found.results.barriers
-        return passages(known.passed, [(item, names.get(item.id) or Ddl.of(item, spelt).names) for item in messages])
+        names, spelt = {ddl.barrier.change.id: ddl.names for ddl in found.ddl}, spelling(found, known)
+        told = ((item, names.get(item.change.id) or Ddl.of(item, spelt).names) for item in found.results.barriers)
+        return passages(known.passed, told)
 
     def _cut(self, found: WindowScan, known: Known) -> bool:
         """DDL among the rows cut them into segments; rows that were reduced across one must be read again."""

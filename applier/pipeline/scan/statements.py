@@ -14,7 +14,7 @@ from applier.ddl.spelling import Spelling
 from applier.ddl.statement_head import head
 from applier.errors import RELOAD, SchemaChangeRefused
 from applier.order.barrier import Barrier
-from applier.order.renames import Key, sequence
+from applier.order.renames import sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +111,10 @@ def _arranged(parts: Sequence[Ddl], names: Spelling, texts: Sequence[str]) -> li
     renames = [rename for part in parts if (rename := _rename(part)) is not None]
     if len(renames) < 2:
         return [part.barrier for part in parts]
-    pairs = [(_key(rename.table), _key(rename.to)) for rename in renames]
+    pairs = [(rename.table.folded, rename.to.folded) for rename in renames]
     concerned = [name for rename in renames for name in (rename.table, rename.to)]
     found = _as_taken([part for part in parts if _rename(part) is not None], texts)
-    order = found or sequence(pairs, {_key(name) for name in concerned if name in names})
+    order = found or sequence(pairs, {name.folded for name in concerned if name in names})
     arranged: list[Ddl | Barrier] = [part.barrier for part in parts]
     for place, at in zip(places, order or range(len(places)), strict=True):
         part = parts[places[at]]
@@ -142,7 +142,3 @@ def _is_loose(ddl: Ddl, names: Spelling) -> bool:
 def _rename(part: Ddl) -> RenameTable | None:
     action = part.actions[0] if len(part.actions) == 1 else None
     return action if isinstance(action, RenameTable) else None
-
-
-def _key(name: TableName) -> Key:
-    return name.database.lower(), name.table.lower()

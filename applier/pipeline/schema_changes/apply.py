@@ -113,7 +113,7 @@ class DdlApplier:
         """
         change = ddl.barrier.change
         moved = [to for action in ddl.actions for _, to in effect(action).moved]
-        if self.state.ddl.is_begun(ddl.barrier.id) or any(self._tables.is_renamed(change, to) for to in moved):
+        if self.state.ddl.is_begun(ddl.barrier.change.id) or any(self._tables.is_renamed(change, to) for to in moved):
             return True
         writers = [self.targets.writer(name) for name in ddl.names] if self.leaves_rows(ddl) else []
         return any(writer is not None and is_in(writer.known, change) for writer in writers)
@@ -135,7 +135,7 @@ class DdlApplier:
         table = ddl.names[0] if ddl.names else TableName(change.database, "")
         reason = placed.what if placed else verdict.reason
         record = SchemaDecision(change.commit_ts, table, change.sql, ddl.kind or _UNREAD, verdict.decision, reason)
-        if not self.state.ddl.is_done(record) and ddl.barrier.id not in self.state.ddl.refused:
+        if not self.state.ddl.is_done(record) and ddl.barrier.change.id not in self.state.ddl.refused:
             self.state.record([record])
         if placed:
             raise placed from verdict.refusal

@@ -13,7 +13,6 @@ from applier.config.settings import Policy
 from applier.ddl import actions as say
 from applier.ddl.actions import effect, kind, touches
 from applier.errors import DdlStopped, SchemaChangeRefused
-from applier.order.barrier import ddl_id
 from applier.pipeline.ddl_progress import DdlProgress
 from applier.pipeline.scan.statements import Ddl
 from applier.pipeline.tables.ddl_stamp import shown
@@ -67,7 +66,7 @@ class DdlRules:
             progress: DDL that users skip, or that this step could not apply.
         """
         names, done = {name for action in group for name in touches(action)}, effect(group[0])
-        if ddl_id(change) in progress.refused and not names.isdisjoint(parked):
+        if change.id in progress.refused and not names.isdisjoint(parked):
             return Verdict("ignored", PARKED, is_given_up=True)
         for table, other in done.exchanged:
             if len({table, other} & parked) == 1:

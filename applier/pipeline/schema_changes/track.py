@@ -9,7 +9,6 @@ from applier.changefeed.table import TableName, TableVersion
 from applier.ddl import actions as say
 from applier.ddl.actions import touches
 from applier.ddl.schema_tracker import Tables
-from applier.order.barrier import ddl_id
 from applier.pipeline.state import State
 from applier.pipeline.tables import completeness
 from applier.pipeline.tables.target_tables import TargetTables
@@ -35,7 +34,7 @@ def move_past(
     move(state.tables, change, group)
     for action in group:
         completeness.follow(action, state, targets, ignored=ignored)
-        state.ddl.pass_by(ddl_id(change), touches(action))
+        state.ddl.pass_by(change.id, touches(action))
     state.keep_versions()
 
 

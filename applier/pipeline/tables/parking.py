@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from applier.changefeed.completeness import LEFT_OUT, NO_CREATE, Cause, Completeness
 from applier.changefeed.filter import TableFilter
-from applier.changefeed.position import AppliedDdl, FeedPosition
+from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName
 from applier.config.settings import Config
 from applier.ddl import actions as say
@@ -60,8 +60,7 @@ def _position(state: State, name: TableName, *, ordered: bool) -> FeedPosition |
     version, last = state.tables.get(name), state.checkpoint
     if version is None:
         return None
-    ts, done = state.ddl.altered.get(name, (0, ()))
-    ddl = tuple(AppliedDdl(item.sql, item.table, item.commit_ts) for item in done)
+    ts, ddl = state.ddl.altered.get(name, (0, ()))
     if ts <= last.resolved_ts or not ordered:
         ts, ddl = last.resolved_ts, (*last.ddl, *ddl)
     passed = state.checkpoint.passed.get(name, {})

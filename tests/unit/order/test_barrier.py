@@ -41,7 +41,7 @@ def test_ddl_at_the_applied_ts_is_told_by_identity() -> None:
     """A DDL may follow the watermark of its own commit ts; another of that ts was applied already."""
     first, late = barrier(5, "x"), barrier(5, "y", offset=7)
 
-    assert in_order([first, late], 5, [first.id]) == [late]
+    assert in_order([first, late], 5, [first.change.id]) == [late]
 
 
 def test_ddl_below_the_applied_ts_is_a_replay() -> None:

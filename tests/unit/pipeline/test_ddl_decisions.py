@@ -13,7 +13,7 @@ from applier.ddl.actions import by_table
 from applier.ddl.parser import parse
 from applier.ddl.spelling import Spelling
 from applier.errors import DdlStopped
-from applier.order.barrier import Barrier, ddl_id
+from applier.order.barrier import Barrier
 from applier.pipeline.ddl_progress import DdlProgress
 from applier.pipeline.scan.statements import Ddl
 from applier.pipeline.schema_changes.decision import PARKED, DdlRules, Verdict
@@ -69,7 +69,7 @@ def test_what_users_skip_and_what_was_given_up_passes() -> None:
     """A skip counts before a policy; a DDL that could not be applied in this step is not decided again."""
     sql = "TRUNCATE TABLE p"
     assert decided(sql, progress=DdlProgress(to_skip={(5, sql)})) == Verdict("skipped")
-    given_up = DdlProgress(refused={ddl_id(SchemaChange(5, "DROP TABLE p", "a"))})
+    given_up = DdlProgress(refused={SchemaChange(5, "DROP TABLE p", "a").id})
     assert decided("DROP TABLE p", P, progress=given_up) == Verdict("ignored", PARKED, is_given_up=True)
     assert decided("DROP TABLE p", progress=given_up) == Verdict("applied")
 

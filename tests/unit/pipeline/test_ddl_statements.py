@@ -34,7 +34,7 @@ def one(item: Barrier, *tables: TableName) -> Ddl:
         ("TRUNCATE TABLE `Orders`", "SHOP", TruncateTable(ORDERS)),
         ("RENAME TABLE `SHOP`.`ORDERS` TO `Shop`.`Done`", "shop", RenameTable(ORDERS, TableName("shop", "Done"))),
         ("ALTER TABLE `ORDERS` DROP PARTITION `p0`", "shop", DropPartitions(ORDERS, ("p0",))),
-        ("ALTER TABLE `Orders` AUTO_INCREMENT = 5", "shop", NoRows(ORDERS, "AUTO_INCREMENT = 5")),
+        ("ALTER TABLE `Orders` AUTO_INCREMENT = 5", "shop", NoRows(ORDERS)),
     ],
 )
 def test_names_are_found_in_any_letters(sql: str, database: str, action: object) -> None:

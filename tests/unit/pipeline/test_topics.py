@@ -8,8 +8,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from applier.changefeed.applied_offsets import AppliedOffsets, Reach
-from applier.changefeed.checkpoint import Checkpoint, Holder, Reading
+from applier.changefeed.checkpoint import Checkpoint, Holder
 from applier.changefeed.message import TopicPartition
+from applier.changefeed.position import Reading
 from applier.changefeed.table import TableName
 from applier.errors import SourceLost
 from applier.pipeline import topics

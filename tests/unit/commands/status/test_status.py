@@ -17,9 +17,10 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from applier import cli
-from applier.changefeed.checkpoint import Checkpoint, Holder, Reading, Tracked
+from applier.changefeed.checkpoint import Checkpoint, Holder, Tracked
 from applier.changefeed.completeness import LIVE
 from applier.changefeed.message import TopicPartition
+from applier.changefeed.position import Reading
 from applier.changefeed.table import TableName
 from applier.changefeed.ts import from_unix_ms, unix_ms
 from applier.commands.status.command import status

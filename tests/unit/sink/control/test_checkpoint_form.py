@@ -7,11 +7,11 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from applier.changefeed.checkpoint import Checkpoint, Holder, Reading, Resuming, Tracked
+from applier.changefeed.checkpoint import Checkpoint, Holder, Resuming, Tracked
 from applier.changefeed.completeness import LIVE, Completeness
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.partitioning import Partition, Partitioning
-from applier.changefeed.position import AppliedDdl, FeedPosition
+from applier.changefeed.position import DdlId, FeedPosition, Reading
 from applier.changefeed.table import TableName
 from applier.errors import TerminalError
 from applier.sink.control.checkpoint_form import from_json, to_json
@@ -38,7 +38,7 @@ FULL = Checkpoint(
 )
 
 
-PLACE, DDL = TopicPartition("shop", 0), AppliedDdl("TRUNCATE TABLE t", "shop.t", 5)
+PLACE, DDL = TopicPartition("shop", 0), DdlId("TRUNCATE TABLE t", "shop.t", 5)
 BY_RANGE = Partitioning("range", "a", (Partition("p0", ("5",)), Partition("p1", (), (("1", None),))))
 POSITION = FeedPosition(TableName("shop", "old"), 5, (DDL,), {PLACE: Reading(3, 4)}, 0, BY_RANGE, {PLACE: 5})
 PARKED = Completeness("parked", 5, "by hand", "hand", POSITION, "why", (TableName("shop", "t"),), True, POSITION)
