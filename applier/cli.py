@@ -40,13 +40,13 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tabl
 def run(
     config: ConfigFile,
     *,
-    once: Annotated[bool, typer.Option("--once", help="Stop at the ends that the source has now.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Stop where the source ends now.")] = False,
     take_over: TakeOver = False,
     accept_remade_topics: Annotated[
         bool,
         typer.Option(
             "--accept-remade-topics",
-            help="Go on with topics that were made anew, as a mirror that keeps the offset of every message. Once.",
+            help="Continue with recreated topics whose messages kept their offsets, as in a mirror. Counts once.",
         ),
     ] = False,
     log_level: LogLevel = "info",
@@ -73,11 +73,9 @@ def run(
 def check(
     config: ConfigFile,
     *,
-    subject: Annotated[str | None, typer.Option(help="Report this subject and its table alone.")] = None,
-    schema: Annotated[
-        Path | None, typer.Option(help="An Avro schema that is to become a subject's next version.")
-    ] = None,
-    ddl: Annotated[str | None, typer.Option(help="A DDL that is to be run upstream.")] = None,
+    subject: Annotated[str | None, typer.Option(help="Report only this subject and its table.")] = None,
+    schema: Annotated[Path | None, typer.Option(help="File with the next Avro schema of a subject.")] = None,
+    ddl: Annotated[str | None, typer.Option(help="A DDL that you plan to run upstream.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Check whether registry, decoder and tables fit together, now and after a change. Changes nothing."""
@@ -93,7 +91,7 @@ def check(
 def status(
     config: ConfigFile,
     *,
-    max_lag: Annotated[float, typer.Option(help="Lag in seconds from which on the tables count as stale.")] = 300.0,
+    max_lag: Annotated[float, typer.Option(help="Lag in seconds beyond which the tables are stale.")] = 300.0,
     as_json: AsJson = False,
 ) -> None:
     """Show how far the tables are, who holds the changefeed, and how to read all tables as of one moment."""
