@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from applier.commands import dead_letters_cli
 from applier.commands.tables import cli as tables_cli
+from applier.commands.tables.cli import ConfigFile, LogLevel, Tables, TakeOver
 from applier.errors import ApplierError, ConfigError, IncompatibleSchema
 from applier.runtime.escaping import escaped
+
+if TYPE_CHECKING:
+    from applier.config.settings import Config
 
 app = typer.Typer(
     name="applier",
@@ -27,23 +33,20 @@ app.add_typer(tables_cli.app)
 ddl_app = typer.Typer(help="See what became of each DDL, and pass one that is refused.", no_args_is_help=True)
 app.add_typer(ddl_app, name="ddl")
 
-ConfigFile = Annotated[Path, typer.Option("--config", "-c", help="Configuration file (TOML).", show_default=False)]
-LogLevel = Annotated[str, typer.Option(help="debug, info, warning or error.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 
 
 @app.command()
 def run(
     config: ConfigFile,
     *,
-    once: Annotated[bool, typer.Option("--once", help="Stop at the ends that the source has now.")] = False,
-    take_over: Annotated[
-        bool, typer.Option("--take-over", help="Take the changefeed even if another applier seems to hold it.")
-    ] = False,
+    once: Annotated[bool, typer.Option("--once", help="Stop where the source ends now.")] = False,
+    take_over: TakeOver = False,
     accept_remade_topics: Annotated[
         bool,
         typer.Option(
             "--accept-remade-topics",
-            help="Go on with topics that were made anew, as a mirror that keeps the offset of every message. Once.",
+            help="Continue with recreated topics whose messages kept their offsets, as in a mirror. Counts once.",
         ),
     ] = False,
     log_level: LogLevel = "info",
@@ -51,13 +54,11 @@ def run(
     """Follow the changefeed and keep its tables up to date."""
     from applier.commands.run import Reports  # noqa: PLC0415
     from applier.commands.run import run as follow  # noqa: PLC0415
-    from applier.config import settings  # noqa: PLC0415 - `applier --help` must not load Spark
-    from applier.runtime.logs import StatusLine, set_up_logging  # noqa: PLC0415
+    from applier.runtime.logs import StatusLine  # noqa: PLC0415
     from applier.runtime.progress_bar import progress_bar  # noqa: PLC0415
     from applier.runtime.prometheus import served  # noqa: PLC0415
 
-    set_up_logging(log_level)
-    loaded = settings.load(config)
+    loaded = _loaded(config, log_level)
     with served(loaded.metrics, loaded.changefeed.name) as metrics, progress_bar() as show:
 
         def report(status: StatusLine) -> None:
@@ -72,25 +73,17 @@ def run(
 def check(
     config: ConfigFile,
     *,
-    subject: Annotated[str | None, typer.Option(help="Report this subject and its table alone.")] = None,
-    schema: Annotated[
-        Path | None, typer.Option(help="An Avro schema that is to become a subject's next version.")
-    ] = None,
-    ddl: Annotated[str | None, typer.Option(help="A DDL that is to be run upstream.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    subject: Annotated[str | None, typer.Option(help="Report only this subject and its table.")] = None,
+    schema: Annotated[Path | None, typer.Option(help="File with the next Avro schema of a subject.")] = None,
+    ddl: Annotated[str | None, typer.Option(help="A DDL that you plan to run upstream.")] = None,
+    as_json: AsJson = False,
 ) -> None:
     """Check whether registry, decoder and tables fit together, now and after a change. Changes nothing."""
-    from rich.console import Console  # noqa: PLC0415
-
     from applier.commands.check.command import check as examine  # noqa: PLC0415
     from applier.commands.check.render import render  # noqa: PLC0415
-    from applier.config import settings  # noqa: PLC0415
 
-    report = examine(settings.load(config), subject=subject, schema=schema, ddl=ddl)
-    if as_json:
-        print(report.to_json())
-    else:
-        render(report, Console())
+    report = examine(_loaded(config), subject=subject, schema=schema, ddl=ddl)
+    _show(report, render, as_json=as_json)
     raise typer.Exit(report.exit_code)
 
 
@@ -98,23 +91,15 @@ def check(
 def status(
     config: ConfigFile,
     *,
-    max_lag: Annotated[float, typer.Option(help="Lag in seconds from which on the tables count as stale.")] = 300.0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    max_lag: Annotated[float, typer.Option(help="Lag in seconds beyond which the tables are stale.")] = 300.0,
+    as_json: AsJson = False,
 ) -> None:
     """Show how far the tables are, who holds the changefeed, and how to read all tables as of one moment."""
-    import time  # noqa: PLC0415
-
-    from rich.console import Console  # noqa: PLC0415
-
     from applier.commands.status.command import status as examine  # noqa: PLC0415
     from applier.commands.status.render import render  # noqa: PLC0415
-    from applier.config import settings  # noqa: PLC0415
 
-    report = examine(settings.load(config), max_lag_seconds=max_lag, now_ms=time.time_ns() // 1_000_000)
-    if as_json:
-        print(report.to_json())
-    else:
-        render(report, Console())
+    report = examine(_loaded(config), max_lag_seconds=max_lag, now_ms=time.time_ns() // 1_000_000)
+    _show(report, render, as_json=as_json)
     raise typer.Exit(report.exit_code)
 
 
@@ -126,7 +111,7 @@ def backfill(  # noqa: PLR0913 - each is an option
         str | None, typer.Option("--from", help="Offsets (0:100,1:250), a time, a resolved ts, or beginning.")
     ] = None,
     end: Annotated[str | None, typer.Option("--to", help="The same; or end, the default.")] = None,
-    tables: Annotated[str, typer.Option(help="Filter rules of the tables that are meant: shop.a,shop.b*.")] = "",
+    tables: Tables = "",
     branch: Annotated[str, typer.Option(help="Build the tables in this branch, and compare it with main.")] = "",
     publish: Annotated[bool, typer.Option("--publish", help="Show the branch to readers afterwards.")] = False,
     repair: Annotated[bool, typer.Option("--repair", help="Apply what the tables cover again.")] = False,
@@ -135,9 +120,7 @@ def backfill(  # noqa: PLR0913 - each is an option
     ] = False,
     archive: Annotated[str | None, typer.Option(help="Read recorded messages of this folder instead.")] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Show what would be read and written, and do nothing.")] = False,
-    take_over: Annotated[
-        bool, typer.Option("--take-over", help="Take the changefeed even if another applier seems to hold it.")
-    ] = False,
+    take_over: TakeOver = False,
     log_level: LogLevel = "info",
 ) -> None:
     """Apply a bounded range of the changefeed, once more or for the first time, while `run` is stopped."""
@@ -147,13 +130,10 @@ def backfill(  # noqa: PLR0913 - each is an option
     from applier.commands.backfill.command import from_archive, planned  # noqa: PLC0415
     from applier.commands.backfill.report import render  # noqa: PLC0415
     from applier.commands.backfill.request import asked  # noqa: PLC0415
-    from applier.config import settings  # noqa: PLC0415
-    from applier.runtime.logs import set_up_logging  # noqa: PLC0415
     from applier.runtime.progress_bar import progress_bar  # noqa: PLC0415
 
-    set_up_logging(log_level)
     request = asked(begin, end, tables=tables, branch=branch, publish=publish, repair=repair, dead_letters=dead_letters)
-    loaded = from_archive(settings.load(config), archive)
+    loaded = from_archive(_loaded(config, log_level), archive)
     if plan:
         render(planned(loaded, request), Console())
         return
@@ -167,21 +147,16 @@ def backfill(  # noqa: PLR0913 - each is an option
 def adopt(
     config: ConfigFile,
     *,
-    tables: Annotated[str, typer.Option(help="Filter rules of the tables that are meant: shop.a,shop.b*.")],
+    tables: Tables,
     why: Annotated[str, typer.Option(help="How their rows came to be complete; the checkpoint keeps it.")],
-    take_over: Annotated[
-        bool, typer.Option("--take-over", help="Take the changefeed even if another applier seems to hold it.")
-    ] = False,
+    take_over: TakeOver = False,
     log_level: LogLevel = "info",
 ) -> None:
     """Mark tables as complete on your word, while `run` is stopped."""
     from applier.commands.adopt import adopt as take  # noqa: PLC0415
-    from applier.config import settings  # noqa: PLC0415
-    from applier.runtime.logs import set_up_logging  # noqa: PLC0415
 
-    set_up_logging(log_level)
     rules = [rule for rule in tables.split(",") if rule]
-    taken = take(settings.load(config), rules, why, take_over=take_over)
+    taken = take(_loaded(config, log_level), rules, why, take_over=take_over)
     print(f"Adopted: {escaped(', '.join(map(str, taken)))}." if taken else "Nothing to adopt: these tables are live.")
 
 
@@ -189,32 +164,22 @@ def adopt(
 def plan(
     config: ConfigFile,
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+    as_json: AsJson = False,
     log_level: LogLevel = "warning",
 ) -> None:
     """Show what the next step of `run` would do. Takes no lease and writes nothing."""
-    from rich.console import Console  # noqa: PLC0415
-
     from applier.commands.plan.command import plan as look  # noqa: PLC0415
     from applier.commands.plan.report import render  # noqa: PLC0415
-    from applier.config import settings  # noqa: PLC0415
-    from applier.runtime.logs import set_up_logging  # noqa: PLC0415
 
-    set_up_logging(log_level)
-    found = look(settings.load(config))
-    if as_json:
-        print(found.to_json())
-    else:
-        render(found, Console())
+    _show(look(_loaded(config, log_level)), render, as_json=as_json)
 
 
 @ddl_app.command("list")
 def ddl_list(config: ConfigFile) -> None:
     """Show each DDL and what became of it, oldest first; `pending` ones hold the changefeed up. Changes nothing."""
     from applier.commands.ddl import listed  # noqa: PLC0415
-    from applier.config import settings  # noqa: PLC0415
 
-    for item in listed(settings.load(config)):
+    for item in listed(_loaded(config)):
         print(escaped(f"{item.commit_ts}  {item.decision}  {item.kind}  {item.table}  {item.sql}"))
         if item.reason:
             print(escaped(f"    {item.reason}"))
@@ -226,19 +191,33 @@ def ddl_skip(
     config: ConfigFile,
     why: Annotated[str, typer.Option(help="Why it may be passed; kept in schema_changes.")],
     *,
-    take_over: Annotated[
-        bool, typer.Option("--take-over", help="Take the changefeed even if another applier seems to hold it.")
-    ] = False,
+    take_over: TakeOver = False,
     log_level: LogLevel = "warning",
 ) -> None:
     """Let `run` pass one refused statement, once and without its effect, while `run` is stopped."""
     from applier.commands.ddl import skip  # noqa: PLC0415
+
+    for item in skip(_loaded(config, log_level), commit_ts, why, take_over=take_over):
+        print(f"applier run will pass {item.kind} of {escaped(str(item.table))} at commit ts {item.commit_ts}.")
+
+
+def _loaded(config: Path, log_level: str | None = None) -> Config:
+    """The configuration; with a level, logging is set up first. Imports wait, as `--help` must not load Spark."""
     from applier.config import settings  # noqa: PLC0415
     from applier.runtime.logs import set_up_logging  # noqa: PLC0415
 
-    set_up_logging(log_level)
-    for item in skip(settings.load(config), commit_ts, why, take_over=take_over):
-        print(f"applier run will pass {item.kind} of {escaped(str(item.table))} at commit ts {item.commit_ts}.")
+    if log_level is not None:
+        set_up_logging(log_level)
+    return settings.load(config)
+
+
+def _show(report: Any, render: Callable[[Any, Any], None], *, as_json: bool) -> None:
+    from rich.console import Console  # noqa: PLC0415
+
+    if as_json:
+        print(report.to_json())
+    else:
+        render(report, Console())
 
 
 @app.callback()

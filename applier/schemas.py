@@ -1,4 +1,4 @@
-"""Models, capabilities and type rules in; the files of `schemas/` and the generated parts of `docs/` and README out.
+"""Generates the files of `schemas/` and parts of `docs/` and README from models, capabilities and type rules.
 
 `python -m applier.schemas` writes them; with `--check` it names those that are stale and exits with 1.
 """
@@ -61,11 +61,7 @@ _VARIANTS: Mapping[str, TypeRules] = {
 
 
 def generated(root: Path = ROOT) -> dict[Path, bytes]:
-    """Every generated file with its contents as they must be.
-
-    Args:
-        root: The checkout; files that are generated in part are read there.
-    """
+    """Every generated file with its contents as they must be; `root` has those that are generated in part."""
     documents = {
         "README.md": {"protocols": protocol_table()},
         "docs/protocols.md": {"capabilities": capability_table(), "losses": losses()},
@@ -101,29 +97,27 @@ def configuration() -> str:
 
 def protocol_table() -> str:
     """The protocols as README shows them."""
-    rows = [
-        (f"`{name}`", _option(has.resolved_ts), _option(has.ddl), _option(has.old_values), has.schema)
-        for name, has in CAPABILITIES.items()
-    ]
-    return _table(("protocol", "resolved ts", "DDL", "old values", "columns come from"), rows)
+    return _protocols(("resolved ts", "DDL", "old values", "columns come from"))
 
 
 def capability_table() -> str:
     """The protocols with all that they can carry."""
-    rows = [
-        (
-            f"`{name}`",
-            _option(has.resolved_ts),
-            _option(has.commit_ts),
-            _option(has.ddl),
-            _option(has.old_values),
-            has.schema,
-            "exact" if has.exact_decimals else "pass through a double",
-        )
-        for name, has in CAPABILITIES.items()
-    ]
-    titles = ("protocol", "resolved ts", "commit ts of rows", "DDL", "old values", "columns come from", "decimals")
-    return _table(titles, rows)
+    return _protocols(("resolved ts", "commit ts of rows", "DDL", "old values", "columns come from", "decimals"))
+
+
+def _protocols(titles: Sequence[str]) -> str:
+    rows = []
+    for name, has in CAPABILITIES.items():
+        cells = {
+            "resolved ts": _option(has.resolved_ts),
+            "commit ts of rows": _option(has.commit_ts),
+            "DDL": _option(has.ddl),
+            "old values": _option(has.old_values),
+            "columns come from": has.schema,
+            "decimals": "exact" if has.exact_decimals else "pass through a double",
+        }
+        rows.append((f"`{name}`", *(cells[title] for title in titles)))
+    return _table(("protocol", *titles), rows)
 
 
 def losses() -> str:
@@ -141,11 +135,7 @@ def type_table() -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the files, or with `--check` compare them.
-
-    Returns:
-        The exit code.
-    """
+    """Write the files, or with `--check` compare them; returns the exit code."""
     if "--check" not in arguments:
         for path, content in generated().items():
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -214,20 +204,13 @@ def _resolved(schema: Mapping[str, Any], given: Mapping[str, Any]) -> Mapping[st
     return schema["$defs"][found["$ref"].rpartition("/")[2]] if "$ref" in found else found
 
 
+_WORDS = {"array": "list of texts", "object": "table", "string": "text", "integer": "whole number"}
+
+
 def _type(known: Mapping[str, Any]) -> str:
     if "enum" in known:
         return ", ".join(f"`{_toml(value)}`" for value in known["enum"])
-    match known["type"]:
-        case "array":
-            return "list of texts"
-        case "object":
-            return "table"
-        case "string":
-            return "text"
-        case "integer":
-            return "whole number"
-        case other:
-            return str(other)
+    return _WORDS.get(known["type"], str(known["type"]))
 
 
 def _default(given: Mapping[str, Any], *, needed: bool) -> str:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from applier.changefeed.table import Column, Index, TableName, TableVersion
 from applier.commands.check.ddl import refuse_unknown
-from applier.commands.check.registry_side import VALUE, Registered, RegistrySubjects, Subject, partner, with_key
-from applier.commands.check.report import RegistryAnswer
-from applier.commands.check.ticdc_avro import AvroForm, has_extension, key_schema, value_schema
+from applier.commands.check.registry_side import Registered, RegistrySubjects, Subject, partner
+from applier.commands.check.report import RegistryAnswer, hints
+from applier.commands.check.ticdc_avro import AvroForm, extension, key_schema, value_schema
 from applier.ddl import actions as say
 from applier.ddl.actions import Action, effect, touches
 from applier.ddl.schema_tracker import Tables
@@ -30,27 +30,20 @@ _CHECKSUM_NOTE = (
 
 @dataclass(slots=True)
 class Registrations:
-    """What TiCDC would register.
-
-    Args:
-        client: The registry.
-        subjects: What is registered, by name.
-    """
+    """What TiCDC would register after a DDL, as far as what is registered shows it."""
 
     client: RegistrySubjects
-    subjects: Mapping[str, Subject]
 
     @property
     def values(self) -> dict[TableName, Subject]:
         """The subject of each table's rows, by the table's name in Avro."""
-        found = (subject for subject in self.subjects.values() if subject.role == VALUE)
-        return {raw: subject for subject in found for raw in subject.newest}
+        return {raw: subject for subject in self.client.of_values for raw in subject.newest}
 
     @property
     def has_extension(self) -> bool:
         """Whether `enable-tidb-extension` is on, as far as the registered schemas show; True without any."""
-        newest = [item for subject in self._values() for item in subject.newest.values()]
-        return not newest or any(has_extension(item.schema) for item in newest)
+        newest = self._newest()
+        return not newest or any(extension(item.schema) for item in newest)
 
     def answers(self, actions: Sequence[Action]) -> Iterator[RegistryAnswer]:
         """The registry's verdict on each schema that the statement changes.
@@ -59,14 +52,16 @@ class Registrations:
             SchemaChangeRefused: The statement names a column that its table does not have.
             TransientError: The registry cannot be reached.
         """
-        cleaned = [_clean(action) for action in actions]
-        before = Tables(self._registered())
+        cleaned: list[Action] = [_renamed(action) for action in actions]
+        before = Tables(
+            version for subject in self._values() for version in self.client.tables(subject, raw=True).values()
+        )
         after, origin = before.copy(), {name: name for name in before}
         for action, given in zip(cleaned, actions, strict=True):
             if clash := _clash(after, action, given):
                 known = self.values.get(touches(action)[0])
                 hint = "Choose a name that differs in letters, digits and underscores too."
-                yield RegistryAnswer(known.name if known else "", "", "refused", (), (clash,), (), (hint,))
+                yield RegistryAnswer(known.name if known else "", "", "refused", rules=(clash,), ways_out=(hint,))
                 return
             refuse_unknown(after, action)
             after.apply(action, 0)
@@ -84,17 +79,11 @@ class Registrations:
         checked = any(field["name"] == CHECKSUM for field in self._form(None).extension)
         return (_CHECKSUM_NOTE,) if placed and checked else ()
 
-    def _registered(self) -> Iterator[TableVersion]:
-        """Newest version of each table under its raw names, with its key."""
-        for subject in self._values():
-            keys = self.subjects.get(partner(subject.name))
-            for name, item in subject.newest.items():
-                key = keys.newest.get(name) if keys else None
-                if item.raw is not None:
-                    yield with_key(item.raw, key.raw if key else None)
-
     def _values(self) -> list[Subject]:
         return list({subject.name: subject for subject in self.values.values()}.values())
+
+    def _newest(self) -> list[Registered]:
+        return [item for subject in self._values() for item in subject.newest.values()]
 
     def _table(
         self, before: TableVersion | None, after: TableVersion, actions: Sequence[Action]
@@ -107,7 +96,7 @@ class Registrations:
         form = self._form(known.newest[before.name] if known and before else None)
         names = {after.name, before.name} if before else {after.name}
         own = [action for action in actions if names & set(touches(action))]
-        keys = self.subjects.get(partner(known.name)) if known else None
+        keys = self.client.subjects.get(partner(known.name)) if known else None
         try:
             kept = _kept(before, after, known, own)
             yield self._ask(subject, value_schema(after.name, after.columns, form, kept))
@@ -116,21 +105,20 @@ class Registrations:
                 kept = _kept(before, after, keys, own)
                 yield self._ask(partner(subject), key_schema(after.name, columns, form, kept))
         except IncompatibleSchema as error:
-            hints = (error.hint,) if error.hint else ()
-            yield RegistryAnswer(subject, known.level if known else "", "refused", (), (error.what,), (), hints)
+            level = known.level if known else ""
+            yield RegistryAnswer(subject, level, "refused", rules=(error.what,), ways_out=hints(error))
 
     def _ask(self, subject: str, text: str) -> RegistryAnswer:
-        known = self.subjects.get(subject)
         try:
-            return self.client.ask(subject, known, text)
+            return self.client.ask(subject, text)
         except RegistryError as error:
-            level = known.level if known else ""
-            return RegistryAnswer(subject, level, "cannot tell", (), (), (error.what,), (error.hint,), text)
+            known = self.client.subjects.get(subject)
+            level, said, ways_out = known.level if known else "", (error.what,), (error.hint,)
+            return RegistryAnswer(subject, level, "cannot tell", messages=said, ways_out=ways_out, avro=text)
 
     def _form(self, own: Registered | None) -> AvroForm:
         """How the changefeed writes schemas: the table's own newest schema counts most."""
-        newest = (item for subject in self._values() for item in subject.newest.values())
-        others = sorted(newest, key=lambda item: -item.schema_id)
+        others = sorted(self._newest(), key=lambda item: -item.schema_id)
         return AvroForm.of(item.schema for item in ([own] if own else []) + others)
 
     def _subject_of(self, before: TableVersion | None, after: TableVersion, known: Subject | None) -> str:
@@ -160,10 +148,7 @@ def _kept(
 def _clash(tables: Tables, action: Action, given: Action) -> str:
     """Why Avro has no name for the column that an action makes; "" where it has, or upstream has that column already.
 
-    Args:
-        tables: The tables so far, under their names in Avro.
-        action: The action under these names.
-        given: The same as written.
+    Tables and action have their names in Avro; `given` is the action as written.
     """
     name, written = _made(action), _made(given)
     version = tables.get(touches(action)[0]) if name else None
@@ -200,27 +185,20 @@ def _shape(version: TableVersion) -> tuple[object, ...]:
     return version.name, version.columns, _key(version)
 
 
-def _clean(action: Action) -> Action:
-    """The action with all names as Avro has them."""
-    cleaned: Action = _renamed(action)
-    return cleaned
-
-
 def _renamed(value: Any) -> Any:
+    """An action, or a part of one, with all names as Avro has them."""
     if isinstance(value, TableName):
-        return TableName(sanitised(value.database), sanitised(value.table))
+        return TableName(*map(sanitised, value))
+    if isinstance(value, tuple):
+        return tuple(map(_renamed, value))
     if isinstance(value, Index):
         return replace(value, columns=tuple(map(sanitised, value.columns)))
-    if isinstance(value, Column):
-        return replace(value, name=sanitised(value.name))
-    if isinstance(value, TableVersion):
-        columns, indexes = (tuple(map(_renamed, items)) for items in (value.columns, value.indexes))
-        return replace(value, name=_renamed(value.name), columns=columns, indexes=indexes)
-    if not is_dataclass(value) or not isinstance(value, say.ColumnAction | say.IndexAction | say.TableAction):
+    if not isinstance(value, Column | TableVersion | say.ColumnAction | say.IndexAction | say.TableAction):
         return value
-    texts = ("name", "to", "after") if isinstance(value, say.ColumnAction) else ()
+    names = ("name", "to", "after") if isinstance(value, Column | say.ColumnAction) else ()
     changes: dict[str, Any] = {}
     for item in fields(value):
-        part = getattr(value, item.name)
-        changes[item.name] = sanitised(part) if isinstance(part, str) and item.name in texts else _renamed(part)
+        if item.init:
+            part = getattr(value, item.name)
+            changes[item.name] = sanitised(part) if isinstance(part, str) and item.name in names else _renamed(part)
     return replace(value, **changes)

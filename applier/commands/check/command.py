@@ -17,7 +17,6 @@ from applier.commands.check.inputs import Sides
 from applier.commands.check.registry_side import reported
 from applier.commands.check.report import Report, TableReport
 from applier.commands.check.upstream_tables import tracked
-from applier.config.protocols import Capabilities
 from applier.config.settings import Config
 from applier.decode.registry.client import SchemaRegistry
 
@@ -29,54 +28,49 @@ def check(config: Config, *, subject: str | None = None, schema: Path | None = N
     """Check a changefeed against its registry and its Iceberg tables.
 
     Args:
-        config: The configuration.
-        subject: Report this subject, its partner and its tables alone.
-        schema: File with an Avro schema that is to become the next version of a subject.
-        ddl: A DDL that is to be run upstream.
+        config: Names the changefeed, its registry and its catalog.
+        subject: Report only this subject, its partner and its tables.
+        schema: File with the next Avro schema of a subject.
+        ddl: A DDL that will run upstream.
 
     Returns:
         Everything that was found. Systems that do not answer are named in it; nothing is raised for them.
     """
     section = config.changefeed
-    capabilities = section.traits.carries
     sides = Sides(config, subject)
     with ExitStack() as stack:
         with sides.noting():
             lake = stack.enter_context(open_lake(config.catalog))
             sides.replicas = Replicas(config, lake, tracked(lake, section.name))
-        if capabilities.schema == "registry" and config.registry:
+        if section.traits.carries.schema == "registry" and config.registry:
             settings = config.registry.model_copy(update={"attempts": ATTEMPTS})
             with sides.noting():
                 sides.load(SchemaRegistry(settings), everything=ddl is not None or schema is not None)
-        return _report(sides, capabilities, schema, ddl)
-
-
-def _report(sides: Sides, capabilities: Capabilities, schema: Path | None, ddl: str | None) -> Report:
-    if sides.asked and sides.client and sides.asked not in sides.subjects and schema is None:
-        sides.problems.append(f"Subject {sides.asked} is not registered.")
-    tables: list[TableReport] = []
-    with sides.noting():
-        tables += sides.tables()
-    changes = [] if schema is None else [coming_schema(sides, schema)]
-    changes += [] if ddl is None else [coming_ddl(sides, ddl, capabilities)]
+        if subject and sides.client and subject not in sides.client.subjects and schema is None:
+            sides.problems.append(f"Subject {subject} is not registered.")
+        tables: list[TableReport] = []
+        with sides.noting():
+            tables += sides.tables()
+        changes = [] if schema is None else [coming_schema(sides, schema)]
+        changes += [] if ddl is None else [coming_ddl(sides, ddl)]
     return Report(
-        changefeed=sides.config.changefeed.name,
-        protocol=sides.config.changefeed.protocol,
-        capabilities=capabilities,
-        warnings=tuple(_warnings(sides, capabilities)),
-        subjects=tuple(reported(subject) for subject in sides.shown()),
+        changefeed=section.name,
+        protocol=section.protocol,
+        capabilities=section.traits.carries,
+        warnings=tuple(_warnings(sides)),
+        subjects=tuple(map(reported, sides.shown())),
         tables=tuple(tables),
         changes=tuple(changes),
         problems=tuple(sides.problems),
     )
 
 
-def _warnings(sides: Sides, capabilities: Capabilities) -> Iterator[str]:
+def _warnings(sides: Sides) -> Iterator[str]:
     """What the tables will lack because of the protocol or of options that are seen to be off."""
-    by_offset = sides.config.changefeed.order == "offset"
-    avro = sides.client if sides.client and sides.config.changefeed.traits.registered == "rows" else None
-    is_off = avro is not None and not Registrations(avro, sides.subjects).has_extension
-    if by_offset:
+    section, client = sides.config.changefeed, sides.client
+    capabilities = section.traits.carries
+    is_off = section.traits.registered == "rows" and client is not None and not Registrations(client).has_extension
+    if section.order == "offset":
         yield "Order is by offset: tables are not as of a resolved ts, and a transaction may be seen in part."
     elif is_off:
         yield (

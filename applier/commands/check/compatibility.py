@@ -14,10 +14,10 @@ from applier.commands.check.ticdc_avro import column_kind
 from applier.decode.registry.wire_format import AvroSchema
 
 BACKWARD, FORWARD = "BACKWARD", "FORWARD"
+_BOTH = frozenset({BACKWARD, FORWARD})
 
 _WIDER = {"int": ("long", "float", "double"), "long": ("float", "double"), "float": ("double",)}
-_ALIKE = ({"string", "bytes"},)
-
+_ALIKE = {"string", "bytes"}
 _RETYPE = "Add a column of the new type that may be NULL or has a DEFAULT, copy the values, and use that one."
 
 _STOPS: Mapping[tuple[str, str], tuple[str, ...]] = {
@@ -52,18 +52,18 @@ class SchemaDifference:
     Attributes:
         what: One sentence.
         breaks: Directions in which older and newer rows and readers no longer go together.
-        ways_out: How the upstream change could be made instead.
+        way_out: How the upstream change could be made instead.
     """
 
     what: str
     breaks: frozenset[str]
-    ways_out: tuple[str, ...] = ()
+    way_out: str
 
 
 def directions(level: str) -> frozenset[str]:
     """Directions that a level demands: BACKWARD, FORWARD, both for FULL, none for NONE."""
     base = level.removesuffix("_TRANSITIVE")
-    return frozenset({BACKWARD, FORWARD}) if base == "FULL" else frozenset({base} & {BACKWARD, FORWARD})
+    return _BOTH if base == "FULL" else _BOTH & {base}
 
 
 def is_transitive(level: str) -> bool:
@@ -72,12 +72,7 @@ def is_transitive(level: str) -> bool:
 
 
 def stops(level: str, role: str) -> tuple[str, ...]:
-    """Upstream changes at which the registry refuses TiCDC's new schema, so that the changefeed stops.
-
-    Args:
-        level: Compatibility level.
-        role: `key` or `value`.
-    """
+    """Upstream changes at which the registry refuses TiCDC's new schema of a `key` or `value`: the changefeed stops."""
     wanted = directions(level)
     found = dict.fromkeys(ddl for way in (BACKWARD, FORWARD) if way in wanted for ddl in _STOPS.get((way, role), ()))
     return (*found, _TRANSITIVE) if is_transitive(level) else tuple(found)
@@ -95,58 +90,51 @@ def differences(old: AvroSchema, new: AvroSchema) -> Iterator[SchemaDifference]:
         names = f"{old.get('namespace')}.{old['name']}", f"{new.get('namespace')}.{new['name']}"
         what = f"The record is called {names[1]}, and {names[0]} in the subject: records of two names never match."
         hint = "Give each table a topic of its own, by a topic rule with {schema} and {table}."
-        yield SchemaDifference(what, frozenset({BACKWARD, FORWARD}), (hint,))
-    fields = [{field["name"]: field for field in schema["fields"]} for schema in (old, new)]
-    for name, field in fields[1].items():
-        if name not in fields[0] and "default" not in field:
+        yield SchemaDifference(what, _BOTH, hint)
+    before, after = ({field["name"]: field for field in schema["fields"]} for schema in (old, new))
+    for name, field in after.items():
+        if name in before:
+            yield from _retyped(name, before[name], field)
+        elif "default" not in field:
             yield _added(name, field)
-        elif name in fields[0]:
-            yield from _retyped(name, fields[0][name], field)
-    for name, field in fields[0].items():
-        if name not in fields[1] and "default" not in field:
+    for name, field in before.items():
+        if name not in after and "default" not in field:
             what = f"Field {name} goes and had no default, so readers of the old schema find nothing for it."
-            yield SchemaDifference(
-                what, frozenset({FORWARD}), ("Let the column be NULL, or give it a DEFAULT, before.",)
-            )
+            yield SchemaDifference(what, frozenset({FORWARD}), "Let the column be NULL, or give it a DEFAULT, before.")
 
 
 def _added(name: str, field: dict[str, Any]) -> SchemaDifference:
     what = f"Field {name} is new and has no default, so readers of the new schema find nothing for it in older rows."
-    kind = column_kind(field)
-    if kind is not None and "logicalType" in kind:
+    hint = f"Give {name} a DEFAULT, or let it be NULL."
+    if "logicalType" in (column_kind(field) or {}):
         hint = f"TiCDC writes no default for a DECIMAL: let {name} be NULL, or use avro-decimal-handling-mode=string."
-        return SchemaDifference(what, frozenset({BACKWARD}), (hint,))
-    return SchemaDifference(what, frozenset({BACKWARD}), (f"Give {name} a DEFAULT, or let it be NULL.",))
+    return SchemaDifference(what, frozenset({BACKWARD}), hint)
 
 
 def _retyped(name: str, old: dict[str, Any], new: dict[str, Any]) -> Iterator[SchemaDifference]:
     before, after = _branches(old), _branches(new)
-    ways = set()
-    if not all(any(_reads(written, reading) for reading in after) for written in before):
-        ways.add(BACKWARD)
-    if not all(any(_reads(written, reading) for reading in before) for written in after):
-        ways.add(FORWARD)
+    pairs = {BACKWARD: (before, after), FORWARD: (after, before)}
+    ways = frozenset(way for way, (written, reading) in pairs.items() if not _all_read(written, reading))
     if ways:
-        what = f"Field {name} changes from {_named(before)} to {_named(after)}, {_in_words(ways)}."
+        what = f"Field {name} changes from {' or '.join(before)} to {' or '.join(after)}, {_in_words(ways)}."
         is_null_alone = set(before) ^ set(after) == {"null"}
-        hint = f"Leave {name} as it is, NULL or NOT NULL." if is_null_alone else _RETYPE
-        yield SchemaDifference(what, frozenset(ways), (hint,))
+        yield SchemaDifference(what, ways, f"Leave {name} as it is, NULL or NOT NULL." if is_null_alone else _RETYPE)
 
 
-def _in_words(ways: set[str]) -> str:
-    if len(ways) == 2:
+def _in_words(ways: frozenset[str]) -> str:
+    if ways == _BOTH:
         return "which neither old nor new readers can follow"
     return "so new readers cannot read older rows" if BACKWARD in ways else "so old readers cannot read newer rows"
 
 
+def _all_read(written: list[str], reading: list[str]) -> bool:
+    return all(any(_reads(old, new) for new in reading) for old in written)
+
+
 def _reads(written: str, reading: str) -> bool:
-    return written == reading or reading in _WIDER.get(written, ()) or any({written, reading} <= s for s in _ALIKE)
+    return written == reading or reading in _WIDER.get(written, ()) or {written, reading} == _ALIKE
 
 
 def _branches(field: dict[str, Any]) -> list[str]:
     kinds = field["type"] if isinstance(field["type"], list) else [field["type"]]
     return [str(kind["type"] if isinstance(kind, dict) else kind) for kind in kinds]
-
-
-def _named(branches: list[str]) -> str:
-    return " or ".join(branches)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.table import TableName, TableVersion
@@ -17,44 +17,47 @@ from applier.pipeline.tables.ddl_stamp import DROPPED_AT
 from applier.sink.tidb_partitions.predicate import rows_of
 
 _NO_DDL = "The feed carries no DDL messages, so the applier does not learn of this and its rows differ in silence."
+_NOT_THERE = "The table is not there."
+_NO_KEY = "Table {} has no key: TiCDC replicates it only with force-replicate, as a bag of rows."
 _DDL_HINT = "turn on enable-tidb-extension and avro-enable-watermark of the changefeed."
 
 
-@dataclass(frozen=True, slots=True)
-class ComingDdl:
-    """A coming DDL, and the tables that it meets.
+def answers(
+    actions: Sequence[Action], replicas: Replicas, registered: Mapping[str, TableVersion], *, carries_ddl: bool
+) -> Iterator[TableAnswer]:
+    """What becomes of each Iceberg table under a coming DDL, in the order of its actions.
 
-    Attributes:
-        actions: What it does, in order.
-        tables: The upstream tables before it.
-        known_from: Where each of them is known from; see `TableAnswer`.
-        carries_ddl: Whether the feed says it in a message; without, only new columns of rows show it.
-    """
-
-    actions: tuple[Action, ...]
-    tables: Tables
-    known_from: dict[TableName, str]
-    carries_ddl: bool
-
-
-def answers(statement: ComingDdl, replicas: Replicas) -> Iterator[TableAnswer]:
-    """What becomes of each Iceberg table, in the order of the statement.
+    Args:
+        actions: What the DDL does.
+        replicas: The Iceberg tables.
+        registered: Newest registered version of each table, by its name in lower case.
+        carries_ddl: Whether the feed has a message for it; without one, only new columns of rows show it.
 
     Raises:
-        SchemaChangeRefused: The statement names a column that its table does not have, or adds one that it has.
+        SchemaChangeRefused: The DDL names a column that its table does not have, or adds one that it has.
         TransientError: The catalog does not answer.
     """
-    tables = statement.tables.copy()
-    for group in by_table(statement.actions):
+    names = dict.fromkeys(name for action in actions for name in touches(action))
+    for action in actions:
+        known = [*replicas.known, *(version.name for version in registered.values())]
+        names |= dict.fromkeys(effect(action).leaving(known))
+    start, known_from = replicas.known.copy(), dict[TableName, str]()
+    for name in names:
+        version, source = replicas.before(name, registered.get(str(name).lower()))
+        if version is not None:
+            start.put(version)
+            known_from[name] = source
+    tables = start.copy()
+    for group in by_table(actions):
         before = tables.copy()
         for action in group:
             refuse_unknown(tables, action)
             tables.apply(action, 0)
-        yield from _Group(statement, replicas, group, before, tables).answers()
+        yield from _Group(replicas, start, known_from, carries_ddl, group, before, tables).answers()
 
 
 def refuse_unknown(tables: Tables, action: Action) -> None:
-    """Refuse an action on a column that its table does not have: upstream would refuse it, too.
+    """Refuse an action on a column that its table does not have, as upstream would.
 
     Raises:
         SchemaChangeRefused: Names the column and those that there are.
@@ -66,11 +69,12 @@ def refuse_unknown(tables: Tables, action: Action) -> None:
     match action:
         case say.AddColumn(column=column, if_not_exists=False) if column.name.lower() in names:
             what = f"Table {version.name} has a column {column.name} already."
-        case say.DropColumn(name=name, if_exists=False) if name.lower() not in names:
-            what = f"Table {version.name} has no column {name}."
-        case say.RenameColumn(name=name) | say.ModifyColumn(name=name) | say.SetDefault(name=name) if (
-            name.lower() not in names
-        ):
+        case (
+            say.DropColumn(name=name, if_exists=False)
+            | say.RenameColumn(name=name)
+            | say.ModifyColumn(name=name)
+            | say.SetDefault(name=name)
+        ) if name.lower() not in names:
             what = f"Table {version.name} has no column {name}."
         case _:
             return
@@ -82,15 +86,19 @@ class _Group:
     """Actions that are applied together: the specifications of one ALTER TABLE, or a single other action.
 
     Attributes:
-        statement: Where they are from.
         replicas: The Iceberg tables.
+        start: The upstream tables before the statement.
+        known_from: Where each of them is known from; see `TableAnswer`.
+        carries_ddl: Whether the feed has a message for the statement.
         actions: The actions.
-        before: The upstream tables before them.
+        before: The upstream tables before these actions.
         after: The same after them.
     """
 
-    statement: ComingDdl
     replicas: Replicas
+    start: Tables
+    known_from: Mapping[TableName, str]
+    carries_ddl: bool
     actions: list[Action]
     before: Tables
     after: Tables
@@ -103,26 +111,28 @@ class _Group:
         if not names:
             return
         if (decided := self._decided(names)) is not None:
-            yield self._answer(names[0], *decided)
+            yield self._answer(names[0], decided[0], reason=decided[1])
         elif isinstance(first, say.Alteration):
             yield self._evolved(names[0])
-        elif not self.statement.carries_ddl:
-            yield self._answer(names[0], "refused", (), (_NO_DDL,), (_DDL_HINT,))
+        elif not self.carries_ddl:
+            yield self._answer(names[0], "refused", reason=_NO_DDL, hint=_DDL_HINT)
         else:
             # The target of a rename or a LIKE is shown with its table.
             yield from map(self._moved, names if done.database or done.exchanged else names[:1])
 
-    def _decided(self, names: Sequence[TableName]) -> tuple[TableOutcome, tuple[str, ...], tuple[str, ...]] | None:
-        """Outcome that the configuration decides; None where the statement is carried out."""
+    def _decided(self, names: Sequence[TableName]) -> tuple[TableOutcome, str] | None:
+        """Outcome that the configuration decides, and why; None where the statement is carried out."""
         config = self.replicas.config
-        admits = TableFilter(config.tables.include).admits
-        if not any(admits(name) for name in names):
-            return "ignored", (), ("Left out by tables.include.",)
+        if not any(map(self._admits, names)):
+            return "ignored", "Left out by tables.include."
         kinds = list(dict.fromkeys(map(kind, self.actions)))
         policies = {config.ddl.get(name, "apply") for name in kinds}
         if "stop" in policies:
-            return "refused", (), (f"A DDL of kind {', '.join(kinds)} stops the feed, as [ddl] says.",)
-        return ("ignored", (), ("Ignored, as [ddl] says.",)) if "ignore" in policies else None
+            return "refused", f"A DDL of kind {', '.join(kinds)} stops the feed, as [ddl] says."
+        return ("ignored", "Ignored, as [ddl] says.") if "ignore" in policies else None
+
+    def _admits(self, name: TableName) -> bool:
+        return TableFilter(self.replicas.config.tables.include).admits(name)
 
     def _moved(self, name: TableName) -> TableAnswer:
         """A table that comes, goes, gets another name, or changes rows without row events."""
@@ -144,54 +154,50 @@ class _Group:
                 return self._recovered(name)
         return self._answer(name, "nothing to do")
 
-    # ---- columns
-
     def _evolved(self, name: TableName) -> TableAnswer:
         before, after = self.before.get(name), self.after.get(name)
         if before is None or after is None:
             reason = "What the table is now is shown neither by control tables nor by a registry nor by Iceberg."
-            return self._answer(name, "cannot tell", (), (reason,), ("Check the spelling of the table's name.",))
-        actions = self.actions if self.statement.carries_ddl else ()
-        return self.replicas.follow(before, after, actions, self._known_from(name))
-
-    # ---- whole tables
+            return self._answer(name, "cannot tell", reason=reason, hint="Check the spelling of the table's name.")
+        actions = self.actions if self.carries_ddl else ()
+        return self.replicas.follow(before, after, actions, self.known_from.get(name, ""))
 
     def _created(self, create: say.CreateTable) -> TableAnswer:
         version = self.after.get(create.table)
         if version is None:
             reason = f"The columns of {create.like or 'the new table'} are not known."
-            return self._answer(create.table, "cannot tell", (), (reason,))
+            return self._answer(create.table, "cannot tell", reason=reason)
         report = self.replicas.report(version, "statement")
         table = self.replicas.table(create.table)
         kept = table.properties.get(DROPPED_AT) if table else None
         if kept is not None:
             step = f"the table that was dropped upstream becomes {report.iceberg}_dropped_{kept}, a new one is made"
-            return self._answer(create.table, "created", (step,))
+            return self._answer(create.table, "created", step)
         if report.verdict != "fits":
-            return self._answer(create.table, "refused", (), report.reasons, report.ways_out)
+            answer = self._answer(create.table, "refused")
+            return replace(answer, reasons=report.reasons, ways_out=report.ways_out)
         step = "adopt the table that is there" if table else "make the table"
-        return self._answer(create.table, "created", (step,), () if version.key else (_no_key(version),))
+        return self._answer(create.table, "created", step, "" if version.key else _NO_KEY.format(version.name))
 
     def _dropped(self, name: TableName) -> TableAnswer:
         if self.replicas.table(name) is None:
-            return self._answer(name, "nothing to do", (), ("The table is not there.",))
+            return self._answer(name, "nothing to do", reason=_NOT_THERE)
         if self.replicas.config.tables.on_drop == "keep":
             return self._in_place(name, f"keep the table, marked {DROPPED_AT}")
-        return self._answer(name, "dropped", ("drop the table with its files",))
+        return self._answer(name, "dropped", "drop the table with its files")
 
     def _renamed(self, name: TableName, to: TableName) -> TableAnswer:
-        admits = TableFilter(self.replicas.config.tables.include).admits
-        if not admits(name):
+        if not self._admits(name):
             reason = f"The rows of {name} so far are not here, and {to} is replicated."
-            return self._answer(name, "refused", (), (reason,), (RELOAD,))
-        if not admits(to):
+            return self._answer(name, "refused", reason=reason, hint=RELOAD)
+        if not self._admits(to):
             return self._dropped(name)
         if self.replicas.table(name) is None:
-            return self._answer(name, "nothing to do", (), ("The table is not there.",))
+            return self._answer(name, "nothing to do", reason=_NOT_THERE)
         there = self.replicas.table(to)
-        if there is not None and DROPPED_AT not in there.properties and to not in self.statement.tables:
+        if there is not None and DROPPED_AT not in there.properties and to not in self.start:
             reason = f"Iceberg table {there} is in the way, and is not one of the changefeed."
-            return self._answer(name, "refused", (), (reason,), ("Rename or drop that table.",))
+            return self._answer(name, "refused", reason=reason, hint="Rename or drop that table.")
         return self._in_place(name, f"rename to {'.'.join(self.replicas.identifier(to))}")
 
     def _recovered(self, name: TableName) -> TableAnswer:
@@ -199,42 +205,26 @@ class _Group:
         if table is not None and DROPPED_AT in table.properties:
             return self._in_place(name, f"take the mark {DROPPED_AT} off the table, which was kept")
         reason = "Whether a copy of the rows is kept is looked up when the statement comes."
-        return self._answer(name, "cannot tell", (), (reason,), ('tables.on_drop = "keep" keeps dropped tables.',))
-
-    # ---- rows of partitions
+        return self._answer(name, "cannot tell", reason=reason, hint='tables.on_drop = "keep" keeps dropped tables.')
 
     def _partitions(self, name: TableName, names: Sequence[str], step: str, of: TableName | None = None) -> TableAnswer:
         version, target = self.before.get(name), of or name
         if version is None or self.replicas.table(target) is None:
-            return self._answer(target, "cannot tell", (), (f"Table {target} is not here.",))
+            return self._answer(target, "cannot tell", reason=f"Table {target} is not here.")
         try:
             rows_of(version, self.before.partitioning(name), names)
         except SchemaChangeRefused as refusal:
-            hints = (refusal.hint,) if refusal.hint else ()
-            return self._answer(target, "refused", (), (refusal.what,), hints)
+            return self._answer(target, "refused", reason=refusal.what, hint=refusal.hint)
         return self._in_place(target, step)
-
-    # ---- answers
 
     def _in_place(self, name: TableName, step: str) -> TableAnswer:
         if self.replicas.table(name) is None:
-            return self._answer(name, "nothing to do", (), ("The table is not there yet.",))
-        return self._answer(name, "in place", (step,))
+            return self._answer(name, "nothing to do", reason="The table is not there yet.")
+        return self._answer(name, "in place", step)
 
     def _answer(
-        self,
-        name: TableName,
-        outcome: TableOutcome,
-        steps: tuple[str, ...] = (),
-        reasons: tuple[str, ...] = (),
-        ways_out: tuple[str, ...] = (),
+        self, name: TableName, outcome: TableOutcome, step: str = "", reason: str = "", hint: str = ""
     ) -> TableAnswer:
-        iceberg = ".".join(self.replicas.identifier(name))
-        return TableAnswer(str(name), iceberg, outcome, self._known_from(name), steps, reasons, ways_out)
-
-    def _known_from(self, name: TableName) -> str:
-        return self.statement.known_from.get(name, "")
-
-
-def _no_key(version: TableVersion) -> str:
-    return f"Table {version.name} has no key: TiCDC replicates it only with force-replicate, as a bag of rows."
+        iceberg, known_from = ".".join(self.replicas.identifier(name)), self.known_from.get(name, "")
+        steps, reasons, hints = ((text,) if text else () for text in (step, reason, hint))
+        return TableAnswer(str(name), iceberg, outcome, known_from, steps, reasons, hints)

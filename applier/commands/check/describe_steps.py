@@ -26,7 +26,7 @@ from applier.sink.evolve.steps import (
     Step,
     Truncate,
 )
-from applier.sink.format.types import Field, TableSchema, iceberg_type
+from applier.sink.format.types import Field, TableSchema, TypeJson, iceberg_type
 
 _NEW = -1
 """Field id of a column that is not there yet."""
@@ -36,13 +36,13 @@ def described(step: Step) -> str:  # noqa: C901 - one case for each kind of step
     """A step in a few words."""
     match step:
         case AddField(name, kind, default):
-            return f"add {name} {_kind(kind)}, {_value(default)} in existing rows"
+            return f"add {name} {iceberg_text(iceberg_type(kind))}, {_value(default)} in existing rows"
         case DropField(name):
             return f"drop {name}; older snapshots keep it"
         case RenameField(name, to):
             return f"rename {name} to {to}"
         case PromoteField(name, kind):
-            return f"widen {name} to {_kind(kind)}"
+            return f"widen {name} to {iceberg_text(iceberg_type(kind))}"
         case ConvertField(name, old, new):
             return f"convert {name} from {type_text(old)} to {type_text(new)} as TiDB does"
         case MoveField(name, after):
@@ -94,11 +94,22 @@ def predicted(schema: TableSchema, steps: Sequence[Step]) -> TableSchema:
             case PromoteField(name, kind):
                 fields[name] = _retyped(_found(fields, name), kind)
             case ConvertField(name, old_arrow=old, new_arrow=kind):
-                _refuse_other(_found(fields, name), old)
-                fields[name] = _retyped(fields[name], kind)
+                found = _found(fields, name)
+                if found.arrow != old:
+                    was = iceberg_text(iceberg_type(old))
+                    what = f"Column {name} of the Iceberg table is {found.type}, upstream it was {was}."
+                    raise TableMismatch(what, "Restore the column's type, or load the table anew.")
+                fields[name] = _retyped(found, kind)
             case RelaxField(name):
                 fields[name] = replace(_found(fields, name), required=False)
     return replace(schema, fields=tuple(fields.values()))
+
+
+def iceberg_text(kind: TypeJson) -> str:
+    """A type of Iceberg in one word."""
+    if isinstance(kind, str):
+        return kind
+    return f"list<{kind.get('element')}>" if kind.get("type") == "list" else str(kind.get("type"))
 
 
 def _value(default: pa.Scalar[Any]) -> str:
@@ -113,16 +124,5 @@ def _found(fields: dict[str, Field], name: str) -> Field:
     return fields[name]
 
 
-def _refuse_other(field: Field, wanted: pa.DataType) -> None:
-    if field.arrow != wanted:
-        what = f"Column {field.name} of the Iceberg table is {field.type}, upstream it was {_kind(wanted)}."
-        raise TableMismatch(what, "Restore the column's type, or load the table anew.")
-
-
 def _retyped(field: Field, kind: pa.DataType) -> Field:
     return replace(field, type=iceberg_type(kind), arrow=kind)
-
-
-def _kind(kind: pa.DataType) -> str:
-    found = iceberg_type(kind)
-    return found if isinstance(found, str) else f"list<{found.get('element')}>"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
@@ -11,8 +11,8 @@ from applier.changefeed.route import Route
 from applier.changefeed.table import Column, TableName, TableVersion
 from applier.changefeed.types import TypeRules, column_arrow_type
 from applier.commands.catalog_reader import Lake, LakeTable
-from applier.commands.check.describe_steps import described, predicted, rewrite
-from applier.commands.check.report import ColumnReport, TableAnswer, TableOutcome, TableReport
+from applier.commands.check.describe_steps import described, iceberg_text, predicted, rewrite
+from applier.commands.check.report import ColumnReport, TableAnswer, TableOutcome, TableReport, hints
 from applier.commands.check.upstream_tables import upstream_of
 from applier.config.settings import Config
 from applier.ddl.actions import Action
@@ -22,21 +22,16 @@ from applier.errors import TableMismatch
 from applier.sink.commit.stamp import CHANGEFEED
 from applier.sink.evolve.plan import Evolution, plan
 from applier.sink.evolve.row_columns import absent_from, columns_of_new, supplied
-from applier.sink.format.types import Field, iceberg_type
+from applier.sink.format.types import iceberg_type
 from applier.sink.write.rows import check_columns
 
+_MADE = "The table is made with its first row."
 _TYPES_HINT = "Load the table with the types of docs/types.md, or route it elsewhere with tables.route."
 
 
 @dataclass(slots=True)
 class Replicas:
-    """The Iceberg tables of a changefeed, and what its control tables say of their upstream.
-
-    Args:
-        config: The configuration.
-        lake: The catalog.
-        known: Each upstream table as the newest checkpoint left it.
-    """
+    """The Iceberg tables of a changefeed, and in `known` each upstream table as the newest checkpoint left it."""
 
     config: Config
     lake: Lake
@@ -65,63 +60,59 @@ class Replicas:
         return self._tables[name]
 
     def report(self, version: TableVersion, known_from: str, earlier: Sequence[TableVersion] = ()) -> TableReport:
-        """Whether rows of a table version can be written.
+        """Whether rows of the newest version of a table can be written.
 
-        Args:
-            version: The newest version.
-            known_from: Where it comes from.
-            earlier: Versions before it, newest first: a table that fits one of them is only behind.
+        A table that fits one of the `earlier` versions, which are newest first, is only behind.
         """
-        name = version.name
-        identifier = ".".join(self.identifier(name))
+        report = TableReport(str(version.name), ".".join(self.identifier(version.name)), True, known_from, (), "fits")
+        misfit = replace(report, verdict="does not fit")
         try:
-            table = self.table(name)
+            table = self.table(version.name)
         except TableMismatch as error:
-            hints = (error.hint,) if error.hint else ()
-            return TableReport(str(name), identifier, True, known_from, (), "does not fit", (error.what,), hints)
+            return replace(misfit, reasons=(error.what,), ways_out=hints(error))
         if table is None:
             made = columns_of_new(version, omit=self.rules.virtual_columns == "omit")
             columns = tuple(self._column(version, column, None) for column in made)
-            bad = [column for column in columns if not column.fits]
-            reasons = tuple(column.reason for column in bad) or ("The table is made with its first row.",)
-            return TableReport(
-                str(name), identifier, False, known_from, columns, "does not fit" if bad else "fits", reasons
-            )
-        return self._compared(version, known_from, earlier, table)
+            bad = _reasons(columns)
+            return replace(misfit if bad else report, exists=False, columns=columns, reasons=bad or (_MADE,))
+        columns = self._columns(version, table)
+        return self._compared(replace(report, columns=columns), version, earlier, table)
 
     def _compared(
-        self, version: TableVersion, known_from: str, earlier: Sequence[TableVersion], table: LakeTable
+        self, report: TableReport, version: TableVersion, earlier: Sequence[TableVersion], table: LakeTable
     ) -> TableReport:
-        columns = (*self._columns(version, table), *self._extra(version, table))
-        report = TableReport(str(version.name), str(table), True, known_from, columns, "fits")
+        misfit = replace(report, verdict="does not fit")
         if (owner := table.properties.get(CHANGEFEED)) not in (None, self.config.changefeed.name):
             what = f"Table {table} belongs to changefeed {owner}, not to {self.config.changefeed.name}."
             hint = f"Route it elsewhere, or unset the property {CHANGEFEED} if that changefeed is gone."
-            return replace(report, verdict="does not fit", reasons=(what,), ways_out=(hint,))
-        bad = [column for column in columns if not column.fits]
-        if not bad:
+            return replace(misfit, reasons=(what,), ways_out=(hint,))
+        if not (bad := _reasons(report.columns)):
             return report
-        behind = next((old for old in earlier if self._takes(old, table)), None)
-        if behind is not None:
-            answer = self.follow(behind, version, (), known_from)
-            if answer.outcome != "refused":
-                what = f"The table has the columns of an earlier version and will follow: {'; '.join(answer.steps)}."
-                return replace(report, reasons=(what,))
-            return replace(report, verdict="does not fit", reasons=answer.reasons, ways_out=answer.ways_out)
-        reasons = tuple(dict.fromkeys(column.reason for column in bad))
-        return replace(report, verdict="does not fit", reasons=reasons, ways_out=(_TYPES_HINT,))
+        behind = next((old for old in earlier if not _reasons(self._columns(old, table))), None)
+        if behind is None:
+            return replace(misfit, reasons=bad, ways_out=(_TYPES_HINT,))
+        answer = self.follow(behind, version, (), report.known_from)
+        if answer.outcome == "refused":
+            return replace(misfit, reasons=answer.reasons, ways_out=answer.ways_out)
+        what = f"The table has the columns of an earlier version and will follow: {'; '.join(answer.steps)}."
+        return replace(report, reasons=(what,))
 
-    def _takes(self, version: TableVersion, table: LakeTable) -> bool:
-        return all(column.fits for column in (*self._columns(version, table), *self._extra(version, table)))
-
-    def _columns(self, version: TableVersion, table: LakeTable) -> list[ColumnReport]:
+    def _columns(self, version: TableVersion, table: LakeTable) -> tuple[ColumnReport, ...]:
+        """The columns of both sides; one that only the Iceberg table has, and that is required, would get no value."""
         absent = absent_from(version, table.schema.names)
-        return [self._column(version, column, table) for column in version.columns if column.name not in absent]
+        found = [self._column(version, column, table) for column in version.columns if column.name not in absent]
+        for extra in table.schema.fields:
+            if version.column(extra.name) is None:
+                reason = "upstream has no such column: rows get NULL"
+                if extra.required:
+                    reason = f"Column {extra.name} is required in Iceberg, and upstream has none of that name."
+                found.append(ColumnReport(extra.name, "", iceberg_text(extra.type), not extra.required, reason))
+        return tuple(found)
 
     def _column(self, version: TableVersion, column: Column, table: LakeTable | None) -> ColumnReport:
         upstream = type_text(column.type)
         found = table.schema.field(column.name) if table else None
-        has = iceberg_text(found) if found else ""
+        has = iceberg_text(found.type) if found else ""
         if table is not None:
             column = supplied(replace(version, columns=(column,)), table.schema).columns[0]
         try:
@@ -145,25 +136,9 @@ class Replicas:
         except TableMismatch as error:
             return f"{error.what}."
         if found is not None and CHANGEFEED not in table.properties and found.arrow != wanted:
-            kind, needs = iceberg_text(found), iceberg_type(wanted)
+            kind, needs = iceberg_text(found.type), iceberg_type(wanted)
             return f"Table {table} cannot be adopted: column {column.name} is {kind}, upstream it needs {needs}."
         return ""
-
-    def _extra(self, version: TableVersion, table: LakeTable) -> list[ColumnReport]:
-        """Columns that only the Iceberg table has; a required one would get no value."""
-        extra = [column for column in table.schema.fields if version.column(column.name) is None]
-        return [
-            ColumnReport(
-                column.name,
-                "",
-                iceberg_text(column),
-                not column.required,
-                f"Column {column.name} is required in Iceberg, and upstream has none of that name."
-                if column.required
-                else "upstream has no such column: rows get NULL",
-            )
-            for column in extra
-        ]
 
     def before(self, name: TableName, registered: TableVersion | None = None) -> tuple[TableVersion | None, str]:
         """What a table is now, and where that is known from: the control table, the registry, or the Iceberg table."""
@@ -181,28 +156,24 @@ class Replicas:
         table = self.table(before.name)
         answer = TableAnswer(str(before.name), ".".join(self.identifier(before.name)), "nothing to do", known_from)
         if table is None:
-            return replace(answer, outcome="created", steps=("The table is made with its first row.",))
+            return replace(answer, outcome="created", steps=(_MADE,))
         evolution = plan(before, after, actions, self.rules, table.schema.names)
         steps = tuple(described(step) for step in evolution.steps)
-        refusals = list(evolution.only_empty if table.rows else ())
-        if evolution.refused is not None:
-            refusals.insert(0, evolution.refused)
+        refusals = [evolution.refused] if evolution.refused else []
+        refusals += evolution.only_empty if table.rows else ()
         if refusals:
             reasons = tuple(refusal.reason for refusal in refusals)
-            hints = tuple(dict.fromkeys(refusal.hint for refusal in refusals))
-            return replace(answer, outcome="refused", steps=steps, reasons=reasons, ways_out=hints)
+            ways_out = tuple(dict.fromkeys(refusal.hint for refusal in refusals))
+            return replace(answer, outcome="refused", steps=steps, reasons=reasons, ways_out=ways_out)
         return self._fitted(replace(answer, steps=steps), evolution, after, table)
 
     def _fitted(self, answer: TableAnswer, evolution: Evolution, after: TableVersion, table: LakeTable) -> TableAnswer:
         try:
             later = replace(table, schema=predicted(table.schema, evolution.steps))
         except TableMismatch as error:
-            hints = (error.hint,) if error.hint else ()
-            return replace(answer, outcome="refused", reasons=(error.what,), ways_out=hints)
-        bad = [column.reason for column in self._columns(after, later) if not column.fits]
-        bad += [column.reason for column in self._extra(after, later) if not column.fits]
-        if bad:
-            return replace(answer, outcome="refused", reasons=tuple(dict.fromkeys(bad)), ways_out=(_TYPES_HINT,))
+            return replace(answer, outcome="refused", reasons=(error.what,), ways_out=hints(error))
+        if bad := _reasons(self._columns(after, later)):
+            return replace(answer, outcome="refused", reasons=bad, ways_out=(_TYPES_HINT,))
         if not evolution.steps:
             return answer
         notes = [rewrite(step, table) for step in evolution.steps]
@@ -210,8 +181,6 @@ class Replicas:
         return replace(answer, outcome=outcome, reasons=tuple(note for note in notes if note))
 
 
-def iceberg_text(column: Field) -> str:
-    """The type of an Iceberg column in one word."""
-    kind = column.type
-    text = kind if isinstance(kind, str) else str(kind.get("type"))
-    return f"list<{kind.get('element')}>" if isinstance(kind, dict) and text == "list" else text
+def _reasons(columns: Iterable[ColumnReport]) -> tuple[str, ...]:
+    """Why columns do not fit, each reason once; () if all do."""
+    return tuple(dict.fromkeys(column.reason for column in columns if not column.fits))

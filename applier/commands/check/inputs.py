@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from applier.changefeed.filter import TableFilter
-from applier.changefeed.table import TableVersion
+from applier.changefeed.table import TableName, TableVersion
 from applier.commands.check.iceberg_side import Replicas
-from applier.commands.check.registry_side import VALUE, RegistrySubjects, Subject, keyed, partner, topic_subjects
+from applier.commands.check.registry_side import VALUE, RegistrySubjects, Subject, partner, topic_subjects
 from applier.commands.check.report import TableReport
 from applier.config.settings import Config
 from applier.decode.registry.client import SchemaRegistry
@@ -24,17 +24,20 @@ class Sides:
         config: The configuration.
         asked: The one subject to report; None for all.
         replicas: The Iceberg tables; None where the catalog does not answer.
-        client: The registry; None without one, or where it does not answer.
-        subjects: What is registered of this changefeed, by subject.
+        client: What is registered of this changefeed; None without a registry, or where it does not answer.
         problems: What did not answer, one sentence each.
+        admits: Whether `tables.include` admits a table.
     """
 
     config: Config
     asked: str | None
     replicas: Replicas | None = None
     client: RegistrySubjects | None = None
-    subjects: dict[str, Subject] = field(default_factory=dict)
     problems: list[str] = field(default_factory=list)
+    admits: Callable[[TableName], bool] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.admits = TableFilter(self.config.tables.include).admits
 
     @contextmanager
     def noting(self) -> Iterator[None]:
@@ -47,42 +50,31 @@ class Sides:
             self.problems.append(str(error))
 
     def load(self, registry: SchemaRegistry, *, everything: bool) -> None:
-        """Load the subjects of the changefeed.
-
-        Args:
-            registry: The registry.
-            everything: Load all subjects although only one is to be reported.
+        """Load the subjects of the changefeed; with `everything` all of them, although only one is to be reported.
 
         Raises:
             RegistryError: The registry refuses to answer.
             TransientError: It cannot be reached.
         """
         protocol, kafka = self.config.changefeed.protocol, self.config.source.kafka
-        described = [version for _, version in self.replicas.known.items()] if self.replicas else []
-        client = RegistrySubjects(registry, protocol, described)
         named = topic_subjects(kafka.topics, protocol) if kafka else frozenset()
-        pair = {self.asked, partner(self.asked)} if self.asked else set()
-
-        def wanted(name: str) -> bool:
-            if pair and not everything:
-                return name in pair
-            return name in named or name in pair or not named
-
-        loaded = client.load(wanted)
-        certain = named | pair
-        self.subjects = {found.name: found for found in loaded if found.name in certain or self._is_ours(found)}
+        certain = named | self._pair
+        client = RegistrySubjects(registry, protocol, self.replicas.known.values() if self.replicas else ())
+        client.load(self._pair if self._pair and not everything else certain if named else None)
+        found = client.subjects.items()
+        client.subjects = {name: item for name, item in found if name in certain or self._is_ours(item)}
         self.client = client
 
     def shown(self) -> list[Subject]:
         """Subjects to report."""
-        pair = {self.asked, partner(self.asked)} if self.asked else set(self.subjects)
-        return [subject for name, subject in self.subjects.items() if name in pair]
+        found = self.client.subjects.values() if self.client else ()
+        return [subject for subject in found if not self.asked or subject.name in self._pair]
 
     def registered(self) -> dict[str, TableVersion]:
         """Newest registered version of each table, by its upstream name in lower case."""
-        values = (subject for subject in self.subjects.values() if subject.role == VALUE)
-        found = (version for subject in values for version in keyed(subject, self.subjects).values())
-        return {str(version.name).lower(): version for version in found}
+        client = self.client
+        found = [client.tables(subject) for subject in client.of_values] if client else []
+        return {str(version.name).lower(): version for versions in found for version in versions.values()}
 
     def tables(self) -> Iterator[TableReport]:
         """Whether each table fits: the columns of the registry against Iceberg's, or those of the control tables.
@@ -90,23 +82,25 @@ class Sides:
         Raises:
             TransientError: The catalog does not answer.
         """
-        replicas = self.replicas
+        replicas, client = self.replicas, self.client
         if replicas is None:
             return
-        admits = TableFilter(self.config.tables.include).admits
-        if self.client is None:
-            versions = [version for name, version in replicas.known.items() if admits(name)]
+        if client is None:
+            versions = [version for version in replicas.known.values() if self.admits(version.name)]
             yield from (replicas.report(version, "control table") for version in versions)
             return
         for subject in self.shown():
             if subject.role == VALUE:
-                for version in keyed(subject, self.subjects).values():
-                    if admits(version.name):
+                for version in client.tables(subject).values():
+                    if self.admits(version.name):
                         yield replicas.report(version, "registry", _earlier(subject, version))
 
+    @property
+    def _pair(self) -> frozenset[str]:
+        return frozenset({self.asked, partner(self.asked)}) if self.asked else frozenset()
+
     def _is_ours(self, subject: Subject) -> bool:
-        admits = TableFilter(self.config.tables.include).admits
-        return any(item.table is not None and admits(item.table.name) for item in subject.versions)
+        return any(item.table is not None and self.admits(item.table.name) for item in subject.versions)
 
 
 def _earlier(subject: Subject, newest: TableVersion) -> list[TableVersion]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from applier.changefeed.table import TableName, TableVersion
@@ -23,8 +23,10 @@ _SHOWN = 5
 KEY, VALUE = "key", "value"
 
 _READ_ONLY = ("READONLY", "READONLY_OVERRIDE")
-_LEVEL = "Set the level of subject {} to NONE until TiCDC has registered the new schema, then back: {}."
-_HOW = 'PUT /config/{subject} {{"compatibility": "NONE"}}'
+_LEVEL = (
+    "Set the level of subject {0} to NONE until TiCDC has registered the new schema, then back: "
+    'PUT /config/{0} {{"compatibility": "NONE"}}.'
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +34,8 @@ class Registered:
     """One version of a subject.
 
     Attributes:
-        version: Its number.
-        schema_id: Id of its schema.
-        schema: The schema as JSON values; None where it is none that can be read.
-        table: What it says of its table, under upstream names as far as they are known.
+        schema: The schema as JSON values; None where the text is no JSON.
+        table: What it says of its table, under upstream names as far as they are known; None where it cannot be read.
         raw: The same under the names that stand in the schema: characters that Avro forbids are replaced.
         reason: Why it cannot be read; "" if it can.
     """
@@ -50,14 +50,7 @@ class Registered:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A subject with all its versions, oldest first.
-
-    Attributes:
-        name: Its name.
-        level: Compatibility level that counts for it.
-        mode: Whether it takes new versions.
-        versions: What is registered.
-    """
+    """A subject with all its versions, oldest first; `level` and `mode` are those that count for it."""
 
     name: str
     level: str
@@ -77,17 +70,19 @@ class Subject:
 
 @dataclass(slots=True)
 class RegistrySubjects:
-    """The subjects of one registry. Reads only.
+    """The subjects of a changefeed in a registry, which is only read.
 
     Args:
         registry: The registry.
         protocol: `avro` or `debezium-avro`.
         described: Table versions that DDL described: they know names that Avro schemas do not hold.
+        subjects: What is loaded, by name.
     """
 
     registry: SchemaRegistry
     protocol: str
     described: Iterable[TableVersion] = ()
+    subjects: dict[str, Subject] = field(default_factory=dict)
     _names: OriginalNames = field(default_factory=OriginalNames)
     _reader: ConfluentReader = field(init=False)
 
@@ -97,19 +92,18 @@ class RegistrySubjects:
             if version.indexes:
                 self._names.learn(version)
 
-    def load(self, wanted: Callable[[str], bool]) -> list[Subject]:
-        """All subjects of some names that end in `-key` or `-value`, each with all its versions.
+    def load(self, names: Collection[str] | None = None) -> None:
+        """Load the subjects of some names, or all, that end in `-key` or `-value`, each with all its versions.
 
         Raises:
             RegistryError: The registry refuses to answer.
             TransientError: It cannot be reached.
         """
-        names = sorted(name for name in self.registry.subjects() if role(name) and wanted(name))
-        return [self._subject(name) for name in names]
-
-    def _subject(self, name: str) -> Subject:
-        versions = tuple(self._registered(name, number) for number in self.registry.versions(name))
-        return Subject(name, self.registry.compatibility_level(name), self.registry.mode(name), versions)
+        for name in sorted(self.registry.subjects()):
+            if role(name) and (names is None or name in names):
+                versions = tuple(self._registered(name, number) for number in self.registry.versions(name))
+                level, mode = self.registry.compatibility_level(name), self.registry.mode(name)
+                self.subjects[name] = Subject(name, level, mode, versions)
 
     def _registered(self, name: str, number: int) -> Registered:
         found = self.registry.version(name, number)
@@ -137,49 +131,55 @@ class RegistrySubjects:
         columns = tuple(replace(column, name=new) for column, new in named if new is not None)
         return raw, replace(raw, name=name, columns=columns)
 
-    def ask(self, subject: str, known: Subject | None, text: str) -> RegistryAnswer:
-        """What the registry would do with a coming version of a subject; nothing is registered.
+    @property
+    def of_values(self) -> list[Subject]:
+        """The subjects of rows."""
+        return [subject for subject in self.subjects.values() if subject.role == VALUE]
+
+    def tables(self, values: Subject, *, raw: bool = False) -> dict[TableName, TableVersion]:
+        """Newest version of each table of a subject of rows, by its raw name, with the key of the subject of keys.
 
         Args:
-            subject: Name of the subject.
-            known: What is registered under it; None for a new one.
-            text: The coming schema.
+            values: The subject of rows.
+            raw: Keep the names that stand in the schemas.
+        """
+        keys = self.subjects.get(partner(values.name))
+        versions, key_of = (
+            {name: item.raw if raw else item.table for name, item in subject.newest.items()} if subject else {}
+            for subject in (values, keys)
+        )
+        return {name: _with_key(version, key_of.get(name)) for name, version in versions.items() if version}
+
+    def ask(self, subject: str, text: str) -> RegistryAnswer:
+        """What the registry would do with a coming schema of a subject; nothing is registered.
 
         Raises:
             RegistryError: The registry gives no verdict.
             TransientError: It cannot be reached.
         """
-        schema = json.loads(text)
+        known = self.subjects.get(subject)
         if known is None or not known.versions:
-            level = self.registry.compatibility_level(subject)
-            return RegistryAnswer(subject, level, "new subject", avro=text)
-        same = [version.version for version in known.versions if version.schema == schema]
-        if same:
-            return RegistryAnswer(subject, known.level, "unchanged", compared_with=tuple(same), avro=text)
+            return RegistryAnswer(subject, self.registry.compatibility_level(subject), "new subject", avro=text)
+        schema = json.loads(text)
+        if same := tuple(version.version for version in known.versions if version.schema == schema):
+            return RegistryAnswer(subject, known.level, "unchanged", same, avro=text)
         if known.mode in _READ_ONLY:
             what = f"Subject {subject} is {known.mode}: it takes no new version, whatever its level says."
             hint = f'Make it writable: PUT /mode/{subject} {{"mode": "READWRITE"}}.'
-            return RegistryAnswer(subject, known.level, "refused", (), (what,), (), (hint,), text)
-        return self._asked(known, schema, text)
-
-    def _asked(self, known: Subject, schema: AvroSchema, text: str) -> RegistryAnswer:
+            return RegistryAnswer(subject, known.level, "refused", rules=(what,), ways_out=(hint,), avro=text)
         against = known.versions if is_transitive(known.level) else known.versions[-1:]
-        verdicts = [(version, self.registry.check(known.name, text, version.version)) for version in against]
+        verdicts = [(version, self.registry.check(subject, text, version.version)) for version in against]
+        answer = RegistryAnswer(subject, known.level, "accepted", tuple(item.version for item in against), avro=text)
         refusing = [version for version, verdict in verdicts if not verdict.is_compatible]
-        compared = tuple(version.version for version, _ in verdicts)
         if not refusing:
-            return RegistryAnswer(known.name, known.level, "accepted", compared, avro=text)
-        found = [(version.version, item) for version in refusing for item in _explained(version, schema, known.level)]
-        how = _HOW.format(subject=known.name)
-        return RegistryAnswer(
-            subject=known.name,
-            level=known.level,
+            return answer
+        found = [(item.version, rule) for item in refusing for rule in _explained(item, schema, known.level)]
+        return replace(
+            answer,
             outcome="refused",
-            compared_with=compared,
-            rules=tuple(_by_version(found, len(compared))),
+            rules=tuple(_by_version(found, len(against))),
             messages=_once(message for _, verdict in verdicts for message in verdict.messages),
-            ways_out=_once([*(way for _, item in found for way in item.ways_out), _LEVEL.format(known.name, how)]),
-            avro=text,
+            ways_out=_once([*(rule.way_out for _, rule in found), _LEVEL.format(subject)]),
         )
 
 
@@ -201,26 +201,16 @@ def topic_subjects(topics: Sequence[str], protocol: str) -> frozenset[str]:
     return frozenset(f"{stem}-{ending}" for stem in stems for ending in (KEY, VALUE))
 
 
-def keyed(values: Subject, subjects: Mapping[str, Subject]) -> dict[TableName, TableVersion]:
-    """Newest version of each table of a subject of values, by its raw name, with the key of the subject of keys."""
-    keys = subjects.get(partner(values.name))
-    key_of = {name: item.table for name, item in keys.newest.items()} if keys else {}
-    found = {name: item.table for name, item in values.newest.items() if item.table is not None}
-    return {name: with_key(version, key_of.get(name)) for name, version in found.items()}
-
-
-def with_key(values: TableVersion, keys: TableVersion | None) -> TableVersion:
-    """A version whose key columns are all columns of another; without a key where there is none."""
+def _with_key(values: TableVersion, keys: TableVersion | None) -> TableVersion:
     return replace(values, handle_key=tuple(column.name for column in keys.columns) if keys else ())
 
 
 def reported(subject: Subject) -> SubjectReport:
-    """What there is to say about one subject."""
+    """Report one subject: whether its versions can be read, and whether TiCDC can add one."""
+    names = [str(item.table.name) if item.table else "" for item in subject.versions]
     versions = tuple(
-        VersionReport(
-            item.version, item.schema_id, str(item.table.name) if item.table else "", not item.reason, item.reason
-        )
-        for item in subject.versions
+        VersionReport(item.version, item.schema_id, name, not item.reason, item.reason)
+        for item, name in zip(subject.versions, names, strict=True)
     )
     reasons = [f"Version {item.version} cannot be read: {item.reason}" for item in versions if item.reason]
     if subject.mode in _READ_ONLY:

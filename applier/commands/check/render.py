@@ -8,15 +8,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.tree import Tree
 
-from applier.commands.check.report import (
-    ChangeReport,
-    ColumnReport,
-    RegistryAnswer,
-    Report,
-    SubjectReport,
-    TableAnswer,
-    TableReport,
-)
+from applier.commands.check.report import ChangeReport, Report, SubjectReport, TableReport
 from applier.runtime.escaping import Text, escaped
 
 _STYLES = {
@@ -31,6 +23,8 @@ _STYLES = {
     "rewritten": "yellow",
     "dropped": "yellow",
 }
+
+_STOPS = "TiCDC stops at the first row after the change until the registry takes the schema; nothing is lost."
 
 
 def render(report: Report, console: Console) -> None:
@@ -83,14 +77,8 @@ def _subjects(subjects: Sequence[SubjectReport]) -> RenderableType:
         versions = f"{readable} of {len(subject.versions)} readable"
         reasons = Text("\n".join(subject.reasons), style="red")
         stops = Group(Text("\n".join(subject.breaks) or "nothing"), *([reasons] if subject.reasons else []))
-        shown.add_row(
-            Text(subject.subject),
-            Text(subject.level),
-            Text(versions),
-            stops,
-            _styled(subject.verdict),
-            end_section=True,
-        )
+        cells = Text(subject.subject), Text(subject.level), Text(versions), stops, _styled(subject.verdict)
+        shown.add_row(*cells, end_section=True)
     return shown
 
 
@@ -109,60 +97,42 @@ def _columns(table: TableReport) -> RenderableType:
     shown = _grid(f"Columns of {table.table} that do not fit", "column", "upstream", "Iceberg", "because")
     for column in table.columns:
         if not column.fits:
-            shown.add_row(*_cells(column))
+            cells = (column.name, column.upstream or "none", column.iceberg or "none", column.reason)
+            shown.add_row(*map(Text, cells))
     return shown
-
-
-def _cells(column: ColumnReport) -> tuple[Text, ...]:
-    return (Text(column.name), Text(column.upstream or "none"), Text(column.iceberg or "none"), Text(column.reason))
 
 
 def _change(change: ChangeReport) -> RenderableType:
     title = Text.assemble("DDL " if change.asked == "ddl" else "Schema ", (change.text, "bold"), ": ")
     root = Tree(title.append_text(_styled(change.verdict)))
-    for reason in change.reasons:
-        root.add(Text(reason))
+    _add(root, *map(Text, change.reasons))
     for answer in change.registry:
-        _registry(root, answer)
+        level = f" at level {answer.level}" if answer.level else ""
+        said = [Text(f"The registry says: {message}", style="dim") for message in answer.messages]
+        stops = [Text(_STOPS, style="dim")] if answer.outcome == "refused" else []
+        branch = root.add(Text.assemble("Registry, subject ", answer.subject, level, ": ", _styled(answer.outcome)))
+        _add(branch, *map(Text, answer.rules), *said, *_ways_out(answer.ways_out), *stops)
     for table in change.tables:
-        _followed(root, table)
-    for note in change.notes:
-        root.add(Text(note, style="yellow"))
+        known = f", known from {table.known_from}" if table.known_from else ""
+        branch = root.add(Text.assemble("Iceberg table ", table.iceberg, known, ": ", _styled(table.outcome)))
+        _add(branch, *map(Text, (*table.steps, *table.reasons)), *_ways_out(table.ways_out))
+    _add(root, *(Text(note, style="yellow") for note in change.notes))
     return root
-
-
-def _registry(root: Tree, answer: RegistryAnswer) -> None:
-    level = f" at level {answer.level}" if answer.level else ""
-    branch = root.add(Text.assemble("Registry, subject ", answer.subject, level, ": ", _styled(answer.outcome)))
-    for rule in answer.rules:
-        branch.add(Text(rule))
-    for message in answer.messages:
-        branch.add(Text(f"The registry says: {message}", style="dim"))
-    for hint in _hints(answer.ways_out):
-        branch.add(Text(hint, style="cyan"))
-    if answer.outcome == "refused":
-        branch.add(
-            Text(
-                "TiCDC stops at the first row after the change until the registry takes the schema; nothing is lost.",
-                style="dim",
-            )
-        )
-
-
-def _followed(root: Tree, answer: TableAnswer) -> None:
-    known = f", known from {answer.known_from}" if answer.known_from else ""
-    branch = root.add(Text.assemble("Iceberg table ", answer.iceberg, known, ": ", _styled(answer.outcome)))
-    for line in (*answer.steps, *answer.reasons):
-        branch.add(Text(line))
-    for hint in _hints(answer.ways_out):
-        branch.add(Text(hint, style="cyan"))
 
 
 def _listed(title: str, sentences: Iterable[str], style: str) -> RenderableType:
     root = Tree(Text(title, style=f"bold {style}"))
-    for sentence in sentences:
-        root.add(Text(sentence))
+    _add(root, *map(Text, sentences))
     return root
+
+
+def _add(root: Tree, *lines: Text) -> None:
+    for line in lines:
+        root.add(line)
+
+
+def _ways_out(answered: Iterable[str]) -> list[Text]:
+    return [Text(hint, style="cyan") for hint in _hints(answered)]
 
 
 def _hints(ways_out: Iterable[str]) -> list[str]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Literal, TypeAlias
 
 from applier.config.protocols import Capabilities
+from applier.errors import ApplierError
 
 Verdict: TypeAlias = Literal["fits", "does not fit", "cannot tell"]
 """`fits`: nothing stops. `does not fit`: TiCDC or the applier stops. `cannot tell`: something did not answer."""
@@ -21,6 +22,8 @@ TableOutcome: TypeAlias = Literal[
 """What becomes of an Iceberg table; `in place` changes metadata or rows named by it, `rewritten` all data files."""
 
 _EXIT: dict[Verdict, int] = {"fits": 0, "cannot tell": 2, "does not fit": 1}
+_WORST = tuple(_EXIT)
+"""Each verdict outweighs those before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +31,8 @@ class VersionReport:
     """One registered version of a subject.
 
     Attributes:
-        version: Its number within the subject.
-        schema_id: Id of its schema.
         table: The table it describes; "" where it cannot be read.
-        is_readable: The decoder of the protocol reads messages that are written with it.
-        reason: Why not.
+        is_readable: The decoder of the protocol reads messages that are written with it; `reason` says why not.
     """
 
     version: int
@@ -44,17 +44,14 @@ class VersionReport:
 
 @dataclass(frozen=True, slots=True)
 class SubjectReport:
-    """One subject of the registry.
+    """One subject of the registry, with all its registered versions.
 
     Attributes:
-        subject: Its name.
         role: `key` or `value`.
         level: Compatibility level that counts for it.
         mode: `READWRITE`, `READONLY`, ….
         breaks: Upstream changes that the registry refuses at this level: TiCDC stops at them.
-        versions: All registered versions.
-        verdict: Whether everything is readable and writable.
-        reasons: Why not.
+        verdict: Whether everything is readable and writable; `reasons` say why not.
     """
 
     subject: str
@@ -72,7 +69,6 @@ class ColumnReport:
     """One column upstream and in Iceberg.
 
     Attributes:
-        name: Its name.
         upstream: Type as the feed shows it; "" for a column that only the Iceberg table has.
         iceberg: Type of the Iceberg column; "" where it is missing.
         fits: Whether its values can be written.
@@ -91,14 +87,10 @@ class TableReport:
     """One upstream table and its Iceberg table.
 
     Attributes:
-        table: Upstream name.
-        iceberg: Identifier of the Iceberg table.
-        exists: Whether it is there.
+        iceberg: Identifier of the Iceberg table, which need not exist.
         known_from: Where the upstream columns come from: `registry` or `control table`.
-        columns: All columns.
         verdict: Whether the newest upstream schema can be written.
         reasons: Why not, or how the applier will get there.
-        ways_out: What to do about it.
     """
 
     table: str
@@ -116,13 +108,10 @@ class RegistryAnswer:
     """What the registry does with the schema that a change leads to.
 
     Attributes:
-        subject: The subject.
-        level: Its compatibility level.
-        outcome: What happens.
+        level: Compatibility level of the subject.
         compared_with: Versions that the registry compared with.
         rules: Rules of the level that are broken, one sentence each.
         messages: The registry's own words.
-        ways_out: What to do about it.
         avro: The coming schema.
     """
 
@@ -141,13 +130,10 @@ class TableAnswer:
     """What becomes of one Iceberg table.
 
     Attributes:
-        table: Upstream name.
         iceberg: Identifier of the Iceberg table.
-        outcome: What happens.
         known_from: Where the present columns come from: `control table`, `registry` or `iceberg`; "" for none.
         steps: What is done, in order.
         reasons: Why it is refused, or under which conditions.
-        ways_out: What to do about it.
     """
 
     table: str
@@ -161,17 +147,13 @@ class TableAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ChangeReport:
-    """Answer to one coming change.
+    """What the registry and the applier do with one coming change.
 
     Attributes:
-        asked: `ddl` or `schema`.
         text: The statement, or the name of the file.
         kinds: Kinds of the statement's actions, as policies under `[ddl]` name them.
-        registry: What the registry does, by subject.
-        tables: What the applier does, by table.
-        notes: What else to know.
         verdict: Whether replication goes on.
-        reasons: Why it could not be determined.
+        reasons: Why the answer is `cannot tell`, or why the schema is unusable.
     """
 
     asked: Literal["ddl", "schema"]
@@ -189,9 +171,6 @@ class Report:
     """Everything that `applier check` found.
 
     Attributes:
-        changefeed: Name of the changefeed.
-        protocol: Its protocol.
-        capabilities: What the protocol carries.
         warnings: What the tables will lack because of the protocol or its options.
         subjects: Subjects of the registry; () without one.
         tables: Tables whose upstream columns are known.
@@ -211,7 +190,8 @@ class Report:
     @property
     def verdict(self) -> Verdict:
         """The worst of all verdicts: what certainly does not fit outweighs what could not be determined."""
-        return worst(self._verdicts())
+        parts: tuple[SubjectReport | TableReport | ChangeReport, ...] = (*self.subjects, *self.tables, *self.changes)
+        return worst([*(part.verdict for part in parts), "cannot tell" if self.problems else "fits"])
 
     @property
     def exit_code(self) -> int:
@@ -222,16 +202,12 @@ class Report:
         """The report as one JSON object; `docs/check.md` lists its keys, which stay."""
         return json.dumps(asdict(self) | {"verdict": self.verdict, "exit_code": self.exit_code}, indent=2)
 
-    def _verdicts(self) -> Iterator[Verdict]:
-        yield from (subject.verdict for subject in self.subjects)
-        yield from (table.verdict for table in self.tables)
-        yield from (change.verdict for change in self.changes)
-        if self.problems:
-            yield "cannot tell"
-
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
     """The verdict that decides: `does not fit`, then `cannot tell`, then `fits`."""
-    found = set(verdicts)
-    order: tuple[Verdict, ...] = ("does not fit", "cannot tell", "fits")
-    return next((verdict for verdict in order if verdict in found), "fits")
+    return max(verdicts, key=_WORST.index, default="fits")
+
+
+def hints(error: ApplierError) -> tuple[str, ...]:
+    """The way out that an error names, if it does."""
+    return (error.hint,) if error.hint else ()

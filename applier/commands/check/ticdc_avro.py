@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,15 +15,12 @@ from applier.decode.registry.wire_format import AvroSchema
 from applier.errors import IncompatibleSchema
 
 _INTS = ("tinyint", "smallint", "mediumint", "int")
-_NAMES = {"bit": "BIT", "enum": "ENUM", "set": "SET", "json": "JSON", "date": "DATE", "datetime": "DATETIME"} | {
-    "timestamp": "TIMESTAMP",
-    "time": "TIME",
-    "year": "YEAR",
-    "float": "FLOAT",
-    "double": "DOUBLE",
-    "vector": "TiDBVECTORFloat32",
+_PLAIN = ("bit", "enum", "set", "json", "date", "datetime", "timestamp", "time", "year", "float", "double")
+_NAMES = {
+    **{name: name.upper() for name in _PLAIN},
     **dict.fromkeys(("char", "varchar", "tinytext", "text", "mediumtext", "longtext"), "TEXT"),
     **dict.fromkeys(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"), "BLOB"),
+    "vector": "TiDBVECTORFloat32",
 }
 _AVRO = {"year": "int", "float": "float", "double": "double", "bit": "bytes"}
 _HTML = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
@@ -56,35 +53,31 @@ class AvroForm:
             schemas: Newest first. The first gives namespace and extension; each mode is shown by the first schema that
                 has a column of the type, and is TiCDC's default where none has.
         """
-        form, modes = AvroForm(), dict[str, bool]()
+        form, is_text = AvroForm(), dict[str, bool]()
         for number, schema in enumerate(schemas):
             if number == 0:
-                form = AvroForm(schema["namespace"].partition(".")[0], extension=_extension(schema))
-            for field in schema["fields"]:
-                kind = column_kind(field)
-                if kind is not None and kind["connect.parameters"]["tidb_type"] in ("DECIMAL", "BIGINT UNSIGNED"):
-                    modes.setdefault(kind["connect.parameters"]["tidb_type"], kind["type"] == "string")
-        text = modes.get("DECIMAL", False), modes.get("BIGINT UNSIGNED", False)
+                form = AvroForm(schema["namespace"].partition(".")[0], extension=extension(schema))
+            for kind in filter(None, map(column_kind, schema["fields"])):
+                is_text.setdefault(kind["connect.parameters"]["tidb_type"], kind["type"] == "string")
+        text = is_text.get("DECIMAL", False), is_text.get("BIGINT UNSIGNED", False)
         return AvroForm(form.namespace, *text, extension=form.extension)
 
 
 def value_schema(
     name: TableName, columns: Sequence[Column], form: AvroForm, kept: Mapping[str, dict[str, Any]] | None = None
 ) -> str:
-    """The schema of a table's rows.
+    """The schema of a table's rows, virtual generated columns included.
 
-    Args:
-        name: Upstream name of the table.
-        columns: Its columns, virtual generated ones included.
-        form: How the changefeed writes schemas.
-        kept: Fields that are registered already and stay, by the sanitised name of their column: a schema shows less
-            than a column, and some versions of TiCDC write defaults that others do not.
+    Fields that are registered already and stay are in `kept`, by the sanitised name of their column: a schema shows
+    less than a column, and some versions of TiCDC write defaults that others do not.
 
     Raises:
         IncompatibleSchema: Two columns get one name, so TiCDC cannot make a schema.
     """
-    fields = _fields(columns, form, kept or {})
-    return _text(_record(name, form, [*fields, *_appended(name, form, fields)]))
+    record = _record(name, form, _fields(columns, form, kept or {}))
+    old = {**record, "name": f"{record['name']}_before"}
+    added = [dict(field, type=["null", old]) if field["name"] == BEFORE else field for field in form.extension]
+    return _text({**record, "fields": [*record["fields"], *added]})
 
 
 def key_schema(
@@ -101,25 +94,14 @@ def column_kind(field: dict[str, Any]) -> dict[str, Any] | None:
     return found[0] if found else None
 
 
-def has_extension(schema: AvroSchema) -> bool:
-    """Whether a value schema has the fields of `enable-tidb-extension`."""
-    return bool(_extension(schema))
-
-
-def _extension(schema: AvroSchema) -> tuple[dict[str, Any], ...]:
+def extension(schema: AvroSchema) -> tuple[dict[str, Any], ...]:
+    """The fields of `enable-tidb-extension` in a value schema; () without it."""
     return tuple(field for field in schema["fields"] if column_kind(field) is None)
 
 
 def _record(name: TableName, form: AvroForm, fields: list[dict[str, Any]]) -> dict[str, Any]:
     namespace = f"{form.namespace}.{sanitised(name.database)}"
     return {"type": "record", "name": sanitised(name.table), "namespace": namespace, "fields": fields}
-
-
-def _appended(name: TableName, form: AvroForm, columns: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The fields of the extension; the old image has the columns of the new one."""
-    old = _record(name, form, columns)
-    old["name"] += "_before"
-    return [dict(field, type=["null", old]) if field["name"] == BEFORE else field for field in form.extension]
 
 
 def _fields(columns: Sequence[Column], form: AvroForm, kept: Mapping[str, dict[str, Any]]) -> list[dict[str, Any]]:
@@ -150,8 +132,11 @@ def _kind(column: ColumnType, form: AvroForm) -> dict[str, Any]:
         return _typed("long" if column.name == "int" and column.unsigned else "int", f"INT{sign}")
     if column.name == "bigint":
         return _typed("string" if column.unsigned and form.text_unsigned else "long", f"BIGINT{sign}")
+    if column.name == "decimal" and form.text_decimals:
+        return _typed("string", "DECIMAL")
     if column.name == "decimal":
-        return _decimal(column, form)
+        digits = {"precision": column.length or 10, "scale": column.scale or 0}
+        return _typed("bytes", "DECIMAL") | {"logicalType": "decimal"} | digits
     if column.name not in _NAMES:
         msg = f"TiCDC writes no Avro schema for a column of type {column.name}."
         raise IncompatibleSchema(msg)
@@ -159,18 +144,13 @@ def _kind(column: ColumnType, form: AvroForm) -> dict[str, Any]:
     avro = _AVRO.get(column.name, "bytes" if name == "BLOB" else "string")
     if name == "BIT":
         return _typed(avro, name, length=str(column.length or 1))
-    return _typed(avro, name, allowed=_allowed(column.elements)) if name in ("ENUM", "SET") else _typed(avro, name)
+    if name in ("ENUM", "SET"):
+        return _typed(avro, name, allowed=_allowed(column.elements))
+    return _typed(avro, name)
 
 
 def _typed(avro: str, tidb_type: str, **parameters: str) -> dict[str, Any]:
     return {"type": avro, "connect.parameters": {**parameters, "tidb_type": tidb_type}}
-
-
-def _decimal(column: ColumnType, form: AvroForm) -> dict[str, Any]:
-    if form.text_decimals:
-        return _typed("string", "DECIMAL")
-    digits = {"precision": column.length or 10, "scale": column.scale or 0}
-    return _typed("bytes", "DECIMAL") | {"logicalType": "decimal"} | digits
 
 
 def _allowed(elements: Iterable[str]) -> str:
@@ -185,11 +165,15 @@ def _default(column: Column, kind: dict[str, Any]) -> Any:
         return None
     if kind["type"] == "bytes":
         return base64.b64encode(_bits(text) if column.type.name == "bit" else text.encode()).decode()
-    read = _NUMBERS.get(kind["type"])
     try:
-        return text if read is None else read(text)
+        match kind["type"]:
+            case "int" | "long":
+                return _integer(text)
+            case "float" | "double":
+                return _real(text)
     except ValueError:
         return None
+    return text
 
 
 def _bits(text: str) -> bytes:
@@ -206,14 +190,6 @@ def _integer(text: str) -> int:
 def _real(text: str) -> int | float:
     number = float(text)
     return int(number) if number.is_integer() and abs(number) < 1e21 else number
-
-
-_NUMBERS: Mapping[str, Callable[[str], int | float]] = {
-    "int": _integer,
-    "long": _integer,
-    "float": _real,
-    "double": _real,
-}
 
 
 def _text(schema: dict[str, Any]) -> str:

@@ -30,11 +30,7 @@ if TYPE_CHECKING:
 
 
 def plan(config: Config, *, spark: SparkSession | None = None) -> StepPlan:
-    """What the next step of `run` would do.
-
-    Args:
-        config: The configuration.
-        spark: A running session to use instead of a new one.
+    """What the next step of `run` would do; without a running session in `spark`, a new one looks.
 
     Raises:
         TransientError: Something outside did not answer for five minutes.
@@ -57,28 +53,19 @@ def described(pipeline: Pipeline, found: NextStep) -> StepPlan:
         watermark=scan.upto if ordered and moves else None,
         messages=scan.results.counts.get("messages", 0),
         counts=counts,
-        spans=_spans(found),
+        spans=[
+            SpanDue(*place, span.start, span.end, found.bounds[place].end - span.end)
+            for place, span in sorted(scan.window.ranges.items())
+        ],
         tables=_tables(pipeline, found) if moves else (),
         ddl=_ddl(pipeline, scan.ddl, found.known.tables) if moves else (),
         waits=_waits(found),
-        aside=_aside(pipeline),
+        aside=[
+            TableAside(str(name), item.state, item.sentence(name), item.way_out(name, pipeline.config.path))
+            for name, item in sorted(state.completeness.items())
+            if not item.is_live
+        ],
     )
-
-
-def _aside(pipeline: Pipeline) -> list[TableAside]:
-    known, path = pipeline.state.completeness, pipeline.config.path
-    return [
-        TableAside(str(name), item.state, item.sentence(name), item.way_out(name, path))
-        for name, item in sorted(known.items())
-        if not item.is_live
-    ]
-
-
-def _spans(found: NextStep) -> list[SpanDue]:
-    return [
-        SpanDue(*place, span.start, span.end, found.bounds[place].end - span.end)
-        for place, span in sorted(found.scan.window.ranges.items())
-    ]
 
 
 def _tables(pipeline: Pipeline, found: NextStep) -> list[TableDue]:
@@ -106,8 +93,8 @@ def _ddl(pipeline: Pipeline, ddl: Sequence[Ddl], tables: Tables) -> list[DdlDue]
     due = []
     for item in ddl:
         kinds = tuple(dict.fromkeys(kind(action) for action in item.actions))
-        verdicts = sorted(_verdicts(pipeline, item, after), key=lambda found: _ORDER.index(found.decision))
-        verdict = verdicts[0] if verdicts else Verdict("applied")
+        verdicts = list(_verdicts(pipeline, item, after))
+        verdict = min(verdicts, key=lambda found: _ORDER.index(found.decision), default=Verdict("applied"))
         word = "stop" if isinstance(verdict.refusal, DdlStopped) else _WORDS[verdict.decision]
         reason = verdict.reason or (verdict.refusal.what if verdict.refusal else "")
         due.append(DdlDue(item.commit_ts, item.barrier.change.sql, tuple(map(str, item.names)), kinds, word, reason))

@@ -21,17 +21,12 @@ from applier.sink.iceberg.catalog import Catalog
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-NEVER = Checkpoint(epoch=0, step=0, resolved_ts=0, written_at=0, holder=Holder("", ""))
-"""Checkpoint of a changefeed that never ran."""
-
 
 @contextmanager
 def looking(config: Config, *, spark: SparkSession | None = None) -> Iterator[Pipeline]:
     """The pipeline of a configuration at its newest checkpoint, without the lease; only `look` at it.
 
-    Args:
-        config: The configuration.
-        spark: A running session to use instead of a new one; it is left running.
+    A session that is given is left running.
 
     Raises:
         ConfigError: Spark cannot start.
@@ -45,8 +40,9 @@ def looking(config: Config, *, spark: SparkSession | None = None) -> Iterator[Pi
         with open_source(config, session) as source:
             found = {kind: catalog.load((namespace(name), kind.name)) for kind in CONTROL_TABLES}
             control = Control(name, {kind: AppendOnlyTable(table) for kind, table in found.items() if table})
-            # Who takes the changefeed fences the tables, not who looks.
-            checkpoint = replace(control.last_checkpoint() or NEVER, unfenced=0, fenced=0)
+            # Only an applier that takes the changefeed fences the tables.
+            never = Checkpoint(epoch=0, step=0, resolved_ts=0, written_at=0, holder=Holder("", ""))
+            checkpoint = replace(control.last_checkpoint() or never, unfenced=0, fenced=0)
             yield assemble(config, source, catalog, State.load(control, checkpoint))
     finally:
         if spark is None:

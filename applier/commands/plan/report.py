@@ -15,15 +15,7 @@ from applier.runtime.escaping import Text, escaped
 
 @dataclass(frozen=True, slots=True)
 class SpanDue:
-    """Offsets of one partition that the step would read.
-
-    Attributes:
-        topic: Topic.
-        partition: Partition.
-        start: First offset.
-        end: Offset after the last.
-        backlog: Offsets that the source has beyond.
-    """
+    """Offsets of one partition that the step would read, `end` excluded; the source has `backlog` more."""
 
     topic: str
     partition: int
@@ -37,8 +29,6 @@ class TableDue:
     """Rows of one table that the step would write.
 
     Attributes:
-        upstream: Name in TiDB.
-        iceberg: Name in the catalog.
         rows: Row changes, after each task has reduced its own.
         commits: Commits: one for each part between its DDL.
         is_new: The catalog has no such table yet.
@@ -56,9 +46,6 @@ class DdlDue:
     """A DDL that the step would come to.
 
     Attributes:
-        commit_ts: Its TSO.
-        sql: Its text.
-        tables: Tables that it concerns.
         kinds: What it does, as the section `ddl` of the configuration names it.
         decision: `apply`, `ignore`, `skip`, `stop`, or `refuse`.
         reason: Why, where it is not plainly applied.
@@ -74,14 +61,7 @@ class DdlDue:
 
 @dataclass(frozen=True, slots=True)
 class TableAside:
-    """A table that is not live.
-
-    Attributes:
-        upstream: Name in TiDB.
-        state: `incomplete` or `parked`.
-        because: What is known of it, as a sentence.
-        way_out: How it becomes live again.
-    """
+    """A table that is not live: `incomplete` or `parked`, why, and how it becomes live again."""
 
     upstream: str
     state: str
@@ -94,14 +74,11 @@ class StepPlan:
     """What the next step would do.
 
     Attributes:
-        changefeed: Name of the changefeed.
         step: Number of the newest checkpoint.
         resolved_ts: What all tables have reached; None for a feed in offset order.
         watermark: What they would reach; None if the step would apply nothing, or the feed carries no watermark.
         messages: Messages that it would read.
         counts: Row changes by what would become of them: `rows`, `replayed`, `left`, `excluded`.
-        spans: Offsets.
-        tables: Tables that it would write.
         ddl: DDL that it would come to, in order.
         aside: Tables that are not live: the rows of parked ones would not be applied.
         waits: Why nothing, or not all, can be applied; "" if nothing is in the way.
@@ -134,10 +111,7 @@ def render(plan: StepPlan, console: Console) -> None:
         rows = [(f"{span.topic}/{span.partition}", span.start, span.end, span.backlog) for span in plan.spans]
         console.print(_table("offsets", ("partition", "from", "to", "beyond"), rows))
     if plan.tables:
-        due = [
-            (table.upstream, table.iceberg, table.rows, table.commits, "created" if table.is_new else "")
-            for table in plan.tables
-        ]
+        due = [(t.upstream, t.iceberg, t.rows, t.commits, "created" if t.is_new else "") for t in plan.tables]
         console.print(_table("tables", ("upstream", "iceberg", "rows", "commits", ""), due))
     if plan.ddl:
         decided = [(_at(ddl.commit_ts), ", ".join(ddl.kinds), ddl.decision, ddl.reason, ddl.sql) for ddl in plan.ddl]

@@ -30,8 +30,7 @@ from applier.commands.status.report import (
     iso_of,
     judged,
 )
-from applier.commands.status.rollback import Rollback, rollback
-from applier.commands.status.spark_name import spark_name
+from applier.commands.status.rollback import rollback, spark_name
 from applier.config.settings import Config
 from applier.sink.commit.stamp import RESOLVED_TS
 from applier.sink.control.rows import DeadLetter, SchemaDecision
@@ -42,17 +41,11 @@ MAX_LAG_SECONDS = 300.0
 
 _SHOWN = 10
 _THREADS = 8
-_NOTHING = TableProgress("", "", "empty")
 _START = "run `applier run`, which looks at what made the table and records it."
 
 
 def status(config: Config, *, max_lag_seconds: float = MAX_LAG_SECONDS, now_ms: int) -> StatusReport:
-    """Find out how far a changefeed is.
-
-    Args:
-        config: The configuration.
-        max_lag_seconds: Lag from which on its tables count as stale.
-        now_ms: Unix time in milliseconds.
+    """Find out how far a changefeed is; its tables are stale from a lag of `max_lag_seconds` on.
 
     Raises:
         ConfigError: The catalog cannot be read without Spark.
@@ -120,70 +113,22 @@ def _tables(lake: Lake, last: Checkpoint, config: Config) -> tuple[TableProgress
     admits = TableFilter(config.tables.include).admits
     with ThreadPoolExecutor(_THREADS) as pool:
         found = list(pool.map(lambda name: lake.table(route.identifier(name)), names))
-    shown = [
-        _rolled_back(
-            _progress(name, route.identifier(name), table, last),
-            rollback(name, table, last.snapshots.get(route.identifier(name)), config) if table else None,
-        )
-        for name, table in zip(names, found, strict=True)
-    ]
-    wholes = [_whole(name, last, config, is_wanted=admits(name)) for name in names]
-    return tuple(_judged(*pair) for pair in zip(shown, wholes, strict=True))
+    pairs = zip(names, found, strict=True)
+    shown = [(name, _progress(name, route.identifier(name), table, last, config)) for name, table in pairs]
+    return tuple(_judged(name, progress, last, config, is_wanted=admits(name)) for name, progress in shown)
 
 
-def _whole(name: TableName, last: Checkpoint, config: Config, *, is_wanted: bool) -> TableProgress:
-    """What the checkpoint says of the completeness of a table, in the fields that say it."""
-    known = last.tables[name].completeness
-    if known is None:
-        known = Completeness("incomplete", reason=UNRECORDED)
-        return replace(_NOTHING, state="incomplete", because=known.sentence(name), way_out=_START, is_wanted=is_wanted)
-    if not is_wanted and known.state != "parked":
-        known = Completeness("parked", since=last.resolved_ts, reason=LEFT_OUT, cause="include")
-    if known.is_live:
-        return _NOTHING
-    state: TableState = "parked" if known.is_parked else "incomplete"
-    return replace(
-        _NOTHING,
-        state=state,
-        because=known.sentence(name),
-        way_out=known.way_out(name, config.path),
-        is_wanted=is_wanted,
-        since=known.since or None,
-        caught_up=caught_up(known, last),
-    )
-
-
-def _judged(progress: TableProgress, whole: TableProgress) -> TableProgress:
-    """A table that lacks rows is not in the cut, whatever its snapshots say."""
-    if whole.because is None or progress.state in ("missing", "dropped"):
-        return progress
-    return replace(
-        progress,
-        state=whole.state,
-        cut_snapshot_id=None,
-        because=whole.because,
-        way_out=whole.way_out,
-        is_wanted=whole.is_wanted,
-        since=whole.since,
-        caught_up=whole.caught_up,
-    )
-
-
-def _rolled_back(progress: TableProgress, found: Rollback | None) -> TableProgress:
-    """A table that shows less than the cut; the cut shows it at its own snapshot."""
-    if found is None or progress.state == "dropped":
-        return progress
-    return replace(progress, state="rolled back", because=found.because, way_out=found.way_out)
-
-
-def _progress(name: TableName, identifier: tuple[str, ...], table: LakeTable | None, last: Checkpoint) -> TableProgress:
+def _progress(
+    name: TableName, identifier: tuple[str, ...], table: LakeTable | None, last: Checkpoint, config: Config
+) -> TableProgress:
+    """How far a table is by its metadata; a table that was rolled back shows less than the cut."""
     cut = last.snapshots.get(identifier)
     iceberg = ".".join(identifier)
     if table is None:
         return TableProgress(str(name), iceberg, "empty" if cut is None else "missing", cut_snapshot_id=cut)
     text = table.properties.get(RESOLVED_TS, "")
     stamp = int(text) if text.isdecimal() else None
-    return TableProgress(
+    progress = TableProgress(
         table=str(name),
         iceberg=iceberg,
         state=_state(table, cut, stamp, last.resolved_ts),
@@ -192,6 +137,32 @@ def _progress(name: TableName, identifier: tuple[str, ...], table: LakeTable | N
         rows=max(0, table.rows - table.dead_rows),
         snapshot_id=table.snapshot_id,
         cut_snapshot_id=cut,
+    )
+    found = rollback(name, table, cut, config)
+    if found is None or progress.state == "dropped":
+        return progress
+    return replace(progress, state="rolled back", because=found.because, way_out=found.way_out)
+
+
+def _judged(
+    name: TableName, progress: TableProgress, last: Checkpoint, config: Config, *, is_wanted: bool
+) -> TableProgress:
+    """A table that lacks rows is not in the cut, whatever its snapshots say."""
+    recorded = last.tables[name].completeness
+    known = recorded or Completeness("incomplete", reason=UNRECORDED)
+    if recorded and not is_wanted and not recorded.is_parked:
+        known = Completeness("parked", since=last.resolved_ts, reason=LEFT_OUT, cause="include")
+    if known.is_live or progress.state in ("missing", "dropped"):
+        return progress
+    return replace(
+        progress,
+        state="parked" if known.is_parked else "incomplete",
+        cut_snapshot_id=None,
+        because=known.sentence(name),
+        way_out=known.way_out(name, config.path) if recorded else _START,
+        is_wanted=is_wanted,
+        since=known.since or None,
+        caught_up=caught_up(known, last),
     )
 
 
@@ -232,16 +203,8 @@ def _notes(
 
 
 def _ddl(item: SchemaDecision) -> DdlReport:
-    return DdlReport(
-        commit_ts=item.commit_ts,
-        committed=iso_of(item.commit_ts) or "",
-        table=str(item.table),
-        kind=item.kind,
-        decision=item.decision,
-        reason=item.reason,
-        sql=item.sql,
-        decided=_instant(item.decided_at),
-    )
+    place = item.commit_ts, iso_of(item.commit_ts) or "", str(item.table)
+    return DdlReport(*place, item.kind, item.decision, item.reason, item.sql, _instant(item.decided_at))
 
 
 def _letter(item: DeadLetter) -> LetterReport:

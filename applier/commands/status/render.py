@@ -76,13 +76,9 @@ def _tables(report: StatusReport) -> RenderableType:
     shown = _grid("Tables", "upstream", "Iceberg", "state", "last change (UTC)", "rows", "snapshot of the cut")
     for table in report.tables:
         rows, cut = f"{table.rows:,}", str(table.cut_snapshot_id or "")
-        cells = (
-            Text(escaped(table.table)),
-            Text(escaped(table.iceberg)),
-            _styled(table.state),
-            Text(_clock(table.resolved)),
-        )
-        shown.add_row(*cells, Text(rows, justify="right"), Text(cut))
+        names = Text(escaped(table.table)), Text(escaped(table.iceberg))
+        since = Text(_clock(table.resolved))
+        shown.add_row(*names, _styled(table.state), since, Text(rows, justify="right"), Text(cut))
     return shown
 
 

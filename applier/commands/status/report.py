@@ -21,17 +21,13 @@ catalog has no such table. `rolled back`: it was set to a snapshot from before t
 
 @dataclass(frozen=True, slots=True)
 class HolderReport:
-    """Who holds the changefeed.
+    """Who holds the changefeed. Times are ISO 8601.
 
     Attributes:
         name: Process and host.
-        host: Its host name.
-        pid: Its process id.
         epoch: Number of the hold.
-        since: When it took the changefeed, ISO 8601.
-        seen: Its last sign of life, ISO 8601.
-        silent_seconds: Seconds since then.
-        released: It has stopped, and anybody may take the changefeed at once.
+        seen: Its last sign of life; `silent_seconds` have passed since then.
+        released: It has stopped, and any applier may take the changefeed at once.
     """
 
     name: str
@@ -49,7 +45,6 @@ class TableProgress:
     """How far one table is.
 
     Attributes:
-        table: Upstream name.
         iceberg: Identifier of the Iceberg table, its parts joined by dots.
         state: See `TableState`.
         resolved_ts: TSO of its last commit; None for a table that no commit has reached. A table without changes
@@ -58,8 +53,7 @@ class TableProgress:
         rows: Living rows, by the head's summary.
         snapshot_id: Its head.
         cut_snapshot_id: The snapshot that the newest checkpoint lists.
-        because: Why it is incomplete, parked or rolled back.
-        way_out: How it becomes whole again.
+        because: Why it is incomplete, parked or rolled back; `way_out` says how it becomes whole again.
         is_wanted: `tables.include` admits it.
         since: Commit ts up to which a parked table is whole; None for others, and in offset order.
         caught_up: Share of what it misses that a table has which is being brought back; None for others.
@@ -85,9 +79,6 @@ class PartitionProgress:
     """How far one partition is read.
 
     Attributes:
-        topic: Its topic.
-        partition: Its number.
-        next_offset: The offset to read next.
         resolved_ts: Newest resolved ts that it sent; None before its first.
         resolved: Wall clock of it, ISO 8601.
     """
@@ -130,21 +121,15 @@ class StatusReport:
     """Everything that `applier status` found.
 
     Attributes:
-        changefeed: Name of the changefeed.
         max_lag_seconds: Age from which on the tables count as stale.
         now: When this was found out, ISO 8601.
         resolved_ts: Every table is at this TSO; None before the first, and for a feed that carries none.
         resolved: Wall clock of it, ISO 8601.
         lag_seconds: Age of what the tables show: of the resolved ts, and in offset order of the last sign of life.
-        step: Number of the newest checkpoint.
-        holder: Who holds the changefeed; None before anybody has.
-        counts: Figures of the newest step.
-        tables: Each table.
-        partitions: Each partition.
-        schema_changes: The newest decisions on DDL, newest first.
-        schema_change_count: How many there are.
-        dead_letters: The newest dead letters, newest first.
-        dead_letter_count: How many there are.
+        step: Number of the newest checkpoint, and `counts` its figures.
+        holder: Who holds the changefeed; None before its first applier.
+        schema_changes: The newest decisions on DDL, newest first, of `schema_change_count`.
+        dead_letters: The newest dead letters, newest first, of `dead_letter_count`.
         cut: Queries that read every table as of `resolved_ts`.
         stale: Why the tables are stale, one sentence each; () for fresh ones.
         notes: What else deserves a look, one sentence each.

@@ -1,25 +1,22 @@
-"""Tells a table that was set to an older snapshot by hand, from the metadata that its catalog has."""
+"""Determines from a table's metadata whether a user set it to an older snapshot."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from applier.changefeed.table import TableName
 from applier.commands.catalog_reader import LakeTable
-from applier.commands.status.spark_name import spark_name
 from applier.config.settings import Config
-from applier.sink.commit.foreign_commits import BACKFILL, Trace, is_older, lacks, trace
+from applier.sink.commit.foreign_commits import BACKFILL, is_older, lacks, trace
 from applier.sink.commit.stamp import CHANGEFEED, RESOLVED_TS, Stamp, read
+
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class Rollback(NamedTuple):
-    """A table that was rolled back.
-
-    Attributes:
-        because: What the metadata shows.
-        way_out: What makes the table whole again, to be pasted.
-    """
+    """What the metadata of a table that was rolled back shows, and a command that makes the table whole again."""
 
     because: str
     way_out: str
@@ -28,13 +25,8 @@ class Rollback(NamedTuple):
 def rollback(name: TableName, table: LakeTable, cut: int | None, config: Config) -> Rollback | None:
     """Find out whether a table was rolled back, by the rules by which `run` refuses it.
 
-    A head that was made on the snapshot of the cut is none: a compaction, rows of another writer.
-
-    Args:
-        name: The upstream table.
-        table: The Iceberg table.
-        cut: The snapshot that the newest checkpoint lists; None if it lists none.
-        config: The configuration.
+    A head that was made on the snapshot of the cut is no rollback: a compaction, rows of another writer. The newest
+    checkpoint lists that snapshot, or None.
     """
     changefeed = config.changefeed.name
     known, found = _stamp(table.properties, changefeed), trace(table.history(table.snapshot_id), changefeed)
@@ -43,10 +35,10 @@ def rollback(name: TableName, table: LakeTable, cut: int | None, config: Config)
         return None
     newest = _newest(table, known, cut)
     than = f"snapshot {newest}, its newest" if newest is not None else "its stamp"
-    because = (
-        f"Table {table} was rolled back by hand: it shows snapshot {table.snapshot_id}, which is older than {than}."
-    )
-    return Rollback(because, _way_out(name, table, newest, _bound(found, is_behind=is_behind), config))
+    shown = f"it shows snapshot {table.snapshot_id}, which is older than {than}"
+    bound = str(found.resolved_ts) if is_behind and found.resolved_ts else "beginning"
+    because = f"Table {table} was rolled back by hand: {shown}."
+    return Rollback(because, _way_out(name, table, newest, bound, config))
 
 
 def _stamp(properties: Mapping[str, str], changefeed: str) -> Stamp | None:
@@ -60,23 +52,18 @@ def _stamp(properties: Mapping[str, str], changefeed: str) -> Stamp | None:
 def _newest(table: LakeTable, known: Stamp | None, cut: int | None) -> int | None:
     """The snapshot that the table should show; None if it has expired."""
     shown = {snapshot.id for snapshot in table.history(table.snapshot_id)}
-    lost = [*_stamped(table, known)] if known is not None and known.resolved_ts else []
-    beyond = [snapshot_id for snapshot_id in lost if snapshot_id not in shown]
-    if beyond:
-        return beyond[-1]
+    if known is not None and known.resolved_ts and (lost := [*_stamped(table, known, shown)]):
+        return lost[-1]
     return cut if cut in table.snapshots and cut not in shown else None
 
 
-def _stamped(table: LakeTable, known: Stamp) -> Iterator[int]:
-    """Snapshots with the newest stamp; those of branches that no reader sees have it from their backfill."""
+def _stamped(table: LakeTable, known: Stamp, shown: Collection[int]) -> Iterator[int]:
+    """Snapshots with the newest stamp that are not shown; those of branches have it from their backfill."""
     wanted = {CHANGEFEED: known.changefeed, RESOLVED_TS: str(known.resolved_ts)}
     for snapshot in table.snapshots.values():
-        if wanted.items() <= snapshot.summary.items() and BACKFILL not in snapshot.summary:
+        is_newest = wanted.items() <= snapshot.summary.items() and BACKFILL not in snapshot.summary
+        if is_newest and snapshot.id not in shown:
             yield snapshot.id
-
-
-def _bound(found: Trace, *, is_behind: bool) -> str:
-    return str(found.resolved_ts) if is_behind and found.resolved_ts else "beginning"
 
 
 def _way_out(name: TableName, table: LakeTable, newest: int | None, bound: str, config: Config) -> str:
@@ -86,3 +73,8 @@ def _way_out(name: TableName, table: LakeTable, newest: int | None, bound: str, 
     identifier = spark_name(table.identifier).replace("'", "\\'")
     call = f"CALL {spark_name([config.catalog.name])}.system.set_current_snapshot('{identifier}', {newest})"
     return f"set it to that snapshot again, in Spark SQL with `{call}`; or apply what it lacks with {repair}."
+
+
+def spark_name(parts: Iterable[str]) -> str:
+    """A name of several parts as Spark SQL takes it."""
+    return ".".join(part if _PLAIN.fullmatch(part) else "`" + part.replace("`", "``") + "`" for part in parts)

@@ -101,8 +101,8 @@ def test_the_recorded_ddl_lead_to_the_registered_schemas(scenario: str, variant:
     registry = _seeded(scenario, variant)
     for statement in _statements(scenario):
         client = RegistrySubjects(registry, "avro")  # type: ignore[arg-type]
-        loaded = {subject.name: subject for subject in client.load(lambda _: True)}
-        for answer in list(Registrations(client, loaded).answers(parse(statement, ""))):
+        client.load()
+        for answer in list(Registrations(client).answers(parse(statement, ""))):
             if answer.outcome != "refused":
                 registry.register(answer.subject, answer.avro)
 

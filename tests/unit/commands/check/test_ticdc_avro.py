@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from applier.changefeed.table import Column, ColumnType, TableName
-from applier.commands.check.ticdc_avro import AvroForm, has_extension, key_schema, value_schema
+from applier.commands.check.ticdc_avro import AvroForm, extension, key_schema, value_schema
 from applier.ddl.parser import parse
 from applier.ddl.schema_tracker import Tables
 from applier.decode.avro.names import sanitised
@@ -139,7 +139,7 @@ def test_the_form_is_told_by_the_schemas_that_show_it() -> None:
     form = AvroForm.of([plain, text])
 
     assert form == AvroForm("ns", text_decimals=True)
-    assert not has_extension(plain)
+    assert not extension(plain)
 
 
 def test_a_kept_field_stays_as_registered() -> None:
