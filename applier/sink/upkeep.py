@@ -44,7 +44,7 @@ class Thresholds:
         deleted_rows: Dead rows below which their share does not count: little is read in vain.
         manifests: Manifests of the head.
         snapshots: Snapshots to keep; older ones expire.
-        snapshot_hours: Age at which the others expire, too.
+        snapshot_hours: Age at which the others expire as well.
         orphan_hours: Age of a file that no snapshot knows.
         unit_bytes: Bytes that one compaction reads, about; a table that needs more takes several.
     """
@@ -248,7 +248,7 @@ class Upkeep:
         return before if cut is None else min(before, times.get(cut, before))
 
     def _fenced(self, work: Callable[[Stamp, int], _T]) -> _T:
-        """Do work on the table as it is now, if it is still ours, and read it again whatever came of it."""
+        """Do work on the table as it is now, if it is still ours, and read it again afterwards, also if it failed."""
         self.writer.look()
         try:
             return work(cast("Stamp", self.writer.own_stamp), cast("int", self.writer.head))

@@ -51,7 +51,7 @@ def _fence(committer: Committer, upto: int, *, unwritten: bool) -> Fenced | None
     known = committer.known or (Stamp(changefeed, 0, 0) if unwritten else None)
     if known is None or known.epoch > upto:
         return None
-    # Without the extra entries: the commit of a DDL is found by them, and this is none.
+    # Without the extra entries: the commit of a DDL is found by them.
     stamp = Stamp(changefeed, epoch, known.resolved_ts)
     properties = stamp.entries() if table.branch == MAIN else {}
     summary = {**stamp.entries(), **(_shown(table, changefeed) if committer.rolled_back is not None else {})}

@@ -63,7 +63,7 @@ def zero_text(column: Column) -> str:
     """The zero value of a type, as text of a default (`table.GetZeroValue`)."""
     kind = column.type
     if kind.name in _ZERO_DATES:
-        # An unknown number of digits is none here: zeros behind the point say nothing.
+        # No digits where their number is unknown: zeros behind the point say nothing.
         digits = kind.scale or 0
         return _ZERO_DATES[kind.name] + ("." + "0" * digits if digits and kind.name != "date" else "")
     if kind.name == "enum":
@@ -93,7 +93,7 @@ def _dated(text: str, column: Column, arrow: pa.DataType, policy: str, zone: str
 
 
 def _in_utc(text: str, zone: str | None) -> str:
-    """The wall clock of a zone as that of UTC. A zero or partial date is none, and stays."""
+    """The wall clock of a zone as that of UTC. A zero or partial date is no wall clock, and stays."""
     try:
         wall_clock = datetime.fromisoformat(text)
     except ValueError:

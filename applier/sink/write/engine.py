@@ -195,7 +195,7 @@ def positions_of(
     compared in a form in which equal rows are equal to a hash join; `comparable` when absent.
 
     Returns:
-        Path of each file with hits -> positions.
+        Positions by path, of each file with hits.
     """
     if not files or keys.num_rows == 0:
         return {}

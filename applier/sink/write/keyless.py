@@ -56,7 +56,7 @@ def choose(deletes: pa.Table, rows: pa.Table, living: Mapping[str, Positions]) -
     The rows are those that live and equal one of the deletes, in the order of `living`, which says where they are.
 
     Returns:
-        Path -> positions of the picked rows, and the number of deletes for which there was no row.
+        Positions of the picked rows by path, and the number of deletes for which there was no row.
     """
     ids = _identities(pa.concat_tables([canonical(deletes), canonical(rows)]))
     wanted, found = ids[: deletes.num_rows], ids[deletes.num_rows :]

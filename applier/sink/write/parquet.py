@@ -1,4 +1,4 @@
-"""Reads the Parquet files of a table by field id, whatever their columns were called when they were written."""
+"""Reads the Parquet files of a table by field id, not by the names that their columns had when they were written."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ def is_lossless(old: ColumnType, new: ColumnType, arrow: pa.DataType) -> bool:
 
 
 def _is_text_date(step: ConvertField) -> bool:
-    """Whether a date type is kept as text, of which only the plain conversions are known."""
+    """Whether a date type is kept as text: only the plain conversions of such text are known."""
     if step.old.name in DATE_TYPES and step.old_arrow == pa.string():
         return step.new.name != step.old.name and family(step.new.name) != "text"
     return step.new.name in DATE_TYPES and step.new_arrow == pa.string()
