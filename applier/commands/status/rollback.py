@@ -25,8 +25,8 @@ class Rollback(NamedTuple):
 def rollback(name: TableName, table: LakeTable, cut: int | None, config: Config) -> Rollback | None:
     """Find out whether a table was rolled back, by the rules by which `run` refuses it.
 
-    A head that was made on the snapshot of the cut is no rollback: a compaction, rows of another writer. The newest
-    checkpoint lists that snapshot, or None.
+    A head that was made on `cut`, the snapshot that the newest checkpoint lists, is no rollback: a compaction, rows of
+    another writer.
     """
     changefeed = config.changefeed.name
     known, found = _stamp(table.properties, changefeed), trace(table.history(table.snapshot_id), changefeed)
