@@ -24,7 +24,7 @@ _SET_ASIDE = (
 
 
 class Reports(NamedTuple):
-    """Takes the status line of each step, and at the start the resolved ts of the checkpoint; None if there is none."""
+    """Functions that take the status line of each step, and at the start the resolved ts of the checkpoint, if any."""
 
     step: Report
     start: Callable[[int | None], None] = lambda resolved_ts: None

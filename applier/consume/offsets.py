@@ -61,7 +61,7 @@ def _check(partition: TopicPartition, start: int, span: OffsetRange) -> None:
 def remade(known: Mapping[str, str], found: Mapping[str, str], next_offsets: Mapping[TopicPartition, int]) -> list[str]:
     """Topics that were deleted and made again under their names, so that their ids are not the known ones any more.
 
-    A topic of which nothing was read may be another one, and so may one whose id the source does not show.
+    A topic may be another one if it was never read from, or if the source does not show its id.
     """
     begun = {place.topic for place, offset in next_offsets.items() if offset > 0}
     return sorted(topic for topic in begun & known.keys() & found.keys() if known[topic] != found[topic])

@@ -33,7 +33,7 @@ class Source(Protocol):
         """What distinguishes each topic from another of its name, where the source shows it; {} where it does not."""
 
     def offsets_at(self, milliseconds: int) -> Mapping[TopicPartition, int]:
-        """The first offset of each partition whose record is of a Unix time or later, or of none; else its end."""
+        """The first offset of each partition whose record is of a Unix time or later, or untimed; else its end."""
 
     def collect(self, window: Window) -> pa.Table:
         """The messages of a small window in the driver: `MESSAGE_SCHEMA`, by topic, partition and offset."""

@@ -236,7 +236,7 @@ class PassedDdl:
         """Pass one DDL.
 
         Raises:
-            RangeRefused: It moved rows of which the feed says nothing.
+            RangeRefused: It moved rows, and the feed does not say which.
         """
         change = ddl.barrier.change
         self._refuse_assumed(ddl)

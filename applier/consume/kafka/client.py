@@ -88,7 +88,7 @@ class KafkaClient:
         """Go to the start of a window, or behind what was kept of it.
 
         Returns Java's names of the partitions that are to be read, the messages that were kept, and the offsets to read
-        next of the partitions of which that is enough.
+        next of the partitions that need no more than these.
         """
         consumer = self._reading()
         left = java.places(self.jvm, window.ranges)

@@ -1,4 +1,4 @@
-"""The partitions of a window shared out among processes, each of which decodes its own."""
+"""Shares out the partitions of a window among processes, which decode them."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class Worker:
     """One process. It ends with this one, in whichever way this one ends.
 
     Raises:
-        TransientError: The system starts none.
+        TransientError: The system cannot start a process.
     """
 
     def __init__(self) -> None:
