@@ -20,14 +20,7 @@ if TYPE_CHECKING:
 def adopt(
     config: Config, rules: Sequence[str], why: str, *, take_over: bool = False, spark: SparkSession | None = None
 ) -> list[TableName]:
-    """Mark tables as complete that nothing proves to be.
-
-    Args:
-        config: The configuration.
-        rules: Filter rules of the tables.
-        why: The reason, which the checkpoint keeps.
-        take_over: Take the changefeed although another applier seems to hold it.
-        spark: A running session to use instead of a new one; it is left running.
+    """Mark the tables of some filter rules as complete, without a proof; the checkpoint keeps the reason.
 
     Returns:
         The tables that were not live before.
@@ -47,7 +40,6 @@ def adopt(
             completeness.adopt(state, targets, name, why)
             logger().info("table adopted", table=str(name), state="live", because=why)
         if lacking:
-            counts = {"tables": len(lacking)}
-            snapshots = completeness.cut(state, targets)
-            state.advance(state.resolved_ts, {}, snapshots, counts, state.ddl.applied)
+            cut = completeness.cut(state, targets)
+            state.advance(state.resolved_ts, {}, cut, {"tables": len(lacking)}, state.ddl.applied)
     return lacking

@@ -43,15 +43,8 @@ _READS = ("rest", "hive", "glue", "sql", "jdbc", "dynamodb", "bigquery")
 class LakeTable:
     """One Iceberg table as its newest metadata describes it.
 
-    Attributes:
-        identifier: Namespace levels and name.
-        schema: Its columns.
-        format_version: Iceberg's format version.
-        properties: Its properties.
-        rows: Rows of its data files, deleted ones included; 0 for a table that holds nothing.
-        dead_rows: Rows of them that delete files remove.
-        snapshot_id: Its head; None for a table that holds nothing.
-        snapshots: All snapshots that are kept, by id.
+    `rows` are those of its data files, including `dead_rows`, which delete files remove. `snapshot_id` is its head,
+    None for a table that holds nothing; `snapshots` are all that are kept, by id.
     """
 
     identifier: tuple[str, ...]
@@ -74,11 +67,10 @@ class LakeTable:
 
 
 class Lake:
-    """Reads tables of one catalog. No method writes anything.
+    """Reads tables of one catalog; PyIceberg's is None where its database does not exist yet, so there are no tables.
 
-    Args:
-        name: Name of the catalog, for messages.
-        catalog: PyIceberg's catalog; None where its database does not exist yet, so that there are no tables.
+    An identifier has the namespace levels and the name of a table. Every method raises TransientError if the catalog or
+    its storage does not answer, and ConfigError if a library or a property is missing that reaching them needs.
     """
 
     def __init__(self, name: str, catalog: Catalog | None) -> None:
@@ -86,27 +78,12 @@ class Lake:
         self._catalog = catalog
 
     def table(self, identifier: tuple[str, ...]) -> LakeTable | None:
-        """A table; None if the catalog has no table of that name.
-
-        Raises:
-            TransientError: The catalog or its storage does not answer.
-            ConfigError: A library or a property is missing that reaching them needs.
-        """
+        """A table; None if the catalog has no table of that name."""
         found = self._load(identifier)
         return None if found is None else _described(identifier, found)
 
     def rows(self, identifier: tuple[str, ...], columns: tuple[str, ...], only: str = "true") -> list[dict[str, Any]]:
-        """Rows of a table that fit into memory; [] if there is no such table.
-
-        Args:
-            identifier: Its namespace levels and name.
-            columns: Columns to read.
-            only: Which rows, as PyIceberg writes a filter: `step = 7`.
-
-        Raises:
-            TransientError: The catalog or its storage does not answer.
-            ConfigError: A library or a property is missing that reaching them needs.
-        """
+        """Rows of a table that fit into memory, by a filter of PyIceberg such as `step = 7`; [] without a table."""
         found = self._load(identifier)
         if found is None:
             return []
@@ -134,7 +111,8 @@ def open_lake(section: CatalogSection) -> Iterator[Lake]:
     if section.type not in _READS:
         known = ", ".join(_READS)
         raise ConfigError([f"catalog.type: {section.type} can be read through Spark alone; without it: {known}."])
-    if _is_missing(section):
+    file = _sqlite_file(section.properties)
+    if file is not None and not file.exists():
         yield Lake(section.name, None)
         return
     with reported(f"open catalog {section.name}", section.type):
@@ -151,11 +129,8 @@ def catalog_properties(section: CatalogSection, *, is_read_only: bool = True) ->
     properties = {key: value for key, value in given.items() if not key.startswith(_JAVA_ONLY)}
     if section.type in ("jdbc", "sql"):
         # PyIceberg makes its own tables in a database that has none; a reader must not.
-        properties |= {
-            "type": "sql",
-            "uri": _database(given, "ro" if is_read_only else "rw"),
-            "init_catalog_tables": "false",
-        }
+        uri = _database(given, "ro" if is_read_only else "rw")
+        properties |= {"type": "sql", "uri": uri, "init_catalog_tables": "false"}
     return properties
 
 
@@ -175,13 +150,7 @@ def _sqlite_file(properties: Mapping[str, str]) -> Path | None:
     uri = properties.get("uri", "").removeprefix("jdbc:")
     if not uri.startswith("sqlite:"):
         return None
-    path = uri.removeprefix("sqlite:").removeprefix("///").partition("?")[0].removeprefix("file:")
-    return Path(path)
-
-
-def _is_missing(section: CatalogSection) -> bool:
-    file = _sqlite_file(section.properties)
-    return file is not None and not file.exists()
+    return Path(uri.removeprefix("sqlite:").removeprefix("///").partition("?")[0].removeprefix("file:"))
 
 
 def _described(identifier: tuple[str, ...], table: Table) -> LakeTable:
@@ -200,9 +169,8 @@ def _described(identifier: tuple[str, ...], table: Table) -> LakeTable:
 
 
 def _snapshot(found: pyiceberg.table.snapshots.Snapshot) -> Snapshot:
-    summary, operation = (
-        (found.summary.additional_properties, found.summary.operation.value) if found.summary else ({}, "")
-    )
+    said = found.summary
+    operation, summary = (said.operation.value, said.additional_properties) if said else ("", {})
     return Snapshot(found.snapshot_id, operation, summary, found.parent_snapshot_id)
 
 
@@ -210,9 +178,7 @@ def _snapshot(found: pyiceberg.table.snapshots.Snapshot) -> Snapshot:
 def reported(what: str, kind: str = "") -> Iterator[None]:
     """Wrap what PyIceberg and its libraries raise. Their own texts may show addresses with passwords.
 
-    Args:
-        what: What is tried.
-        kind: Type of the catalog, which names the extra where PyIceberg does not name the module that it misses.
+    The type of the catalog names the extra where PyIceberg does not name the module that it misses.
     """
     try:
         yield

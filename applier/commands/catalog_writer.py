@@ -12,15 +12,7 @@ from applier.config.settings import CatalogSection
 
 
 def append(section: CatalogSection, identifier: tuple[str, ...], rows: pa.Table) -> bool:
-    """Append rows to a table.
-
-    Args:
-        section: The catalog.
-        identifier: The table.
-        rows: Rows in its columns.
-
-    Returns:
-        False if there is no such table.
+    """Append rows to a table of a catalog; False if there is no such table.
 
     Raises:
         TransientError: The catalog or its storage does not answer.

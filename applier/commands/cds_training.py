@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from applier.config.settings import Config
 from applier.errors import ApplierError
 from applier.pipeline.build import assembled
-from applier.pipeline.step import Pipeline
 from applier.runtime import cds_archive, jars
 from applier.runtime.logs import set_up_logging
 from applier.runtime.spark_session import build_session, end_jvm
@@ -31,6 +30,8 @@ _NOWHERE = "127.0.0.1:9"
 _END_SECONDS = 120
 _TOPIC = "training"
 _TS = 470_606_911_615_533_056
+_EMPTY: dict[str, Any] = {"id": 0, "database": "", "table": "", "pkNames": None, "isDdl": False, "es": 0, "ts": 0}
+_EMPTY |= {"sql": "", "data": None, "old": None}
 
 
 def make(groups: list[str]) -> Path:
@@ -61,29 +62,21 @@ def _train(folder: Path, own: list[Path], made: Path) -> None:
     }
     session = build_session("applier-training", options, "lake", config.catalog.properties)
     with assembled(config, spark=session) as pipeline:
-        _apply(pipeline)
+        while not (step := pipeline.step()).complete or step.moved:
+            pass
     _read_kafka(session)
     session.stop()
     end_jvm(_END_SECONDS)
 
 
-def _apply(pipeline: Pipeline) -> None:
-    while not (step := pipeline.step()).complete or step.moved:
-        pass
-
-
 def _read_kafka(session: SparkSession) -> None:
-    """Load Kafka's clients; no broker is there, and none is needed for that."""
+    """Load Kafka's clients; that needs no broker, and there is no broker."""
     patience = {f"kafka.{name}.ms": "500" for name in ("default.api.timeout", "request.timeout")}
-    reader = session.read.format("kafka").options(**{"kafka.bootstrap.servers": _NOWHERE, **patience})
-    for name, value in {
-        "assign": '{"t":[0]}',
-        "startingOffsets": '{"t":{"0":0}}',
-        "endingOffsets": '{"t":{"0":1}}',
-    }.items():
-        reader = reader.option(name, value)
+    window = {"assign": '{"t":[0]}', "startingOffsets": '{"t":{"0":0}}', "endingOffsets": '{"t":{"0":1}}'}
+    options = {"kafka.bootstrap.servers": _NOWHERE, **patience, **window}
     with suppress(Exception):
-        reader.load().select("value").mapInArrow(_same, "value binary").toArrow()
+        values = session.read.format("kafka").options(**options).load().select("value")
+        values.mapInArrow(_same, "value binary").toArrow()
 
 
 def _same(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
@@ -95,16 +88,12 @@ def _config(folder: Path) -> Config:
     feed = folder / "feed.jsonl"
     messages = [*_rows("INSERT", 0), _watermark(0), *_rows("UPDATE", 1), *_rows("DELETE", 2), _watermark(2)]
     feed.write_text("".join(map(_record, range(len(messages)), messages)), encoding="utf-8")
+    lake = {"name": "lake", "type": "jdbc", "uri": f"jdbc:sqlite:{folder}/catalog.db"}
     return Config.model_validate(
         {
             "changefeed": {"name": _TOPIC, "protocol": "canal-json"},
             "source": {"archive": str(feed), "messages_per_step": 4},
-            "catalog": {
-                "name": "lake",
-                "type": "jdbc",
-                "uri": f"jdbc:sqlite:{folder}/catalog.db",
-                "warehouse": str(folder / "warehouse"),
-            },
+            "catalog": lake | {"warehouse": str(folder / "warehouse")},
         }
     )
 
@@ -112,16 +101,11 @@ def _config(folder: Path) -> Config:
 def _rows(kind: str, moment: int) -> Iterator[dict[str, Any]]:
     for number in range(3):
         row = {"id": str(number), "name": f"{kind} {moment}"}
-        yield {
-            "id": 0,
+        yield _EMPTY | {
             "database": "training",
             "table": "rows",
             "pkNames": ["id"],
-            "isDdl": False,
             "type": kind,
-            "es": 0,
-            "ts": 0,
-            "sql": "",
             "sqlType": {"id": 4, "name": 12},
             "mysqlType": {"id": "int", "name": "varchar"},
             "old": [row] if kind == "UPDATE" else None,
@@ -131,8 +115,7 @@ def _rows(kind: str, moment: int) -> Iterator[dict[str, Any]]:
 
 
 def _watermark(moment: int) -> dict[str, Any]:
-    ends = {"id": 0, "database": "", "table": "", "pkNames": None, "isDdl": False, "type": "TIDB_WATERMARK", "es": 0}
-    return ends | {"ts": 0, "sql": "", "data": None, "old": None, "_tidb": {"watermarkTs": _TS + moment}}
+    return _EMPTY | {"type": "TIDB_WATERMARK", "_tidb": {"watermarkTs": _TS + moment}}
 
 
 def _record(offset: int, message: dict[str, Any]) -> str:

@@ -24,10 +24,6 @@ class ControlView:
     """What the control tables of one changefeed say now. No method writes anything.
 
     Every method raises TransientError if the catalog or its storage does not answer.
-
-    Args:
-        lake: The catalog.
-        changefeed: Name of the changefeed.
     """
 
     def __init__(self, lake: Lake, changefeed: str) -> None:
@@ -65,11 +61,7 @@ class ControlView:
         return rows.last_decisions(rows.decisions(self._rows(SCHEMA_CHANGES)))
 
     def letters(self, *, whole: bool = False) -> list[DeadLetter]:
-        """The dead letters that are not made up for, those that were buried last at the beginning.
-
-        Args:
-            whole: With the bytes of their messages.
-        """
+        """The dead letters that are not made up for, newest first; `whole` ones have the bytes of their messages."""
         found = rows.dead_letters(self._rows(DEAD_LETTERS, without=() if whole else ("key", "value")))
         return sorted(found, key=lambda letter: (letter.buried_at, letter.offset), reverse=True)
 

@@ -24,15 +24,10 @@ _LISTED = 1000
 
 
 class Listed(NamedTuple):
-    """One DDL, as `ddl list` shows it.
+    """One DDL, as `ddl list` shows it, with what a terminal would obey written out.
 
-    Attributes:
-        commit_ts: TSO at which it finished.
-        table: Upstream table.
-        kind: Its kind; `unread` where the statement is not understood.
-        decision: What became of it; `pending` while it holds the changefeed or a parked table up.
-        reason: Why.
-        sql: Its text, with what a terminal would obey written out.
+    The commit ts is the TSO at which it finished. Its kind is `unread` where the statement is not understood, and the
+    decision `pending` while it holds the changefeed or a parked table up.
     """
 
     commit_ts: int
@@ -73,14 +68,7 @@ def listed(config: Config) -> list[Listed]:
 def skip(
     config: Config, commit_ts: int, why: str, *, take_over: bool = False, spark: SparkSession | None = None
 ) -> list[SchemaDecision]:
-    """Let `run` pass a statement that it has refused, once, without its effect; who said so, and why, is kept.
-
-    Args:
-        config: The configuration.
-        commit_ts: Commit ts of the statement.
-        why: Reason, for the audit.
-        take_over: Take the changefeed even if another applier seems to hold it.
-        spark: A running session to use instead of a new one.
+    """Let `run` pass a statement that it has refused, once, without its effect; the audit keeps who said so, and why.
 
     Raises:
         ConfigError: No statement of that commit ts is pending, or there is no reason.
@@ -100,9 +88,7 @@ def skip(
             what = f"No DDL of commit ts {commit_ts} holds changefeed {name} or a table of it up; pending: {others}."
             raise ConfigError([what])
         reason = f"{user_name()} on {state.checkpoint.holder.host}: {why.strip()}"
-        decided = [
-            SchemaDecision(item.commit_ts, item.table, item.sql, item.kind, "to skip", reason) for item in chosen
-        ]
+        decided = [SchemaDecision(it.commit_ts, it.table, it.sql, it.kind, "to skip", reason) for it in chosen]
         state.record(decided)
     for item in decided:
         logger().warning("ddl will be skipped", commit_ts=item.commit_ts, table=str(item.table), kind=item.kind)

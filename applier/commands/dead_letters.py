@@ -28,11 +28,9 @@ _BYTES = 2_000
 
 
 def found(config: Config, *, whole: bool = False) -> list[DeadLetter]:
-    """All dead letters that are neither made up for nor given up, newest first; reads the catalog without Spark.
+    """All dead letters that are neither made up for nor given up, newest first; `whole` ones with their bytes.
 
-    Args:
-        config: The configuration.
-        whole: With the bytes of their keys and values.
+    This reads the catalog without Spark.
 
     Raises:
         TransientError: The catalog or its storage does not answer.
@@ -42,11 +40,7 @@ def found(config: Config, *, whole: bool = False) -> list[DeadLetter]:
 
 
 def content(config: Config, place: str) -> DeadLetter:
-    """One dead letter with the bytes of its key and its value.
-
-    Args:
-        config: The configuration.
-        place: `topic/partition:offset`, as the list shows it.
+    """The dead letter at `topic/partition:offset`, with the bytes of its key and its value.
 
     Raises:
         ConfigError: There is no such dead letter.
@@ -60,14 +54,7 @@ def discard(
 ) -> list[DeadLetter]:
     """Give dead letters up: `status` no longer counts them, and `backfill --dead-letters` leaves them out.
 
-    The control table keeps the messages, and a row for each of them that says why.
-
-    Args:
-        config: The configuration.
-        places: As in `content`; () for all.
-        why: The reason.
-        take_over: Take the changefeed although another applier seems to hold it.
-        spark: A running session to use instead of a new one; it is left running.
+    Places are those of `content`; () for all. The control table keeps the messages, and for each of them the reason.
 
     Raises:
         ConfigError: No reason is given, or there is no such dead letter.
@@ -80,10 +67,8 @@ def discard(
     with assembled(config, take_over=take_over, spark=spark) as pipeline:
         control = pipeline.state.control
         letters = [item for item in control.letters() if item.place in wanted]
-        given_up = f"discarded: {why}".encode()
-        control.bury(
-            [replace(item, key=None, value=given_up, error="", step=pipeline.state.checkpoint.step) for item in letters]
-        )
+        given_up, step = f"discarded: {why}".encode(), pipeline.state.checkpoint.step
+        control.bury([replace(item, key=None, value=given_up, error="", step=step) for item in letters])
         logger().info("dead letters discarded", count=len(letters), because=why)
         completeness.end_letters(pipeline.state, pipeline.targets)
     return chosen
@@ -113,9 +98,8 @@ def render(letters: Sequence[DeadLetter], console: Console) -> None:
     if not letters:
         console.print(Text("There are no dead letters."))
         return
-    table = Table(
-        "place", "step", "set aside (UTC)", "why", title=f"Dead letters: {len(letters)}", title_justify="left"
-    )
+    title = f"Dead letters: {len(letters)}"
+    table = Table("place", "step", "set aside (UTC)", "why", title=title, title_justify="left")
     for letter in letters:
         when = letter.buried_at.isoformat(sep=" ", timespec="seconds").removesuffix("+00:00")
         table.add_row(*(Text(escaped(cell)) for cell in (place_of(letter), str(letter.step), when, letter.error)))
@@ -137,9 +121,8 @@ def _chosen(letters: Sequence[DeadLetter], places: Sequence[str]) -> list[DeadLe
     by_place = {place_of(letter): letter for letter in letters}
     unknown = [place for place in places if place not in by_place]
     if unknown:
-        raise ConfigError(
-            [f"There is no dead letter at {unknown[0]}: `applier dead-letters list -c FILE` shows the places."]
-        )
+        what = f"There is no dead letter at {unknown[0]}: `applier dead-letters list -c FILE` shows the places."
+        raise ConfigError([what])
     if not letters:
         raise ConfigError(["There are no dead letters."])
     return [by_place[place] for place in places] or list(letters)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-app = typer.Typer(help="The messages that were set aside: list them, look at one, give some up.", no_args_is_help=True)
+from applier.commands.tables.cli import ConfigFile, TakeOver
 
-ConfigFile = Annotated[Path, typer.Option("--config", "-c", help="Configuration file (TOML).", show_default=False)]
+app = typer.Typer(help="The messages that were set aside: list them, look at one, give some up.", no_args_is_help=True)
 
 
 @app.command("list")
@@ -56,9 +55,7 @@ def discard(
     *,
     why: Annotated[str, typer.Option(help="Why these messages need not be applied; the control table keeps it.")],
     every: Annotated[bool, typer.Option("--all", help="Give up all of them.")] = False,
-    take_over: Annotated[
-        bool, typer.Option("--take-over", help="Take the changefeed even if another applier seems to hold it.")
-    ] = False,
+    take_over: TakeOver = False,
 ) -> None:
     """Give dead letters up, while `run` is stopped."""
     from applier.commands import dead_letters  # noqa: PLC0415

@@ -24,26 +24,16 @@ _SET_ASIDE = (
 
 
 class Reports(NamedTuple):
-    """Who is to know how a run goes.
-
-    Attributes:
-        step: Called with the status line of each step.
-        start: Called once with the resolved ts of the checkpoint from which the run goes on; None if there is none.
-    """
+    """Functions that take the status line of each step, and at the start the resolved ts of the checkpoint, if any."""
 
     step: Report
     start: Callable[[int | None], None] = lambda resolved_ts: None
 
 
 def run(config: Config, *, once: bool, take_over: bool, reports: Reports, accept_remade: bool = False) -> None:
-    """Follow the changefeed of a configuration.
+    """Follow the changefeed of a configuration; with `once` up to the ends that the source has at the start.
 
-    Args:
-        config: The configuration.
-        once: Stop at the ends of the source as they are at the start.
-        take_over: Take the changefeed even if another applier seems to hold it.
-        reports: Called at the start, and with the status line of each step.
-        accept_remade: Go on with topics that were made anew by now, as the messages are at the offsets that they had.
+    `accept_remade` goes on with topics that were made anew by now, as the messages are at the offsets that they had.
 
     Raises:
         TransientError: Something outside did not answer for five minutes.
@@ -86,13 +76,7 @@ def run_once(pipeline: Pipeline, stop: threading.Event, report: Report) -> None:
 def follow(
     pipeline: Pipeline, stop: threading.Event, report: Report, clock: Callable[[], float] = time.monotonic
 ) -> None:
-    """Step until asked to stop; sleep when nothing is new.
-
-    Args:
-        pipeline: The pipeline.
-        stop: Set from elsewhere.
-        report: Called with the status line of each step.
-        clock: Monotonic seconds.
+    """Step until asked to stop; sleep when nothing is new. The clock gives monotonic seconds.
 
     Raises:
         WatermarkStalled: There are messages, but in `run.stall_seconds` no partition has ever sent a resolved ts.

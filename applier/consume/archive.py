@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import reduce
+from operator import or_
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from applier.errors import SourceLost
 
 SUFFIXES = (".jsonl", ".jsonl.gz", ".parquet")
 _BATCH_ROWS = 50_000
+_PLACES = ["topic", "partition", "offset"]
 
 
 class _Record(msgspec.Struct, gc=False):
@@ -33,13 +36,10 @@ class _Record(msgspec.Struct, gc=False):
 
 
 class Archive:
-    """Messages of a folder, by topic, partition and offset.
+    """Messages of a folder with *.jsonl, *.jsonl.gz or *.parquet, or of one such file.
 
-    JSON lines are staged once as Parquet, sorted, so that a step reads the row groups of its window and no more.
-
-    Args:
-        folder: Folder with *.jsonl, *.jsonl.gz or *.parquet; a single file is taken as well.
-        staging: Empty folder for the staged copy; the caller removes it.
+    JSON lines are staged once as Parquet, sorted, so that a step reads the row groups of its window and no more. The
+    caller removes the folder for that copy.
 
     Raises:
         SourceLost: There is no such folder, it holds no archive, or a line is not a record.
@@ -47,44 +47,45 @@ class Archive:
 
     def __init__(self, folder: Path, staging: Path) -> None:
         files = _files(folder)
-        parquet = [str(file) for file in files if file.suffix == ".parquet"]
-        lines = [file for file in files if file.suffix != ".parquet"]
-        if lines:
-            parquet.append(str(_stage(lines, staging / "messages.parquet")))
-        self.files = parquet
-        self._data = ds.dataset(parquet, format="parquet")
+        self.files = [str(file) for file in files if file.suffix == ".parquet"]
+        if lines := [file for file in files if file.suffix != ".parquet"]:
+            self.files.append(str(_stage(lines, staging / "messages.parquet")))
+        self._data = ds.dataset(self.files, format="parquet")
 
     def bounds(self) -> dict[TopicPartition, OffsetRange]:
-        """First offset and end offset (exclusive) of every partition."""
-        spans: dict[TopicPartition, OffsetRange] = {}
-        grouped = (
-            self._data.to_table(columns=["topic", "partition", "offset"])
-            .group_by(["topic", "partition"])
-            .aggregate([("offset", "min"), ("offset", "max")])
-        )
-        for row in grouped.to_pylist():
-            place = TopicPartition(row["topic"], row["partition"])
-            spans[place] = OffsetRange(row["offset_min"], row["offset_max"] + 1)
-        return spans
+        """See `Source`."""
+        rows = self._data.to_table(columns=_PLACES).group_by(_PLACES[:2])
+        return {
+            TopicPartition(row["topic"], row["partition"]): OffsetRange(row["offset_min"], row["offset_max"] + 1)
+            for row in rows.aggregate([("offset", "min"), ("offset", "max")]).to_pylist()
+        }
 
     def offsets_at(self, milliseconds: int) -> dict[TopicPartition, int]:
-        """The first offset of each partition whose record is of that Unix time or later, or of no known time."""
-        found = {place: span.end for place, span in self.bounds().items()}
+        """See `Source`."""
         moment = pa.scalar(milliseconds * 1000, pa.timestamp("us", tz="UTC"))
-        late = self._data.to_table(
-            columns=["topic", "partition", "offset"],
-            filter=pc.field("timestamp").is_null() | (pc.field("timestamp") >= moment),
-        )
-        for row in late.group_by(["topic", "partition"]).aggregate([("offset", "min")]).to_pylist():
-            found[TopicPartition(row["topic"], row["partition"])] = row["offset_min"]
-        return found
+        late = pc.field("timestamp").is_null() | (pc.field("timestamp") >= moment)
+        rows = self._data.to_table(columns=_PLACES, filter=late).group_by(_PLACES[:2])
+        return {place: span.end for place, span in self.bounds().items()} | {
+            TopicPartition(row["topic"], row["partition"]): row["offset_min"]
+            for row in rows.aggregate([("offset", "min")]).to_pylist()
+        }
 
     def collect(self, window: Window) -> pa.Table:
-        """The messages of a window: `MESSAGE_SCHEMA`, by topic, partition and offset; one offset counts once."""
-        if not window.ranges:
-            return MESSAGE_SCHEMA.empty_table()
-        found = self._data.to_table(columns=MESSAGE_SCHEMA.names, filter=_expression(window)).cast(MESSAGE_SCHEMA)
-        return found.sort_by(MESSAGE_ORDER)
+        """See `Source`."""
+        found = self._data.to_table(columns=MESSAGE_SCHEMA.names, filter=inside(window, pc.field))
+        return found.cast(MESSAGE_SCHEMA).sort_by(MESSAGE_ORDER)
+
+
+def inside(window: Window, column: Callable[[str], Any]) -> Any:
+    """The condition that a message is in a window, of the columns that `pc.field`, or Spark's `F.col`, names."""
+    parts = (
+        (column("topic") == place.topic)
+        & (column("partition") == place.partition)
+        & (column("offset") >= span.start)
+        & (column("offset") < span.end)
+        for place, span in window.ranges.items()
+    )
+    return reduce(or_, parts, column("offset") < 0)
 
 
 def _files(folder: Path) -> list[Path]:
@@ -99,20 +100,6 @@ def _files(folder: Path) -> list[Path]:
         hint = "it needs files that end in .jsonl, .jsonl.gz or .parquet."
         raise SourceLost(f"The archive {folder} holds no recorded messages.", hint)
     return files
-
-
-def _expression(window: Window) -> pc.Expression:
-    parts = [
-        (pc.field("topic") == place.topic)
-        & (pc.field("partition") == place.partition)
-        & (pc.field("offset") >= span.start)
-        & (pc.field("offset") < span.end)
-        for place, span in window.ranges.items()
-    ]
-    whole = parts[0]
-    for part in parts[1:]:
-        whole = whole | part
-    return whole
 
 
 def _stage(files: list[Path], target: Path) -> Path:
@@ -143,14 +130,6 @@ def _batches(file: Path) -> Iterator[pa.RecordBatch]:
 
 
 def _batch(rows: list[_Record]) -> pa.RecordBatch:
-    columns: list[pa.Array[Any]] = [
-        pa.array([row.topic for row in rows], pa.string()),
-        pa.array([row.partition for row in rows], pa.int32()),
-        pa.array([row.offset for row in rows], pa.int64()),
-        pa.array(
-            [None if row.timestamp is None else row.timestamp * 1000 for row in rows], pa.timestamp("us", tz="UTC")
-        ),
-        pa.array([row.key for row in rows], pa.binary()),
-        pa.array([row.value for row in rows], pa.binary()),
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=MESSAGE_SCHEMA)
+    columns: dict[str, Any] = {name: [getattr(row, name) for row in rows] for name in MESSAGE_SCHEMA.names}
+    times = pa.array(columns["timestamp"], pa.timestamp("ms", tz="UTC"))
+    return pa.RecordBatch.from_pydict(columns | {"timestamp": times}, schema=MESSAGE_SCHEMA)

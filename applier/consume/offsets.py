@@ -15,16 +15,13 @@ def next_window(
     limit: int,
     least: Mapping[TopicPartition, int] | None = None,
 ) -> Window:
-    """The next window.
+    """The next window, of `limit` messages at the most.
 
     A backlog larger than `limit` is cut in proportion to what each partition has left, so that all of them advance
     through about the same time: the watermark is the minimum, and the partition that got least would hold it back.
 
-    Args:
-        next_offsets: Offset to read next per partition; partitions that are not in it start at their first offset.
-        bounds: What the source has.
-        limit: Messages at the most, save that each partition with a backlog gets one at least.
-        least: Ends that the window reaches all the same, as far as the source does.
+    Partitions that `next_offsets` lacks start at their first offset. Each partition with a backlog gets one message at
+    least, and reaches its end in `least` all the same, as far as the source does.
 
     Raises:
         SourceLost: Offsets that are to be read next were deleted, or lie beyond the end.
@@ -62,12 +59,9 @@ def _check(partition: TopicPartition, start: int, span: OffsetRange) -> None:
 
 
 def remade(known: Mapping[str, str], found: Mapping[str, str], next_offsets: Mapping[TopicPartition, int]) -> list[str]:
-    """Topics that were deleted and made again under their names.
+    """Topics that were deleted and made again under their names, so that their ids are not the known ones any more.
 
-    Args:
-        known: Id of each topic when it was read.
-        found: Id of each topic now; {} where the source does not show it.
-        next_offsets: Offset to read next per partition; a topic of which nothing was read may be another one.
+    A topic may be another one if it was never read from, or if the source does not show its id.
     """
     begun = {place.topic for place, offset in next_offsets.items() if offset > 0}
     return sorted(topic for topic in begun & known.keys() & found.keys() if known[topic] != found[topic])
@@ -96,22 +90,15 @@ _REMADE_HINT = (
 
 
 def missing(window: Window, read: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """How many offsets of a window held no message, by partition; those without any are left out.
-
-    Args:
-        window: What was to be read.
-        read: Messages that were read of each partition.
-    """
+    """How many offsets of a window held no message, by partition, where any did; `read` counts the messages."""
     counts = {place: len(span) - read.get(place, 0) for place, span in sorted(window.ranges.items())}
     return {place: count for place, count in counts.items() if count > 0}
 
 
 def refuse_missing(window: Window, empty: Mapping[TopicPartition, int]) -> None:
-    """Refuse a window with offsets that hold no message: TiCDC gives each offset one, so rows may be lost.
+    """Refuse a window with offsets that hold no message, as `missing` counts them.
 
-    Args:
-        window: What was to be read.
-        empty: How many of its offsets hold none, as `missing` shows.
+    TiCDC gives each offset a message, so rows may be lost.
 
     Raises:
         SourceLost: With the partition, its offsets and how many of them are empty.

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import cast
 
 import pyarrow as pa
@@ -19,7 +21,7 @@ from pyspark.sql import functions as F
 from applier.changefeed.message import MESSAGE_SCHEMA, TopicPartition
 from applier.changefeed.window import OffsetRange, Window
 from applier.config.source import KafkaSection, SourceSection
-from applier.consume.archive import Archive
+from applier.consume.archive import Archive, inside
 from applier.consume.kafka.admin import KafkaAdmin
 from applier.consume.kafka.client import KafkaClient, KafkaSilentError
 from applier.consume.kafka.prefetch import ahead
@@ -30,18 +32,20 @@ from applier.consume.workers.task_error import defect, is_outage
 from applier.consume.workers.transport import CELLS_DDL, packed, settled, unpacked
 from applier.errors import OutsideRefused, SourceLost, TerminalError, TransientError
 from applier.runtime.logs import logger
-from applier.runtime.permanent_errors import KAFKA, SPARK, Cause, chain_of, refusal, told, without_secrets
+from applier.runtime.permanent_errors import KAFKA, SPARK, chain_of, refusal, told, without_secrets
 
-_FETCH_WAIT_MS = "5"
-"""How long a broker may wait for more to come. A window ends where the topic did, so what comes later is not read; but
-a consumer that asked for it at the end of one step cannot read again, in the next, before it is answered: with Kafka's
-500 ms each step that reads held rows again took a second longer."""
-_FETCH_BYTES = str(4 * 2**20)
-"""What a broker may send of a partition at once: with Kafka's 1 MiB a third of the reading was asking for more."""
-
-_RECEIVE_BYTES = "-1"
-"""What the system may hold of a connection, as it sees fit: with Kafka's 64 KiB a broker waits while messages are taken
-out of what came, and each gigabyte is read in sixteen thousand pieces."""
+_USUAL = {
+    # How long a broker may wait for more to come. A window ends where the topic did, so what comes later is not read;
+    # but a consumer that asked for it at the end of one step cannot read again, in the next, before it is answered:
+    # with Kafka's 500 ms each step that reads held rows again took a second longer.
+    "kafka.fetch.max.wait.ms": "5",
+    # What a broker may send of a partition at once: with Kafka's 1 MiB a third of the reading was asking for more.
+    "kafka.max.partition.fetch.bytes": str(4 * 2**20),
+    # What the system may hold of a connection, as it sees fit: with Kafka's 64 KiB a broker waits while messages are
+    # taken out of what came, and each gigabyte is read in sixteen thousand pieces.
+    "kafka.receive.buffer.bytes": "-1",
+}
+"""Options of Kafka's clients where the configuration does not set them."""
 
 _CHUNK_BYTES = 16 * 2**20
 """Bytes that are read while the same amount is decoded."""
@@ -56,45 +60,22 @@ _SILENT = "Reading from Kafka failed: no message came for a minute, though the t
 _AGAIN = "the read is tried again; check the brokers."
 
 
-class ArchiveSource:
-    """An archive as a `Source`."""
+class ArchiveSource(Archive):
+    """An archive as a `Source`; arguments as of `Archive`, behind the session."""
 
-    def __init__(self, spark: SparkSession, archive: Archive) -> None:
+    def __init__(self, spark: SparkSession, folder: Path, staging: Path) -> None:
+        super().__init__(folder, staging)
         self._spark = spark
-        self._archive = archive
-
-    def bounds(self) -> Mapping[TopicPartition, OffsetRange]:
-        """See `Source`."""
-        return self._archive.bounds()
 
     def topic_ids(self) -> Mapping[str, str]:
         """See `Source`; records do not say it."""
         return {}
 
-    def offsets_at(self, milliseconds: int) -> Mapping[TopicPartition, int]:
-        """See `Source`."""
-        return self._archive.offsets_at(milliseconds)
-
-    def collect(self, window: Window) -> pa.Table:
-        """See `Source`."""
-        return self._archive.collect(window)
-
     def map(self, window: Window, job: Job[R]) -> list[R]:
         """See `Source`."""
         with _reading():
-            return _in_tasks(self._frame(window), job)
-
-    def _frame(self, window: Window) -> DataFrame:
-        frame = self._spark.read.parquet(*self._archive.files).select(*MESSAGE_SCHEMA.names)
-        inside = F.lit(False)
-        for place, span in window.ranges.items():
-            inside = inside | (
-                (F.col("topic") == place.topic)
-                & (F.col("partition") == place.partition)
-                & (F.col("offset") >= span.start)
-                & (F.col("offset") < span.end)
-            )
-        return frame.where(inside)
+            frame = self._spark.read.parquet(*self.files).select(*MESSAGE_SCHEMA.names)
+            return _in_tasks(frame.where(inside(window, F.col)), job)
 
 
 class KafkaSource:
@@ -111,12 +92,7 @@ class KafkaSource:
         kafka = cast("KafkaSection", section.kafka)
         self._spark = spark
         self._engine = section.engine
-        usual = {
-            "kafka.fetch.max.wait.ms": _FETCH_WAIT_MS,
-            "kafka.max.partition.fetch.bytes": _FETCH_BYTES,
-            "kafka.receive.buffer.bytes": _RECEIVE_BYTES,
-        }
-        self._options = {"kafka.group.id": group, **usual, **kafka.options}
+        self._options = {"kafka.group.id": group, **_USUAL, **kafka.options}
         self._topics = kafka.topics
         self._pattern = kafka.topic_pattern
         own = {key.removeprefix("kafka."): value for key, value in self._options.items()}
@@ -160,10 +136,8 @@ class KafkaSource:
             except (Py4JJavaError, PySparkException) as error:
                 if not is_out_of_memory(error):
                     raise
-            logger().warning(
-                "messages do not fit into the memory of tasks",
-                partitions=[str(place) for place in sorted(window.ranges)],
-            )
+            shown = [str(place) for place in sorted(window.ranges)]
+            logger().warning("messages do not fit into the memory of tasks", partitions=shown)
             self._heavy = window
             return self._map_here(window, job)
 
@@ -183,17 +157,18 @@ class KafkaSource:
         return is_local and min(context.defaultParallelism, len(window.ranges)) < _MANY_TASKS
 
     def _frame(self, window: Window) -> DataFrame:
-        assigned: dict[str, list[int]] = {}
-        starts: dict[str, dict[str, int]] = {}
-        ends: dict[str, dict[str, int]] = {}
+        spans: dict[str, dict[int, OffsetRange]] = defaultdict(dict)
         for place, span in sorted(window.ranges.items()):
-            assigned.setdefault(place.topic, []).append(place.partition)
-            starts.setdefault(place.topic, {})[str(place.partition)] = span.start
-            ends.setdefault(place.topic, {})[str(place.partition)] = span.end
-        reader = self._spark.read.format("kafka").options(**self._options)
-        reader = reader.option("assign", json.dumps(assigned))
-        reader = reader.option("startingOffsets", json.dumps(starts)).option("endingOffsets", json.dumps(ends))
-        return reader.load().select(*MESSAGE_SCHEMA.names)
+            spans[place.topic][place.partition] = span
+        asked = {
+            "assign": {topic: list(own) for topic, own in spans.items()},
+            "startingOffsets": {
+                topic: {part: span.start for part, span in own.items()} for topic, own in spans.items()
+            },
+            "endingOffsets": {topic: {part: span.end for part, span in own.items()} for topic, own in spans.items()},
+        }
+        options = self._options | {name: json.dumps(value) for name, value in asked.items()}
+        return self._spark.read.format("kafka").options(**options).load().select(*MESSAGE_SCHEMA.names)
 
     def close(self) -> None:
         """End the connections to the brokers, and the processes that decode."""
@@ -215,7 +190,8 @@ class KafkaSource:
 
     def _refusal(self, error: Py4JJavaError) -> TransientError | SourceLost | OutsideRefused:
         servers = self._options.get("kafka.bootstrap.servers", "")
-        chain = self._hidden(chain_of(error))
+        # Kafka repeats parts of what it cannot read, and that may be the value of an option that holds a secret.
+        chain = [replace(cause, text=without_secrets(cause.text, self._options)) for cause in chain_of(error)]
         if any("UnknownTopicOrPartition" in cause.kind for cause in chain):
             hint = "check source.kafka.topics; TiCDC makes the topic when the changefeed starts."
             return SourceLost(f"Kafka at {servers} has no topic {', '.join(self._topics)}.", hint)
@@ -226,10 +202,6 @@ class KafkaSource:
             "is down where kafka.security.protocol has none, and so does one without where it has."
         )
         return TransientError(f"Kafka at {servers} does not answer: {told(chain)}", hint)
-
-    def _hidden(self, chain: Sequence[Cause]) -> list[Cause]:
-        """The same without values of the options that hold secrets: Kafka repeats parts of what it cannot read."""
-        return [replace(cause, text=without_secrets(cause.text, self._options)) for cause in chain]
 
 
 @contextmanager

@@ -22,12 +22,7 @@ _SHARE = 0.75
 
 
 class WindowTooLargeError(Exception):
-    """A window has more bytes than a step may read. Nothing of it was applied; a shorter one can be read.
-
-    Args:
-        size: Bytes that were read.
-        messages: Messages that had them.
-    """
+    """So many bytes of so many messages are more than a step may read; nothing was applied, a shorter window can be."""
 
     def __init__(self, size: int, messages: int) -> None:
         super().__init__(size, messages)
@@ -40,14 +35,9 @@ class WindowTooLargeError(Exception):
 
 @dataclass(slots=True)
 class WindowSize:
-    """The size of the next window.
+    """The size of the next window: what `source.messages_per_step` and `source.bytes_per_step` allow, `stretch` times.
 
-    Args:
-        messages_per_step: Messages at the most, see `source.messages_per_step`.
-        bytes_per_step: Bytes at the most, see `source.bytes_per_step`.
-
-    Attributes:
-        stretch: How many times that is allowed now, because the watermark stood still in a full window.
+    It is stretched because the watermark stood still in a full window.
     """
 
     messages_per_step: int

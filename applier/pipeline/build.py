@@ -17,7 +17,6 @@ from applier.changefeed.table import TableName
 from applier.changefeed.types import TypeRules
 from applier.config.settings import Config
 from applier.config.upstream import supplied_tables
-from applier.consume.archive import Archive
 from applier.consume.offsets import refuse_gaps
 from applier.consume.source import Source
 from applier.consume.spark import ArchiveSource, KafkaSource
@@ -215,7 +214,7 @@ def open_source(config: Config, session: SparkSession) -> Iterator[Source]:
     STOPPING.remove_when_left(staging)
     try:
         if section.archive is not None:
-            yield ArchiveSource(session, Archive(Path(section.archive), staging))
+            yield ArchiveSource(session, Path(section.archive), staging)
             return
         source = KafkaSource(session, section, f"applier-{config.changefeed.name}")
         with closing(source):

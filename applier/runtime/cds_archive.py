@@ -52,7 +52,7 @@ def joined(class_path: Sequence[Path], *others: str | None) -> str:
 
 
 def _stamp(jar: Path) -> str:
-    """What Java compares of a jar, too."""
+    """What Java also compares of a jar."""
     if not jar.is_file():
         return ""
     found = jar.stat()

@@ -13,12 +13,7 @@ _HIDDEN = frozenset({"Cc", "Cf", "Co", "Cs", "Zl", "Zp"})
 
 
 def escaped(text: str, *, lines: bool = False) -> str:
-    r"""A text with each character that a terminal would obey written out, such as `\x1b`.
-
-    Args:
-        text: Any text.
-        lines: Keep line breaks, where they are ours.
-    """
+    r"""A text with each character that a terminal would obey written out, such as `\x1b`; `lines` keeps line breaks."""
     if text.isprintable():
         return text
     return "".join(char if char == " " or (lines and char == "\n") else _shown(char) for char in text)

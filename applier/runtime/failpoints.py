@@ -18,14 +18,8 @@ def reach(point: str) -> None:
     """Say that the process has come to a point; kill or stop it if `APPLIER_KILL_AT` asks for that.
 
     The process dies as in a power cut: no handler runs, nothing is flushed. Without the variable this does nothing.
-
-    Args:
-        point: `data-files-staged`, `commit-sent`, `commit-done`, or another name that its caller documents.
     """
-    wanted = os.environ.get(KILL_AT)
-    if not wanted:
-        return
-    name, turn, how = [*wanted.split(":"), "", ""][:3]
+    name, turn, how = [*os.environ.get(KILL_AT, "").split(":"), "", ""][:3]
     if name != point:
         return
     with _lock:

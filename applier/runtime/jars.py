@@ -29,12 +29,8 @@ _FETCH_SECONDS = 900
 def fetch(group: str, lock: Path = OWN, into: Path | None = None) -> list[Path]:
     """Return the jars of a group, each compared with its SHA-256, after fetching them where one is missing or differs.
 
-    Several processes may do so at once: files appear under their name only when whole and verified.
-
-    Args:
-        group: A `conf` of the lock's jars.xml.
-        lock: Folder of the lock.
-        into: Folder that holds a subfolder for each group; `home(lock)` if absent.
+    Several processes may do so at once: files appear under their name only when whole and verified. A group is a `conf`
+    of the lock's jars.xml; it has a subfolder of `into`, or of `home(lock)` if that is absent.
 
     Raises:
         ConfigError: The group is unknown, no Java was found, the folder cannot be written, or Maven Central gave a file
@@ -92,7 +88,7 @@ def _download(group: str, lock: Path, folder: Path, sums: dict[str, str]) -> Non
 
 
 def _run_ivy(group: str, lock: Path, staging: Path) -> None:
-    """Let Ivy put the files of a group into `staging/jars`; it checks them against Maven's own checksums too."""
+    """Let Ivy put the files of a group into `staging/jars`; it also checks them against Maven's own checksums."""
     settings = os.environ.get("APPLIER_IVY_SETTINGS") or OWN / "ivysettings.xml"
     pattern = staging / "jars" / "[artifact]-[revision](-[classifier]).[ext]"
     options = ["-settings", settings, "-ivy", lock / "jars.xml", "-confs", group, "-cache", staging / "cache"]
@@ -126,11 +122,8 @@ def _unreachable(group: str, reason: str) -> TransientError:
 def _reason(output: str) -> str:
     """The line of Ivy's report that shows the most: what broke, before what is missing because of it."""
     lines = [line.strip(" \t:.") for line in output.splitlines()]
-    for sign in ("Exception", "error", "not found"):
-        for line in lines:
-            if sign in line:
-                return line
-    return "Ivy gave no reason"
+    signs = ("Exception", "error", "not found")
+    return next((line for sign in signs for line in lines if sign in line), "Ivy gave no reason")
 
 
 def _differing(folder: Path, sums: dict[str, str]) -> list[str]:

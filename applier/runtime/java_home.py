@@ -21,12 +21,8 @@ _SYSTEM_HOMES = Path("/usr/lib/jvm")
 def find(environment: Mapping[str, str] | None = None, system_homes: Path = _SYSTEM_HOMES) -> Path:
     """Return the home directory of Java 17 or 21: JAVA_HOME, then `java` on the PATH, then the system's folder.
 
-    Args:
-        environment: Variables to look at; those of the process if absent.
-        system_homes: Folder in which the operating system keeps its Javas.
-
     Raises:
-        ConfigError: None was found; names those that were found and cannot be used.
+        ConfigError: There is no such Java; it names those that were found and cannot be used.
     """
     variables = os.environ if environment is None else environment
     unfit = []

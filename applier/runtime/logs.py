@@ -18,13 +18,10 @@ from applier.runtime.escaping import escape_event
 
 def set_up_logging(level: str = "info") -> None:
     """Log to standard error: coloured on a terminal, JSON lines elsewhere."""
-    terminal = sys.stderr.isatty()
-    # JSON escapes control characters; on a terminal a name from upstream could move the cursor or hide a line.
-    shown: list[Any] = (
-        [escape_event, structlog.dev.ConsoleRenderer()]
-        if terminal
-        else [structlog.processors.JSONRenderer(ensure_ascii=False)]
-    )
+    shown: list[Any] = [structlog.processors.JSONRenderer(ensure_ascii=False)]
+    if sys.stderr.isatty():
+        # JSON escapes control characters; on a terminal a name from upstream could move the cursor or hide a line.
+        shown = [escape_event, structlog.dev.ConsoleRenderer()]
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
@@ -63,20 +60,11 @@ class Stopwatch:
 
 @dataclass(frozen=True, slots=True)
 class StatusLine:
-    """One step in one line; every field is explained in `docs/output.md`.
+    """One step in one line; `docs/output.md` explains every field.
 
-    Attributes:
-        step: Number of the step in this changefeed.
-        resolved_ts: The watermark that all tables have reached; None for a feed in offset order.
-        now_ms: Wall clock in Unix milliseconds, for the lag.
-        messages: Messages read.
-        rows: Row changes applied, after reduction.
-        waiting: Rows that wait for their schema or for the watermark.
-        tables: Tables committed.
-        backlog: Messages that the source has beyond this step.
-        seconds: Time per stage.
-        notes: Counted policies that were used: rows sent again, excluded rows, zero dates, dead letters,
-            parked tables.
+    The resolved ts is None for a feed in offset order. Rows are counted after reduction; some wait for their schema or
+    for the watermark. The backlog is what the source has beyond this step. Seconds are by stage, and notes count the
+    policies that were used: rows sent again, excluded rows, zero dates, dead letters, parked tables.
     """
 
     step: int
@@ -90,11 +78,6 @@ class StatusLine:
     seconds: Mapping[str, float]
     notes: Mapping[str, int]
 
-    @property
-    def lag_seconds(self) -> float | None:
-        """Seconds between the watermark and now."""
-        return None if self.resolved_ts is None else max(0.0, (self.now_ms - unix_ms(self.resolved_ts)) / 1000)
-
     def fields(self) -> dict[str, Any]:
         """The fields as they are logged."""
         shown: dict[str, Any] = {"step": self.step}
@@ -104,10 +87,9 @@ class StatusLine:
             shown |= {
                 "resolved_ts": self.resolved_ts,
                 "resolved": wall_clock(self.resolved_ts).isoformat(timespec="milliseconds"),
-                "lag_seconds": round(self.lag_seconds or 0.0, 3),
+                "lag_seconds": max(0.0, (self.now_ms - unix_ms(self.resolved_ts)) / 1000),
             }
-        shown |= {"messages": self.messages, "rows": self.rows, "waiting": self.waiting, "tables": self.tables}
-        shown["backlog"] = self.backlog
+        shown |= {name: getattr(self, name) for name in ("messages", "rows", "waiting", "tables", "backlog")}
         shown |= {f"{stage}_seconds": round(spent, 3) for stage, spent in self.seconds.items()}
         return shown | {note: count for note, count in self.notes.items() if count}
 

@@ -33,147 +33,83 @@ _SCHEME = "check the scheme of catalog.warehouse and catalog.io-impl: a warehous
 _AGAIN = ""
 """The failure may pass, so the call is made again."""
 
-TABLE: dict[System, dict[str, str]] = {
-    "java": dict.fromkeys(
-        (
-            "ClassNotFoundException",
-            "NoClassDefFoundError",
-            "NoSuchMethodError",
-            "UnsupportedClassVersionError",
-            "UnsatisfiedLinkError",
-            "ServiceConfigurationError",
-            "PySparkImportError",
-            "ImportError",
-            "ModuleNotFoundError",
-            "PACKAGE_NOT_INSTALLED",
-        ),
-        _MISSING,
-    )
-    | dict.fromkeys(
-        (
-            "ConnectException",
-            "SocketException",
-            "SocketTimeoutException",
-            "UnknownHostException",
-            "NoRouteToHostException",
-            "EOFException",
-            "InterruptedIOException",
-        ),
-        _AGAIN,
-    ),
-    "tls": dict.fromkeys(
-        (
-            "SunCertPathBuilderException",
-            "ValidatorException",
-            "CertPathValidatorException",
-            "CertificateException",
-            "CertificateExpiredException",
-            "CertificateNotYetValidException",
-            "SSLPeerUnverifiedException",
-        ),
-        _CERTIFICATE,
-    ),
-    "kafka": dict.fromkeys(
-        (
-            "SaslAuthenticationException",
-            "AuthenticationException",
-            "TopicAuthorizationException",
-            "GroupAuthorizationException",
-            "ClusterAuthorizationException",
-            "AuthorizationException",
-        ),
-        _RIGHTS,
-    )
-    | dict.fromkeys(
-        (
-            "ConfigException",
-            "InvalidConfigurationException",
-            "IllegalArgumentException",
-            "LoginException",
-            "UnsupportedSaslMechanismException",
-            "IllegalSaslStateException",
-            "KeyStoreException",
-            "UnrecoverableKeyException",
-            "InvalidKeyException",
-            "InvalidKeySpecException",
-            "NoSuchAlgorithmException",
-            "NoSuchFileException",
-            "FileNotFoundException",
-            "AccessDeniedException",
-            "InvalidTopicException",
-            "UnsupportedVersionException",
-        ),
-        _OPTIONS,
-    )
-    | {
-        "SslAuthenticationException": _CERTIFICATE,
-        "TimeoutException": _AGAIN,
-        "DisconnectException": _AGAIN,
-        "NotLeaderOrFollowerException": _AGAIN,
-        "LeaderNotAvailableException": _AGAIN,
-        "CoordinatorNotAvailableException": _AGAIN,
+_CODES: dict[System, dict[str, str]] = {
+    "java": {
+        _MISSING: """
+            ClassNotFoundException, NoClassDefFoundError, NoSuchMethodError, UnsupportedClassVersionError,
+            UnsatisfiedLinkError, ServiceConfigurationError, PySparkImportError, ImportError, ModuleNotFoundError,
+            PACKAGE_NOT_INSTALLED
+        """,
+        _AGAIN: """
+            ConnectException, SocketException, SocketTimeoutException, UnknownHostException, NoRouteToHostException,
+            EOFException, InterruptedIOException
+        """,
+    },
+    "tls": {
+        _CERTIFICATE: """
+            SunCertPathBuilderException, ValidatorException, CertPathValidatorException, CertificateException,
+            CertificateExpiredException, CertificateNotYetValidException, SSLPeerUnverifiedException
+        """,
+    },
+    "kafka": {
+        _RIGHTS: """
+            SaslAuthenticationException, AuthenticationException, TopicAuthorizationException,
+            GroupAuthorizationException, ClusterAuthorizationException, AuthorizationException
+        """,
+        _OPTIONS: """
+            ConfigException, InvalidConfigurationException, IllegalArgumentException, LoginException,
+            UnsupportedSaslMechanismException, IllegalSaslStateException, KeyStoreException,
+            UnrecoverableKeyException, InvalidKeyException, InvalidKeySpecException, NoSuchAlgorithmException,
+            NoSuchFileException, FileNotFoundException, AccessDeniedException, InvalidTopicException,
+            UnsupportedVersionException
+        """,
+        _CERTIFICATE: "SslAuthenticationException",
+        _AGAIN: """
+            TimeoutException, DisconnectException, NotLeaderOrFollowerException, LeaderNotAvailableException,
+            CoordinatorNotAvailableException
+        """,
     },
     "jdbc": {
         # java.sql.DriverManager itself; drivers raise classes of their own with this SQLState.
-        "SQLException 08001": _MISSING,
-        "SQLSTATE 28": _RIGHTS,
-        "SQLSTATE 42501": _RIGHTS,
-        "SQLSTATE 42": _NAMED,
-        "SQLSTATE 3D": _NAMED,
-        "SQLSTATE 08": _AGAIN,
-        "SQLSTATE 25006": _AGAIN,
-        "SQLSTATE 40": _AGAIN,
-        "SQLSTATE 53": _AGAIN,
-        "SQLSTATE 55": _AGAIN,
-        "SQLSTATE 57": _AGAIN,
-        "SQLITE_READONLY": _RIGHTS,
-        "SQLITE_PERM": _RIGHTS,
-        "SQLITE_AUTH": _RIGHTS,
-        "SQLITE_NOTADB": _NAMED,
-        "SQLITE_CORRUPT": _NAMED,
-        "SQLITE_BUSY": _AGAIN,
-        "SQLITE_LOCKED": _AGAIN,
-        "SQLITE_FULL": _AGAIN,
-        "SQLITE_IOERR": _AGAIN,
-        "SQLITE_CANTOPEN": _AGAIN,
+        _MISSING: "SQLException 08001",
+        _RIGHTS: "SQLSTATE 28, SQLSTATE 42501, SQLITE_READONLY, SQLITE_PERM, SQLITE_AUTH",
+        _NAMED: "SQLSTATE 42, SQLSTATE 3D, SQLITE_NOTADB, SQLITE_CORRUPT",
+        _AGAIN: """
+            SQLSTATE 08, SQLSTATE 25006, SQLSTATE 40, SQLSTATE 53, SQLSTATE 55, SQLSTATE 57, SQLITE_BUSY,
+            SQLITE_LOCKED, SQLITE_FULL, SQLITE_IOERR, SQLITE_CANTOPEN
+        """,
     },
     "rest": {
-        "NotAuthorizedException": _RIGHTS,
-        "ForbiddenException": _RIGHTS,
-        "BadRequestException": _NAMED,
-        "UnsupportedFormatVersion": _NAMED,
-        "ServiceFailureException": _AGAIN,
-        "ServiceUnavailableException": _AGAIN,
-        "CommitStateUnknownException": _AGAIN,
+        _RIGHTS: "NotAuthorizedException, ForbiddenException",
+        _NAMED: "BadRequestException, UnsupportedFormatVersion",
+        _AGAIN: "ServiceFailureException, ServiceUnavailableException, CommitStateUnknownException",
     },
     "storage": {
-        "AccessControlException": _RIGHTS,
-        "AccessDeniedException": _RIGHTS,
-        "AuthorizationException": _RIGHTS,
-        "AWS AccessDenied": _RIGHTS,
-        "AWS InvalidAccessKeyId": _RIGHTS,
-        "AWS SignatureDoesNotMatch": _RIGHTS,
-        "AWS 401": _RIGHTS,
-        "AWS 403": _RIGHTS,
-        "NoSuchBucketException": _NAMED,
-        "AWS NoSuchBucket": _NAMED,
-        "AWS PermanentRedirect": _NAMED,
-        "AWS AuthorizationHeaderMalformed": _NAMED,
-        "AWS 5": _AGAIN,
-        "AWS 429": _AGAIN,
-        "AWS SlowDown": _AGAIN,
-        "UnsupportedFileSystemException": _SCHEME,
-        "ParentNotDirectoryException": _NAMED,
+        _RIGHTS: """
+            AccessControlException, AccessDeniedException, AuthorizationException, AWS AccessDenied,
+            AWS InvalidAccessKeyId, AWS SignatureDoesNotMatch, AWS 401, AWS 403
+        """,
+        _NAMED: """
+            NoSuchBucketException, AWS NoSuchBucket, AWS PermanentRedirect, AWS AuthorizationHeaderMalformed,
+            ParentNotDirectoryException
+        """,
+        _AGAIN: "AWS 5, AWS 429, AWS SlowDown",
+        _SCHEME: "UnsupportedFileSystemException",
     },
     "spark": {
-        "DATA_SOURCE_NOT_FOUND": _MISSING,
-        "AnalysisException": _NAMED,
-        "ExtendedAnalysisException": _NAMED,
-        "ParseException": _NAMED,
+        _MISSING: "DATA_SOURCE_NOT_FOUND",
+        _NAMED: "AnalysisException, ExtendedAnalysisException, ParseException",
     },
 }
-"""Per system what a class or a code means: the hint of a failure that comes again, or "" for one that may pass. A code
-ends with anything: `SQLITE_READONLY` stands for `SQLITE_READONLY_DIRECTORY`, too. What is not here may pass."""
+"""Per system and hint, the classes and codes, between commas; `_AGAIN` for a failure that may pass."""
+
+TABLE: dict[System, dict[str, str]] = {
+    system: {code.strip(): hint for hint, codes in hints.items() for code in codes.split(",")}
+    for system, hints in _CODES.items()
+}
+"""Per system what a class or a code means: the hint of a failure that comes again, or "" for one that may pass.
+
+A code ends with anything: `SQLITE_READONLY` also stands for `SQLITE_READONLY_DIRECTORY`. What is not here may pass."""
 
 _LONGEST_CHAIN = 10
 _SHOWN = 4
@@ -195,12 +131,9 @@ _USER_INFO = re.compile(r"://[^/@\s]*@")
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """An exception of a chain.
+    """An exception of a chain: its simple class name, its code, and what it says, without credentials.
 
-    Attributes:
-        kind: Simple class name.
-        code: SQLState, SQLite's result code, the code of an answer of AWS, or Spark's error condition; "" without one.
-        text: What it says, without credentials.
+    The code is SQLState, SQLite's result code, the code in an answer of AWS, or Spark's error condition; else "".
     """
 
     kind: str
@@ -209,11 +142,7 @@ class Cause:
 
 
 def causes(throwable: Any) -> tuple[Cause, ...]:
-    """A Java exception and its causes, the deepest last.
-
-    Args:
-        throwable: A `java.lang.Throwable`, as py4j shows it.
-    """
+    """A `java.lang.Throwable`, as py4j shows it, and its causes, the deepest last."""
     found: list[Cause] = []
     while throwable is not None and len(found) < _LONGEST_CHAIN:
         kind = str(throwable.getClass().getSimpleName())
@@ -224,11 +153,7 @@ def causes(throwable: Any) -> tuple[Cause, ...]:
 
 
 def chain_of(error: Exception) -> tuple[Cause, ...]:
-    """An exception of Python, and the Java exception that it stands for.
-
-    Args:
-        error: A py4j or PySpark exception.
-    """
+    """An exception of py4j or PySpark, and the Java exception that it stands for."""
     origin = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     condition = getattr(error, "getCondition", None)
     code = str((condition() if condition is not None else None) or "")
@@ -253,12 +178,8 @@ def told(chain: Sequence[Cause]) -> str:
 def refusal(action: str, chain: Sequence[Cause], systems: Iterable[System]) -> OutsideRefused | None:
     """The error for a failure that would come again; None where a retry can help.
 
-    The deepest exception that the table names decides: those above it only pass it on.
-
-    Args:
-        action: What was being done, as a sentence without a full stop.
-        chain: The exception and its causes.
-        systems: Systems that the call may have met.
+    The deepest exception that the table names decides: those above it only pass it on. The action is a sentence without
+    a full stop; the systems are those that the call may have met.
     """
     wanted = tuple(systems)
     for cause in reversed(chain):
@@ -274,12 +195,7 @@ def redacted(text: str) -> str:
 
 
 def without_secrets(text: str, options: Mapping[str, str]) -> str:
-    """The text without the values of options that hold secrets.
-
-    Args:
-        text: What a system says.
-        options: What it was configured with.
-    """
+    """What a system says, without the values of those of its options that hold secrets."""
     for key, value in options.items():
         if not _SECRET_KEY.search(key):
             continue

@@ -1,4 +1,4 @@
-"""Status lines out: a progress bar on a terminal, one log line per step elsewhere."""
+"""Shows status lines: as a progress bar on a terminal, and as one log line per step."""
 
 from __future__ import annotations
 

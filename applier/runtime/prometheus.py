@@ -1,4 +1,4 @@
-"""Status lines out as metrics: what Prometheus reads from an address of the process."""
+"""Serves status lines as metrics, which Prometheus reads from an address of the process."""
 
 from __future__ import annotations
 
@@ -17,10 +17,6 @@ from applier.runtime.logs import StatusLine
 @contextmanager
 def served(settings: MetricsSection, changefeed: str) -> Iterator[Metrics]:
     """The numbers of a changefeed, which are served over HTTP meanwhile; without a port they cannot be asked for.
-
-    Args:
-        settings: Section `metrics` of the configuration.
-        changefeed: Its name, the label of every number.
 
     Raises:
         ConfigError: The address cannot be listened on.
@@ -43,14 +39,7 @@ def served(settings: MetricsSection, changefeed: str) -> Iterator[Metrics]:
 
 
 class Metrics:
-    """The numbers of one changefeed; `docs/output.md` explains each.
-
-    Args:
-        changefeed: Its name.
-
-    Attributes:
-        registry: What Prometheus collects.
-    """
+    """The numbers of one changefeed, whose name is their label; `docs/output.md` explains each."""
 
     def __init__(self, changefeed: str) -> None:
         self.registry = CollectorRegistry()
@@ -66,13 +55,9 @@ class Metrics:
         self._commits = self._counter("commits", "Commits of rows.")
         self._dead_letters = self._counter("dead_letters", "Messages that were set aside.")
         self._not_found = self._counter("not_found", "Rows to update or delete that the table did not hold.")
-        self._seconds = self._counter("stage_seconds", "Time per stage.", "stage")
-
-        self._up = self._gauge("up", "1 while the process runs.")
-        self._up.labels(changefeed).set(1)
-        for counter in (self._messages, self._rows, self._commits, self._dead_letters, self._not_found):
-            # A sample that appears with the first step hides that step from rates.
-            counter.labels(changefeed)
+        labels = ("changefeed", "stage")
+        self._seconds = Counter("stage_seconds", "Time per stage.", labels, namespace="applier", registry=self.registry)
+        self._gauge("up", "1 while the process runs.").labels(changefeed).set(1)
 
     def begin(self, resolved_ts: int | None) -> None:
         """Take the resolved ts of the checkpoint from which the process goes on; None if there is none."""
@@ -90,16 +75,18 @@ class Metrics:
         self._waiting.labels(own).set(status.waiting)
         self._parked.labels(own).set(status.notes.get("parked", 0))
         self._told.labels(own).set(status.now_ms / 1000)
-        self._messages.labels(own).inc(status.messages)
-        self._rows.labels(own).inc(status.rows)
-        self._commits.labels(own).inc(status.tables)
-        self._dead_letters.labels(own).inc(status.notes.get("dead_letters", 0))
-        self._not_found.labels(own).inc(status.notes.get("not_found", 0))
+        self._messages.inc(status.messages)
+        self._rows.inc(status.rows)
+        self._commits.inc(status.tables)
+        self._dead_letters.inc(status.notes.get("dead_letters", 0))
+        self._not_found.inc(status.notes.get("not_found", 0))
         for stage, spent in status.seconds.items():
             self._seconds.labels(own, stage).inc(spent)
 
     def _gauge(self, name: str, what: str) -> Gauge:
         return Gauge(name, what, ("changefeed",), namespace="applier", registry=self.registry)
 
-    def _counter(self, name: str, what: str, *labels: str) -> Counter:
-        return Counter(name, what, ("changefeed", *labels), namespace="applier", registry=self.registry)
+    def _counter(self, name: str, what: str) -> Counter:
+        counter = Counter(name, what, ("changefeed",), namespace="applier", registry=self.registry)
+        # A sample that appears with the first step hides that step from rates.
+        return counter.labels(self._changefeed)

@@ -25,11 +25,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """Bounded patience for things that may only be late, each on its own.
-
-    Args:
-        clock: Monotonic seconds.
-    """
+    """Bounded patience for things that may only be late, each on its own; the clock gives monotonic seconds."""
 
     clock: Callable[[], float] = time.monotonic
     _since: dict[Hashable, float] = field(default_factory=dict, init=False)

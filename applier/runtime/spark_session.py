@@ -87,21 +87,15 @@ _NOISE = (b"WARNING: Using incubator modules: jdk.incubator.vector", b"Picked up
 def build_session(name: str, spark: Mapping[str, str], catalog_name: str, catalog: Mapping[str, str]) -> SparkSession:
     """Start Spark, or return the running session with these settings applied.
 
-    Ctrl-C reaches only Python: the JVM lives in a session of its own and ends when this process does.
-
-    Args:
-        name: Application name, as cluster managers show it.
-        spark: Spark configuration; wins over every default of applier. `spark.jars` and `spark.sql.extensions` are
-            added to.
-        catalog_name: Name of the Iceberg catalog in Spark.
-        catalog: Properties of the catalog, such as `type`, `uri`, `warehouse`.
+    Ctrl-C reaches only Python: the JVM lives in a session of its own and ends when this process does. `spark` wins over
+    every default of applier, which adds to its `spark.jars` and `spark.sql.extensions`.
 
     Raises:
         ConfigError: No suitable Java was found, or the settings do not let Spark start.
         TransientError: The jars cannot be fetched, or the cluster does not answer.
     """
     settings = _settings(name, spark, catalog_name, catalog)
-    local = _is_local(settings)
+    local = settings["spark.master"].startswith("local")
     _set_environment(settings, local=local)
     try:
         with kept_handlers():
@@ -117,9 +111,9 @@ def build_session(name: str, spark: Mapping[str, str], catalog_name: str, catalo
 
 def _settings(name: str, spark: Mapping[str, str], catalog_name: str, catalog: Mapping[str, str]) -> dict[str, str]:
     master = spark.get("spark.master", _DEFAULTS["spark.master"])
-    defaults = _DEFAULTS | (_LOCAL_DEFAULTS if _is_local({"spark.master": master}) else {})
+    local = master.startswith("local")
+    defaults = _DEFAULTS | (_LOCAL_DEFAULTS if local else {}) | _security(master)
     defaults |= _FEW_CORES_HEAP if _has_few_cores(master) else {}
-    defaults |= _security(master)
     groups = ["spark", "s3"] if "S3FileIO" in catalog.get("io-impl", "") else ["spark"]
     own_jars = [jar for group in groups for jar in jars.fetch(group)]
     return (
@@ -128,7 +122,7 @@ def _settings(name: str, spark: Mapping[str, str], catalog_name: str, catalog: M
         | _catalog_settings(catalog_name, catalog)
         | dict(spark)
         | {"spark.sql.extensions": _joined(spark.get("spark.sql.extensions"), _EXTENSIONS)}
-        | _with_jars(spark, own_jars, local=_is_local({"spark.master": master}))
+        | _with_jars(spark, own_jars, local=local)
     )
 
 
@@ -142,10 +136,6 @@ def _security(master: str) -> dict[str, str]:
         return {}
     own = {"spark.authenticate.secret": secrets.token_hex(32)} if master.startswith("local-cluster") else {}
     return {"spark.authenticate": "true", "spark.network.crypto.enabled": "true", **own}
-
-
-def _is_local(settings: Mapping[str, str]) -> bool:
-    return settings["spark.master"].startswith("local")
 
 
 def _with_jars(spark: Mapping[str, str], own: Sequence[Path], *, local: bool) -> dict[str, str]:
@@ -178,10 +168,9 @@ def _java_options(spark: Mapping[str, str], *ours: str) -> str:
 def _collector(spark: Mapping[str, str], given: str) -> str:
     """The collector that suits the cores, where the configuration names none; empty to leave it to Java."""
     elsewhere = [spark.get("spark.driver.defaultJavaOptions", ""), *map(os.environ.get, _JAVA_VARIABLES)]
-    is_chosen = any(_COLLECTOR.search(options or "") for options in [given, *elsewhere])
-    return (
-        "" if is_chosen or not _has_few_cores(spark.get("spark.master", _DEFAULTS["spark.master"])) else _ONE_COLLECTOR
-    )
+    if any(_COLLECTOR.search(options or "") for options in [given, *elsewhere]):
+        return ""
+    return _ONE_COLLECTOR if _has_few_cores(spark.get("spark.master", _DEFAULTS["spark.master"])) else ""
 
 
 def _has_few_cores(master: str) -> bool:

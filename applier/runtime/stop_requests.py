@@ -1,6 +1,7 @@
 """Stop requests: SIGTERM and SIGINT are obeyed after the step under way, and at once while the process waits.
 
-The process may be killed at any point, so a wait may be left at any point, too: what is not finished is done again.
+The process may be killed at any point, so it may also leave a wait at any point: the next start does again what was
+not finished.
 """
 
 from __future__ import annotations
@@ -27,11 +28,7 @@ class StopRequested(BaseException):
 
 
 class Stopping:
-    """The stop request of this process.
-
-    Attributes:
-        event: Set once a stop was requested.
-    """
+    """The stop request of this process; `event` is set once there is one."""
 
     def __init__(self) -> None:
         self.event = threading.Event()
@@ -73,10 +70,9 @@ class Stopping:
         self._folders.append(folder)
 
     def ask(self, seconds: float) -> None:
-        """Take note of a stop request; called by the handler of a signal, in the main thread.
+        """Take note of a stop request, after which the step under way may go on for so many seconds.
 
-        Args:
-            seconds: Longest time that the step under way may go on.
+        The handler of a signal calls this, in the main thread.
 
         Raises:
             StopRequested: The process waits.
@@ -97,18 +93,16 @@ class Stopping:
         self.event.clear()
         if self._end_of_step is not None:
             self._end_of_step.cancel()
-            self._end_of_step = None
 
     def leave(self, release: Callable[[], None] | None) -> None:
         """End the process without another call by this thread, whose connection to Java may be in mid-answer.
 
-        Args:
-            release: Says that this process has stopped; given up after two seconds. None if it holds nothing.
+        `release` says that this process has stopped; it gets two seconds. It is None if the process holds nothing.
         """
         if release is not None:
 
             def released() -> None:
-                # Who starts next finds out by the lease or the process id that this one is gone.
+                # The process that starts next finds out by the lease or the process id that this one is gone.
                 with suppress(Exception):
                     release()
 
@@ -130,15 +124,14 @@ class Stopping:
 
 
 STOPPING = Stopping()
-"""The one of this process: signals are sent to processes."""
+"""There is one, as signals are sent to processes."""
 
 
 @contextmanager
 def stop_signals(seconds: float = STOP_SECONDS) -> Iterator[threading.Event]:
     """An event that SIGTERM and SIGINT set; a second signal ends the process as usual.
 
-    Args:
-        seconds: Longest time that a step may go on after the first signal.
+    A step may go on for so many seconds after the first one.
     """
     STOPPING.event.clear()
 

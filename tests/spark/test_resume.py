@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from applier.changefeed.table import TableName
-from applier.commands.tables.command import Asked, ask
+from applier.commands.tables.command import ask
 from applier.errors import CheckpointConflict, ConfigError, SchemaChangeRefused, TerminalError
 from applier.sink.control.rows import TableRequest
 from applier.sink.iceberg.catalog import Catalog
@@ -722,7 +722,7 @@ def test_a_resume_that_fails_leaves_the_others_and_says_why(make: Make) -> None:
     world.run()
 
     with pytest.raises(TerminalError, match="FROBNICATE"):
-        ask(world.config, Asked("resume", ("shop.*",)), lambda _: None, take_over=True, spark=world.spark)
+        ask(world.config, "resume", ["shop.*"], "", lambda _: None, take_over=True, spark=world.spark)
 
     parked = world.table("a")
     assert (parked.state, parked.since, world.in_cut()) == ("parked", ts, {"b"})
@@ -733,7 +733,7 @@ def test_a_reason_is_asked_for(make: Make) -> None:
     """A table is parked for a reason that whoever finds it can read."""
     world = begun(make, "a")
     with pytest.raises(ConfigError, match="--why is empty"):
-        ask(world.config, Asked("park", ("shop.a",)), lambda _: None, take_over=True, spark=world.spark)
+        ask(world.config, "park", ["shop.a"], "", lambda _: None, take_over=True, spark=world.spark)
 
 
 def test_a_changefeed_gets_another_name_and_keeps_its_tables(make: Make) -> None:

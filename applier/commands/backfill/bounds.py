@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
@@ -26,12 +26,9 @@ OffsetsAt = Callable[[int], Mapping[TopicPartition, int]]
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """One end of a range; exactly one of the two is set, or neither for the edge of the source.
+    """One end of a range, by offsets or by a TSO; by neither for the edge of the source.
 
-    Attributes:
-        text: As it was given, for errors.
-        offsets: Offset by topic, None where only one topic is meant, and partition.
-        resolved_ts: A TSO.
+    Offsets are by topic, None where only one topic is meant, and partition. The text is as it was given, for errors.
     """
 
     text: str
@@ -41,13 +38,10 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A range of a changefeed.
+    """A range of a changefeed: half-open offset ranges of every partition.
 
-    Attributes:
-        spans: Half-open offset range of every partition.
-        above: Rows at or below this commit ts are left out; 0 where offsets alone begin the range.
-        upto: Rows above this commit ts are left out; `OPEN` where offsets alone end the range.
-        text: As it was given, for errors and for telling ranges apart.
+    Rows at or below the commit ts `above`, or above `upto`, are left out; these are 0 and `OPEN` where offsets alone
+    begin and end the range. The text is as it was given, for errors and for telling ranges apart.
     """
 
     spans: Mapping[TopicPartition, OffsetRange]
@@ -67,12 +61,10 @@ class Range:
 
 
 def parse(text: str, option: str, edge: str) -> Bound:
-    """Read one bound.
+    """Read one bound, from the text of an option.
 
-    Args:
-        text: `0:100,1:250`, `topic:0:100`, an ISO 8601 time (in UTC where it names no zone), a resolved ts, or `edge`.
-        option: Name of the option, for errors.
-        edge: Word for the edge of the source: `beginning` or `end`.
+    It is `0:100,1:250`, `topic:0:100`, an ISO 8601 time (in UTC where it names no zone), a resolved ts, or the word for
+    the edge of the source: `beginning` or `end`.
 
     Raises:
         ConfigError: The text has another form.
@@ -80,7 +72,9 @@ def parse(text: str, option: str, edge: str) -> Bound:
     if text == edge:
         return Bound(text)
     if text.isdecimal():
-        return Bound(text, resolved_ts=_tso(int(text), option))
+        if int(text) < _SMALLEST_TSO:
+            raise ConfigError([f"{option} {text} is too small for a resolved ts: give offsets as partition:offset."])
+        return Bound(text, resolved_ts=int(text))
     pieces = [_OFFSET.fullmatch(piece.strip()) for piece in text.split(",")]
     if all(pieces):
         found = [(piece["topic"], int(piece["partition"]), int(piece["offset"])) for piece in pieces if piece]
@@ -95,20 +89,8 @@ def parse(text: str, option: str, edge: str) -> Bound:
     return Bound(text, resolved_ts=from_unix_ms(int(moment.timestamp() * 1000)))
 
 
-def _tso(number: int, option: str) -> int:
-    if number < _SMALLEST_TSO:
-        raise ConfigError([f"{option} {number} is too small for a resolved ts: give offsets as partition:offset."])
-    return number
-
-
 def resolve(begin: Bound, end: Bound, bounds: Mapping[TopicPartition, OffsetRange], at: OffsetsAt) -> Range:
-    """The range between two bounds.
-
-    Args:
-        begin: Its beginning: the first offsets that are read, or a TSO above which rows count.
-        end: Its end: offsets (exclusive), or a TSO up to which rows count.
-        bounds: What the source has.
-        at: Finds offsets by time.
+    """The range of the source from the first offsets, or above a TSO, to offsets (exclusive), or up to a TSO.
 
     Raises:
         ConfigError: A partition is missing, unknown, or ends before it begins.
@@ -146,15 +128,14 @@ def _starts(begin: Bound, bounds: Mapping[TopicPartition, OffsetRange], at: Offs
 def _by_place(bound: Bound, bounds: Mapping[TopicPartition, OffsetRange], option: str) -> dict[TopicPartition, int]:
     topics = sorted({place.topic for place in bounds})
     if len(topics) > 1 and any(topic is None for topic, _ in bound.offsets):
-        shown = ", ".join(topics[:5])
-        raise ConfigError(
-            [f"{option}: the source has several topics ({shown}): give offsets as topic:partition:offset."]
-        )
+        what = f"{option}: the source has several topics ({', '.join(topics[:5])})"
+        raise ConfigError([f"{what}: give offsets as topic:partition:offset."])
     given = {TopicPartition(topic or topics[0], part): offset for (topic, part), offset in bound.offsets.items()}
     problems = [f"{option}: the source has no partition {place}." for place in sorted(given.keys() - bounds.keys())]
     missing = sorted(bounds.keys() - given.keys())
     if missing:
-        problems.append(f"{option}: the offset of partition {_names(missing)} is missing; each partition needs one.")
+        names = ", ".join(map(str, missing))
+        problems.append(f"{option}: the offset of partition {names} is missing; each partition needs one.")
     if problems:
         raise ConfigError(problems)
     return given
@@ -179,7 +160,3 @@ LOST_HINT = (
     "if the records were kept elsewhere, give their folder with --archive; else begin the range later, or load the "
     "tables again."
 )
-
-
-def _names(places: Collection[TopicPartition]) -> str:
-    return ", ".join(map(str, places))

@@ -38,15 +38,8 @@ EMPTIED = "applier.emptied"
 class Branches:
     """The branches of some tables, in which a range is applied on top of what readers see: the policy of their commits.
 
-    Args:
-        main: The tables as readers see them.
-        names: The tables that are meant.
-        branch: Name of the branch in each of them.
-        job: Which backfill this is.
-        lineage: What becomes of old rows.
-
-    Attributes:
-        targets: The tables as the branches show them.
+    `main` has the tables as readers see them, and `targets` as the branches show them. The job names this backfill, and
+    the lineage says what becomes of old rows.
     """
 
     main: TargetTables
@@ -63,8 +56,7 @@ class Branches:
     def begin(self, above: int) -> None:
         """Make all branches anew, each at what readers see, and the tables that are gone.
 
-        Args:
-            above: Commit ts above which the range begins; 0 where offsets alone show it.
+        The range begins above a commit ts, which is 0 where offsets alone show it.
 
         Raises:
             RangeRefused: A branch of that name was made by another job; or a table is gone, and the range does not
@@ -110,14 +102,9 @@ class Branches:
                 raise _gone(table.identifier)
 
     def show(self, name: TableName, resolved_ts: int) -> Table:
-        """Let readers see a branch; may be called again.
+        """Let readers see a branch, and return the table; may be called again.
 
-        Args:
-            name: The table.
-            resolved_ts: What the changefeed has applied, for the stamp of a table that was made anew.
-
-        Returns:
-            The table.
+        A table that was made anew is stamped with the resolved ts that the changefeed has applied.
 
         Raises:
             JavaError: Another writer changed the table since the branch was begun.
@@ -220,11 +207,8 @@ class Branches:
 class PassedDdl:
     """Handles DDL that the tables have passed already: they change what old rows mean, and no columns.
 
-    Args:
-        branches: The branches.
-        state: What is known of the tables in the range.
-        policies: Policy per kind of DDL, where it is not `apply`.
-        assumed: Commit ts up to which the tables were taken to have passed their DDL when the range began.
+    When the range began, the tables were taken to have passed their DDL up to the commit ts `assumed`. Policies are by
+    kind of DDL, where they are not `apply`.
     """
 
     branches: Branches
@@ -252,7 +236,7 @@ class PassedDdl:
         """Pass one DDL.
 
         Raises:
-            RangeRefused: It moved rows of which the feed says nothing.
+            RangeRefused: It moved rows, and the feed does not say which.
         """
         change = ddl.barrier.change
         self._refuse_assumed(ddl)

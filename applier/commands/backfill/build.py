@@ -55,9 +55,8 @@ def refuse_short(main: Pipeline, request: Request, span: Range, names: Sequence[
 
 def _short(end: str, covered: str) -> RangeRefused:
     what = f"The range ends {end}, but the tables have what comes up to {covered}: older values would win."
-    return RangeRefused(
-        what, "let it end there or later; or look at what it gives, with --branch and without --publish."
-    )
+    way_out = "let it end there or later; or look at what it gives, with --branch and without --publish."
+    return RangeRefused(what, way_out)
 
 
 def build(main: Pipeline, request: Request, span: Range, names: Sequence[TableName], driver: Driver) -> Outcome:
@@ -65,13 +64,6 @@ def build(main: Pipeline, request: Request, span: Range, names: Sequence[TableNa
 
     A process that is killed on the way goes on when the same is asked for again: the branches hold what was committed,
     and progress is kept in control tables of its own.
-
-    Args:
-        main: The pipeline of the changefeed, which this process holds.
-        request: What was asked for.
-        span: The range.
-        names: Tables that are meant.
-        driver: Drives pipelines.
 
     Raises:
         RangeRefused: The result would be wrong.

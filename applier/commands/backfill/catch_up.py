@@ -19,6 +19,8 @@ from applier.pipeline.state import State
 from applier.pipeline.step import Pipeline
 from applier.pipeline.table_selection import rules_for
 
+_GO_ON = "start `applier run -c FILE`, or leave out --tables; nothing is applied twice."
+
 
 def covered(span: OffsetRange, next_offset: int) -> int:
     """How many offsets of a range are applied already."""
@@ -28,10 +30,7 @@ def covered(span: OffsetRange, next_offset: int) -> int:
 def refuse_gap(span: Range, next_offsets: Mapping[TopicPartition, int], resolved_ts: int) -> None:
     """Refuse a range that begins beyond what the tables cover: what lies between would never be applied.
 
-    Args:
-        span: The range.
-        next_offsets: The checkpoint's offsets to read next.
-        resolved_ts: Its resolved ts; 0 for a feed in offset order.
+    Offsets to read next and resolved ts are those of the checkpoint; the latter is 0 for a feed in offset order.
 
     Raises:
         RangeRefused: With the offsets, or the time, that would be left out.
@@ -59,13 +58,7 @@ def catch_up(pipeline: Pipeline, span: Range, names: Sequence[TableName], driver
     """Apply what a range holds beyond what the tables cover.
 
     With all tables the checkpoint goes along. With some, these are ahead of it afterwards, as after a step that failed
-    half way, and `run` leaves out what they have.
-
-    Args:
-        pipeline: The pipeline, at its checkpoint.
-        span: The range.
-        names: Tables that are meant; () for all.
-        driver: Drives it.
+    half way, and `run` leaves out what they have. No names mean all tables.
 
     Raises:
         RangeRefused: Rows would be left out, or a DDL of a single table is in the way.
@@ -74,8 +67,7 @@ def catch_up(pipeline: Pipeline, span: Range, names: Sequence[TableName], driver
     begin_at(state, span)
     refuse_gap(span, state.next_offsets, state.resolved_ts)
     before, start = state.resolved_ts, dict(state.next_offsets)
-    scanner = replace(pipeline.scanner, ceiling=span.upto)
-    moving = replace(pipeline, scanner=scanner, beside=None)
+    moving = replace(pipeline, scanner=replace(pipeline.scanner, ceiling=span.upto), beside=None)
     if names:
         moving = _alone(moving, names)
     ends = {place: max(end, start.get(place, end)) for place, end in span.ends.items()}
@@ -97,13 +89,7 @@ def _said(span: Range, skipped: int, before: int, pipeline: Pipeline, *, is_done
 
 @dataclass(frozen=True, slots=True)
 class _RowsBeforeDdl:
-    """Lets rows through up to the first DDL of the tables that are meant: a DDL is for all tables at once.
-
-    Args:
-        applier: Knows which DDL the tables have.
-        state: What is known of the tables.
-        names: The tables that are meant.
-    """
+    """Lets rows through up to the first DDL of the tables that are meant: a DDL is for all tables at once."""
 
     applier: DdlApplier
     state: State
@@ -126,7 +112,7 @@ class _RowsBeforeDdl:
         mine = [name for name in ddl.names if name in self.names]
         if mine:
             what = f"Table {mine[0]} is applied up to its DDL at commit ts {ddl.commit_ts}, which waits for all tables."
-            raise RangeRefused(what, "start `applier run -c FILE`, or leave out --tables; nothing is applied twice.")
+            raise RangeRefused(what, _GO_ON)
 
     def follow(self, version: TableVersion) -> None:
         """Refuse other columns.
@@ -137,7 +123,7 @@ class _RowsBeforeDdl:
         before = self.state.tables.get(version.name)
         if before is not None and not version.keys_only and before.columns != version.columns:
             what = f"Table {version.name} has other columns from here on, which wait for all tables."
-            raise RangeRefused(what, "start `applier run -c FILE`, or leave out --tables; nothing is applied twice.")
+            raise RangeRefused(what, _GO_ON)
 
 
 def _alone(pipeline: Pipeline, names: Iterable[TableName]) -> Pipeline:
@@ -146,12 +132,9 @@ def _alone(pipeline: Pipeline, names: Iterable[TableName]) -> Pipeline:
     # The tables that are left out have not come that far.
     muted = State(state.control, state.checkpoint, dict(state.versions), is_durable=False)
     rules = rules_for(names)
-    config = pipeline.config.model_copy(
-        update={
-            "tables": pipeline.config.tables.model_copy(update={"include": rules}),
-            "changefeed": pipeline.config.changefeed.model_copy(update={"on_table_error": "stop"}),
-        }
-    )
+    tables = pipeline.config.tables.model_copy(update={"include": rules})
+    changefeed = pipeline.config.changefeed.model_copy(update={"on_table_error": "stop"})
+    config = pipeline.config.model_copy(update={"tables": tables, "changefeed": changefeed})
     scanner = replace(pipeline.scanner, template=replace(pipeline.scanner.template, include=rules), parks=False)
     applier = DdlApplier(pipeline.targets, muted, config.ddl, config.tables, pipeline.targets.maker.rules)
     rows = _RowsBeforeDdl(applier, muted, frozenset(names))

@@ -32,14 +32,7 @@ if TYPE_CHECKING:
 def backfill(
     config: Config, request: Request, *, take_over: bool, report: Report, spark: SparkSession | None = None
 ) -> Outcome:
-    """Do what was asked for.
-
-    Args:
-        config: The configuration.
-        request: What was asked for.
-        take_over: Take the changefeed even if another applier seems to hold it.
-        report: Called with the status line of each step.
-        spark: A running session to use instead of a new one.
+    """Do what was asked for; `report` gets the status line of each step.
 
     Raises:
         ConfigError: The range or the tables make no sense.
@@ -49,8 +42,7 @@ def backfill(
     """
     # A table that is compacted while its branch is built would not take the branch.
     config = config.model_copy(update={"maintenance": config.maintenance.model_copy(update={"tasks": ()})})
-    stopping = stop_signals(config.run.stop_seconds)
-    with stopping as stop, assembled(config, take_over=take_over, spark=spark) as pipeline:
+    with stop_signals(config.run.stop_seconds) as stop, assembled(config, take_over=take_over, spark=spark) as pipeline:
         driver = Driver(stop, report)
         if request.dead_letters:
             return _make_up(pipeline, request, driver)

@@ -6,7 +6,6 @@ import math
 import zlib
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,12 +29,9 @@ _PLACE, _OTHER = "\0place", "\0other"
 
 
 def compare(main: Table, branch: Table, key: Sequence[str]) -> Difference:
-    """How a branch differs from what readers see; counted exactly, whatever differs.
+    """How the branch of a table differs from what readers see; counted exactly, however much differs.
 
-    Args:
-        main: The table.
-        branch: The same, of the branch.
-        key: Columns that distinguish rows; () to compare whole rows.
+    The columns of the key distinguish rows; () compares whole rows.
 
     Raises:
         TransientError: Storage or catalog did not answer.
@@ -44,12 +40,20 @@ def compare(main: Table, branch: Table, key: Sequence[str]) -> Difference:
     gone, new = _without(seen, built), _without(built, seen)
     rows = sum(len(positions) for positions in [*gone.values(), *new.values()])
     lots = max(1, math.ceil(rows / MOST_ROWS))
-    found = Difference(str(main), _count(seen), _count(built), 0, 0, 0)
-    for lot in range(lots):
-        here = _rows(main, seen, gone, _Lot(key, lot, lots))
-        there = _rows(branch, built, new, _Lot(key, lot, lots))
-        found = _with(found, _differing(here, there, key) if key else _whole(here, there))
-    return found
+    found = []
+    for number in range(lots):
+        lot = _Lot(key, number, lots)
+        here, there = _rows(main, seen, gone, lot), _rows(branch, built, new, lot)
+        found.append(_differing(here, there, key) if key else _whole(here, there))
+    return Difference(
+        str(main),
+        _count(seen),
+        _count(built),
+        only_main=sum(each.only_main for each in found),
+        only_branch=sum(each.only_branch for each in found),
+        changed=sum(each.changed for each in found),
+        keys=tuple(shown for each in found for shown in each.keys)[:_KEYS_SHOWN],
+    )
 
 
 class _Lot(NamedTuple):
@@ -74,16 +78,6 @@ class _Counted(NamedTuple):
     only_branch: int
     changed: int
     keys: tuple[str, ...] = ()
-
-
-def _with(found: Difference, more: _Counted) -> Difference:
-    return replace(
-        found,
-        only_main=found.only_main + more.only_main,
-        only_branch=found.only_branch + more.only_branch,
-        changed=found.changed + more.changed,
-        keys=(*found.keys, *more.keys)[:_KEYS_SHOWN],
-    )
 
 
 def _differing(gone: pa.Table, new: pa.Table, key: Sequence[str]) -> _Counted:

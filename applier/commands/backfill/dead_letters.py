@@ -26,11 +26,8 @@ from applier.sink.control.control import DeadLetter
 class Letters:
     """What is to be done about dead letters.
 
-    Attributes:
-        ready: Letters that can be read by now, and whose rows are of tables that are meant.
-        names: These tables.
-        span: What to apply again: a row may have changed again since, so all that came after counts as well.
-        said: What cannot be done, one sentence each.
+    Those that are ready can be read by now, and hold rows of the tables that are meant. The span is applied again: all
+    that came after counts, as a row may have changed since. `said` tells what cannot be done, one sentence each.
     """
 
     ready: Sequence[DeadLetter]
@@ -46,12 +43,7 @@ class Letters:
 
 
 def opened(main: Pipeline, request: Request, tables: Collection[TableName]) -> Letters:
-    """Try to read all dead letters.
-
-    Args:
-        main: The pipeline of the changefeed.
-        request: What was asked for.
-        tables: Tables of the changefeed.
+    """Try to read all dead letters of a changefeed with some tables.
 
     Raises:
         SourceLost: The source does not have the messages any more that came after them.

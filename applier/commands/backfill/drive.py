@@ -15,23 +15,13 @@ from applier.runtime.retry import with_retry
 
 @dataclass(slots=True)
 class Driver:
-    """Drives pipelines through ranges.
-
-    Args:
-        stop: Set when the command is to end.
-        report: Called for every step that moved.
-    """
+    """Drives pipelines through ranges until the command is to stop, and reports every step that moved."""
 
     stop: threading.Event
     report: Report
 
     def drive(self, pipeline: Pipeline, ends: Mapping[TopicPartition, int], upto: int) -> bool:
-        """Step until all rows up to some offsets and some commit ts are applied.
-
-        Args:
-            pipeline: The pipeline.
-            ends: Offsets (exclusive).
-            upto: Commit ts, which is the pipeline's ceiling as well.
+        """Step until all rows up to some ends (exclusive) and a commit ts, the pipeline's ceiling, are applied.
 
         Returns:
             False if it was asked to stop before.

@@ -40,16 +40,10 @@ from applier.sink.iceberg.catalog import Catalog
 
 @dataclass(slots=True)
 class Job:
-    """A backfill into branches.
+    """A backfill of a range into branches, which its pipeline applies.
 
-    Attributes:
-        pipeline: Applies the range to the branches.
-        branches: The branches.
-        ends: Where the range ends, as far as the changefeed has come.
-        upto: Commit ts up to which rows count: what lies beyond the checkpoint is left to `run`.
-        namespace: Where its progress is kept.
-        is_resumed: It goes on where a process stopped before.
-        span: The range.
+    The range ends at `ends`, as far as the changefeed has come, and rows count up to the commit ts `upto`: what lies
+    beyond the checkpoint is left to `run`. The namespace keeps the progress.
     """
 
     pipeline: Pipeline
@@ -72,12 +66,6 @@ class Job:
 
 def prepare(main: Pipeline, request: Request, span: Range, names: Sequence[TableName]) -> Job:
     """Make the branches, or find them as a process left them that was doing the same.
-
-    Args:
-        main: The pipeline of the changefeed, which this process holds.
-        request: What was asked for.
-        span: The range.
-        names: The tables.
 
     Raises:
         RangeRefused: A table is gone, or has a branch of that name which no backfill made.
@@ -106,12 +94,8 @@ def prepare(main: Pipeline, request: Request, span: Range, names: Sequence[Table
     job_state.restore()
     upto = min(span.upto, state.resolved_ts) if ordered else OPEN
     config = _config(main.config, names)
-    scanner = replace(
-        main.scanner,
-        template=replace(main.scanner.template, include=config.tables.include),
-        ceiling=upto,
-        parks=False,
-    )
+    template = replace(main.scanner.template, include=config.tables.include)
+    scanner = replace(main.scanner, template=template, ceiling=upto, parks=False)
     exact = span.above or not main.scanner.rows_describe
     passed = PassedDdl(branches, job_state, config.ddl, assumed=0 if exact else assumed)
     pipeline = replace(
@@ -174,7 +158,7 @@ def _passed(decisions: Iterable[SchemaDecision], upto: int, names: Spelling) -> 
                 raise
             continue  # It was passed without being understood, and did nothing to any table.
         spelt = [names.spelt(action) for action in actions]
-        found[item.commit_ts, item.sql] = Passed(item.commit_ts, item.sql, spelt)
+        found[item.commit_ts, item.sql] = Passed(item.commit_ts, spelt)
     return list(found.values())
 
 

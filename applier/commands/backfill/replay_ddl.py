@@ -29,16 +29,9 @@ from applier.sink.evolve.steps import AddField, ConvertField, DropField, Promote
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """A DDL that the changefeed has applied.
-
-    Attributes:
-        commit_ts: Its TSO.
-        sql: Its text.
-        actions: What it does.
-    """
+    """A DDL that the changefeed has applied, and what it does."""
 
     commit_ts: int
-    sql: str
     actions: Sequence[say.Action]
 
     def on(self, name: TableName) -> list[say.Action]:
@@ -54,12 +47,9 @@ def concerns(action: say.Action, name: TableName) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class DdlReplay:
-    """What becomes of the rows of a covered range.
+    """What becomes of the rows of a covered range, by the DDL that the changefeed has applied, in order.
 
-    Args:
-        ddl: DDL that the changefeed has applied, in order.
-        live: Each table as they left it.
-        rules: How types map.
+    `live` has each table as they left it.
     """
 
     ddl: Sequence[Passed]
@@ -74,10 +64,7 @@ class DdlReplay:
     def forward(self, name: TableName, part: Part, tracked: TableVersion | None) -> Part | None:
         """Rows in the columns that the table has now; None if a DDL that comes removed them all.
 
-        Args:
-            name: The table.
-            part: Its rows as of this point of the feed.
-            tracked: The table as the DDL so far left it, where that is known.
+        The part has them as of this point of the feed; `tracked` is the table as the DDL so far left it, where known.
 
         Raises:
             RangeRefused: What a DDL made of such rows cannot be determined.
@@ -137,11 +124,7 @@ def _refusal(name: TableName, commit_ts: int, reason: str) -> RangeRefused:
 
 
 def moved(rows: pa.Table, steps: Iterable[Any]) -> pa.Table:
-    """Rows of a part after the steps that its table took.
-
-    Args:
-        rows: Columns of a part: its own, and the table's behind `DATA`.
-        steps: Steps of an `Evolution`.
+    """Rows of a part after the steps of an `Evolution` that its table took; the table's columns are behind `DATA`.
 
     Raises:
         CastRefused: A value cannot be cast exactly.

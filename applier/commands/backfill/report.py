@@ -16,16 +16,10 @@ STOPPED = "The backfill was stopped before the end: the same command goes on fro
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """How a table in a branch differs from the one that readers see.
+    """How a table in a branch differs from `main`, which readers see.
 
-    Attributes:
-        table: Name in the catalog.
-        rows_main: Rows that readers see.
-        rows_branch: Rows in the branch.
-        only_main: Rows that the branch does not have.
-        only_branch: Rows that readers do not see.
-        changed: Rows with the same key and other values.
-        keys: Keys of some of them: + for new ones, - for those that go, ~ for those that change.
+    Rows that changed have the same key and other values. The keys are those of some rows: + for new ones, - for those
+    that go, ~ for those that change.
     """
 
     table: str
@@ -44,13 +38,9 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class TableAim:
-    """A table that a backfill would write.
+    """A table that a backfill would write, to main or to a branch.
 
-    Attributes:
-        upstream: Name in TiDB.
-        iceberg: Name in the catalog.
-        resolved_ts: What its stamp covers; None where it has none, or the feed carries no watermark.
-        target: What is written: main, or a branch.
+    Its stamp covers the resolved ts; None where it has no stamp, or the feed carries no watermark.
     """
 
     upstream: str
@@ -65,11 +55,11 @@ class Outcome:
 
     Attributes:
         sentences: What happened, in order.
-        spans: Per partition: name, first offset, offset after the last, of those how many are covered.
+        spans: Per partition its name, its first offset, the one after its last, and how many of them are covered.
         aims: Tables that would be written.
         differences: Tables of a branch against those that readers see.
         is_done: False if it was stopped before the end.
-        left: Dead letters that it could not make up for.
+        left: How many dead letters it could not make up for.
     """
 
     sentences: list[str] = field(default_factory=list)

@@ -53,16 +53,7 @@ def asked(
     repair: bool = False,
     dead_letters: bool = False,
 ) -> Request:
-    """The request that options make.
-
-    Args:
-        begin: Text of `--from`.
-        end: Text of `--to`; the end of the source when absent.
-        tables: Text of `--tables`: filter rules, separated by commas.
-        branch: See `Request`.
-        publish: See `Request`.
-        repair: See `Request`.
-        dead_letters: See `Request`.
+    """The request that the texts of `--from`, `--to`, `--tables` and the other options make.
 
     Raises:
         ConfigError: With every problem found.

@@ -74,16 +74,16 @@ def forget(
 
 
 def _ask(kind: Kind, config: Path, tables: str, why: str, *, plan: bool, take_over: bool, log_level: str) -> None:
-    from applier.commands.tables.command import Asked, ask, planned  # noqa: PLC0415 - `--help` must not load Spark
+    from applier.commands.tables.command import ask, planned  # noqa: PLC0415 - `--help` must not load Spark
     from applier.config import settings  # noqa: PLC0415
     from applier.runtime.logs import set_up_logging  # noqa: PLC0415
 
     set_up_logging(log_level)
     loaded = settings.load(config)
-    asked = Asked(kind, tuple(rule.strip() for rule in tables.split(",") if rule.strip()), why)
+    rules = [rule.strip() for rule in tables.split(",") if rule.strip()]
     if plan:
-        for sentence in planned(loaded, asked):
+        for sentence in planned(loaded, kind, rules):
             print(escaped(sentence))
         return
-    outcome = ask(loaded, asked, lambda line: print(escaped(line), flush=True), take_over=take_over)
+    outcome = ask(loaded, kind, rules, why, lambda line: print(escaped(line), flush=True), take_over=take_over)
     print(escaped(outcome[:1].upper() + outcome[1:]))

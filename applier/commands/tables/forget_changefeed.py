@@ -25,15 +25,8 @@ if TYPE_CHECKING:
 def forget_changefeed(config: Config, *, take_over: bool = False, spark: SparkSession | None = None) -> list[str]:
     """Remove the applier.* properties of all tables, and the control tables from the catalog; no file is removed.
 
-    If the process ends on the way, the same command does the rest.
-
-    Args:
-        config: The configuration.
-        take_over: Take the changefeed even if another applier seems to hold it.
-        spark: A running session to use instead of a new one.
-
-    Returns:
-        What was done and what stays, one sentence each.
+    If the process ends on the way, the same command does the rest. Returns what was done and what stays, one sentence
+    each.
 
     Raises:
         ConfigError: There is no such changefeed.

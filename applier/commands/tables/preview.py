@@ -14,14 +14,7 @@ from applier.sink.control.rows import Kind
 
 
 def preview(kind: Kind, names: Sequence[TableName], last: Checkpoint, config: Config) -> Iterator[str]:
-    """One sentence a table.
-
-    Args:
-        kind: The command.
-        names: The tables that it means.
-        last: The newest checkpoint.
-        config: The configuration.
-    """
+    """One sentence for each table that a command means."""
     route, admits = Route(config.tables.route), TableFilter(config.tables.include).admits
     for name in names:
         known = last.tables[name].completeness or Completeness("incomplete")
@@ -29,10 +22,10 @@ def preview(kind: Kind, names: Sequence[TableName], last: Checkpoint, config: Co
         match kind:
             case "park":
                 yield _park(name, known, last, iceberg)
+            case "resume" if not admits(name):
+                yield f"{name} is {LEFT_OUT}, so nothing brings it back."
             case "resume":
-                yield (
-                    _resume(name, known, last) if admits(name) else f"{name} is {LEFT_OUT}, so nothing brings it back."
-                )
+                yield _resume(name, known, last)
             case "forget" if admits(name):
                 yield f"{name} is in tables.include, so it cannot be forgotten."
             case "forget":
@@ -55,9 +48,8 @@ def _resume(name: TableName, known: Completeness, last: Checkpoint) -> str:
         return f"{name} resumes already{progress(known, last)}."
     position = known.position
     if position is None or position.version is None:
-        return (
-            f"Resume {name}: read the feed from its CREATE TABLE on, if the audit holds it, and show it in one commit."
-        )
+        begin = "read the feed from its CREATE TABLE on, if the audit holds it"
+        return f"Resume {name}: {begin}, and show it in one commit."
     begin = f"resolved ts {position.ts}" if position.ts else "where it was parked"
     missing = f"read what it misses since {begin} up to {last.resolved_ts or 'now'}"
     return f"Resume {name}: {missing}, and show it in one commit."

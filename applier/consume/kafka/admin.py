@@ -18,13 +18,9 @@ _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 
 @dataclass(slots=True)
 class KafkaAdmin:
-    """What one cluster says of its topics.
+    """What one cluster says of its topics, asked with the options of Kafka's clients in py4j's view of the JVM.
 
     Every method raises Py4JJavaError with what Kafka's client raised.
-
-    Args:
-        jvm: The view of the JVM that py4j gives.
-        options: Options of Kafka's clients.
     """
 
     jvm: Any

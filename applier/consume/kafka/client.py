@@ -17,7 +17,7 @@ from applier.changefeed.message import MESSAGE_SCHEMA, TopicPartition
 from applier.changefeed.window import OffsetRange, Window
 from applier.consume.kafka import java
 from applier.consume.kafka.overfetch import Overfetch
-from applier.consume.kafka.record_by_record import MOST_BYTES, RecordByRecord, is_out_of_memory
+from applier.consume.kafka.record_by_record import MOST_BYTES, is_out_of_memory, read_one_by_one
 from applier.consume.kafka.records import ColumnWriters, KafkaRecords
 from applier.consume.source import Chunk
 from applier.consume.window_size import NO_LIMIT, WindowTooLargeError
@@ -40,14 +40,9 @@ class KafkaSilentError(Exception):
 
 @dataclass(slots=True)
 class KafkaClient:
-    """The consumer of one cluster.
+    """The consumer of one cluster, with the options of Kafka's clients; `read` may hold `most_bytes` of messages.
 
     Every method raises Py4JJavaError with what Kafka's client raised.
-
-    Args:
-        jvm: The view of the JVM that py4j gives.
-        options: Options of Kafka's clients.
-        most_bytes: Bytes of messages that `read` may hold.
     """
 
     jvm: Any
@@ -75,12 +70,7 @@ class KafkaClient:
         return pa.concat_tables([MESSAGE_SCHEMA.empty_table(), *parts]).combine_chunks()
 
     def chunks(self, window: Window, size: int) -> Iterator[Chunk]:
-        """The messages of a window, some at a time. See `read`.
-
-        Args:
-            window: The window.
-            size: Bytes of values from which on a chunk is handed on.
-        """
+        """The messages of a window, handed on whenever their values have `size` bytes or more. See `read`."""
         left, tables, reached = self._begin(window)
         self._writers = self._writers or ColumnWriters(self.jvm)
         while True:
@@ -97,9 +87,8 @@ class KafkaClient:
     ) -> tuple[dict[TopicPartition, Any], dict[TopicPartition, pa.Table], dict[TopicPartition, int]]:
         """Go to the start of a window, or behind what was kept of it.
 
-        Returns:
-            Java's names of the partitions that are to be read, the messages that were kept, and the offsets to read
-            next of the partitions of which that is enough.
+        Returns Java's names of the partitions that are to be read, the messages that were kept, and the offsets to read
+        next of the partitions that need no more than these.
         """
         consumer = self._reading()
         left = java.places(self.jvm, window.ranges)
@@ -116,18 +105,14 @@ class KafkaClient:
                 kept[place], reached[place] = overfetch.messages, overfetch.span.end
             consumer.seek(java_place, reached[place])
         self._at = dict(reached)
-        ended = {place: at for place, at in reached.items() if at >= window.ranges[place].end}
-        if ended:
-            consumer.pause(java.listed(self.jvm, [left.pop(place) for place in ended]))
-        return left, kept, ended
+        return left, kept, self._taken_out(window, left, reached)
 
     def _poll(
         self, window: Window, left: dict[TopicPartition, Any], records: KafkaRecords
     ) -> dict[TopicPartition, int]:
         """Wait for what comes next, and take the partitions that were read to their ends out of `left`.
 
-        Returns:
-            The offsets to read next of those that were taken out.
+        Returns the offsets to read next of these.
         """
         deadline = time.monotonic() + _SILENT_SECONDS
         while time.monotonic() < deadline:
@@ -136,12 +121,18 @@ class KafkaClient:
             # Where the last offsets hold no message, the position alone shows that they were read.
             reached = {p: int(consumer.position(left[p])) for p in came or left if p in left}
             self._at |= reached
-            ended = {p: at for p, at in reached.items() if at >= window.ranges[p].end}
-            if ended:
-                consumer.pause(java.listed(self.jvm, [left.pop(place) for place in ended]))
+            ended = self._taken_out(window, left, reached)
             if came or ended:
                 return ended
         raise KafkaSilentError
+
+    def _taken_out(
+        self, window: Window, left: dict[TopicPartition, Any], reached: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        ended = {place: at for place, at in reached.items() if at >= window.ranges[place].end}
+        if ended:
+            self._reading().pause(java.listed(self.jvm, [left.pop(place) for place in ended]))
+        return ended
 
     def _add_next(
         self, window: Window, left: Mapping[TopicPartition, Any], records: KafkaRecords
@@ -168,8 +159,8 @@ class KafkaClient:
         consumer = self._new_consumer({"max.poll.records": "1"})
         try:
             self._seek(consumer, {place: java_place})
-            alone = RecordByRecord(consumer, place, java_place, self._wait)
-            return alone.read(self._at[place], end, records, most)
+            span = OffsetRange(self._at[place], end)
+            return read_one_by_one(consumer, place, java_place, self._wait, span, records, most)
         finally:
             self._end(consumer)
 
@@ -187,10 +178,7 @@ class KafkaClient:
     ) -> Chunk:
         """The messages of a window among what was read; the rest is kept for the next one.
 
-        Args:
-            window: The window.
-            tables: What was read, by topic and partition.
-            reached: The offsets to read next of the partitions that were read to their ends.
+        `reached` has the offsets to read next of the partitions that were read to their ends.
         """
         chunk = {}
         for place, messages in tables.items():

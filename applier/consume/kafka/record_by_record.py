@@ -6,10 +6,10 @@ Kafka shows the size of a message only after it has decompressed it, so nothing 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from applier.changefeed.message import TopicPartition
+from applier.changefeed.window import OffsetRange
 from applier.consume.kafka.records import KafkaRecords
 from applier.runtime.permanent_errors import chain_of
 
@@ -25,46 +25,32 @@ def is_out_of_memory(error: Exception) -> bool:
     return isinstance(error, MemoryError) or any(cause.kind == "OutOfMemoryError" for cause in chain_of(error))
 
 
-@dataclass(frozen=True, slots=True)
-class RecordByRecord:
-    """One partition, read by a consumer of its own.
+def read_one_by_one(
+    consumer: Any,
+    place: TopicPartition,
+    java_place: Any,
+    wait: Any,
+    span: OffsetRange,
+    records: KafkaRecords,
+    most: int,
+) -> int:
+    """Read a span of offsets, up to the record that does not fit alone, which counts as unreadable; returns the next.
 
-    Args:
-        consumer: A `KafkaConsumer` of this partition alone, with `max.poll.records` = 1.
-        place: The partition.
-        java_place: Java's name of it.
-        wait: How long a poll waits; a `java.time.Duration`.
+    The consumer is one of this partition alone, with `max.poll.records` = 1, at the start of the span; a poll of it
+    waits for a `java.time.Duration`. No other record is read once `records` has `most` bytes.
     """
-
-    consumer: Any
-    place: TopicPartition
-    java_place: Any
-    wait: Any
-
-    def read(self, start: int, end: int, records: KafkaRecords, most: int) -> int:
-        """Read up to an offset, or until a record does not fit alone; that one is taken as unreadable.
-
-        Args:
-            start: Offset that the consumer reads next.
-            end: Offset to end before.
-            records: Takes what is read.
-            most: Bytes that these may have before another one is read.
-
-        Returns:
-            The offset to read next.
-        """
-        at = start
-        for _ in range(_MOST_RECORDS):
-            if at >= end or records.bytes >= most:
-                break
-            try:
-                came = records.add(self.consumer.poll(self.wait))
-            except Exception as error:
-                if not is_out_of_memory(error):
-                    raise
-                records.add_unreadable(self.place, at)
-                return at + 1
-            if not came:
-                break
-            at = int(self.consumer.position(self.java_place))
-        return at
+    at = span.start
+    for _ in range(_MOST_RECORDS):
+        if at >= span.end or records.bytes >= most:
+            break
+        try:
+            came = records.add(consumer.poll(wait))
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+            records.add_unreadable(place, at)
+            return at + 1
+        if not came:
+            break
+        at = int(consumer.position(java_place))
+    return at

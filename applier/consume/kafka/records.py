@@ -33,9 +33,6 @@ class ColumnWriters:
 
     A writer takes a dozen calls to make, and files that come and go take a third of the time of reading.
 
-    Args:
-        jvm: The view of the JVM that py4j gives.
-
     Attributes:
         buffers: By column: what was written since it was reset, a `ByteArrayOutputStream`.
         files: By column: where the buffers go.
@@ -47,7 +44,10 @@ class ColumnWriters:
         self.buffers = {name: jvm.java.io.ByteArrayOutputStream() for name in (*_NUMBERS, *_BYTES)}
         self.files = {name: _File(jvm) for name in self.buffers}
         columns = [*(self._number(name, kind) for name, kind in _NUMBERS.items()), *map(self._bytes, _BYTES)]
-        self.writer = self._consumer(reduce(jvm.java.lang.invoke.MethodHandles.foldArguments, columns))
+        invoke = jvm.java.lang.invoke
+        writes_all = reduce(invoke.MethodHandles.foldArguments, columns)
+        kind = self._class("java.util.function.Consumer")
+        self.writer = invoke.MethodHandleProxies.asInterfaceInstance(kind, writes_all)
 
     def close(self) -> None:
         """Let the files go."""
@@ -60,7 +60,8 @@ class ColumnWriters:
         number, void = getattr(java.lang, kind).TYPE, java.lang.Void.TYPE
         write = self._handle("java.io.DataOutputStream", _WRITES[kind], void, number)
         stream = java.io.DataOutputStream(self.buffers[name])
-        return self._then(self._handle(_RECORD, name, number), write.bindTo(stream))
+        read = self._handle(_RECORD, name, number)
+        return java.lang.invoke.MethodHandles.filterReturnValue(read, write.bindTo(stream))
 
     def _bytes(self, name: str) -> Any:
         """Writes the bytes of a record that has them, out of the buffer in which they came."""
@@ -74,7 +75,7 @@ class ColumnWriters:
         asks = is_there.asType(types.methodType(truth, buffer))
         guarded = handles.guardWithTest(asks, self._write(name, some_buffer), handles.empty(some_buffer))
         read = self._handle(_RECORD, name, anything)
-        return self._then(read.asType(types.methodType(buffer, self._class(_RECORD))), guarded)
+        return handles.filterReturnValue(read.asType(types.methodType(buffer, self._class(_RECORD))), guarded)
 
     def _write(self, name: str, some_buffer: Any) -> Any:
         """Writes a `ByteBuffer`, which Kafka gives as a slice of its own of what was fetched: it begins at place 0."""
@@ -86,14 +87,6 @@ class ColumnWriters:
             write = handles.collectArguments(write, place, self._handle("java.nio.ByteBuffer", part, gives))
         # All three are asked of the one buffer.
         return handles.permuteArguments(write, some_buffer, java.lang.reflect.Array.newInstance(number, 3))
-
-    def _then(self, read: Any, write: Any) -> Any:
-        """Writes what was read."""
-        return self._jvm.java.lang.invoke.MethodHandles.filterReturnValue(read, write)
-
-    def _consumer(self, handle: Any) -> Any:
-        kind = self._class("java.util.function.Consumer")
-        return self._jvm.java.lang.invoke.MethodHandleProxies.asInterfaceInstance(kind, handle)
 
     def _handle(self, owner: str, method: str, gives: Any, *takes: Any) -> Any:
         invoke = self._jvm.java.lang.invoke
@@ -108,13 +101,9 @@ class ColumnWriters:
 
 
 class KafkaRecords:
-    """Records of several polls, collected in files until they are read.
+    """Records of several polls, collected in files until they are read; `bytes` is the size of all values.
 
-    Args:
-        writers: Java's writers of the columns; for one reader at a time, whose records before these are forgotten.
-
-    Attributes:
-        bytes: Size of all values.
+    The writers are for one reader at a time, whose records before these are forgotten.
     """
 
     def __init__(self, writers: ColumnWriters) -> None:
@@ -169,7 +158,7 @@ class KafkaRecords:
             parts.setdefault(place, []).append(_placed(place, rows, count))
         for place, offset in self._unreadable:
             parts.setdefault(place, []).append(_unreadable(place, offset))
-            parts[place].sort(key=_first_offset)
+            parts[place].sort(key=lambda messages: cast("int", messages["offset"][0].as_py()))
         return {place: pa.concat_tables(tables) for place, tables in parts.items()}
 
     def _numbers(self, name: str, kind: str) -> npt.NDArray[np.int64]:
@@ -235,7 +224,3 @@ def _unreadable(place: TopicPartition, offset: int) -> pa.Table:
         "value": pa.array([UNREADABLE], pa.binary()),
     }
     return _placed(place, rows, 1)
-
-
-def _first_offset(messages: pa.Table) -> int:
-    return cast("int", messages["offset"][0].as_py())

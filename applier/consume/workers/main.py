@@ -1,4 +1,4 @@
-"""The program of a `Worker`: jobs and messages in by its standard input, outcomes out by its standard output.
+"""The program of a `Worker`: it reads jobs and messages on standard input, and writes outcomes to standard output.
 
 It ends when its input does, so it never outlives the process that started it by more than the messages at hand.
 
@@ -28,7 +28,7 @@ FAILED = b"-"
 def main() -> None:
     """Serve the process that started this one until it is gone."""
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    # Whatever a library prints must not come between the answers.
+    # What a library prints must not come between the answers.
     os.dup2(2, 1)
     try:
         while True:
@@ -48,7 +48,7 @@ def serve(job: Job[Any], requests: BufferedReader, answers: BufferedWriter) -> N
     messages = _messages(requests)
     try:
         found = list(packed(job, messages))
-    except Exception:  # noqa: BLE001 - whatever it is, it is reported
+    except Exception:  # noqa: BLE001 - any error is reported
         answers.write(FAILED + traceback.format_exc().encode())
         answers.flush()
         raise SystemExit(1) from None

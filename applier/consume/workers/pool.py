@@ -1,4 +1,4 @@
-"""The partitions of a window shared out among processes, each of which decodes its own."""
+"""Shares out the partitions of a window among processes, which decode them."""
 
 from __future__ import annotations
 
@@ -21,11 +21,7 @@ _IDLE_SECONDS = 60.0
 
 
 class WorkerPool:
-    """This process, and the others that it starts when many messages wait.
-
-    Args:
-        size: How many processes there may be, this one included.
-    """
+    """This process, and the others that it starts when many messages wait: `size` in all, at the most."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -35,11 +31,7 @@ class WorkerPool:
     def run(self, window: Window, job: Job[R], chunks: Iterator[Chunk], behind: int = 0) -> list[R]:
         """Run a job in each process, over the messages of its partitions; returns what each of them returned.
 
-        Args:
-            window: The window.
-            job: See `Source.map`.
-            chunks: The messages of the window.
-            behind: Messages that wait behind the window.
+        `chunks` holds the messages of the window, and `behind` counts those that wait behind it. See `Source.map`.
 
         Raises:
             TransientError: A process is gone, or cannot be started; or a job could not go on.

@@ -34,18 +34,16 @@ _AGAIN = "the step is tried again; if this comes back, see whether the machine r
 
 
 class Worker:
-    """One process. It ends with this one, whatever this one ends by.
+    """One process. It ends with this one, in whichever way this one ends.
 
     Raises:
-        TransientError: The system starts none.
+        TransientError: The system cannot start a process.
     """
 
     def __init__(self) -> None:
         self._process = _started()
-        self._stdin, self._stdout = (
-            cast("BufferedWriter", self._process.stdin),
-            cast("BufferedReader", self._process.stdout),
-        )
+        self._stdin = cast("BufferedWriter", self._process.stdin)
+        self._stdout = cast("BufferedReader", self._process.stdout)
         for pipe in (self._stdin, self._stdout):
             with suppress(AttributeError, OSError):
                 fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)

@@ -23,7 +23,7 @@ BEFORE = version(("id", "bigint"), ("a", "int"), ("b", "varchar"), number=10)
 
 def passed(*ddl: tuple[int, str]) -> list[Passed]:
     """DDL that the changefeed has applied."""
-    return [Passed(commit_ts, sql, parse(sql, "shop")) for commit_ts, sql in ddl]
+    return [Passed(commit_ts, parse(sql, "shop")) for commit_ts, sql in ddl]
 
 
 def lineage(*ddl: tuple[int, str]) -> DdlReplay:

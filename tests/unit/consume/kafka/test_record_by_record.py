@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from applier.changefeed.message import TopicPartition
-from applier.consume.kafka.record_by_record import RecordByRecord
+from applier.changefeed.window import OffsetRange
+from applier.consume.kafka.record_by_record import read_one_by_one
 
 if TYPE_CHECKING:
     from applier.consume.kafka.records import KafkaRecords
@@ -52,8 +53,8 @@ class _Records:
 
 def read(records: _Records, end: int, most: int = 1_000, too_large: frozenset[int] = frozenset()) -> int:
     """The offset to read next, after a read from offset 5 on."""
-    alone = RecordByRecord(_Consumer(5, too_large), PLACE, None, None)
-    return alone.read(5, end, cast("KafkaRecords", records), most)
+    consumer, span = _Consumer(5, too_large), OffsetRange(5, end)
+    return read_one_by_one(consumer, PLACE, None, None, span, cast("KafkaRecords", records), most)
 
 
 def test_records_are_read_up_to_the_end_of_the_window() -> None:
