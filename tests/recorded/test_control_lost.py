@@ -38,7 +38,7 @@ def advance(pipeline: Pipeline, ends: Mapping[TopicPartition, int] | None = None
             return
 
 
-@pytest.mark.parametrize("scenario", ["txns", "ddl"])
+@pytest.mark.parametrize("scenario", ["txns", pytest.param("ddl", marks=pytest.mark.soak)])
 def test_lost_checkpoints_cost_a_replay_and_no_row(
     scenario: str, spark: SparkSession, lake: dict[str, str], tmp_path: Path
 ) -> None:

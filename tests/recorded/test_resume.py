@@ -48,7 +48,6 @@ TOGETHER = {
 """The same for all tables at once. A place is the number of a recorded state, or a share of the feed."""
 
 EVERY_TIME = {
-    ("ddl", "simple-json", "73", ALL),
     ("ddl", "canal-json-ext", "64", ALL),
 }
 """What `make test` runs; `make test-recorded` runs every case."""

@@ -18,11 +18,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 EVERY_TIME = {
-    "types": ("json", "avro", "avro-claimcheck", "json-checksum-shanghai", "json-column-selector", "json-raw-change"),
-    "pk": ("json", "avro"),
-    "txns": ("json-ts-dispatch", "json-claimcheck-lz4"),
-    "ddl": ("json", "json-topic-per-table"),
-    "partition": ("json", "avro"),
+    "types": ("avro-claimcheck", "json-checksum-shanghai", "json-column-selector"),
+    "pk": ("avro",),
+    "txns": ("json-ts-dispatch",),
+    "ddl": ("json-topic-per-table",),
+    "partition": ("json",),
+    "workload": ("json",),
 }
 """What `make test` runs of these scenarios; `make test-recorded` runs all. Forms of rows are in `types`."""
 
@@ -33,7 +34,7 @@ def cases() -> Iterator[ParameterSet]:
         for variant in recordings.variants(scenario, "simple-"):
             if "handlekey" not in variant:
                 form = variant.removeprefix("simple-")
-                often = form in EVERY_TIME.get(scenario, (form,))
+                often = form in EVERY_TIME[scenario]
                 yield pytest.param(scenario, variant, marks=() if often else pytest.mark.soak)
 
 

@@ -103,7 +103,7 @@ def _named(cases: list[tuple[str, str, int, int]]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("mortal", cases, indirect=True, ids=["-".join(map(str, case)) for case in cases])
 
 
-@_named(every(CASES, 3))
+@_named(every(CASES, 6))
 def test_tables_are_equal_at_every_checkpoint(mortal: Mortal) -> None:
     """Whatever point a step dies at, each cell is right at the next checkpoint, and no snapshot counts twice."""
     check(mortal)

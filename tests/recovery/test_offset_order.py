@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from itertools import product
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,6 +18,7 @@ from applier.sink.upkeep import Thresholds, Upkeep
 from tests.disasters import Crash, Disasters
 from tests.lab import Lab
 from tests.recovery.cases import ITEMS, ORDERS, SPARE
+from tests.recovery.extent import every
 from tests.ticdc import TOPIC, Changefeed, Habits, Record
 from tests.upstream import Column, Database, Name, Row
 
@@ -78,9 +80,10 @@ def test_a_longer_window_after_a_crash_loses_nothing_before_its_ddl(
     _finish(pipeline, lab)
 
 
-@pytest.mark.parametrize("point", ["ddl-due", "ddl-applied", "ddl-recorded"])
-@pytest.mark.parametrize("turn", [4, 5, 6])
-@pytest.mark.parametrize("key", [[], ["id"]], ids=["bag", "keyed"])
+@pytest.mark.parametrize(
+    ("point", "turn", "key"),
+    every(list(product(["ddl-due", "ddl-applied", "ddl-recorded"], [4, 5, 6], [[], ["id"]])), 5),
+)
 def test_rows_of_before_an_index_stay_out_of_the_table_that_took_the_name(
     point: str, turn: int, key: list[str], spark: SparkSession, disasters: Disasters
 ) -> None:

@@ -55,7 +55,7 @@ BROKEN_BACK = list(itertools.product(("parked", "parked-elsewhere"), FAILURES, r
 OUTAGES = list(itertools.product(CASES, FAILURES, (1, 3, 5, 8) if EVERYTHING else (5,)))
 
 
-@pytest.mark.parametrize(("case", "point", "turn"), every(CRASHES, 9))
+@pytest.mark.parametrize(("case", "point", "turn"), every(CRASHES, 18))
 def test_killed_at_a_point(case: str, point: str, turn: int, spark: SparkSession, disasters: Disasters) -> None:
     """Each cell is right at each checkpoint; the point was reached, or there is none in this case."""
     lab = CASES[case].lab(spark, f"kill_{case}_{point}_{turn}".replace("-", "_"))
@@ -67,7 +67,7 @@ def test_killed_at_a_point(case: str, point: str, turn: int, spark: SparkSession
     assert disasters.reached["decoded"] > 0
 
 
-@pytest.mark.parametrize(("case", "failure", "turn"), every(OUTAGES, 6))
+@pytest.mark.parametrize(("case", "failure", "turn"), every(OUTAGES, 9))
 def test_catalog_fails_in_a_step(
     case: str, failure: Failure, turn: int, spark: SparkSession, disasters: Disasters
 ) -> None:

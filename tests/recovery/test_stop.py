@@ -16,8 +16,6 @@ from tests import recordings
 from tests.recovery.process import Applier
 from tests.replay import Replay, differences, replay
 
-SIGNALS = [signal.SIGTERM, signal.SIGINT]
-
 TERM_FIRST = [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.soak)]
 """`make test` sends one signal in each of these places, and `make test-recovery` both."""
 
@@ -77,7 +75,7 @@ def stopped(applier: Applier, number: signal.Signals) -> str:
     return said
 
 
-@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("number", TERM_FIRST)
 def test_the_step_under_way_is_finished_first(number: signal.Signals, tmp_path: Path) -> None:
     """A signal in a step ends the run after it with exit 0, and the next run goes on to the end."""
     found = feed(tmp_path)
@@ -92,7 +90,7 @@ def test_the_step_under_way_is_finished_first(number: signal.Signals, tmp_path: 
     assert differences(found, recordings.expected("pk")[-1]) == []
 
 
-@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("number", INT_FIRST)
 def test_an_idle_run_stops(number: signal.Signals, tmp_path: Path) -> None:
     """A signal while nothing comes ends the run with exit 0."""
     applier = Applier(feed(tmp_path).raw, tmp_path)
@@ -103,7 +101,7 @@ def test_an_idle_run_stops(number: signal.Signals, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", TERM_FIRST)
-@pytest.mark.parametrize("config", [without_kafka, without_registry])
+@pytest.mark.parametrize("config", [without_kafka, pytest.param(without_registry, marks=pytest.mark.soak)])
 def test_a_wait_for_an_outside_system_is_left_at_once(
     config: Callable[[Path], dict[str, Any]], number: signal.Signals, tmp_path: Path
 ) -> None:
@@ -143,7 +141,7 @@ def test_a_backfill_finishes_its_step_first(number: signal.Signals, tmp_path: Pa
 
 
 @pytest.mark.parametrize("number", INT_FIRST)
-@pytest.mark.parametrize("config", [without_kafka, without_registry])
+@pytest.mark.parametrize("config", [pytest.param(without_kafka, marks=pytest.mark.soak), without_registry])
 def test_a_backfill_leaves_a_wait_for_an_outside_system_at_once(
     config: Callable[[Path], dict[str, Any]], number: signal.Signals, tmp_path: Path
 ) -> None:

@@ -156,7 +156,7 @@ def test_more_rows_differ_than_are_held(
     assert (replace(lots, keys=()), sorted(lots.keys)) == (replace(whole, keys=()), sorted(whole.keys))
 
 
-@pytest.mark.parametrize("variant", ["simple-json", "canal-json-ext"])
+@pytest.mark.parametrize("variant", [pytest.param("simple-json", marks=pytest.mark.soak), "canal-json-ext"])
 def test_a_repair_brings_back_a_table_through_its_ddl(
     variant: str, spark: SparkSession, properties: dict[str, str], tmp_path: Path
 ) -> None:
@@ -200,11 +200,10 @@ def test_a_feed_in_offset_order_is_repaired_from_after_its_ddl(
 @pytest.mark.parametrize(
     "point",
     [
-        "",
         "branch-shown",
         *(
             pytest.param(point, marks=pytest.mark.soak)
-            for point in ("data-files-staged", "branch-built", "branches-shown")
+            for point in ("", "data-files-staged", "branch-built", "branches-shown")
         ),
     ],
 )
@@ -277,7 +276,7 @@ def test_rows_that_moved_without_row_events_are_refused(
 
 @pytest.mark.parametrize(
     ("point", "turn"),
-    [("data-files-staged", 3), ("applied", 2), ("branch-built", 1)],
+    [pytest.param("data-files-staged", 3, marks=pytest.mark.soak), ("applied", 2), ("branch-built", 1)],
 )
 def test_a_repair_that_was_killed_goes_on(
     point: str, turn: int, spark: SparkSession, properties: dict[str, str], tmp_path: Path

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -90,11 +90,11 @@ def _alike(database: Database) -> None:
         _created(database, name, name.table)
 
 
-HISTORIES: list[Callable[[Database], None]] = [
+HISTORIES: list[Any] = [
     _renamed_and_created,
-    _dropped_and_created,
+    pytest.param(_dropped_and_created, marks=pytest.mark.soak),
     _online_schema_change,
-    _alike,
+    pytest.param(_alike, marks=pytest.mark.soak),
 ]
 
 
