@@ -84,7 +84,7 @@ class WindowApplier:
             self.state.track(version)
             self._ensure(version)
         due = dict(scan.results.parts)
-        extent = None if self.targets.feed.ordered else ReadExtent(scan.window.ranges, self.state.topic_ids)
+        extent = None if self.targets.feed.order.has_watermark else ReadExtent(scan.window.ranges, self.state.topic_ids)
         commits = 0
         with watch.stage("apply"):
             parted = self._parted(scan.ddl)
@@ -118,12 +118,7 @@ class WindowApplier:
     def set_apart(
         self, refused: Mapping[TableName, TerminalError], cause: Cause, together: Sequence[TableName] = ()
     ) -> None:
-        """Park tables of which something cannot be applied, and go on with all others.
-
-        Args:
-            refused: The tables, and what is wrong with each.
-            cause: What kind of thing it is.
-            together: Tables that have to resume at once.
+        """Park tables of which something cannot be applied, some to resume together, and go on with all others.
 
         Raises:
             TerminalError: The configuration says to stop.
@@ -161,7 +156,7 @@ class WindowApplier:
 
         Rows from before an applied ALTER TABLE must not be written after it: another table may have the name now.
         """
-        if self.targets.feed.ordered:
+        if self.targets.feed.order.parts_at_ddl:
             return {}
         done = [place for place, item in enumerate(ddl) if self.ddl_handler.is_begun(item)]
         return {
@@ -170,12 +165,13 @@ class WindowApplier:
 
     def _commit(self, batches: Sequence[Batch]) -> int:
         refused: dict[TableName, TerminalError] = {}
+        is_led = self.targets.feed.order.parts_at_ddl
         for batch in batches:
             if batch.name in self.state.parked:
                 continue
             if batch.name not in self.state.tables:
                 self.state.track(batch.newest)
-            elif not self.targets.feed.ordered and not 0 < batch.newest_ts <= self.state.changed_at(batch.name):
+            elif not is_led and not 0 < batch.newest_ts <= self.state.changed_at(batch.name):
                 # Rows from before a DDL say what the table was: following them would undo it.
                 try:
                     self.ddl_handler.follow(batch.newest)

@@ -23,6 +23,7 @@ from applier.consume.spark import ArchiveSource, KafkaSource
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
 from applier.errors import ApplierError
+from applier.order.feed_order import ORDERS
 from applier.pipeline import topics
 from applier.pipeline.first_look import look_first
 from applier.pipeline.heartbeat import beating
@@ -130,8 +131,8 @@ def assemble(config: Config, source: Source, catalog: Catalog, state: State) -> 
     topics.use_protocol(state, config.changefeed.protocol)
     state.supplied = supplied_tables(config.upstream, config.tables.include)
     rules = type_rules(config)
-    ordered = config.changefeed.order == "resolved"
-    feed = Changefeed(config.changefeed.name, state.checkpoint.epoch, ordered)
+    order = ORDERS[config.changefeed.order]
+    feed = Changefeed(config.changefeed.name, state.checkpoint.epoch, order)
     options = decoder_options(config)
     targets = TargetTables(
         catalog,
@@ -153,12 +154,9 @@ def assemble(config: Config, source: Source, catalog: Catalog, state: State) -> 
             rules=rules,
             include=config.tables.include,
             versions=(),
-            applied=0,
-            applied_of={},
             upto=0,
-            ordered=ordered,
+            order=order,
         ),
-        ordered=ordered,
         rows_describe=config.changefeed.traits.carries.schema != "messages",
         keep_bad=config.changefeed.on_bad_message == "dead_letter",
         parks=config.changefeed.on_bad_message == "stop" and config.changefeed.on_table_error == "park",

@@ -141,7 +141,7 @@ class StepReader:
     def _find_ahead(self, scan: WindowScan) -> bool:
         """Take note of tables that a crash left in the catalog, with rows, before any checkpoint knew of them."""
         names = {name for name, _ in scan.results.parts if name not in self.state.tables} - self.state.ahead.keys()
-        if not self.scanner.ordered:
+        if not self.targets.feed.order.has_watermark:
             found = self.covered(names - self.state.covered.keys())
             self.state.covered |= found
             return bool(found)
@@ -151,7 +151,9 @@ class StepReader:
         return bool(ahead)
 
     def covered(self, names: Iterable[TableName]) -> dict[TableName, AppliedOffsets]:
-        """In offset order what tables have beyond the checkpoint."""
+        """What tables have beyond the checkpoint, by place; nothing where a resolved ts shows it."""
+        if self.targets.feed.order.has_watermark:
+            return {}
         found = {name: self.targets.covered(name).beyond(self.state.next_offsets) for name in names}
         return {name: covered for name, covered in found.items() if covered}
 
@@ -169,7 +171,7 @@ class StepReader:
         """True if the checkpoint can advance: by a higher watermark, or in a feed without one by any message."""
         if scan.upto is None or not scan.window.ranges:
             return False
-        if not self.scanner.ordered:
+        if not self.targets.feed.order.has_watermark:
             # Rows that wait for their schema are read again: where nothing else came, they wait.
             held = scan.results.held
             return any(held.get(place, span.end) > span.start for place, span in scan.window.ranges.items())
@@ -187,7 +189,7 @@ class StepReader:
         read. What the changefeed reads in one window, a job beside it with its smaller ones may have to read in one,
         too.
         """
-        if self.scanner.ordered and self.state.is_without_checkpoint:
+        if self.targets.feed.order.has_watermark and self.state.is_without_checkpoint:
             return NO_LIMIT
         return LONGEST * (PIECE if self.is_copy else 1)
 
@@ -196,7 +198,7 @@ class StepReader:
 
         Where there is no more to read, a longer one has nothing more, and the limits of a step hold for what comes.
         """
-        upto = found.scan.upto if self.scanner.ordered else None
+        upto = self.targets.feed.order.as_of(found.scan.upto)
         is_below_tables = upto is not None and upto > self.state.resolved_ts
         if moved or found.scan.error is not None:
             self._size.adapt(self._longest, is_enough=True)

@@ -139,7 +139,7 @@ class Requests:
         position = known.position
         damage = targets.damage(name, is_listed=position is not None and position.version is not None)
         if position is None or damage is not None or known.cause == "lost" or not known.is_parked:
-            found = completeness.begun(state).get(name) if targets.feed.ordered else None
+            found = completeness.begun(state).get(name) if targets.feed.order.parts_at_ddl else None
             if found is None:
                 why = damage.what if damage is not None else known.sentence(name)
                 what = (

@@ -119,7 +119,7 @@ class Pipeline:
         """Begin at the checkpoint, with the tables as they are: some may be ahead of it, after a step that failed."""
         self.state.restore()
         self.state.ahead = self.targets.restore(self.state.names, self.state.checkpoint)
-        self.state.covered = {} if self.scanner.ordered else self._reader.covered(self.state.ahead)
+        self.state.covered = self._reader.covered(self.state.ahead)
         if not self.is_copy:
             completeness.judge(self.state, self.targets, self.config, is_start=not self._is_started)
             if self.targets.listed.is_strict:
@@ -189,14 +189,14 @@ class Pipeline:
 
     def _maintain(self, watch: Stopwatch) -> None:
         """Mend tables, unless a step that failed left some beyond the checkpoint: its repetition may need them so."""
-        if self.scanner.ordered and self.state.reached > self.state.resolved_ts:
+        if self.targets.feed.order.has_watermark and self.state.reached > self.state.resolved_ts:
             return
         with watch.stage("maintain"):
             self._mended.update(self.maintenance.tend(self.state.checkpoint))
 
     def _checkpoint(self, scan: WindowScan, bounds: Mapping[TopicPartition, OffsetRange], tables: int) -> None:
         failpoints.reach("applied")
-        upto = scan.upto if self.scanner.ordered and scan.upto is not None else 0
+        upto = self.targets.feed.order.as_of(scan.upto) or 0
         readings = {}
         for place in bounds:
             next_offset, resolved = self.state.next_offsets.get(place, bounds[place].start), scan.resolved.get(place)
@@ -209,32 +209,31 @@ class Pipeline:
         next_offsets = {place: reading.next_offset for place, reading in readings.items()}
         counts = {**scan.results.counts, "tables": tables}
         done = [ddl.barrier.change.id for ddl in scan.ddl]
-        had = {} if self.scanner.ordered else passed(scan.job.passages, next_offsets)
+        had = passed(scan.job.order.passages, next_offsets)
         self.state.advance(upto, readings, completeness.cut(self.state, self.targets), counts, done, had)
-        if not self.scanner.ordered:
-            # What was held is read again, with rows that were applied beside it.
-            is_beyond = scan.results.held or self.state.covered
-            self.state.covered = self._reader.covered(self.state.tables) if is_beyond else {}
+        # What was held is read again, with rows that were applied beside it.
+        is_beyond = scan.results.held or self.state.covered
+        self.state.covered = self._reader.covered(self.state.tables) if is_beyond else {}
 
     def _outcome(self, found: NextStep, watch: Stopwatch, *, moved: bool) -> Step:
         scan = found.scan
-        ordered = self.scanner.ordered
+        order = self.targets.feed.order
         return Step(
             moved=moved,
             complete=found.is_complete(self.state.next_offsets),
             status=self._status(found, watch, moved=moved),
             waiting=scan.waiting,
-            silent=silent(scan.resolved, found.known.ends) if ordered and scan.upto is None else (),
+            silent=silent(scan.resolved, found.known.ends) if scan.upto is None else (),
             error=scan.error,
-            resolved=scan.resolved if ordered else {},
-            mark=scan.upto if ordered else None,
+            resolved=scan.resolved if order.has_watermark else {},
+            mark=order.as_of(scan.upto),
         )
 
     def _status(self, found: NextStep, watch: Stopwatch, *, moved: bool) -> StatusLine:
         scan, counts = found.scan, found.scan.results.counts
         return StatusLine(
             step=self.state.checkpoint.step,
-            resolved_ts=self.state.resolved_ts if self.scanner.ordered else None,
+            resolved_ts=self.targets.feed.order.as_of(self.state.resolved_ts),
             now_ms=time.time_ns() // 1_000_000,
             messages=counts.get("messages", 0),
             rows=counts.get("rows", 0) if moved else 0,

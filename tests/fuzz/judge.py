@@ -332,8 +332,6 @@ def row_pass(feed: Feed) -> DecodeTask:
         rules=TypeRules(),
         include=("*.*",),
         versions=tuple(feed.versions),
-        applied=0,
-        applied_of={},
         upto=(1 << 63) - 1,
         typed={name: [version] for name, version in feed.typed.items()},
     )

@@ -15,6 +15,7 @@ from applier.changefeed.message import MESSAGE_SCHEMA
 from applier.changefeed.table import TableName
 from applier.changefeed.types import TypeRules
 from applier.decode.options import DecoderOptions
+from applier.order.feed_order import ResolvedOrder
 from applier.order.merge import merge_keyed
 from applier.pipeline.scan.decode_task import DecodeTask
 from applier.pipeline.scan.task_result import TaskResult
@@ -87,7 +88,7 @@ def test_table_is_the_model_at_the_watermark(
     history, partitions = feed
     upto = max(applied, ahead)
     frame = messages([[BOOTSTRAP, *map(message, partition)] for partition in partitions])
-    job = DecodeTask("simple", DecoderOptions(), TypeRules(), ("*.*",), (), applied, {}, upto)
+    job = DecodeTask("simple", DecoderOptions(), TypeRules(), ("*.*",), (), upto, ResolvedOrder(applied))
     # Each partition in a task of its own, as Spark reads them.
     batches = [frame.filter(pc.field("partition") == n) for n in range(len(partitions))]
     found = TaskResult.sum(job(part.to_batches()) for part in batches)

@@ -18,6 +18,7 @@ from applier.changefeed.types import TypeRules, column_arrow_type
 from applier.config.settings import SinkSection, TablesSection
 from applier.ddl.spelling import Spelling
 from applier.order.barrier import Barrier
+from applier.order.feed_order import ResolvedOrder
 from applier.pipeline.scan.statements import read_all
 from applier.pipeline.schema_changes.apply import DdlApplier
 from applier.pipeline.state import State
@@ -56,7 +57,7 @@ class Applier:
         checkpoint, _ = control.take(this_process(unix_ms()), take_over=True)
         self.state = State.load(control, checkpoint)
         rules = TypeRules(virtual_columns=self.settings.virtual_columns)
-        feed = Changefeed(self.database, checkpoint.epoch, ordered=True)
+        feed = Changefeed(self.database, checkpoint.epoch, ResolvedOrder())
         policy, maker = MainPolicy(self.lake, feed), TableMaker(self.lake.create, self.settings, rules)
         route = Route(self.settings.route)
         self.targets = TargetTables(self.lake, feed, policy, maker, route, SinkSection())

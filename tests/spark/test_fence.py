@@ -14,6 +14,7 @@ from applier.changefeed.table import Column, ColumnType, TableName, TableVersion
 from applier.changefeed.types import TypeRules
 from applier.config.settings import SinkSection, TablesSection
 from applier.errors import CheckpointConflict, TableMismatch
+from applier.order.feed_order import ResolvedOrder
 from applier.pipeline.build import fence_tables
 from applier.pipeline.tables.commit_policy import Changefeed, MainPolicy
 from applier.pipeline.tables.table_maker import TableMaker
@@ -127,7 +128,7 @@ def test_a_fence_hides_no_rollback(last: Last) -> None:
 
 def holder(lake: Catalog, epoch: int, fenced: int = 0) -> TargetTables:
     """The tables as an applier of an epoch sees them."""
-    feed, settings = Changefeed("shop", epoch, ordered=True), TablesSection()
+    feed, settings = Changefeed("shop", epoch, ResolvedOrder()), TablesSection()
     maker = TableMaker(lake.create, settings, TypeRules())
     return TargetTables(lake, feed, MainPolicy(lake, feed), maker, Route(settings.route), SinkSection(), fenced=fenced)
 

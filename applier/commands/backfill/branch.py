@@ -118,7 +118,7 @@ class Branches:
 
     def _begun(self, name: TableName, above: int) -> TableVersion | None:
         """A table whose every row may be in the range, as a DDL after its beginning made it; None for others."""
-        coming = self.lineage.coming(name, above + 1) if self.main.feed.ordered else []
+        coming = self.lineage.coming(name, above + 1) if self.main.feed.order.parts_at_ddl else []
         is_begun = any(effect(action).is_fresh for _, actions in coming for action in actions)
         return self.lineage.live.get(name) if is_begun else None
 
@@ -147,7 +147,7 @@ class Branches:
         Commits of main say nothing about a branch, and what a range of offsets holds is applied again.
         """
         known = writer.known
-        return known if known and self.main.feed.ordered and known.extra.get(BACKFILL) == self.job else None
+        return known if known and self.main.feed.order.has_watermark and known.extra.get(BACKFILL) == self.job else None
 
     def forward(self, batch: Batch, tracked: TableVersion | None) -> Batch | None:
         """The batch in the columns that its table has now; None if DDL that come removed all of its rows.
@@ -250,8 +250,8 @@ class PassedDdl:
         for name in self.branches.names:
             if name in self._created or not any(concerns(action, name) for action in ddl.actions):
                 continue
-            if not self.branches.main.feed.ordered:
-                raise _unordered(name, ddl)
+            if not self.branches.main.feed.order.parts_at_ddl:
+                raise _holds_ddl(name, ddl)
             if any(effect(action).is_fresh for action in ddl.actions):
                 self._created.add(name)
             elif ddl.commit_ts <= self.assumed:
@@ -277,7 +277,7 @@ def _gone(identifier: tuple[str, ...]) -> RangeRefused:
     return RangeRefused(what, way_out)
 
 
-def _unordered(name: TableName, ddl: Ddl) -> RangeRefused:
+def _holds_ddl(name: TableName, ddl: Ddl) -> RangeRefused:
     what = f"The range holds a DDL of table {name}, and in offset order nothing shows which rows lie before it."
     begin = f"{ddl.barrier.topic}:{ddl.barrier.position.partition}:{ddl.barrier.position.offset + 1}"
     return RangeRefused(what, f"begin the range after it ({begin}), or leave the table out in --tables.")

@@ -38,7 +38,7 @@ def refuse_short(main: Pipeline, request: Request, span: Range, names: Sequence[
     if ahead:
         what = f"Table {ahead[0]} is ahead of the checkpoint, as a step failed half way."
         raise RangeRefused(what, "finish it first, with `applier run -c FILE --once`.")
-    if main.scanner.ordered and span.above >= state.resolved_ts:
+    if main.targets.feed.order.has_watermark and span.above >= state.resolved_ts:
         reached = state.resolved_ts
         what = (
             f"The range begins at {span.above}, beyond resolved ts {reached} of the tables: nothing is applied twice."
@@ -92,7 +92,8 @@ def _compared(job: Job, name: TableName) -> Difference:
 
 def _refuse_short_build(main: Pipeline, job: Job, differences: Sequence[Difference]) -> None:
     reached = job.pipeline.state.resolved_ts
-    if main.scanner.ordered and reached < main.state.resolved_ts and not all(item.is_equal for item in differences):
+    is_behind = main.targets.feed.order.has_watermark and reached < main.state.resolved_ts
+    if is_behind and not all(item.is_equal for item in differences):
         raise _short(f"at resolved ts {reached}", f"resolved ts {main.state.resolved_ts}")
 
 

@@ -79,7 +79,7 @@ def catch_up(pipeline: Pipeline, span: Range, names: Sequence[TableName], driver
 def _said(span: Range, skipped: int, before: int, pipeline: Pipeline, *, is_done: bool) -> str:
     after = pipeline.state.resolved_ts
     read = f"Of {span.messages:,} messages in the range {span.text}, {skipped:,} were applied before."
-    if pipeline.scanner.ordered:
+    if pipeline.targets.feed.order.has_watermark:
         moved = f"The tables went from resolved ts {before} to {after}."
         read += f" {moved}" if after > before else f" The tables stay at resolved ts {before}."
     elif is_done:

@@ -108,9 +108,8 @@ def from_archive(config: Config, archive: str | None) -> Config:
 
 
 def _range(pipeline: Pipeline, request: Request) -> Range:
-    ordered = pipeline.scanner.ordered
     by_time = request.begin.resolved_ts is not None or request.end.resolved_ts is not None
-    if by_time and not ordered:
+    if by_time and not pipeline.targets.feed.order.has_watermark:
         what = "The feed is in offset order and carries no watermark: give --from and --to as offsets."
         raise ConfigError([what])
     topics.meet(pipeline.state, with_retry(pipeline.source.topic_ids))
@@ -129,7 +128,7 @@ def _all(pipeline: Pipeline) -> list[TableName]:
 
 def _aim(pipeline: Pipeline, name: TableName, target: str) -> TableAim:
     identifier = ".".join(pipeline.targets.identifier(name))
-    covers = pipeline.targets.applied_ts(name) if pipeline.scanner.ordered else None
+    covers = pipeline.targets.applied_ts(name) if pipeline.targets.feed.order.has_watermark else None
     if covers is not None:
         covers = max(covers, pipeline.state.resolved_ts)
     return TableAim(str(name), identifier, covers, target)

@@ -33,7 +33,7 @@ class Driver:
             TerminalError: The range cannot be applied any further.
         """
         while not self.stop.is_set():
-            if pipeline.scanner.ordered and pipeline.state.resolved_ts >= upto:
+            if pipeline.targets.feed.order.has_watermark and pipeline.state.resolved_ts >= upto:
                 return True
             step = with_retry(lambda: pipeline.step(ends))
             if step.moved or step.waiting:

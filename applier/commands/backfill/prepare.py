@@ -23,6 +23,7 @@ from applier.ddl.parser import parse
 from applier.ddl.schema_tracker import Tables
 from applier.ddl.spelling import Spelling
 from applier.errors import SchemaChangeRefused
+from applier.order.feed_order import FeedOrder
 from applier.pipeline.state import State
 from applier.pipeline.step import Pipeline
 from applier.pipeline.table_selection import rules_for
@@ -71,7 +72,7 @@ def prepare(main: Pipeline, request: Request, span: Range, names: Sequence[Table
         RangeRefused: A table is gone, or has a branch of that name which no backfill made.
         TransientError: Catalog or source do not answer.
     """
-    state, ordered = main.state, main.scanner.ordered
+    state, order = main.state, main.targets.feed.order
     namespace = (f"{namespace_of(main.config.changefeed.name)}__{request.branch}",)
     if _is_stale(main, request.branch, names):
         logger().info("branch is built anew", branch=request.branch)
@@ -80,7 +81,7 @@ def prepare(main: Pipeline, request: Request, span: Range, names: Sequence[Table
     checkpoint, _ = control.take(this_process(unix_ms()), take_over=True)
     own = {(version.name, version.version): version for version in control.load_versions()}
     job_state = State(control, checkpoint, {**state.versions, **own})
-    ddl = _passed(state.control.decisions(), state.resolved_ts, Spelling(state.names)) if ordered else []
+    ddl = _passed(state.control.decisions(), state.resolved_ts, Spelling(state.names)) if order.parts_at_ddl else []
     lineage = DdlReplay(ddl, state.tables, main.targets.maker.rules)
     branches = Branches(main.targets, names, request.branch, control.changefeed, lineage)
     is_resumed = bool(checkpoint.partitions)
@@ -92,7 +93,7 @@ def prepare(main: Pipeline, request: Request, span: Range, names: Sequence[Table
         branches.begin(span.above)
         _begin(job_state, state, span, _as_of(state, lineage, names, assumed))
     job_state.restore()
-    upto = min(span.upto, state.resolved_ts) if ordered else OPEN
+    upto = min(span.upto, state.resolved_ts) if order.has_watermark else OPEN
     config = _config(main.config, names)
     template = replace(main.scanner.template, include=config.tables.include)
     scanner = replace(main.scanner, template=template, ceiling=upto, parks=False)
@@ -102,7 +103,7 @@ def prepare(main: Pipeline, request: Request, span: Range, names: Sequence[Table
         main, config=config, scanner=scanner, targets=branches.targets, ddl_handler=passed, state=job_state, beside=None
     )
     pipeline.restore()
-    return Job(pipeline, branches, _ends(span, state, ordered=ordered), upto, namespace, is_resumed, span)
+    return Job(pipeline, branches, _ends(span, state, order), upto, namespace, is_resumed, span)
 
 
 def _is_stale(main: Pipeline, branch: str, names: Sequence[TableName]) -> bool:
@@ -194,8 +195,8 @@ def _config(config: Config, names: Sequence[TableName]) -> Config:
     return config.model_copy(update={"tables": tables, "changefeed": changefeed})
 
 
-def _ends(span: Range, state: State, *, ordered: bool) -> dict[TopicPartition, int]:
+def _ends(span: Range, state: State, order: FeedOrder) -> dict[TopicPartition, int]:
     """Where the range ends; without a watermark nothing else shows what the tables have."""
-    if ordered:
+    if order.has_watermark:
         return span.ends
     return {place: min(end, state.next_offsets.get(place, end)) for place, end in span.ends.items()}

@@ -43,14 +43,14 @@ def plan(config: Config, *, spark: SparkSession | None = None) -> StepPlan:
 def described(pipeline: Pipeline, found: NextStep) -> StepPlan:
     """A look at the next window as a plan."""
     scan, state = found.scan, pipeline.state
-    ordered = pipeline.scanner.ordered
-    moves = scan.upto is not None and (not ordered or scan.upto > state.resolved_ts)
+    order = pipeline.targets.feed.order
+    moves = scan.upto is not None and scan.upto > state.resolved_ts
     counts = {name: scan.results.counts.get(name, 0) for name in ("rows", "replayed", "left", "excluded")}
     return StepPlan(
         changefeed=pipeline.config.changefeed.name,
         step=state.checkpoint.step,
-        resolved_ts=state.resolved_ts if ordered else None,
-        watermark=scan.upto if ordered and moves else None,
+        resolved_ts=order.as_of(state.resolved_ts),
+        watermark=order.as_of(scan.upto) if moves else None,
         messages=scan.results.counts.get("messages", 0),
         counts=counts,
         spans=[

@@ -32,6 +32,7 @@ from applier.commands.status.report import (
 )
 from applier.commands.status.rollback import rollback, spark_name
 from applier.config.settings import Config
+from applier.order.feed_order import ORDERS
 from applier.sink.commit.stamp import RESOLVED_TS
 from applier.sink.control.rows import DeadLetter, SchemaDecision
 from applier.sink.control.tables import CHECKPOINTS
@@ -66,8 +67,8 @@ def status(config: Config, *, max_lag_seconds: float = MAX_LAG_SECONDS, now_ms: 
 def _found(
     empty: StatusReport, config: Config, lake: Lake, view: ControlView, last: Checkpoint, now_ms: int
 ) -> StatusReport:
-    ordered = config.changefeed.order == "resolved"
-    resolved_ts = last.resolved_ts if ordered and last.resolved_ts else None
+    order = ORDERS[config.changefeed.order]
+    resolved_ts = order.as_of(last.resolved_ts) or None
     tables = _tables(lake, last, config)
     decisions, letters = view.decisions(), view.letters()
     silent = (now_ms - last.written_at) / 1000
@@ -76,7 +77,7 @@ def _found(
         empty,
         resolved_ts=resolved_ts,
         resolved=iso_of(resolved_ts),
-        lag_seconds=lag if ordered else max(0.0, silent),
+        lag_seconds=lag if order.has_watermark else max(0.0, silent),
         step=last.step,
         holder=_holder(last, silent),
         counts=dict(last.counts),

@@ -92,7 +92,7 @@ class Handover:
 
     def _has_all_ddl(self) -> bool:
         """Whether these tables have every DDL of exactly this ts: one may follow the watermark of its own commit ts."""
-        if not self.main.scanner.ordered:
+        if not self.main.targets.feed.order.has_watermark:
             return True
         others = self.main.state.ddl.applied - self.state.ddl.applied
         here = {name.table.lower() for name in self.state.tables}

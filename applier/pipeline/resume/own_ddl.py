@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from applier.changefeed.table import TableName
 from applier.ddl import actions as say
 from applier.errors import BY_HAND, RangeRefused
+from applier.order.feed_order import FeedOrder, ResolvedOrder
 from applier.pipeline.scan.statements import Ddl
 
 
@@ -19,13 +20,12 @@ class OwnDdl:
     Args:
         tables: The tables, by the names that they have before the first DDL.
         begun: Tables that begin with a CREATE TABLE, and its commit ts.
-        ordered: False for a feed in offset order, where nothing shows which rows lie before a DDL that moves rows or
-            names.
+        order: What places their rows.
     """
 
     tables: frozenset[TableName]
     begun: Mapping[TableName, int]
-    ordered: bool = True
+    order: FeedOrder = field(default_factory=ResolvedOrder)
 
     def __call__(self, ddl: Sequence[Ddl]) -> list[Ddl]:
         """The DDL that concern these tables, each with the actions that do; to be called with all DDL in order.
@@ -57,7 +57,7 @@ class OwnDdl:
         return replace(item, actions=actions, swept=swept) if actions else None
 
     def _refuse_loose(self, actions: Sequence[say.Action], commit_ts: int) -> None:
-        for action in () if self.ordered else actions:
+        for action in () if self.order.parts_at_ddl else actions:
             done = say.effect(action)
             if done.moved or done.restored or done.exchanged:
                 table = say.touches(action)[0]

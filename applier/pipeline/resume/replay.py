@@ -95,10 +95,6 @@ class Replay:
         if self.state.completeness and self.state.resolved_ts == self.main.state.resolved_ts:
             self.handover.all(self._members())
 
-    @property
-    def _ordered(self) -> bool:
-        return self.main.scanner.ordered
-
     def _members(self) -> dict[TableName, TableName]:
         """Tables of the job by the names that they have there, with the names that readers know them by now."""
         due = {
@@ -119,11 +115,13 @@ class Replay:
             and known.is_due
             and known.position is not None
             and name not in inside
-            and (known.position.ts >= self.state.resolved_ts if self._ordered else self._is_here(known.position))
+            and self._leads_to(known.position)
         }
 
-    def _is_here(self, position: FeedPosition) -> bool:
-        """In offset order: whether a table left the feed where the job is, as nothing else orders places."""
+    def _leads_to(self, position: FeedPosition) -> bool:
+        """Whether a table left the feed where the job is, or later; without a watermark nothing orders places."""
+        if self.main.targets.feed.order.has_watermark:
+            return position.ts >= self.state.resolved_ts
         return dict(position.readings) == dict(self.state.checkpoint.partitions)
 
     def _goal(self) -> int:
@@ -132,7 +130,7 @@ class Replay:
         return min([self.main.state.resolved_ts, *places])
 
     def _is_before(self, goal: int) -> bool:
-        if self._ordered:
+        if self.main.targets.feed.order.has_watermark:
             return self.state.resolved_ts < goal
         own = self.state.next_offsets
         return any(own.get(place, 0) < end for place, end in self.main.state.next_offsets.items())
@@ -189,13 +187,13 @@ class Replay:
         names = frozenset(state.tables)
         scanner = self.pipeline.scanner
         template = replace(scanner.template, include=exactly(sorted(names)) or ("!*.*",))
-        ceiling = goal if self._ordered else self.main.scanner.ceiling
-        chosen = OwnDdl(names, begun, self._ordered)
+        ceiling = goal if self.main.targets.feed.order.has_watermark else self.main.scanner.ceiling
+        chosen = OwnDdl(names, begun, self.main.targets.feed.order)
         self.pipeline.look_at(replace(scanner, template=template, ceiling=ceiling, chosen=chosen, taken=self._taken))
         # Rows that the changefeed holds back are read only where a watermark of the range may follow them: a partition
         # that is read beyond them before the others come as far forgets its watermarks below them.
         step = self.pipeline.step(self._ends())
-        if self._ordered and step.complete and not step.moved and self._is_before(goal):
+        if self.main.targets.feed.order.has_watermark and step.complete and not step.moved and self._is_before(goal):
             step = self.pipeline.step()
         logger().debug("tables are brought back", resolved_ts=state.resolved_ts, goal=goal, tables=len(names))
         if step.complete and not step.moved and self._is_before(goal):

@@ -13,10 +13,9 @@ from applier.changefeed.message import TopicPartition
 from applier.changefeed.row_block import ColumnBlock, Ints
 from applier.changefeed.table import TableName
 from applier.errors import DecodeError, IncompleteRow
-from applier.order.already_applied import AppliedRows
 from applier.order.barrier import segment
+from applier.order.feed_order import undated
 from applier.order.reduce_columns import segments
-from applier.order.undated import undated
 from applier.pipeline.scan.task_result import BadMessage, TaskResult
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ class Admission:
         self.admits = TableFilter(job.include).admits
         self._job = job
         self._found = found
-        self._applied = AppliedRows(job.applied, job.applied_of, job.covered, job.passages)
+        self._placed = job.order.placed
 
     def row(self, row: RowChange, place: TopicPartition, offset: int) -> int | None:
         """The segment of its table that a row belongs to; None if it is not due.
@@ -46,20 +45,19 @@ class Admission:
         Raises:
             IncompleteRow: It has no commit ts, which orders the changes of this feed.
         """
-        job, name, ts = self._job, row.name, row.commit_ts
-        if ts > job.upto:
+        job, name = self._job, row.name
+        if row.commit_ts > job.upto:
             self._found.counts["left"] += 1
             self._found.hold(place, offset)
             return None
         if not self.admits(name):
             self._found.counts["excluded"] += 1
             return None
-        if job.ordered and ts == 0:
-            raise undated(name, row.op)
-        if self._applied.holds(name, place, offset, ts):
+        placed = self._placed(row, place, offset)
+        if placed is None:
             self._found.counts["replayed"] += 1
             return None
-        return segment(job.cuts, name, ts or self._applied.after_ddl(name, place, offset)) if job.cuts else 0
+        return segment(job.cuts, name, placed) if job.cuts else 0
 
     def block(self, block: ColumnBlock, place: TopicPartition, where: Ints) -> Iterator[tuple[int, ColumnBlock]]:
         """The rows of a block that are due, by segment; `where` has their offsets."""
@@ -71,11 +69,11 @@ class Admission:
         if not self.admits(name):
             self._found.counts["excluded"] += int((~out).sum())
             return
-        if job.ordered and not stamps.all():
+        if not (job.order.by_place or stamps.all()):
             for offset in where[(stamps == 0) & ~out].tolist():
                 self.reject(place, offset, undated(name, block.op), [name])
             out |= stamps == 0
-        again, placed = self._applied.of_block(name, place, where, stamps)
+        again, placed = job.order.of_block(name, place, where, stamps)
         self._found.counts["replayed"] += int(again.sum())
         due = np.flatnonzero(~out & ~again)
         for number, rows in segments(placed[due], job.cuts.get(name, ())) if len(due) else ():

@@ -15,7 +15,6 @@ from typing import cast
 import numpy as np
 import pyarrow as pa
 
-from applier.changefeed.applied_offsets import AppliedOffsets
 from applier.changefeed.event import Bootstrap, Event, Resolved, RowChange, SchemaChange
 from applier.changefeed.message import Position, TopicPartition
 from applier.changefeed.row_block import ColumnBlock, Ints, without
@@ -27,9 +26,8 @@ from applier.decode.options import DecoderOptions
 from applier.decode.protocols import decoder_of_thread
 from applier.errors import DecodeError, TransientError
 from applier.order.barrier import Barrier
+from applier.order.feed_order import FeedOrder, ResolvedOrder, undated_ddl
 from applier.order.reduce_columns import by_place
-from applier.order.resent import Passages
-from applier.order.undated import undated_ddl
 from applier.pipeline.scan.admission import Admission
 from applier.pipeline.scan.message_size import too_large
 from applier.pipeline.scan.row_groups import RowGroups
@@ -47,15 +45,11 @@ class DecodeTask:
         rules: How the configuration bends the type mapping.
         include: Filter rules; rows of other tables are counted and passed.
         versions: Table versions known so far.
-        applied: Resolved ts that all tables have applied; rows at or below it were sent again.
-        applied_of: The same for tables that are ahead of it.
-        covered: In a feed in offset order what tables have beyond the checkpoint, by place.
-        passages: In such a feed the DDL messages of each table, behind which rows were sent again.
         upto: The watermark: rows above it are left for a later step.
+        order: What places the rows, and which of them the tables have.
         cuts: DDL that cut the rows of a table into segments.
         typed: Per table and segment the version whose column types and key count, where the feed's DDL show more
             than its rows.
-        ordered: False for a feed in offset order: of two events of a key the one read later counts.
         skip: Offsets of messages that were set aside as dead letters.
         try_all: Try the values of every row, not only those of the last of its key: what was set aside may bring
             one to light that cannot be used either, and so on.
@@ -67,12 +61,8 @@ class DecodeTask:
     rules: TypeRules
     include: tuple[str, ...]
     versions: tuple[TableVersion, ...]
-    applied: int
-    applied_of: Mapping[TableName, int]
     upto: int
-    ordered: bool = True
-    covered: Mapping[TableName, AppliedOffsets] = field(default_factory=dict)
-    passages: Passages = field(default_factory=dict)
+    order: FeedOrder = field(default_factory=ResolvedOrder)
     cuts: Mapping[TableName, Sequence[int]] = field(default_factory=dict)
     typed: Mapping[TableName, Sequence[TableVersion | None]] = field(default_factory=dict)
     skip: Mapping[TopicPartition, frozenset[int]] = field(default_factory=dict)
@@ -243,7 +233,7 @@ class _TaskState:
             found.topics[name] = place.topic
 
     def _take_ddl(self, change: SchemaChange, place: TopicPartition, offset: int, index: int) -> None:
-        if not change.commit_ts and self._job.ordered and self._job.upto >= 0:
+        if not (change.commit_ts or self._job.order.by_place) and self._job.upto >= 0:
             raise undated_ddl()
         if change.after is not None:
             self._take_version(change.after, place, announced=False)

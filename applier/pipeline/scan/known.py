@@ -51,13 +51,7 @@ class Known:
 
     @staticmethod
     def of(state: State, bounds: Mapping[TopicPartition, OffsetRange], partitions: int | None) -> Known:
-        """What the state of a changefeed says.
-
-        Args:
-            state: The state.
-            bounds: What the source had after the window was chosen.
-            partitions: See `changefeed.partitions`.
-        """
+        """What the state says; `bounds` are those of the source after the window was chosen."""
         return Known(
             resolved=state.checkpoint.resolved,
             ends={place: bounds[place].end for place in in_use(list(bounds), partitions)},

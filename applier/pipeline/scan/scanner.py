@@ -49,7 +49,6 @@ class WindowScanner:
     Args:
         source: Where the messages are.
         template: A row pass with everything that does not change between windows.
-        ordered: False for a feed in offset order.
         rows_describe: True if rows or a registry describe the columns, so that the types their DDL gave count more.
         keep_bad: True to set bad messages aside; False to end the window before the first.
         parks: True to leave a table out of which a message cannot be applied, rather than to end the window.
@@ -61,7 +60,6 @@ class WindowScanner:
 
     source: Source
     template: DecodeTask
-    ordered: bool
     rows_describe: bool
     keep_bad: bool
     parks: bool = False
@@ -92,8 +90,8 @@ class WindowScanner:
             SchemaChangeRefused: A DDL statement that cannot be understood.
         """
         typed = typed_by((), known.tables) if self.rows_describe else {}
-        job = replace(self.template, applied=known.applied, applied_of=known.applied_of, covered=known.covered)
-        job = replace(job, passages=passages(known.passed, ()), typed=typed, most_bytes=most_bytes)
+        order = type(self.template.order)(known.applied, known.applied_of, known.covered, passages(known.passed, ()))
+        job = replace(self.template, order=order, typed=typed, most_bytes=most_bytes)
         found = WindowScan(window, dict(known.resolved), job, ceiling=self.ceiling)
         with watch.stage("read"):
             run = self._reader(found, local=local)
@@ -143,11 +141,11 @@ class WindowScanner:
 
     def _resolved(self, window: Window, read: Callable[[Window], pa.Table]) -> dict[TopicPartition, int]:
         decoder = partial(decoder_of_thread, self.template.protocol, self.template.options)
-        return resolved_near_ends(window, read, decoder) if self.ordered else {}
+        return resolved_near_ends(window, read, decoder) if self.template.order.has_watermark else {}
 
     def _upto(self, found: WindowScan, known: Known) -> int | None:
         """The watermark, or None while a partition in use has no resolved ts: then a pass only looks for schemas."""
-        if not self.ordered:
+        if not self.template.order.has_watermark:
             return found.ceiling
         watermark = mark(found, known)
         return None if watermark is None else min(watermark, found.ceiling)
@@ -169,11 +167,11 @@ class WindowScanner:
         return False if self._hold_back(found) or self._go_further(found, known) else None
 
     def _set_aside(self, found: WindowScan) -> bool:
-        """Bad messages become dead letters, or the first of them ends the window: what came before it is applied.
+        """Bad messages become dead letters, their table is left out, or the first of them ends the window.
 
-        One whose schema may yet come always ends it. A table to which one belongs is left out, if that is configured.
+        One whose schema may yet come always ends it.
         """
-        if self.parks and found.leave_out(self.may_come, ordered=self.ordered):
+        if self.parks and found.leave_out(self.may_come):
             return False
         ending = [bad for bad in found.results.bad if not self.keep_bad or self.may_come(bad.error)]
         if not ending:
@@ -204,6 +202,8 @@ class WindowScanner:
 
     def _passages(self, found: WindowScan, known: Known) -> Passages:
         """DDL messages behind which rows were sent again: those to apply, copies, and those that were applied."""
+        if self.template.order.parts_at_ddl:
+            return {}
         names, spelt = {ddl.barrier.change.id: ddl.names for ddl in found.ddl}, spelling(found, known)
         told = ((item, names.get(item.change.id) or Ddl.of(item, spelt).names) for item in found.results.barriers)
         return passages(known.passed, told)
@@ -217,10 +217,9 @@ class WindowScanner:
         found.ddl = every if self.chosen is None else self.chosen(every)
         cuts = cut((ddl.commit_ts, ddl.names) for ddl in found.ddl)
         typed = typed_by(found.ddl, known.tables) if self.rows_describe else {}
-        before = found.job
-        sent = before.passages if self.ordered else self._passages(found, known)
-        found.job = replace(before, cuts=cuts, typed=typed, passages=sent)
-        revised = (cuts, typed, sent) != (before.cuts, before.typed, before.passages)
+        before, order = found.job, replace(found.job.order, passages=self._passages(found, known))
+        found.job = replace(before, cuts=cuts, typed=typed, order=order)
+        revised = found.job != before
         stopped = self._stop_at_return(found, known) or self._stop_at_part(found, known)
         return stopped or (revised and bool(found.results.parts or found.results.bad))
 
@@ -231,14 +230,14 @@ class WindowScanner:
         """
         left_out = found.left_out(known) if self.chosen is None else None
         ends = [ddl.commit_ts for ddl in found.ddl if ddl.frees(frozenset(ddl.names) if left_out is None else left_out)]
-        if not self.ordered or not ends or found.ceiling <= min(ends):
+        if not self.template.order.parts_at_ddl or not ends or found.ceiling <= min(ends):
             return False
         found.ceiling = min(ends)
         return True
 
     def _stop_at_part(self, found: WindowScan, known: Known) -> bool:
         """Let renames wait that lack a part of their statement, which may follow the watermark of its commit ts."""
-        watermark = mark(found, known) if self.ordered else None
+        watermark = mark(found, known) if self.template.order.has_watermark else None
         loose = [ddl for ddl in found.ddl if ddl.is_loose and ddl.commit_ts == watermark]
         if loose:
             found.ceiling = loose[0].commit_ts - 1

@@ -79,20 +79,12 @@ class WindowScan:
         """Tables whose rows are not applied."""
         return known.parked | self.parking.keys()
 
-    def leave_out(self, may_come: Callable[[DecodeError | None], bool], *, ordered: bool) -> bool:
-        """Leave out the tables to which bad messages belong.
-
-        Args:
-            may_come: Whether a message may yet be read.
-            ordered: False for a feed in offset order, where rows of another table that had the name before a DDL of
-                this window cannot be told from its own.
-
-        Returns:
-            Whether there are new ones.
-        """
+    def leave_out(self, may_come: Callable[[DecodeError | None], bool]) -> bool:
+        """Leave out the tables to which bad messages belong, save those that may yet be read; True if some are new."""
         owned = {bad.tables[0]: bad.error for bad in reversed(self.results.bad) if len(bad.tables) == 1}
         late = {name for name, error in owned.items() if may_come(error)}
-        if not ordered:
+        if not self.job.order.parts_at_ddl:
+            # Rows of another table that had the name before the DDL cannot be told from those of this one.
             late |= {name for ddl in self.ddl if ddl.frees(frozenset(owned)) for name in ddl.names}
         new = {name: error for name, error in owned.items() if name not in late and name not in self.parking}
         self.parking |= new

@@ -123,7 +123,8 @@ class DdlApplier:
 
         A repeated step may read further than the one that failed, in partitions that had not come to the DDL yet.
         """
-        return not self.targets.feed.ordered and all(isinstance(action, say.Alteration) for action in ddl.actions)
+        are_late = not self.targets.feed.order.parts_at_ddl
+        return are_late and all(isinstance(action, say.Alteration) for action in ddl.actions)
 
     def _pass_unread(self, ddl: Ddl) -> None:
         change = ddl.barrier.change

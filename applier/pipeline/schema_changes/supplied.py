@@ -8,6 +8,7 @@ from applier.changefeed.table import TableName, TableVersion
 from applier.config.settings import Config
 from applier.ddl.actions import effect, touches
 from applier.errors import TableMismatch
+from applier.order.feed_order import FeedOrder
 from applier.pipeline.scan.statements import Ddl
 from applier.pipeline.scan.window_scan import WindowScan
 from applier.pipeline.state import State
@@ -41,8 +42,7 @@ def take(scan: WindowScan, state: State, targets: TargetTables, config: Config) 
         if version is None:
             continue
         for rows in _first_rows(name, scan, state):
-            # In offset order DDL need not come, and the table follows the columns of its rows.
-            _compare(rows, version, is_ordered=targets.feed.ordered)
+            _compare(rows, version, targets.feed.order)
             if str(name) not in config.tables.keys:
                 _compare_keys(rows, version)
         if name not in state.completeness:
@@ -80,18 +80,19 @@ def _by_ddl(ddl: Iterable[Ddl]) -> tuple[list[TableName], set[TableName]]:
     return changed, made
 
 
-def _compare(rows: TableVersion, known: TableVersion, *, is_ordered: bool) -> None:
+def _compare(rows: TableVersion, known: TableVersion, order: FeedOrder) -> None:
     for column in rows.columns:
         declared = known.column(column.name)
         if declared is None:
-            if is_ordered:
+            # Where DDL need not come, the table follows the columns of its rows.
+            if order.parts_at_ddl:
                 raise _refusal(known.name, f"rows have column {column.name}, which it lacks")
         elif _kind(column.type.name) != _kind(declared.type.name):
             what = f"column {column.name} is {declared.type.name} there, and {column.type.name} in rows"
             raise _refusal(known.name, what)
     held = {column.name for column in rows.columns}
     # Deletes may hold the key alone, and virtual columns are not replicated.
-    if rows.keys_only or held <= {*known.key, *rows.key} or not is_ordered:
+    if rows.keys_only or held <= {*known.key, *rows.key} or not order.parts_at_ddl:
         return
     lost = [column.name for column in known.columns if column.name not in held and column.generated != "virtual"]
     if lost:

@@ -61,7 +61,7 @@ def commit(
 
 
 def _commit(targets: TargetTables, batch: Batch, tracked: Tables, whole: Collection[TableName]) -> Applied | None:
-    ordered = targets.feed.ordered
+    order = targets.feed.order
     if not batch.before_ddl:
         targets.listed.refuse_lost(targets.identifier(batch.name), targets.writer(batch.name))
     now = tracked.get(batch.name) or batch.newest
@@ -71,9 +71,9 @@ def _commit(targets: TargetTables, batch: Batch, tracked: Tables, whole: Collect
         targets.confirm()
     failpoints.reach("table-ensured")
     stamp = targets.policy.stamp(batch.upto, _offsets(targets, batch), writer)
-    exact = ordered and _is_exact(writer, stamp) and batch.is_above(writer.known)
-    parts = batch.fitted(now, writer.table, None if ordered else targets.maker.rules)
-    merged = batch.merged(parts, by_place=not ordered, exact=exact)
+    exact = order.has_watermark and _is_exact(writer, stamp) and batch.is_above(writer.known)
+    parts = batch.fitted(now, writer.table, None if order.parts_at_ddl else targets.maker.rules)
+    merged = batch.merged(parts, by_place=order.by_place, exact=exact)
     if merged.is_empty:
         return None
     try:
@@ -97,7 +97,7 @@ def _offsets(targets: TargetTables, batch: Batch) -> dict[str, str]:
 
 def doubt(targets: TargetTables, names: Iterable[TableName]) -> None:
     """Take no key of these tables for new any more, as changes of theirs were left out; that survives a restart."""
-    for name in names if targets.feed.ordered else ():
+    for name in names if targets.feed.order.has_watermark else ():
         writer = targets.writer(name)
         known = writer.known if writer else None
         if writer is not None and known is not None and writer.table.setting(FILTERED) is None:

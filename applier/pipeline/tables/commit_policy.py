@@ -8,6 +8,7 @@ from typing import Protocol
 
 from applier.changefeed.applied_offsets import AppliedOffsets
 from applier.changefeed.table import TableVersion
+from applier.order.feed_order import FeedOrder
 from applier.pipeline.tables.filtered import FILTERED
 from applier.pipeline.tables.table_batch import Batch
 from applier.sink.commit.stamp import OFFSETS, Stamp
@@ -26,16 +27,16 @@ class Changefeed:
     Attributes:
         name: Its name.
         epoch: Epoch of this applier.
-        ordered: False for a feed in offset order: a row that is sent again looks new, so no key may be taken for new.
+        order: What places its changes.
     """
 
     name: str
     epoch: int
-    ordered: bool
+    order: FeedOrder
 
     def stamp(self, upto: int, extra: Mapping[str, str]) -> Stamp:
-        """A stamp of this applier; a feed in offset order is true as of no resolved ts."""
-        return Stamp(self.name, self.epoch, upto if self.ordered else 0, extra)
+        """A stamp of this applier; without a watermark a table is true as of no resolved ts."""
+        return Stamp(self.name, self.epoch, self.order.as_of(upto) or 0, extra)
 
 
 class CommitPolicy(Protocol):
@@ -76,7 +77,7 @@ class MainPolicy:
         """What a commit of this applier says about itself; the first one to a table of others says that, too."""
         is_foreign = writer is not None and writer.known is None
         adopted = {ADOPTED: "true"} if is_foreign else {}
-        if is_foreign and not self.feed.ordered:
+        if is_foreign and not self.feed.order.has_watermark:
             adopted[OFFSETS] = AppliedOffsets().to_text()
         filtered = {FILTERED: "true"} if self.filtered else {}
         return self.feed.stamp(upto, {**adopted, **filtered, **(extra or {})})

@@ -59,7 +59,7 @@ def judge(state: State, targets: TargetTables, config: Config, *, is_start: bool
             damage = targets.damage(name, is_listed=known.position.version is not None)
             state.completeness[name] = replace(known, is_due=known.is_due or damage is None)
     _end_letters(state, targets)
-    for name, item in made.items() if targets.feed.ordered else ():
+    for name, item in made.items() if targets.feed.order.parts_at_ddl else ():
         before = state.completeness.get(name)
         if item.is_left_out and admits(name) and (before is None or (before.is_parked and before.position is None)):
             state.completeness[name] = Completeness(

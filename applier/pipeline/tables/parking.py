@@ -11,6 +11,7 @@ from applier.changefeed.table import TableName
 from applier.config.settings import Config
 from applier.ddl import actions as say
 from applier.errors import TerminalError
+from applier.order.feed_order import FeedOrder
 from applier.pipeline.scan.statements import Ddl
 from applier.pipeline.state import State
 from applier.pipeline.tables.target_tables import TargetTables
@@ -27,41 +28,35 @@ def park(
 ) -> None:
     """Apply no rows and no DDL of a table from here on; readers keep its last true snapshot.
 
-    A table that is parked already keeps its place in the feed.
-
-    Args:
-        state: What is known; it is changed.
-        targets: The tables.
-        name: The table.
-        cause: See `Cause`.
-        reason: Why, as a clause that follows a colon.
-        partners: Tables that resume with it.
+    A table that is parked already keeps its place in the feed. The reason is a clause that follows a colon, and the
+    partners are tables that resume with it.
     """
     known = state.completeness.get(name, Completeness("incomplete", reason=NO_CREATE))
     together = tuple(dict.fromkeys([*known.partners, *partners]))
     if known.is_parked:
         state.completeness[name] = replace(known, partners=together)
         return
-    applied = (targets.applied_ts(name) or 0) if targets.feed.ordered and name not in targets.listed.broken else 0
+    order = targets.feed.order
+    applied = (targets.applied_ts(name) or 0) if order.has_watermark and name not in targets.listed.broken else 0
     state.completeness[name] = Completeness(
         "parked",
         since=max(state.resolved_ts, applied),
         reason=reason.rstrip("."),
         cause=cause,
-        position=_position(state, name, ordered=targets.feed.ordered),
+        position=_position(state, name, order),
         lacked="" if known.is_live else known.reason,
         partners=together,
         origin=known.origin,
     )
 
 
-def _position(state: State, name: TableName, *, ordered: bool) -> FeedPosition | None:
+def _position(state: State, name: TableName, order: FeedOrder) -> FeedPosition | None:
     """Where a table is, within a step: its rows and DDL up to here are applied; None for one that is not known."""
     version, last = state.tables.get(name), state.checkpoint
     if version is None:
         return None
     ts, ddl = state.ddl.altered.get(name, (0, ()))
-    if ts <= last.resolved_ts or not ordered:
+    if ts <= last.resolved_ts or not order.has_watermark:
         ts, ddl = last.resolved_ts, (*last.ddl, *ddl)
     passed = state.checkpoint.passed.get(name, {})
     return FeedPosition(name, ts, ddl, last.partitions, version.version, state.tables.partitioning(name), passed)
@@ -75,14 +70,7 @@ def report(state: State, name: TableName, hint: str = "") -> None:
 
 
 def give_up(state: State, name: TableName, error: TerminalError, *, is_lost: bool = False) -> None:
-    """Leave a table parked that cannot be brought back.
-
-    Args:
-        state: What is known; it is changed.
-        name: The table.
-        error: Why.
-        is_lost: The feed does not hold what the table misses, and never will.
-    """
+    """Leave a table parked that cannot be brought back; if it is lost, the feed will never hold what it misses."""
     known = state.completeness[name]
     position = None if is_lost else known.position
     reason = error.what.rstrip(".")

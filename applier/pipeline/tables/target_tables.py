@@ -105,7 +105,7 @@ class TargetTables:
         return ahead
 
     def _is_ahead(self, name: TableName, known: Stamp, checkpoint: Checkpoint) -> bool:
-        if self.feed.ordered:
+        if self.feed.order.has_watermark:
             return known.resolved_ts > checkpoint.resolved_ts
         return bool(self.covered(name).beyond(checkpoint.next_offsets))
 

@@ -42,8 +42,8 @@ def _survey(
     tables: Tables | None = None,
 ) -> WindowScan:
     source = Memory([record | {"offset": number} for number, record in enumerate(records)])
-    template = DecodeTask("simple", DecoderOptions(), TypeRules(), ("*.*",), (), applied=0, applied_of={}, upto=0)
-    scanner = WindowScanner(source, template, ordered=True, rows_describe=False, keep_bad=False)
+    template = DecodeTask("simple", DecoderOptions(), TypeRules(), ("*.*",), (), upto=0)
+    scanner = WindowScanner(source, template, rows_describe=False, keep_bad=False)
     ends = {place: span.end for place, span in source.bounds().items()}
     known = Known({}, ends, {}, applied, {}, frozenset(), versions or {}, tables or Tables())
     return scanner.scan(Window(source.bounds()), known, Stopwatch(), local=True)

@@ -23,8 +23,8 @@ def _mark(database: Database) -> int | None:
     """The watermark once all that TiCDC has sent was read, each table in a topic of its own."""
     feed = Changefeed(database, Habits(partitions=1, resolve=1.0, topics=True))
     source = Memory(feed.send())
-    template = DecodeTask("simple", DecoderOptions(), TypeRules(), ("*.*",), (), applied=0, applied_of={}, upto=0)
-    scanner = WindowScanner(source, template, ordered=True, rows_describe=False, keep_bad=False)
+    template = DecodeTask("simple", DecoderOptions(), TypeRules(), ("*.*",), (), upto=0)
+    scanner = WindowScanner(source, template, rows_describe=False, keep_bad=False)
     ends = {place: span.end for place, span in source.bounds().items()}
     known = Known({}, ends, {}, 0, {}, frozenset(), {}, Tables())
     return scanner.scan(Window(source.bounds()), known, Stopwatch(), local=True).upto

@@ -24,7 +24,8 @@ from applier.decode.debezium import avro_decoder
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
 from applier.errors import IncompleteRow
-from applier.order import already_applied
+from applier.order import feed_order
+from applier.order.feed_order import ORDERS
 from applier.order.merge import last_per_key
 from applier.pipeline.scan import decode_task
 from applier.pipeline.scan.decode_task import DecodeTask
@@ -103,10 +104,11 @@ def scan(source: Messages, variant: str, **known: Any) -> WindowScan:
     """What the whole recording holds, bad messages set aside."""
     protocol = next(name for prefix, name in PROTOCOLS.items() if variant.startswith(prefix))
     options = DecoderOptions(timezone="Asia/Shanghai" if "shanghai" in variant else "UTC", by_offset=True)
-    has_resolved = variant not in WITHOUT_WATERMARKS
-    template = DecodeTask(protocol, options, TypeRules(), ("*.*",), (), 0, {}, 0, ordered=has_resolved)
+    by_offset = variant in WITHOUT_WATERMARKS or not {"covered", "passed"}.isdisjoint(known)
+    order = ORDERS["offset" if by_offset else "resolved"]
+    template = DecodeTask(protocol, options, TypeRules(), ("*.*",), (), 0, order)
     describes = protocol != "simple"
-    scanner = WindowScanner(source, template, has_resolved, describes, keep_bad=True)
+    scanner = WindowScanner(source, template, describes, keep_bad=True)
     bounds = source.bounds()
     before = Known({}, {place: span.end for place, span in bounds.items()}, {}, 0, {}, frozenset(), {}, Tables())
     return scanner.scan(Window(dict(bounds)), replace(before, **known), Stopwatch(), local=True)
@@ -228,7 +230,7 @@ def test_rows_behind_a_ddl_that_came_before_it_are_dropped(
 
     Not where the commit ts is only a millisecond: the row may be newer than the DDL. In the recordings some look so.
     """
-    monkeypatch.setattr(already_applied, "LOGICAL", -1 if is_exact else 0)
+    monkeypatch.setattr(feed_order, "LOGICAL", -1 if is_exact else 0)
     source = Messages("workload", variant)
     first = scan(source, variant)
     (name, _), parts = next(iter(first.results.parts.items()))

@@ -42,7 +42,7 @@ _DEBEZIUM = (
 
 
 def _found(protocol: str, message: tuple[bytes | None, bytes | None], include: tuple[str, ...]) -> TaskResult:
-    job = DecodeTask(protocol, DecoderOptions(), TypeRules(), include, (), applied=0, applied_of={}, upto=(1 << 63) - 1)
+    job = DecodeTask(protocol, DecoderOptions(), TypeRules(), include, (), upto=(1 << 63) - 1)
     row = {"topic": "t", "partition": 0, "offset": 7, "key": message[0], "value": message[1]}
     return job([pa.RecordBatch.from_pylist([row], MESSAGE_SCHEMA)])
 

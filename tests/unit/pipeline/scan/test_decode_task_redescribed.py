@@ -51,9 +51,7 @@ def _pass(messages: Sequence[object]) -> TaskResult:
         for offset, message in enumerate(messages)
     ]
     table = pa.Table.from_pylist(rows, schema=MESSAGE_SCHEMA)
-    job = DecodeTask(
-        "simple", DecoderOptions(), TypeRules(), ("*.*",), (), applied=0, applied_of={}, upto=TS + 10 * MANY
-    )
+    job = DecodeTask("simple", DecoderOptions(), TypeRules(), ("*.*",), (), upto=TS + 10 * MANY)
     # What one batch describes, the next one is read by.
     edges = [0, 1, 2 + 2 * MANY, len(rows)]
     batches = [batch for start, end in pairwise(edges) for batch in table.slice(start, end - start).to_batches()]

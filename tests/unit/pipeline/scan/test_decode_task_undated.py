@@ -21,6 +21,7 @@ from applier.changefeed.table import TableName
 from applier.changefeed.types import TypeRules
 from applier.decode.avro.decoder import AvroDecoder
 from applier.decode.options import DecoderOptions
+from applier.order.feed_order import OffsetOrder, ResolvedOrder
 from applier.order.merge import merge_keyed
 from applier.order.resent import Passage
 from applier.pipeline.scan import decode_task
@@ -68,7 +69,7 @@ def found(messages: Sequence[Message], **settings: Any) -> TaskResult:
         for offset, (key, value) in enumerate(messages)
     ]
     table = pa.Table.from_pylist(rows, schema=MESSAGE_SCHEMA)
-    base: dict[str, Any] = {"include": ("*.*",), "applied": 0, "applied_of": {}, "upto": EVER, "ordered": True}
+    base: dict[str, Any] = {"include": ("*.*",), "upto": EVER}
     job = DecodeTask("avro", DecoderOptions(), TypeRules(), versions=(), **{**base, **settings})
     return job(table.to_batches())
 
@@ -112,7 +113,7 @@ def test_such_a_delete_of_a_table_that_is_left_out_stops_nothing(rows: int) -> N
 
 def test_such_a_delete_removes_no_row_that_is_applied() -> None:
     """A copy that TiCDC sends again after the row came back is refused, as nothing shows that the row is newer."""
-    results = found([deleted(1), written("c", TS + 5, 1)], applied=TS + 6)
+    results = found([deleted(1), written("c", TS + 5, 1)], order=ResolvedOrder(TS + 6))
 
     assert [bad.offset for bad in results.bad] == [0]
     assert results.parts == {}
@@ -131,7 +132,7 @@ def test_in_offset_order_the_last_change_of_each_key_wins(data: st.DataObject) -
     start = data.draw(st.integers(0, len(sent)))
     sent += sent[start:]
 
-    rows, deletes = last(found(sent, ordered=False))
+    rows, deletes = last(found(sent, order=OffsetOrder()))
 
     wanted = {key: at for at, (key, _) in enumerate(ops)}
     living = {key: at for key, at in wanted.items() if not ops[at][1]}
@@ -145,7 +146,9 @@ def test_many_rows_that_come_and_go_in_offset_order() -> None:
     again = range(0, 1500, 2)
     messages = [*(written("c", TS + key, key) for key in keys), *(deleted(key) for key in keys)]
 
-    rows, deletes = last(found([*messages, *(written("c", TS + 9000 + key, key, 1) for key in again)], ordered=False))
+    rows, deletes = last(
+        found([*messages, *(written("c", TS + 9000 + key, key, 1) for key in again)], order=OffsetOrder())
+    )
 
     assert rows == dict.fromkeys(again, 1)
     assert deletes == list(range(1, 1500, 2))
@@ -165,9 +168,8 @@ def test_in_offset_order_such_a_delete_stays_behind_a_ddl(rows: int) -> None:
 
     results = found(
         messages,
-        ordered=False,
         cuts={SHOP: [ddl]},
-        passages={SHOP: {PLACE: [Passage(rows, ddl)]}},
+        order=OffsetOrder(passages={SHOP: {PLACE: [Passage(rows, ddl)]}}),
     )
 
     assert last(results, 0) == (dict.fromkeys(keys, 0), [])
@@ -180,9 +182,8 @@ def test_such_a_delete_behind_a_ddl_is_not_taken_for_applied() -> None:
     messages = [written("c", TS + 1, 1), statement(ddl, "CREATE INDEX i ON t (v)"), deleted(1)]
     covered = {SHOP: AppliedOffsets({PLACE: (Reach(3, ddl),)}, {})}
 
-    results = found(
-        messages, ordered=False, cuts={SHOP: [ddl]}, passages={SHOP: {PLACE: [Passage(1, ddl)]}}, covered=covered
-    )
+    order = OffsetOrder(covered=covered, passages={SHOP: {PLACE: [Passage(1, ddl)]}})
+    results = found(messages, cuts={SHOP: [ddl]}, order=order)
 
     assert results.counts["replayed"] == 1
     assert last(results, 1) == ({}, [1])

@@ -34,8 +34,6 @@ def found(values: list[bytes], skip: frozenset[int] = frozenset(), protocol: str
         TypeRules(),
         ("*.*",),
         (),
-        applied=0,
-        applied_of={},
         upto=(1 << 63) - 1,
         skip={PLACE: skip} if skip else {},
     )

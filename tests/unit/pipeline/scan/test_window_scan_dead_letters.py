@@ -114,8 +114,8 @@ def test_each_bad_value_is_set_aside_in_a_few_passes(key: Callable[[int], int]) 
 
 
 def _survey(source: Messages) -> WindowScan:
-    template = DecodeTask("simple", DecoderOptions(), TypeRules(), ("*.*",), (), applied=0, applied_of={}, upto=0)
-    scanner = WindowScanner(source, template, ordered=True, rows_describe=False, keep_bad=True)
+    template = DecodeTask("simple", DecoderOptions(), TypeRules(), ("*.*",), (), upto=0)
+    scanner = WindowScanner(source, template, rows_describe=False, keep_bad=True)
     ends = {PLACE: source.window.ranges[PLACE].end}
     known = Known({}, ends, {}, 0, {}, frozenset(), {}, Tables())
     return scanner.scan(source.window, known, Stopwatch(), local=False)

@@ -14,6 +14,7 @@ from applier.config.registry import RegistrySection
 from applier.ddl.schema_tracker import Tables
 from applier.decode.options import DecoderOptions
 from applier.errors import SchemaUnknown
+from applier.order.feed_order import OffsetOrder
 from applier.pipeline.scan.decode_task import DecodeTask
 from applier.pipeline.scan.known import Known
 from applier.pipeline.scan.scanner import WindowScanner
@@ -70,11 +71,9 @@ class World:
         self.source = Recorded()
         self.registry = registry
         options = DecoderOptions(registry=RegistrySection(url=registry.url))
-        template = DecodeTask("avro", options, TypeRules(), ("*.*",), (), applied=0, applied_of={}, upto=0)
+        template = DecodeTask("avro", options, TypeRules(), ("*.*",), (), upto=0, order=OffsetOrder())
         patience = Deadline(lambda: self.now)
-        self.scanner = WindowScanner(
-            self.source, template, ordered=False, rows_describe=True, keep_bad=keep_bad, patience=patience
-        )
+        self.scanner = WindowScanner(self.source, template, rows_describe=True, keep_bad=keep_bad, patience=patience)
 
     def answers(self, missing: Answer, *ids: int) -> None:
         """Let the registry know every recorded schema but those."""

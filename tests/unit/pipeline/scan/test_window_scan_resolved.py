@@ -23,8 +23,8 @@ BOOTSTRAP = {**_message("BOOTSTRAP", 0, tableSchema=_SCHEMA), "commitTs": 0}
 
 def _survey(messages: list[dict[str, Any]], *, local: bool) -> WindowScan:
     source = Messages([BOOTSTRAP, *messages])
-    template = DecodeTask("simple", DecoderOptions(), TypeRules(), ("*.*",), (), applied=0, applied_of={}, upto=0)
-    scanner = WindowScanner(source, template, ordered=True, rows_describe=False, keep_bad=False)
+    template = DecodeTask("simple", DecoderOptions(), TypeRules(), ("*.*",), (), upto=0)
+    scanner = WindowScanner(source, template, rows_describe=False, keep_bad=False)
     ends = {place: span.end for place, span in source.window.ranges.items()}
     known = Known({}, ends, {}, 0, {}, frozenset(), {}, Tables())
     return scanner.scan(source.window, known, Stopwatch(), local=local)
