@@ -177,7 +177,7 @@ class RegistrySubjects:
             outcome="refused",
             compared_with=compared,
             rules=tuple(_by_version(found, len(compared))),
-            messages=_once(message for _, verdict in verdicts for message in verdict.messages),
+            messages=_once(message for _, verdict in verdicts for message in verdict.messages or ()),
             ways_out=_once([*(way for _, item in found for way in item.ways_out), _LEVEL.format(known.name, how)]),
             avro=text,
         )
