@@ -35,11 +35,11 @@ class TopicOwner(Protocol):
     """A decoder of a protocol in which a registry shows which tables the rows of a topic are of."""
 
     def owners(self, topic: str, value: bytes | None) -> frozenset[TableName]:
-        """Tables that a row of the topic can be of; none where nothing shows them. Raises TransientError."""
+        """Tables whose rows the topic can hold; none where nothing shows them. Raises TransientError."""
 
 
 def owners(decoder: Decoder, topic: str, value: bytes | None, error: DecodeError) -> frozenset[TableName]:
-    """Tables that a message may be of which the decoder refused; none where nothing shows them.
+    """Tables that a refused message may concern; none where nothing shows them.
 
     A schema that the registry does not know yet may be the first of another table.
 

@@ -155,7 +155,7 @@ def _column_type(kind: dict[str, Any]) -> ColumnType:
     text, _, sign = _parameter(kind, "tidb_type").partition(" ")
     name, unsigned = _NAMES[text], sign == "UNSIGNED"
     if name == "int" and unsigned and kind["type"] == "int":
-        # TINYINT, SMALLINT and MEDIUMINT say INT UNSIGNED too; only the real one is written as long.
+        # TINYINT, SMALLINT and MEDIUMINT also say INT UNSIGNED; only the real one is written as long.
         return ColumnType("mediumint", unsigned=True)
     if name == "decimal" and kind["type"] == "bytes":
         return ColumnType(name, length=int(kind["precision"]), scale=int(kind.get("scale", 0)))

@@ -1,7 +1,7 @@
 """Finds what a row lacks that holds its key columns alone.
 
-TiCDC v26.3.4 with `avro-enable-watermark` registers the key columns as the whole schema of a table of which it writes a
-DELETE first, and writes the rows that follow in that schema.
+TiCDC v26.3.4 with `avro-enable-watermark` registers the key columns as the whole schema of a table for which it
+writes a DELETE first, and writes the rows that follow in that schema.
 """
 
 from __future__ import annotations

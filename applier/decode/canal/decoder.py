@@ -149,7 +149,7 @@ class CanalJsonDecoder:
         if extension.only_handle_key and op is not _DELETE:
             raise handle_key_only(_mark(envelope))
         if not envelope.pk_names and envelope.data:
-            # A table without a primary key has a unique one, or none of its rows were sent so: these very columns.
+            # A table without a primary key has a unique one, else TiCDC would not send rows so: these very columns.
             envelope.pk_names = list(envelope.data[0])
         return envelope
 

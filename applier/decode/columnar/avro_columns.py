@@ -160,7 +160,7 @@ class AvroRows:
 
     Attributes:
         plan: The columns.
-        find: Reads the datums, given the values of the messages, too. Raises ValueError if none can be read so.
+        find: Reads the datums, and also gets the values of the messages. Raises ValueError if it cannot read them so.
         start: Bytes before each datum.
         in_keys: The datums are the keys of the messages.
     """

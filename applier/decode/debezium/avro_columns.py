@@ -65,6 +65,6 @@ def _equals(values: Values, text: str) -> Flags:
     if values.present is not None:
         same &= values.present
     places = np.where(same, values.starts, 0)[:, None] + np.arange(len(expected))
-    # Of rows of another size something is compared, too; it must only be within the bounds.
+    # Rows of another size are compared with something as well; it must only be within the bounds.
     alike = (values.data[np.minimum(places, len(values.data) - 1)] == expected).all(axis=1)
     return np.asarray(same & alike)

@@ -52,7 +52,7 @@ _ENCODED = {
     251: ("longtext", "longblob"),
     252: ("text", "blob"),
 }
-"""Types of which both forms are in base64."""
+"""Types whose text and bytes are both in base64."""
 
 
 class Cell(msgspec.Struct, gc=False):

@@ -128,7 +128,7 @@ class OpenDecoder:
 
     def _row(self, key: EventKey, body: bytes) -> Sequence[Event]:
         if key.ccl is not None:
-            # Before `ohk`: the value of such an event holds the key columns only, too.
+            # Before `ohk`: the value of such an event also holds the key columns only.
             key, body = self._large.claimed(_mark(key), key.ccl, _claimed)
         row = read_json(_ROWS, _with_signed_zeros(self._large.decompress(body)), _WHAT)
         cells = row.d if row.u is None else row.u

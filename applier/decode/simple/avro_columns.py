@@ -111,7 +111,7 @@ def _sums(words: np.ndarray, sizes: Ints) -> np.ndarray:
 class SimpleAvroColumns:
     """Reads rows of one table version: the branch that the values of each column come in, and its name.
 
-    Columns that wrap are those whose values may come as unsigned numbers, too.
+    Columns that wrap are those whose values may also come as unsigned numbers.
     """
 
     plan: RowPlan

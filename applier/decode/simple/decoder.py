@@ -74,7 +74,7 @@ class SimpleDecoder:
 
     def _row(self, envelope: SimpleEnvelope, op: Op) -> RowChange:
         if envelope.claim_check_location is not None:
-            # Before handle_key_only: such a message holds the key columns, too, and is marked as if there was no more.
+            # Before handle_key_only: such a message also holds the key columns, and is marked as if there were no more.
             envelope = self._large.claimed(_mark(envelope), envelope.claim_check_location, self._claimed)
         before = None if op is Op.INSERT else envelope.old
         after = None if op is Op.DELETE else envelope.data
