@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WireForm:
-    """How a protocol writes the values whose text alone does not show; read by `decode/values/convert.py`.
+    """How a protocol writes values whose text alone does not show it; read by `decode/values/convert.py`.
 
     Attributes:
         binary: Strings in columns of binary and blob types hold `base64`, `latin1` (one character a byte), are
@@ -32,20 +32,16 @@ class WireForm:
 
 @runtime_checkable
 class TopicOwner(Protocol):
-    """A decoder of a protocol in which a registry shows which tables a topic is of."""
+    """A decoder of a protocol in which a registry shows which tables the rows of a topic are of."""
 
     def owners(self, topic: str, value: bytes | None) -> frozenset[TableName]:
-        """Tables that a row of the topic can be of; none where nothing shows them. Raises TransientError."""
+        """Tables whose rows the topic can hold; none where nothing shows them. Raises TransientError."""
 
 
 def owners(decoder: Decoder, topic: str, value: bytes | None, error: DecodeError) -> frozenset[TableName]:
-    """Tables that a message which cannot be read may be of; none where nothing shows them.
+    """Tables that a refused message may concern; none where nothing shows them.
 
-    Args:
-        decoder: The decoder that refused it.
-        topic: Its topic.
-        value: Its value.
-        error: Why it was refused. A schema that the registry does not know yet may be the first of another table.
+    A schema that the registry does not know yet may be the first of another table.
 
     Raises:
         TransientError: The registry could not be reached.
@@ -58,7 +54,7 @@ def owners(decoder: Decoder, topic: str, value: bytes | None, error: DecodeError
 class Decoder(Protocol):
     """Turns messages of one protocol into events.
 
-    One instance belongs to one thread, and lives as long. The result must not depend on which messages it saw before,
+    One instance belongs to one thread. The result must not depend on which messages it saw before,
     save that `Bootstrap` events of self-describing protocols come once per version between two calls of `restart`.
     """
 

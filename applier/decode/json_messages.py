@@ -12,16 +12,21 @@ PROTOCOL_HINT = "Check that changefeed.protocol names the protocol of the sink."
 
 Tso = Annotated[int, msgspec.Meta(ge=0, le=(1 << 63) - 1)]
 
+JSON_START = b'{"'
+
+MALFORMED = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""Raised by msgspec for bytes that are not what its decoder reads."""
+
 _Message = TypeVar("_Message")
 
 
-def read_json(decoder: msgspec.json.Decoder[_Message], data: bytes, what: str) -> _Message:
-    """Read a message, or a part of one, in JSON.
+def begins_as_json(value: bytes) -> bool:
+    """Whether bytes are JSON. No snappy block begins so: `"` as its first tag would copy from before the block."""
+    return value[:2] == JSON_START
 
-    Args:
-        decoder: Of what it must be.
-        data: The message.
-        what: What an error says that it is not, to end a sentence.
+
+def read_json(decoder: msgspec.json.Decoder[_Message], data: bytes, what: str) -> _Message:
+    """Read a message, or a part of one, in JSON. `what` it must be ends the sentence of the error.
 
     Raises:
         DecodeError: It is not that.

@@ -56,12 +56,8 @@ class _Wrapper(msgspec.Struct):
 class RowMark(NamedTuple):
     """What a message of a row and the large message that it stands for have in common.
 
-    Attributes:
-        database: Database of the row's table.
-        table: Name of the row's table.
-        kind: How the protocol names the kind of change.
-        commit_ts: As the message has it.
-        location: File of the large message; None where the message holds the row.
+    `kind` is the protocol's name for the kind of change, `location` the file of the large message; None where the
+    message holds the row.
     """
 
     database: str | None
@@ -82,12 +78,10 @@ class RowMark(NamedTuple):
 
 
 class LargeMessages:
-    """What a changefeed does to messages, undone.
+    """Undoes what a changefeed does to messages.
 
-    Args:
-        options: Compression, claim-check storage and the limit of a message.
-        is_plain: True for bytes that begin as an uncompressed message of the protocol does. Such bytes are never
-            decompressed, so that a changefeed may turn compression on half-way.
+    `is_plain` is true for bytes that begin as an uncompressed message of the protocol does. They are never
+    decompressed, so that a changefeed may turn compression on half-way.
     """
 
     def __init__(self, options: DecoderOptions, is_plain: Callable[[bytes], bool]) -> None:
@@ -114,12 +108,9 @@ class LargeMessages:
     def claimed(
         self, mark: RowMark, location: str, read: Callable[[ClaimedMessage], tuple[RowMark | None, _Message]]
     ) -> _Message:
-        """The large message in place of the one that stands for it.
+        """The large message in place of the one that stands for it and names its file.
 
-        Args:
-            mark: What the message says of its row.
-            location: File that it names.
-            read: Reads the large message and what it says of its row; None for what cannot hold one row.
+        `read` gives the large message and what that says of its row; None where it cannot hold one row.
 
         Raises:
             DecodeError: There is no such message in the claim-check storage, or no storage.
@@ -146,9 +137,8 @@ def handle_key_only(mark: RowMark) -> IncompleteRow:
 class ClaimCheck:
     """The configured claim-check storage. Keeps a connection; belongs to one thread.
 
-    Args:
-        location: Folder or fsspec address, as `claim-check-storage-uri` is seen from here.
-        max_bytes: Size of a message beyond which it is refused.
+    Its location is a folder or fsspec address: `claim-check-storage-uri` as it is seen from here. A message of more
+    than `max_bytes` is refused.
     """
 
     def __init__(self, location: str, max_bytes: int = MAX_MESSAGE_BYTES) -> None:
@@ -190,11 +180,9 @@ class ClaimCheck:
         return content
 
     def _too_large(self, name: str) -> DecodeError:
-        return DecodeError(
-            f"The message in the claim-check file {name} is too large: source.max_message_bytes is "
-            f"{self._max_bytes:,}.",
-            LIMIT_HINT,
-        )
+        limit = self._max_bytes
+        what = f"The message in the claim-check file {name} is too large: source.max_message_bytes is {limit:,}."
+        return DecodeError(what, LIMIT_HINT)
 
     def _open_storage(self) -> tuple[Any, str]:
         if self._storage is None:
@@ -202,17 +190,13 @@ class ClaimCheck:
                 self._storage = fsspec.core.url_to_fs(self._location)
             except (ImportError, ValueError) as error:
                 what = f"Python cannot read the claim-check storage: {type(error).__name__}."
-                raise DecodeError(what, _install_hint(self._location)) from error
+                extra = _EXTRAS.get(self._location.partition("://")[0])
+                package = f"Run `pip install 'applier[{extra}]'`."
+                hint = package if extra else "Install the fsspec package for this kind of address."
+                raise DecodeError(what, hint) from error
             except Exception as error:  # As above.
                 raise _unreachable("open", error) from error
         return self._storage
-
-
-def _install_hint(location: str) -> str:
-    extra = _EXTRAS.get(location.partition("://")[0])
-    if extra is None:
-        return "Install the fsspec package for this kind of address."
-    return f"Run `pip install 'applier[{extra}]'`."
 
 
 def _unreachable(verb: str, error: Exception) -> TransientError:

@@ -178,7 +178,7 @@ class RegistrySubjects:
             answer,
             outcome="refused",
             rules=tuple(_by_version(found, len(against))),
-            messages=_once(message for _, verdict in verdicts for message in verdict.messages),
+            messages=_once(message for _, verdict in verdicts for message in verdict.messages or ()),
             ways_out=_once([*(rule.way_out for _, rule in found), _LEVEL.format(subject)]),
         )
 

@@ -7,24 +7,21 @@ number of a bit. They are put back before the comparison. TiCDC sorts the fields
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from applier.changefeed.event import Image, Op, RowChange
 from applier.changefeed.table import ColumnType, TableVersion
 from applier.decode.simple.json_form import Checksum
 from applier.decode.values.checksum import RowChecksums
-from applier.decode.values.zoned_text import ZonedText
+from applier.decode.values.dates import ZonedText
 from applier.errors import DecodeError
 
 _Number = Callable[[Any], Any]
 
 
 class AvroChecksums:
-    """Verifies rows.
-
-    Args:
-        zone: IANA zone that TIMESTAMP text is written in.
-    """
+    """Verifies rows whose TIMESTAMP text is written in an IANA zone."""
 
     def __init__(self, zone: str) -> None:
         self._zone = zone
@@ -41,15 +38,10 @@ class AvroChecksums:
     def verify(
         self, version: TableVersion, commit_ts: int, image: Image, text: str, *, kind: int, is_corrupted: bool
     ) -> None:
-        """Compare an image with its checksum.
+        """Compare the new image of a row with its checksum.
 
-        Args:
-            version: What the image is written in.
-            commit_ts: Of its transaction, for the message.
-            image: The new image.
-            text: `_tidb_row_level_checksum`: a decimal number of 32 bits, empty for none.
-            kind: `_tidb_checksum_version`.
-            is_corrupted: `_tidb_corrupted`: TiCDC itself saw that the row differs.
+        The text is `_tidb_row_level_checksum`, a decimal number of 32 bits, empty for none; the kind is
+        `_tidb_checksum_version`. `_tidb_corrupted` means that TiCDC itself saw that the row differs.
 
         Raises:
             DecodeError: The row is damaged.
@@ -57,8 +49,7 @@ class AvroChecksums:
         if not text and not is_corrupted:
             return
         if text and not (text.isascii() and text.isdigit()):
-            msg = "Its _tidb_row_level_checksum is no number."
-            raise DecodeError(msg)
+            raise DecodeError("Its _tidb_row_level_checksum is no number.")
         numbers = self._numbers.get((*version.name, version.version), {})
         bare = dict(image)
         for name, number in numbers.items():
@@ -75,9 +66,7 @@ class AvroChecksums:
             return lambda labels: _mask(labels, bits)
         if column.name == "bit":
             return lambda data: int.from_bytes(data, "big")
-        if column.name == "timestamp":
-            return lambda text: ZonedText(self._zone, text)
-        return None
+        return partial(ZonedText, self._zone) if column.name == "timestamp" else None
 
 
 def _mask(labels: str, bits: dict[str, int]) -> int | None:

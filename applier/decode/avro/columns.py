@@ -10,7 +10,7 @@ from applier.changefeed.event import Op
 from applier.changefeed.table import TableVersion
 from applier.decode.avro.schema import BEFORE, CHECKSUM, COMMIT_TS, OP, RecordSchema
 from applier.decode.columnar.avro_columns import AvroRows, Found, Head, RowPlan, avro_types, column_plan
-from applier.decode.columnar.avro_reader import Datums, Ints, Numbers, Records, Texts, Values
+from applier.decode.columnar.avro_reader import Datums, Numbers, Records, Texts
 from applier.decode.registry.wire_format import HEADER_BYTES, WriterSchema
 
 _DELETE = 3
@@ -29,11 +29,8 @@ def rows_reader(
 ) -> AvroRows | None:
     """A reader of the rows of one pair of schemas; None if they must be read one by one.
 
-    Args:
-        version: What the rows refer to.
-        record: What their schema says; of deletes the schema of their keys.
-        renamed: Upstream name of each column, None to leave it out; None altogether where all names stay.
-        writer: That schema.
+    The record is what `writer` says: the schema of the rows, of deletes that of their keys. `renamed` has the upstream
+    name of each column, None to leave it out; it is None altogether where all names stay.
     """
     if writer.read_many is None or record.text_decimals or CHECKSUM in record.extension:
         return None
@@ -45,7 +42,7 @@ def rows_reader(
         columns = tuple(column_plan(written, name, types[written], kinds[name]) for written, name in kept)
     except KeyError:
         return None
-    plan = RowPlan(version.name, version.version, version.key, version.version, columns)
+    plan = RowPlan(version, version.version, columns)
     if not plan.is_reducible:
         return None
     read = writer.read_many
@@ -61,18 +58,9 @@ def _deletes(image: Records, datums: Datums, values: Sequence[bytes | None]) -> 
 
 
 def _rows(row: Records, datums: Datums, insert: Op) -> Found:
-    count = len(datums.at)
-    letters, stamps = _letters(row.fields.get(OP), count), _stamps(row.fields.get(COMMIT_TS), count)
+    none, kinds, ts = np.zeros(len(datums.at), np.int64), row.fields.get(OP), row.fields.get(COMMIT_TS)
+    letters = none + ord("c")  # A row may be new where the schema has no kind.
+    if isinstance(kinds, Texts):
+        letters = np.where(kinds.sizes == 1, kinds.data[kinds.starts], 0).astype(np.int64)
     images = [(op, letters == ord(sign), row) for sign, op in (("c", insert), ("u", Op.UPDATE), ("d", Op.DELETE))]
-    return Found(stamps, datums.is_done(), images, row.fields.get(BEFORE))
-
-
-def _letters(values: Values, count: int) -> Ints:
-    """Letter of each row's kind; that of a row that may be new where the schema has none, 0 where it is no letter."""
-    if not isinstance(values, Texts):
-        return np.full(count, ord("c"))
-    return np.where(values.sizes == 1, values.data[values.starts], 0).astype(np.int64)
-
-
-def _stamps(values: Values, count: int) -> Ints:
-    return values.values if isinstance(values, Numbers) else np.zeros(count, np.int64)
+    return Found(ts.values if isinstance(ts, Numbers) else none, datums.is_done(), images, row.fields.get(BEFORE))

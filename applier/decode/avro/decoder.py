@@ -36,7 +36,7 @@ from applier.decode.avro.whole_rows import WholeRows, refused
 from applier.decode.columnar.avro_columns import Head, schema_id
 from applier.decode.columnar.groups import GroupedReader, Reader
 from applier.decode.decoder import WireForm
-from applier.decode.json_messages import Tso
+from applier.decode.json_messages import MALFORMED, Tso
 from applier.decode.options import DecoderOptions
 from applier.decode.registry.client import SchemaRegistry
 from applier.decode.registry.subjects import Subjects, SubjectSource
@@ -110,10 +110,8 @@ class AvroDecoder:
     Before TiCDC v7.1 an update could be sent as an insert. Its schemas have an op field without a default; of v7.1
     itself the same is true with `enable-old-value=false`, which must not be combined with this decoder.
 
-    Args:
-        registry: Where schemas come from.
-        zone: IANA zone of the TiCDC servers, which TIMESTAMP text is written in.
-        subjects: Where the other schemas of a table come from; None where only ids are known.
+    TIMESTAMP text is written in the IANA zone of the TiCDC servers. The other schemas of a table come from `subjects`;
+    None where only ids are known.
     """
 
     def __init__(self, registry: SchemaSource, zone: str = "UTC", subjects: SubjectSource | None = None) -> None:
@@ -148,7 +146,7 @@ class AvroDecoder:
         self.bulk.forget()
 
     def owners(self, topic: str, value: bytes | None) -> frozenset[TableName]:
-        """Tables of whose rows a topic consists, by its subject; none for a DDL or a watermark, which concern others.
+        """Tables whose rows a topic holds, by its subject; none for a DDL or a watermark, which concern others.
 
         Raises:
             TransientError: The registry could not be reached.
@@ -173,12 +171,11 @@ class AvroDecoder:
         if kind in (_WATERMARK, _DELETE) and len(value) == _MARKER_BYTES:
             ts = int.from_bytes(value[1:], "big", signed=True)
             if ts < 0:
-                msg = f"Its {'resolved' if kind == _WATERMARK else 'commit'} ts is no TSO."
-                raise DecodeError(msg)
+                raise DecodeError(f"Its {'resolved' if kind == _WATERMARK else 'commit'} ts is no TSO.")
             return (Resolved(ts),) if kind == _WATERMARK else self._delete(key, ts)
         start = value[:2].hex() or "nothing"
-        msg = f"It begins with {start} and has {len(value)} bytes, which is no message of TiCDC's avro."
-        raise DecodeError(msg, "is the protocol right? AWS Glue Schema Registry is not supported.")
+        what = f"It begins with {start} and has {len(value)} bytes, which is no message of TiCDC's avro."
+        raise DecodeError(what, "is the protocol right? AWS Glue Schema Registry is not supported.")
 
     def _row(self, key: bytes | None, value: bytes) -> Sequence[Event]:
         value_id = self._reader.schema_id(value)
@@ -200,8 +197,7 @@ class AvroDecoder:
 
     def _delete(self, key: bytes | None, commit_ts: int) -> Sequence[Event]:
         if not key:
-            msg = "A delete has no Kafka key, so it names no row."
-            raise IncompleteRow(msg, _NO_KEY_HINT)
+            raise IncompleteRow("A delete has no Kafka key, so it names no row.", _NO_KEY_HINT)
         key_id = self._reader.schema_id(key)
         layout = self._layouts.get((key_id, 0)) or self._key_layout(key_id)
         image, version = layout.image(self._reader.read(key_id, key)), layout.version
@@ -258,10 +254,14 @@ class AvroDecoder:
 
 def _row_change(layout: _Layout, datum: dict[str, Any], extension: dict[str, Any]) -> RowChange:
     version, commit_ts, before = layout.version, extension.get(COMMIT_TS, 0), extension.get(BEFORE)
-    op = _operation(extension.get(OP, ""), layout.record)
+    letter = extension.get(OP, "")
+    op = _OPS.get(letter)
+    if op is None:
+        raise DecodeError(f"Its {OP} is {letter!r:.20}, which is neither c, u nor d.")
+    if op is Op.INSERT and not layout.record.op_has_default:
+        op = Op.UPSERT
     if commit_ts < 0:
-        msg = f"Its {COMMIT_TS} is negative."
-        raise DecodeError(msg)
+        raise DecodeError(f"Its {COMMIT_TS} is negative.")
     image = layout.image(datum)
     if op is Op.DELETE:
         return RowChange(version.name, version.version, commit_ts, op, image, None)
@@ -269,18 +269,9 @@ def _row_change(layout: _Layout, datum: dict[str, Any], extension: dict[str, Any
     return RowChange(version.name, version.version, commit_ts, op, old, image)
 
 
-def _operation(letter: str, record: RecordSchema) -> Op:
-    op = _OPS.get(letter)
-    if op is None:
-        msg = f"Its {OP} is {letter!r:.20}, which is neither c, u nor d."
-        raise DecodeError(msg)
-    return Op.UPSERT if op is Op.INSERT and not record.op_has_default else op
-
-
 def _schema_change(value: bytes) -> SchemaChange:
     try:
         ddl = _DDL_DECODER.decode(value[1:])
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        msg = "It begins with the mark of a DDL, but what follows is none."
-        raise DecodeError(msg) from error
+    except MALFORMED as error:
+        raise DecodeError("It begins with the mark of a DDL, but what follows is none.") from error
     return SchemaChange(ddl.commit_ts, ddl.query, ddl.schema)

@@ -52,11 +52,7 @@ class OriginalNames:
         return _only(originals, f"Avro record {name}")
 
     def columns(self, table: TableName, names: Iterable[str]) -> dict[str, str | None]:
-        """Upstream names of columns, by the sanitised ones; None for virtual generated columns, which hold no value.
-
-        Args:
-            table: Upstream name of the table.
-            names: Sanitised names of its columns.
+        """Upstream names of columns, by their sanitised ones; None for virtual generated columns, which hold no value.
 
         Raises:
             DecodeError: Two columns that the table has, or had at another time, share a sanitised name.
@@ -69,6 +65,6 @@ class OriginalNames:
 def _only(originals: set[_Name], what: str) -> _Name:
     if len(originals) > 1:
         names = ", ".join(sorted(str(name) for name in originals))
-        msg = f"{what[0].upper()}{what[1:]} may stand for each of {names}: Avro gives them one name."
-        raise DecodeError(msg, _HINT)
+        what = f"{what[0].upper()}{what[1:]} may stand for each of {names}: Avro gives them one name."
+        raise DecodeError(what, _HINT)
     return next(iter(originals))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,25 +32,9 @@ _EXTENSION = {
 """Avro types of the extension fields but `_ticdc_before`, which is NULL or a record of the columns."""
 
 _SEPARATOR = re.compile(r"(?<!\\),")
-_NAMES = {
-    "INT": "int",
-    "BIGINT": "bigint",
-    "FLOAT": "float",
-    "DOUBLE": "double",
-    "DECIMAL": "decimal",
-    "TEXT": "text",
-    "BLOB": "blob",
-    "BIT": "bit",
-    "ENUM": "enum",
-    "SET": "set",
-    "JSON": "json",
-    "DATE": "date",
-    "DATETIME": "datetime",
-    "TIMESTAMP": "timestamp",
-    "TIME": "time",
-    "YEAR": "year",
-    "TiDBVECTORFloat32": "vector",
-}
+_NAMED = ("int", "bigint", "float", "double", "decimal", "text", "blob", "bit", "enum", "set", "json")
+_NAMES = {name.upper(): name for name in (*_NAMED, "date", "datetime", "timestamp", "time", "year")}
+_NAMES["TiDBVECTORFloat32"] = "vector"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +67,8 @@ def record_schema(schema_id: int, schema: AvroSchema) -> RecordSchema:
     try:
         return _record(schema)
     except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        msg = f"Schema id {schema_id} is not one that TiCDC generates for protocol avro ({error})."
-        raise RegistryError(msg, "is the protocol of the changefeed right?") from None
+        what = f"Schema id {schema_id} is not one that TiCDC generates for protocol avro ({error})."
+        raise RegistryError(what, "is the protocol of the changefeed right?") from None
 
 
 def members(allowed: str) -> tuple[str, ...]:
@@ -98,23 +82,20 @@ def members(allowed: str) -> tuple[str, ...]:
 def _record(schema: AvroSchema) -> RecordSchema:
     fields = schema["fields"]
     if schema["type"] != "record":
-        msg = "it is no record"
-        raise ValueError(msg)
-    described = [field for field in fields if _parameters(field) is not None]
-    extension = {field["name"]: field["type"] for field in fields if _parameters(field) is None}
+        raise ValueError("it is no record")
+    kinds = {field["name"]: kind for field in fields if (kind := _kind(field)) is not None}
+    described = [field for field in fields if _kind(field) is not None]
+    extension = {field["name"]: field["type"] for field in fields if _kind(field) is None}
     if not described:
-        msg = "it has no column"
-        raise ValueError(msg)
+        raise ValueError("it has no column")
     _refuse_partial(extension)
     for name, kind in extension.items():
         if _EXTENSION.get(name) != kind and not (name == BEFORE and _is_old_image(kind, described)):
-            msg = f"its field {name!r} is neither a column nor one of the extension"
-            raise ValueError(msg)
-    kinds = {field["name"]: _kind(field) for field in described}
+            raise ValueError(f"its field {name!r} is neither a column nor one of the extension")
     decimals = [name for name, kind in kinds.items() if _parameter(kind, "tidb_type") == "DECIMAL"]
     return RecordSchema(
         name=_table_name(schema),
-        columns=tuple(_column(field) for field in described),
+        columns=tuple(_column(field, kinds[field["name"]]) for field in described),
         scales={name: int(kinds[name].get("scale", 0)) for name in decimals if kinds[name]["type"] == "bytes"},
         text_decimals=tuple(name for name in decimals if kinds[name]["type"] == "string"),
         extension=frozenset(extension),
@@ -125,11 +106,9 @@ def _record(schema: AvroSchema) -> RecordSchema:
 def _refuse_partial(extension: Collection[str]) -> None:
     """Refuse extension fields without those that TiCDC writes with them: a DELETE would pass for an UPDATE."""
     if extension and OP not in extension:
-        msg = f"it has {min(extension)!r}, but not {OP!r}"
-        raise ValueError(msg)
+        raise ValueError(f"it has {min(extension)!r}, but not {OP!r}")
     if COMMIT_TS not in extension and not {PHYSICAL_TIME, CHECKSUM}.isdisjoint(extension):
-        msg = f"it has fields of the TiDB extension, but not {COMMIT_TS!r}"
-        raise ValueError(msg)
+        raise ValueError(f"it has fields of the TiDB extension, but not {COMMIT_TS!r}")
 
 
 def _is_old_image(kind: AvroSchema, described: list[dict[str, Any]]) -> bool:
@@ -143,35 +122,28 @@ def _table_name(schema: AvroSchema) -> TableName:
     """The namespace is `<changefeed namespace>.<database>`, each sanitised, so it has one dot."""
     _, dot, database = schema["namespace"].partition(".")
     if not dot or not isinstance(schema["name"], str):
-        msg = "its namespace names no database"
-        raise ValueError(msg)
+        raise ValueError("its namespace names no database")
     return TableName(database, schema["name"])
 
 
-def _branches(field: dict[str, Any]) -> Iterator[AvroSchema]:
+def _branches(field: dict[str, Any]) -> list[AvroSchema]:
     kind = field["type"]
-    return iter(kind if isinstance(kind, list) else [kind])
+    return kind if isinstance(kind, list) else [kind]
 
 
-def _kind(field: dict[str, Any]) -> dict[str, Any]:
-    """Type of a column; the null of a union may come first or last."""
-    return next(branch for branch in _branches(field) if isinstance(branch, dict) and "connect.parameters" in branch)
-
-
-def _parameters(field: dict[str, Any]) -> dict[str, Any] | None:
-    """Parameters of a column; None for an extension field, whose type has none."""
-    kinds = (branch for branch in _branches(field) if isinstance(branch, dict))
-    return next((kind["connect.parameters"] for kind in kinds if "connect.parameters" in kind), None)
+def _kind(field: dict[str, Any]) -> dict[str, Any] | None:
+    """Type of a column, the null of a union left out; None for an extension field, whose type has no parameters."""
+    kinds = (kind for kind in _branches(field) if isinstance(kind, dict))
+    return next((kind for kind in kinds if kind.get("connect.parameters") is not None), None)
 
 
 def _parameter(kind: dict[str, Any], name: str) -> str:
     return str(kind["connect.parameters"][name])
 
 
-def _column(field: dict[str, Any]) -> Column:
-    kind = _kind(field)
+def _column(field: dict[str, Any], kind: dict[str, Any]) -> Column:
     column_type = _column_type(kind)
-    nullable = "null" in list(_branches(field))
+    nullable = "null" in _branches(field)
     default = _default(field.get("default"), column_type.name, kind)
     if column_type.name == "decimal" and kind["type"] == "bytes" and not nullable:
         # TiCDC declares no default of a precise decimal: whether there is one is not known.
@@ -183,7 +155,7 @@ def _column_type(kind: dict[str, Any]) -> ColumnType:
     text, _, sign = _parameter(kind, "tidb_type").partition(" ")
     name, unsigned = _NAMES[text], sign == "UNSIGNED"
     if name == "int" and unsigned and kind["type"] == "int":
-        # TINYINT, SMALLINT and MEDIUMINT say INT UNSIGNED too; only the real one is written as long.
+        # TINYINT, SMALLINT and MEDIUMINT also say INT UNSIGNED; only the real one is written as long.
         return ColumnType("mediumint", unsigned=True)
     if name == "decimal" and kind["type"] == "bytes":
         return ColumnType(name, length=int(kind["precision"]), scale=int(kind.get("scale", 0)))

@@ -1,7 +1,7 @@
 """Finds what a row lacks that holds its key columns alone.
 
-TiCDC v26.3.4 with `avro-enable-watermark` registers the key columns as the whole schema of a table of which it writes a
-DELETE first, and writes the rows that follow in that schema.
+TiCDC v26.3.4 with `avro-enable-watermark` registers the key columns as the whole schema of a table for which it
+writes a DELETE first, and writes the rows that follow in that schema.
 """
 
 from __future__ import annotations
@@ -20,11 +20,7 @@ _HINT = (
 
 
 class WholeRows:
-    """Which columns a table has beside its key, as DDL and the registry show them.
-
-    Args:
-        subjects: What the registry knows.
-    """
+    """Which columns a table has beside its key, as DDL and the registry show them."""
 
     def __init__(self, subjects: Subjects) -> None:
         self._subjects = subjects
@@ -40,11 +36,7 @@ class WholeRows:
     def lacking(self, name: TableName, key: tuple[str, ...], record: RecordSchema, value_id: int) -> str:
         """What rows of the key columns alone lack; an empty text where nothing shows that they lack anything.
 
-        Args:
-            name: The table.
-            key: Its key columns, by their upstream names.
-            record: Schema of the rows.
-            value_id: Its id.
+        The table's name and key columns are those upstream, the record is the schema of the rows, under its id.
 
         Raises:
             TransientError: The registry could not be reached.

@@ -47,14 +47,9 @@ class _WithExtension(msgspec.Struct, gc=False, kw_only=True):
 def row_reader(
     sample: bytes, op: Op, description: Description, types: Mapping[str, str], names: Sequence[str]
 ) -> JsonRows | None:
-    """A reader of rows of the version that the description stands for now; None if nothing can be reduced by a key.
+    """A reader of rows of the version that their description stands for now; None if no key can reduce them.
 
-    Args:
-        sample: One of them.
-        op: Kind of the rows.
-        description: What the rows say of their table.
-        types: The same as they say it: type of each column.
-        names: The columns in the rows' order.
+    The sample is one of them, as bytes. The types of the columns are as the rows say them, the names in their order.
     """
     number = description.number
     if not description.version.key or number is None:

@@ -22,15 +22,10 @@ from applier.decode.canal.types import column_type
 from applier.decode.columnar.groups import GroupedReader, TypeHeads
 from applier.decode.columnar.json_columns import JsonRows
 from applier.decode.decoder import WireForm
-from applier.decode.json_messages import PROTOCOL_HINT, Tso, read_json
-from applier.decode.large_messages import (
-    ClaimedMessage,
-    LargeMessages,
-    RowMark,
-    handle_key_only,
-)
+from applier.decode.json_messages import JSON_START, PROTOCOL_HINT, Tso, begins_as_json, read_json
+from applier.decode.large_messages import ClaimedMessage, LargeMessages, RowMark, handle_key_only
 from applier.decode.options import DecoderOptions
-from applier.decode.row_schemas import Description, Descriptions, describe
+from applier.decode.row_schemas import Announcer, Description, describe
 from applier.errors import DecodeError, IncompleteRow
 
 _Row = dict[str, str | None]
@@ -39,7 +34,6 @@ _OPS = {"INSERT": Op.INSERT, "UPDATE": Op.UPDATE, "DELETE": Op.DELETE}
 _UPDATE, _DELETE = Op.UPDATE, Op.DELETE  # A member is slow to reach through its class, and this is done for each row.
 _MARKERS = frozenset({"GTID", "XACOMMIT", "XAROLLBACK", "MHEARTBEAT"})
 """What official Canal says of transactions and of itself."""
-_JSON_START = b'{"'
 
 
 class Extension(msgspec.Struct, gc=False, rename="camel"):
@@ -79,29 +73,23 @@ _ENVELOPES = msgspec.json.Decoder(CanalEnvelope)
 
 
 class CanalJsonDecoder:
-    """Decoder of Canal-JSON.
-
-    Args:
-        options: Of them, the TiCDC server's zone, what large messages are, and whether `es` stands in for the commit ts
-            of messages without the TiDB extension.
-    """
+    """Decoder of Canal-JSON. In a feed by offset `es` stands in for the commit ts of messages without the extension."""
 
     def __init__(self, options: DecoderOptions) -> None:
         self._by_offset = options.by_offset
         self.wire = WireForm(binary="latin1", members="index", zone=options.timezone)
-        self._large = LargeMessages(options, _is_plain)
-        self._descriptions = Descriptions()
-        self._seen: BoundedLists[tuple[str | None, str | None], _Seen] = BoundedLists()
+        self._large = LargeMessages(options, begins_as_json)
         self.bulk = GroupedReader(TypeHeads(TYPE_MARK), self._row_reader)
+        self.restart()
 
     def restart(self) -> None:
         """Begin a pass; see `Decoder.restart`."""
-        self._descriptions.restart()
-        self._seen.clear()
+        self._announcer = Announcer()
+        self._seen: BoundedLists[tuple[str | None, str | None], _Seen] = BoundedLists()
 
     def learn(self, version: TableVersion) -> None:
         """Make a table version known, so that no Bootstrap for it is needed."""
-        self._descriptions.learn(version)
+        self._announcer.learn(version)
 
     def decode(self, key: bytes | None, value: bytes | None) -> Sequence[Event]:
         """Decode one message; the key says nothing in this protocol."""
@@ -111,16 +99,14 @@ class CanalJsonDecoder:
         if op is None or envelope.is_ddl:
             return self._other(envelope)
         extension = envelope.extension
-        if extension is None:
-            return self._rows(envelope, op, self._commit_ts(envelope))
-        if extension.claim_check_location is not None or extension.only_handle_key:
+        if extension is not None and (extension.claim_check_location is not None or extension.only_handle_key):
             envelope = self._whole(envelope, extension, op)
         return self._rows(envelope, op, self._commit_ts(envelope))
 
     def _read(self, value: bytes | None) -> CanalEnvelope:
         if not value:
             raise DecodeError("The message has no value.", PROTOCOL_HINT)
-        if value[:2] != _JSON_START:
+        if value[:2] != JSON_START:
             value = self._large.decompress(value)
         return read_json(_ENVELOPES, value, "Canal-JSON")
 
@@ -148,7 +134,7 @@ class CanalJsonDecoder:
     def _change(self, description: Description, op: Op, commit_ts: int, row: _Row, old: _Row | None) -> list[Event]:
         events: list[Event] = []
         if not description.fits(row):
-            events += self._descriptions.settle(description, row)
+            events += self._announcer.settle(description, row)
         before, after = (row, None) if op is _DELETE else (old, row)
         if old is not None and len(old) != len(row):
             # A column that `old` lacks did not change; one that is null in it was NULL.
@@ -163,7 +149,7 @@ class CanalJsonDecoder:
         if extension.only_handle_key and op is not _DELETE:
             raise handle_key_only(_mark(envelope))
         if not envelope.pk_names and envelope.data:
-            # A table without a primary key has a unique one, or none of its rows were sent so: these very columns.
+            # A table without a primary key has a unique one, else TiCDC would not send rows so: these very columns.
             envelope.pk_names = list(envelope.data[0])
         return envelope
 
@@ -241,11 +227,6 @@ def _describe(envelope: CanalEnvelope, names: list[str]) -> Description:
     columns = [Column(name, column_type(types[name]), nullable=name not in key) for name in names]
     indexes = (Index("PRIMARY", key, unique=True, primary=True),) if key else ()
     return describe(TableName(envelope.database, envelope.table), columns, indexes, ())
-
-
-def _is_plain(value: bytes) -> bool:
-    # No snappy block begins so: `"` as its first tag would copy from before the block.
-    return value[:2] == _JSON_START
 
 
 def _row_hint(envelope: CanalEnvelope) -> str:

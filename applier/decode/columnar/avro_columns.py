@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from applier.changefeed.event import Op
 from applier.changefeed.row_block import ColumnBlock
-from applier.changefeed.table import ColumnType, TableName
+from applier.changefeed.table import ColumnType, TableVersion
 from applier.decode.columnar.avro_reader import (
     DECIMAL_BYTES,
     Datums,
@@ -27,7 +27,7 @@ from applier.decode.columnar.avro_reader import (
     to_arrow,
 )
 from applier.decode.registry.wire_format import HEADER_BYTES, AvroSchema
-from applier.decode.values.zoned_text import ZONED
+from applier.decode.values.dates import ZONED
 
 _MAX_DIGITS = 38
 _KINDS: dict[str, pa.DataType] = {
@@ -87,14 +87,7 @@ class ColumnPlan:
 
 
 def column_plan(written: str, name: str, avro: str, column: ColumnType, *, factor: int = 1) -> ColumnPlan:
-    """The plan of one column.
-
-    Args:
-        written: Its name in the datum.
-        name: Its name upstream.
-        avro: Avro's name of its type.
-        column: Its type upstream.
-        factor: See `ColumnPlan`.
+    """The plan of a column that is `written` under this name in the datum, and of this type of Avro's there.
 
     Raises:
         KeyError: It has values that must be read one by one.
@@ -108,27 +101,17 @@ def column_plan(written: str, name: str, avro: str, column: ColumnType, *, facto
 
 @dataclass(frozen=True, slots=True)
 class RowPlan:
-    """How the rows of one description are read.
+    """How the columns of rows that refer to a table version are read; for its form see `ColumnBlock`."""
 
-    Attributes:
-        name: Their table.
-        version: What they refer to.
-        key: Names of the key columns.
-        form: See `ColumnBlock`.
-        columns: The columns.
-    """
-
-    name: TableName
-    version: int
-    key: tuple[str, ...]
+    version: TableVersion
     form: int | str
     columns: tuple[ColumnPlan, ...]
 
     @property
     def is_reducible(self) -> bool:
         """It has a key of columns whose equal values are equal bytes."""
-        kinds = {plan.name: plan.kind for plan in self.columns}
-        return bool(self.key) and all(name in kinds and kinds[name] != pa.float64() for name in self.key)
+        kinds, key = {plan.name: plan.kind for plan in self.columns}, self.version.key
+        return bool(key) and all(name in kinds and kinds[name] != pa.float64() for name in key)
 
     def odd(self, image: Records, count: int) -> Flags:
         """Rows of an image that only the decoder itself can read, or that lack it."""
@@ -147,7 +130,7 @@ class RowPlan:
         """Which of some rows changed their key."""
         moved = np.zeros(len(rows), np.bool_)
         for plan in self.columns:
-            if plan.name in self.key:
+            if plan.name in self.version.key:
                 old: Any = plan.array(before.fields[plan.field], within(before, rows))
                 new: Any = plan.array(after.fields[plan.field], within(after, rows))
                 for one, other in zip(_parts(old), _parts(new), strict=True):
@@ -177,7 +160,7 @@ class AvroRows:
 
     Attributes:
         plan: The columns.
-        find: Reads the datums, given the values of the messages, too. Raises ValueError if none can be read so.
+        find: Reads the datums, and also gets the values of the messages. Raises ValueError if it cannot read them so.
         start: Bytes before each datum.
         in_keys: The datums are the keys of the messages.
     """
@@ -191,7 +174,7 @@ class AvroRows:
         self, keys: Sequence[bytes | None], values: Sequence[bytes | None], places: Ints
     ) -> tuple[list[ColumnBlock], Flags]:
         """See `groups.Reader`."""
-        plan, count = self.plan, len(places)
+        plan, version, count = self.plan, self.plan.version, len(places)
         found = self.find(Datums.of([data or b"" for data in (keys if self.in_keys else values)], self.start), values)
         blocks, alone = [], np.ones(count, np.bool_)
         for op, mine, image in found.images:
@@ -202,11 +185,12 @@ class AvroRows:
             if isinstance(found.before, Records) and len(told):
                 chosen[told[plan.moved(found.before, image, told)]] = False
             rows = np.flatnonzero(chosen)
-            names = plan.key if op is Op.DELETE else [column.name for column in plan.columns]
+            names = version.key if op is Op.DELETE else [column.name for column in plan.columns]
             inside = within(image, rows)
             columns = {c.name: c.array(image.fields[c.field], inside) for c in plan.columns if c.name in names}
             at, stamps = places[rows], found.commit_ts[rows]
-            blocks.append(ColumnBlock(plan.name, plan.version, op, plan.key, at, stamps, plan.form, columns))
+            block = ColumnBlock(version.name, version.version, op, version.key, at, stamps, plan.form, columns)
+            blocks.append(block)
             alone[rows] = False
         return blocks, alone
 

@@ -1,8 +1,8 @@
 """Reads many Avro datums of one schema at once, each field as an array with one entry a datum.
 
 All datums advance together, a field at a time, so that what Python does for each is done once for thousands. A datum
-that is not what the schema says, in any way, is marked and passed over: the decoder that reads it
-alone reports what is wrong. Schemas with types that TiCDC does not give to columns have no such reader.
+that is not what the schema says is marked and passed over: the decoder that reads it alone reports what is wrong.
+Schemas with types that TiCDC does not give to columns have no such reader.
 """
 
 from __future__ import annotations
@@ -32,13 +32,9 @@ class Unsupported(Exception):
 
 @dataclass(slots=True)
 class Datums:
-    """Where the reading of many datums is.
+    """Where the reading of many datums is: at the next byte of each, whose last lies before its end.
 
-    Attributes:
-        data: The bytes of all of them.
-        at: Place of the next byte of each.
-        end: Place behind the last byte of each.
-        odd: Those that are not what the schema says.
+    Those that are not what the schema says are odd. The data are the bytes of all of them.
     """
 
     data: Bytes
@@ -86,19 +82,16 @@ class Datums:
             number[more] |= (byte & ((1 << _BITS) - 1)) << shift
             more = more[byte >= 1 << _BITS] if shift < _LAST_SHIFT else more[:0]
             shift += _BITS
-        self._refuse_beyond()
+        beyond = self.at > self.end
+        if beyond.any():
+            self.odd |= beyond
+            self.at = np.minimum(self.at, self.end)
         return (number >> 1).view(np.int64) ^ -(number & 1).view(np.int64)
 
     def is_done(self) -> Flags:
         """Those that were read to the end and are nothing odd."""
         done: Flags = ~self.odd & (self.at == self.end)
         return done
-
-    def _refuse_beyond(self) -> None:
-        beyond = self.at > self.end
-        if beyond.any():
-            self.odd |= beyond
-            self.at = np.minimum(self.at, self.end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,12 +114,7 @@ class Texts:
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """A record, which some may lack.
-
-    Attributes:
-        fields: Of those that have it.
-        rows: Which these are, ascending; None for all.
-    """
+    """A record, which some may lack: the fields of those rows that have it, ascending; None for all."""
 
     fields: dict[str, Values]
     rows: Ints | None = None
@@ -148,10 +136,7 @@ ReadRecords: TypeAlias = Callable[[Datums], Records]
 
 
 def reader(schema: Any) -> ReadRecords:
-    """A reader of the datums of a schema, which is one of records.
-
-    Args:
-        schema: As `fastavro.parse_schema` gives it: all names are whole.
+    """A reader of the datums of a schema of records, as `fastavro.parse_schema` gives it: all names are whole.
 
     Raises:
         Unsupported: It has types that are read otherwise, or is damaged.
@@ -236,7 +221,8 @@ def _boolean(datums: Datums) -> Values:
     return Numbers(byte == 1)
 
 
-def _bytes(datums: Datums) -> Values:
+def sized(datums: Datums) -> Texts:
+    """Bytes behind their number, each."""
     sizes = datums.longs()
     datums.odd |= sizes < 0
     sizes = np.where(datums.odd, 0, sizes)
@@ -262,8 +248,8 @@ _SIMPLE: dict[str, Read] = {
     "long": _long,
     "float": real(4),
     "double": real(8),
-    "bytes": _bytes,
-    "string": _bytes,
+    "bytes": sized,
+    "string": sized,
 }
 
 
@@ -276,12 +262,9 @@ def taken(values: Numbers | Texts, rows: Ints) -> Numbers | Texts:
 
 
 def to_arrow(values: Numbers | Texts, kind: pa.DataType) -> pa.Array[Any]:
-    """Values as an array.
+    """Values as an array of a kind: of numbers `int64`, `float64` or `bool_`; of bytes `binary`, `string` or a decimal.
 
-    Args:
-        values: The values.
-        kind: For numbers `int64`, `float64` or `bool_`; for bytes `binary`, `string`, or a decimal of 38 digits, whose
-            bytes are two's complement, big-endian, and no more than `DECIMAL_BYTES`.
+    Such a decimal has 38 digits, and its bytes are two's complement, big-endian, and no more than `DECIMAL_BYTES`.
 
     Raises:
         pa.ArrowInvalid: A text is not UTF-8.
@@ -299,9 +282,7 @@ def to_arrow(values: Numbers | Texts, kind: pa.DataType) -> pa.Array[Any]:
     return pa.Array.from_buffers(pa.binary(), count, buffers).cast(kind)
 
 
-def _buffer(array: Any) -> pa.Buffer:
-    return pa.py_buffer(array)
-
+_buffer: Callable[[Any], pa.Buffer] = pa.py_buffer  # Its own types do not know NumPy.
 
 DECIMAL_BYTES = 15
 """Bytes of numbers that surely have no more than 38 digits."""

@@ -40,24 +40,15 @@ class Reader(Protocol):
     def read(
         self, keys: Sequence[bytes | None], values: Sequence[bytes | None], places: npt.NDArray[np.int64]
     ) -> tuple[list[ColumnBlock], npt.NDArray[np.bool_]]:
-        """The rows of some messages, and which messages it leaves alone.
-
-        Args:
-            keys: Their keys.
-            values: Their values.
-            places: Number of each, of all that were read.
+        """The rows of some messages, whose places are among all that were read, and which messages it leaves alone.
 
         Raises:
-            ValueError: Some value is not as all must be, so that none can be read together; or another of `UNFIT`.
+            ValueError: Some value is not as all must be, so they cannot be read together; or another of `UNFIT`.
         """
 
 
 class TypeHeads:
-    """Recognises messages by their first bytes, up to the first letter of their type.
-
-    Args:
-        mark: What stands before that letter.
-    """
+    """Recognises messages by their first bytes, up to the first letter of their type, which stands behind a mark."""
 
     def __init__(self, mark: bytes) -> None:
         self._mark = mark
@@ -78,9 +69,8 @@ class TypeHeads:
 class GroupedReader(Generic[_Head]):
     """The `Bulk` of protocols whose messages show by their bytes what else is like them.
 
-    Args:
-        head: What messages that are read together have in common; None to leave one alone.
-        reader: A reader for a head, made from one of its messages, or None to leave them alone.
+    A head is what messages that are read together have in common, None to leave one alone. Its reader is made from one
+    of its messages, or is None to leave them alone.
     """
 
     def __init__(

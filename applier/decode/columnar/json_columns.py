@@ -20,9 +20,9 @@ import pyarrow as pa
 from applier.changefeed.event import Op
 from applier.changefeed.row_block import ColumnBlock, Ints
 from applier.changefeed.table import TableVersion
-from applier.decode.values.zoned_text import ZONED
-
-_MALFORMED = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+from applier.decode.json_messages import MALFORMED
+from applier.decode.row_schemas import has_scale
+from applier.decode.values.dates import ZONED
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,12 +112,12 @@ class JsonRows:
         odd = np.zeros(len(values), np.bool_)
         try:
             return list(map(self.decode, keys, values)), odd
-        except _MALFORMED:
+        except MALFORMED:
             messages = []
         for number, (key, value) in enumerate(zip(keys, values, strict=True)):
             try:
                 messages.append(self.decode(key, value))
-            except _MALFORMED:
+            except MALFORMED:
                 odd[number] = True
         return messages, odd
 
@@ -133,7 +133,7 @@ class JsonRows:
                     strange.add(n)
         for name, scale in (self.scales or {}).items():
             texts = map(self._values([name]), rows)
-            strange.update(n for n, text in enumerate(texts) if text is not None and not _has_scale(text, scale))
+            strange.update(n for n, text in enumerate(texts) if text is not None and not has_scale(text, scale))
         for number in self.marked:
             flags = map(attrgetter(f"c{number}.h"), rows)
             strange.update(n for n, is_marked in enumerate(flags) if not is_marked)
@@ -153,7 +153,7 @@ def row_struct(names: Sequence[str], kinds: Sequence[Any]) -> Any:
     """A struct with just these members: fields `c0`, `c1`, … of the given kinds.
 
     Raises:
-        ValueError: A name is none that msgspec takes.
+        ValueError: msgspec does not take a name.
     """
     fields: list[Any] = [(f"c{number}", kind) for number, kind in enumerate(kinds)]
     renamed = {f"c{number}": name for number, name in enumerate(names)}
@@ -161,17 +161,9 @@ def row_struct(names: Sequence[str], kinds: Sequence[Any]) -> Any:
 
 
 def old_key(key: Sequence[str], kind: Any = Any, *default: Any) -> Any:
-    """A struct of the key columns of an old image: fields `k0`, `k1`, …, whatever else the image has.
+    """A struct of the key columns of an old image, all of one kind: fields `k0`, `k1`, …; the image may have others.
 
-    Args:
-        key: The key columns.
-        kind: Their type.
-        default: What a column is that the image lacks; nothing where it must not lack one.
+    The default is what a column is that the image lacks; there is none where it must not lack one.
     """
     fields: list[Any] = [(f"k{number}", kind, *default) for number in range(len(key))]
     return msgspec.defstruct("Key", fields, gc=False, rename={f"k{n}": name for n, name in enumerate(key)})
-
-
-def _has_scale(text: Any, scale: int) -> bool:
-    """Whether the text of a decimal has so many digits after the point."""
-    return isinstance(text, str) and (text[-scale - 1 : -scale] == "." if scale else "." not in text)

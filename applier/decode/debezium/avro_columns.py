@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from applier.changefeed.event import Op
@@ -20,23 +18,16 @@ def head(key: bytes | None, value: bytes | None) -> Head | None:
     return (key[:HEADER_BYTES], value[:HEADER_BYTES]) if key and value else None
 
 
-def rows_reader(
-    layout: Layout, renamed: Mapping[str, str] | None, record: AvroSchema, form: int, read: ReadRecords
-) -> AvroRows | None:
+def rows_reader(layout: Layout, record: AvroSchema, form: int, read: ReadRecords) -> AvroRows | None:
     """A reader of the rows of one pair of schemas; None if they must be read one by one.
 
-    Args:
-        layout: How they are read one by one.
-        renamed: Upstream name of each field; None where all are the same.
-        record: Schema of an image.
-        form: Id of the schema of the values.
-        read: Reads values.
+    The record is the schema of an image, the form the id of the schema of the values.
     """
     version, types = layout.version, avro_types(record)
     kinds = {column.name: column.type for column in version.columns}
     columns = []
     for written, avro in types.items():
-        name = written if renamed is None else renamed[written]
+        name = written if layout.renamed is None else layout.renamed[written]
         factor = 1000 if layout.readers.get(name) is microseconds else 1
         is_plain = name not in layout.readers or factor > 1 or (kinds[name].name == "decimal" and avro == "bytes")
         if not is_plain or (factor > 1 and avro not in ("int", "long")):
@@ -45,7 +36,7 @@ def rows_reader(
             columns.append(column_plan(written, name, avro, kinds[name], factor=factor))
         except KeyError:
             return None
-    plan = RowPlan(version.name, version.version, version.key, form, tuple(columns))
+    plan = RowPlan(version, form, tuple(columns))
     rows = AvroRows(plan, lambda datums, _: _found(read(datums), datums, version.name))
     return rows if plan.is_reducible and not layout.text_decimals else None
 
@@ -74,6 +65,6 @@ def _equals(values: Values, text: str) -> Flags:
     if values.present is not None:
         same &= values.present
     places = np.where(same, values.starts, 0)[:, None] + np.arange(len(expected))
-    # Of rows of another size something is compared, too; it must only be within the bounds.
+    # Rows of another size are compared with something as well; it must only be within the bounds.
     alike = (values.data[np.minimum(places, len(values.data) - 1)] == expected).all(axis=1)
     return np.asarray(same & alike)

@@ -6,7 +6,7 @@ Unlike protocol `avro`, names are whole (`source`, `connect.field`), every type 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -31,25 +31,6 @@ _CONNECT = {"int": "int32", "long": "int64"}
 """Avro's names of types, where Connect's are others."""
 
 
-@dataclass(frozen=True, slots=True)
-class _RowLayout:
-    """Layout of the rows of one pair of key and value schema.
-
-    Attributes:
-        layout: With upstream names.
-        renamed: Upstream name of each field; None where all are the same.
-    """
-
-    layout: Layout
-    renamed: dict[str, str] | None
-
-    def image(self, datum: dict[str, Any] | None) -> dict[str, Any] | None:
-        """An image under upstream names."""
-        if datum is None or self.renamed is None:
-            return datum
-        return {self.renamed[name]: value for name, value in datum.items()}
-
-
 class _AvroSource(msgspec.Struct, gc=False):
     db: str
     table: str
@@ -69,12 +50,9 @@ def build(options: DecoderOptions) -> DebeziumAvroDecoder:
 
 
 def declared_version(schema: AvroSchema, schema_id: int, *, is_key: bool) -> TableVersion:
-    """The table that a registered schema describes, under the name that Avro has for it.
+    """The table that a registered schema of keys, or the envelope of values, describes, under Avro's name for it.
 
-    Args:
-        schema: Schema of keys, or the envelope of values.
-        schema_id: Its id, which becomes the number of the version.
-        is_key: Whether it is one of keys.
+    The id of the schema becomes the number of the version.
 
     Raises:
         DecodeError: TiCDC did not generate it for this protocol.
@@ -92,19 +70,15 @@ def declared_version(schema: AvroSchema, schema_id: int, *, is_key: bool) -> Tab
 
 
 class DebeziumAvroDecoder:
-    """Decoder of protocol `debezium-avro`.
-
-    Args:
-        registry: Where schemas come from.
-    """
+    """Decoder of protocol `debezium-avro`."""
 
     wire = WireForm(binary="bytes", members="label")
 
     def __init__(self, registry: SchemaSource) -> None:
         self._reader = ConfluentReader(registry)
         self._announcer = Announcer()
-        self._rows: Bounded[tuple[TableName, int, int], _RowLayout] = Bounded()
-        self._last: Bounded[tuple[int, int], _RowLayout] = Bounded()
+        self._layouts: Bounded[tuple[TableName, int, int], Layout] = Bounded()
+        self._last: Bounded[tuple[int, int], Layout] = Bounded()
         self.bulk = GroupedReader(head, self._row_reader)
 
     def restart(self) -> None:
@@ -142,25 +116,25 @@ class DebeziumAvroDecoder:
         name = TableName(source["db"], source["table"])
         held_image(name, op, before, after)
         key_id = self._reader.schema_id(key) if key else 0
-        rows = self._rows.get((name, key_id, value_id)) or self._learn_rows(name, key_id, value_id)
-        self._last[key_id, value_id] = rows
-        change = row_change(rows.layout, op, commit_ts, rows.image(before), rows.image(after))
-        return self._announcer.events(rows.layout.version, rows.layout.text_decimals, change)
+        layout = self._layouts.get((name, key_id, value_id)) or self._learn_layout(name, key_id, value_id)
+        self._last[key_id, value_id] = layout
+        change = row_change(layout, op, commit_ts, _upstream(layout, before), _upstream(layout, after))
+        return self._announcer.events(layout.version, layout.text_decimals, change)
 
     def _row_reader(self, beginning: Head, *_: bytes | None) -> Reader | None:
         """A reader of rows of schemas that were met, of the table that was met with them last."""
         key_id, value_id = (schema_id(part) for part in beginning)
         if key_id is None or value_id is None:
             return None
-        rows = self._last.get((key_id, value_id))
-        if rows is None or not self._announcer.knows(rows.layout.version):
+        layout = self._last.get((key_id, value_id))
+        if layout is None or not self._announcer.knows(layout.version):
             return None
         writer = self._reader.writer(value_id)
         if writer.read_many is None:
             return None
-        return rows_reader(rows.layout, rows.renamed, _row_record(writer.schema), value_id, writer.read_many)
+        return rows_reader(layout, _row_record(writer.schema), value_id, writer.read_many)
 
-    def _learn_rows(self, name: TableName, key_id: int, value_id: int) -> _RowLayout:
+    def _learn_layout(self, name: TableName, key_id: int, value_id: int) -> Layout:
         try:
             record = _row_record(self._reader.writer(value_id).schema)
             # Without the type, an unsigned column would be read with a sign.
@@ -172,10 +146,16 @@ class DebeziumAvroDecoder:
             raise _foreign(value_id) from None
         fields = [field for _, field in columns]
         layout = declared_layout(name, fields, key, [field.name for field in fields])
-        same = all(written == field.name for written, field in columns)
-        rows = _RowLayout(layout, None if same else {written: field.name for written, field in columns})
-        self._rows[name, key_id, value_id] = rows
-        return rows
+        if any(written != field.name for written, field in columns):
+            layout = replace(layout, renamed={written: field.name for written, field in columns})
+        self._layouts[name, key_id, value_id] = layout
+        return layout
+
+
+def _upstream(layout: Layout, image: dict[str, Any] | None) -> dict[str, Any] | None:
+    if image is None or layout.renamed is None:
+        return image
+    return {layout.renamed[name]: value for name, value in image.items()}
 
 
 def _schema_change(value_id: int, datum: dict[str, Any]) -> Event:

@@ -55,12 +55,8 @@ class TableChange(msgspec.Struct, gc=False):
 def schema_change(name: TableName, commit_ts: int, sql: str, database: str, changes: list[TableChange]) -> SchemaChange:
     """The event of a DDL message.
 
-    Args:
-        name: Database and table of `source`: the new name after a RENAME, table "" for a DDL of a database.
-        commit_ts: Of `source`.
-        sql: The statement.
-        database: Database that names in it belong to.
-        changes: `tableChanges`; one element, or none for a database and for TRUNCATE.
+    Name and commit ts are those of `source`: the new name after a RENAME, table "" for a DDL of a database. Names in
+    the statement belong to `database`. `tableChanges` has one element, or none for a database and for TRUNCATE.
     """
     after = next((version for change in changes if (version := table_version(name, commit_ts, change))), None)
     return SchemaChange(commit_ts, sql, database, after)
@@ -70,14 +66,14 @@ def table_version(name: TableName, commit_ts: int, change: TableChange) -> Table
     """The table after a DDL; None for one that is gone, for a view, and where `id` means another table.
 
     Raises:
-        DecodeError: The commit ts is none, so the version could not be distinguished from others.
+        DecodeError: The commit ts is no TSO, so the version could not be distinguished from others.
     """
     table = change.table
-    if table is None or _last_identifier(change.id) != name.table:
+    # The last identifier of `"db"."table"` is the table, and of `"db"."old","db"."new"` the new one.
+    if table is None or _IDENTIFIER.findall(change.id)[-1:] != [name.table]:
         return None
     if not MIN_COMMIT_TS <= commit_ts <= MAX_COMMIT_TS:
-        msg = f"Its commit ts {commit_ts} is no TSO."
-        raise DecodeError(msg)
+        raise DecodeError(f"Its commit ts {commit_ts} is no TSO.")
     columns = [column for column in table.columns if not column.name.startswith(_HIDDEN)]
     if any(column.type_name.lower() == _UNTYPED for column in columns):
         return None
@@ -104,12 +100,6 @@ class Described:
         known = self._versions.get(name, [])
         at = bisect_left(known, commit_ts, key=lambda entry: entry[0])
         return known[at - 1][1] if at else None
-
-
-def _last_identifier(text: str) -> str | None:
-    r"""Table of `"db"."table"`, and the new one of `"db"."old","db"."new"`."""
-    names = _IDENTIFIER.findall(text)
-    return names[-1] if names else None
 
 
 def _column(column: ColumnChange) -> Column:

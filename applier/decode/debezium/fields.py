@@ -77,7 +77,10 @@ class ConnectField:
     @property
     def column(self) -> Column:
         """The column, as far as the field shows. Raises ValueError for a type that TiCDC does not write."""
-        return Column(self.name, self._type, self.nullable, self._default)
+        kind = self._type
+        # Defaults of dates and times are in the wire's unit.
+        is_text = self.default is not None and kind.name not in ("date", "datetime", "time", "bit")
+        return Column(self.name, kind, self.nullable, str(self.default) if is_text else None)
 
     @property
     def reader(self) -> Reader | None:
@@ -101,37 +104,21 @@ class ConnectField:
 
     @property
     def _type(self) -> ColumnType:
-        name, _, sign = self._type_name.partition(" ")
+        declared = self.tidb or _SEMANTIC.get(self.semantic) or _CONNECT.get(self.connect)
+        name, _, sign = (declared or "").partition(" ")
+        if declared is None or (name in _TIMES and _SEMANTIC.get(self.semantic) != declared):
+            raise ValueError(f"column {self.name!r} has the type {self.connect!r}")
         if name == "bit":
             length = self.parameters.get("length", 1 if self.connect == "boolean" else None)
             return ColumnType(name, length=None if length is None else int(length))
         if name in ("enum", "set"):
             return ColumnType(name, elements=members(str(self.parameters.get("allowed", ""))))
+        if name == "decimal" and self._is_exact_decimal:
+            return ColumnType(name, length=int(self.parameters["precision"]), scale=int(self.parameters["scale"]))
         if name == "decimal":
-            return self._decimal_type
+            # One that comes as a number has passed through a double, and its scale is not shown: it is a double.
+            return ColumnType(name if self.is_text_decimal else "double")
         return ColumnType(name, unsigned=sign == "unsigned")
-
-    @property
-    def _decimal_type(self) -> ColumnType:
-        """A decimal that comes as a number has passed through a double, and its scale is not shown: it is a double."""
-        if self._is_exact_decimal:
-            return ColumnType("decimal", length=int(self.parameters["precision"]), scale=int(self.parameters["scale"]))
-        return ColumnType("decimal" if self.is_text_decimal else "double")
-
-    @property
-    def _type_name(self) -> str:
-        name = self.tidb or _SEMANTIC.get(self.semantic) or _CONNECT.get(self.connect)
-        if name is None or (name.partition(" ")[0] in _TIMES and _SEMANTIC.get(self.semantic) != name):
-            msg = f"column {self.name!r} has the type {self.connect!r}"
-            raise ValueError(msg)
-        return name
-
-    @property
-    def _default(self) -> str | None:
-        """Text of the default; those of dates and times are in the wire's unit and are left out."""
-        if self.default is None or self._type.name in ("date", "datetime", "time", "bit"):
-            return None
-        return str(self.default)
 
 
 def microseconds(milliseconds: Any) -> int:
@@ -169,6 +156,5 @@ def read_values(image: dict[str, Any], readers: Mapping[str, Reader]) -> dict[st
             try:
                 image[name] = reader(value)
             except (TypeError, ValueError, OverflowError):
-                msg = f"Its column {name} does not hold what the schema declares."
-                raise DecodeError(msg) from None
+                raise DecodeError(f"Its column {name} does not hold what the schema declares.") from None
     return image

@@ -62,13 +62,9 @@ def _ends(data: bytes, at: int, tail: bytes) -> bool:
 
 
 def rows_reader(head: Head, layout: Layout, fields: Sequence[ConnectField], key: Sequence[str]) -> JsonRows | None:
-    """A reader of rows with one head; None if they must be read one by one.
+    """A reader of rows with one head, these declared fields and the key columns of the Kafka key.
 
-    Args:
-        head: The head.
-        layout: How they are read one by one.
-        fields: The declared fields.
-        key: The key columns, as the Kafka key has them.
+    None if they must be read one by one, which the layout shows how to do.
     """
     version, op = layout.version, _OPS.get(head[2])
     declared = {field.name: field for field in fields}
@@ -78,9 +74,10 @@ def rows_reader(head: Head, layout: Layout, fields: Sequence[ConnectField], key:
     columns = tuple(_column(field, layout) for field in held)
     kinds = {column.name: column.kind for column in columns}
     if any(kinds.get(name, pa.float64()) == pa.float64() for name in version.key):
-        return None  # a key column that rows lack, or whose equal values may be written in two ways
+        return None  # Rows lack a key column, or its equal values may be written in two ways.
     try:
-        parse, parse_key = _parser(version, head[2].decode()), _key_parser(key)
+        key_message = msgspec.defstruct("Key", [("payload", row_struct(key, [Any] * len(key)))], gc=False)
+        parse, parse_key = _parser(version, head[2].decode()), msgspec.json.Decoder(key_message).decode
     except ValueError:  # a column with a name that msgspec does not take
         return None
     key_tail, tail = len(head[0]), len(head[1])
@@ -113,8 +110,3 @@ def _parser(version: TableVersion, letter: str) -> Callable[[bytes], Any]:
     members: list[Any] = [("source", source), ("op", Literal[letter]), *images[letter], *absent]
     payload = msgspec.defstruct("Payload", members, gc=False)
     return msgspec.json.Decoder(msgspec.defstruct("Message", [("payload", payload)], gc=False)).decode
-
-
-def _key_parser(names: Sequence[str]) -> Callable[[bytes], Any]:
-    row = row_struct(names, [Any] * len(names))
-    return msgspec.json.Decoder(msgspec.defstruct("Key", [("payload", row)], gc=False)).decode

@@ -7,9 +7,9 @@ one are read with what the DDL before them said of their table: only that distin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -21,7 +21,6 @@ from applier.decode.columnar.groups import Reader as RowReader
 from applier.decode.debezium.ddl import Described, TableChange, schema_change
 from applier.decode.debezium.fields import ConnectField, Reader, little_endian, microseconds
 from applier.decode.debezium.json_columns import SCHEMA, Head, MessageHeads, rows_reader
-from applier.decode.debezium.keys import KeyColumns, key_names
 from applier.decode.debezium.rows import (
     UNKNOWN_VERSION,
     Layout,
@@ -32,11 +31,11 @@ from applier.decode.debezium.rows import (
     row_change,
 )
 from applier.decode.decoder import WireForm
-from applier.decode.json_messages import Tso
+from applier.decode.json_messages import MALFORMED, Tso
 from applier.decode.large_messages import LargeMessages
 from applier.decode.options import DecoderOptions
 from applier.decode.row_schemas import Announcer
-from applier.errors import DecodeError
+from applier.errors import DecodeError, IncompleteRow
 
 
 class _Source(msgspec.Struct, gc=False):
@@ -73,24 +72,38 @@ class _Declared(msgspec.Struct):
     fields: list[_Declared] = []
 
 
+class _Key(msgspec.Struct, gc=False):
+    payload: dict[str, Any]
+    schema: _KeySchema | None = None
+
+
+class _KeySchema(msgspec.Struct, gc=False):
+    fields: list[_KeyField] | None = None
+
+
+class _KeyField(msgspec.Struct, gc=False):
+    field: str
+
+
+_Read = TypeVar("_Read")
+
 _MILLISECOND_DIGITS = 3
 """Digits of a DATETIME up to which its values count milliseconds, and beyond which microseconds."""
 
+_HINT = "are protocol and compression right?"
+
 _MESSAGE = msgspec.json.Decoder(_Message)
 _DECLARED = msgspec.json.Decoder(_Declared)
+_KEY = msgspec.json.Decoder(_Key)
 
 
 class DebeziumDecoder:
-    """Decoder of protocol `debezium`.
-
-    Args:
-        options: Of them, the compression of keys and values, and the key columns of rows without a Kafka key.
-    """
+    """Decoder of protocol `debezium`."""
 
     wire = WireForm(binary="base64", members="label")
 
     def __init__(self, options: DecoderOptions) -> None:
-        self._large = LargeMessages(options, _is_json)
+        self._large = LargeMessages(options, lambda data: data[:1] == b"{")
         self._configured_keys = options.keys
         self._declared: Bounded[bytes, tuple[ConnectField, ...]] = Bounded()
         self._layouts: Bounded[tuple[TableName, tuple[str, ...]], tuple[bytes, Layout]] = Bounded()
@@ -102,7 +115,6 @@ class DebeziumDecoder:
         """Begin a pass; see `Decoder.restart`."""
         self._announcer = Announcer()
         self._described = Described()
-        self._keys = KeyColumns(self._configured_keys, self._described)
         self._untyped.clear()
 
     def learn(self, version: TableVersion) -> None:
@@ -118,7 +130,7 @@ class DebeziumDecoder:
         source = payload.source
         if payload.ddl is not None:
             if payload.changes is None or payload.database is None:
-                raise DecodeError("Its DDL lacks databaseName or tableChanges.", "are protocol and compression right?")
+                raise DecodeError("Its DDL lacks databaseName or tableChanges.", _HINT)
             name, database = TableName(source.db, source.table), payload.database or source.db
             return (schema_change(name, source.commit_ts, payload.ddl, database, payload.changes),)
         if payload.op == "m":
@@ -130,14 +142,39 @@ class DebeziumDecoder:
         op = operation(payload.op)
         image = held_image(name, op, payload.before, payload.after)
         if schema:
-            layout = self._declared_layout(name, schema, self._keys.of(name, key, commit_ts, image), image)
+            layout = self._declared_layout(name, schema, self._key_columns(name, key, commit_ts, image), image)
         else:
             described = self._described.in_force(name, commit_ts)
             if described is None or any(described.column(column) is None for column in image):
-                return (_waiting(name, payload, op),)
-            layout = self._described_layout(described, self._keys.of(name, key, commit_ts, image))
+                after = None if op is Op.DELETE else payload.after
+                return (RowChange(name, UNKNOWN_VERSION, commit_ts, op, payload.before, after),)
+            names = self._key_columns(name, key, commit_ts, image)
+            place = (name, described.version, names)
+            known = self._untyped.get(place)
+            if known is None:
+                known = self._untyped[place] = described_layout(described, names)
+            layout = known
         change = row_change(layout, op, commit_ts, payload.before, payload.after)
         return self._announcer.events(layout.version, layout.text_decimals, change)
+
+    def _key_columns(self, name: TableName, key: bytes, commit_ts: int, held: Collection[str]) -> tuple[str, ...]:
+        """Names of the key columns of a row that holds some columns; its Kafka key, not compressed, is b"" for none.
+
+        TiCDC v8.0 to v8.4 writes no Kafka key, also for a table with a primary key: without one the key is unknown.
+        """
+        if key:
+            return _key_names(key)
+        names = self._configured_keys.get(str(name))
+        if names is None:
+            version = self._described.in_force(name, commit_ts)
+            if version is None:
+                raise _keyless(name)
+            return version.key
+        lost = [column for column in names if column not in held]
+        if lost:
+            what = f"A row of table {name} has no column {lost[0]}, which its configured key names."
+            raise IncompleteRow(what, f"Name the columns of its primary key under [tables.keys]: {name}.", name)
+        return names
 
     def _declared_layout(self, name: TableName, schema: bytes, key: tuple[str, ...], image: Image) -> Layout:
         # Comparing the schema with the last one of the table is ten times cheaper than hashing its kilobytes.
@@ -154,7 +191,7 @@ class DebeziumDecoder:
     def _row_reader(self, head: Head, key: bytes | None, value: bytes | None) -> RowReader | None:
         """A reader of rows like this one, if its version was announced."""
         with suppress(DecodeError):
-            (payload, schema), names = _split(value or b""), key_names(key or b"")
+            (payload, schema), names = _split(value or b""), _key_names(key or b"")
             name = TableName(payload.source.db, payload.source.table)
             image = held_image(name, operation(payload.op), payload.before, payload.after)
             layout = self._declared_layout(name, schema, names, image)
@@ -162,21 +199,9 @@ class DebeziumDecoder:
                 return rows_reader(head, layout, self._declared.get(schema) or _fields(schema), names)
         return None
 
-    def _described_layout(self, described: TableVersion, key: tuple[str, ...]) -> Layout:
-        place = (described.name, described.version, key)
-        layout = self._untyped.get(place)
-        if layout is None:
-            layout = self._untyped[place] = described_layout(described, key)
-        return layout
-
 
 def described_layout(described: TableVersion, key: tuple[str, ...]) -> Layout:
-    """Layout of rows without a schema, from what a DDL said of their table.
-
-    Args:
-        described: The table as the rows were written.
-        key: Key columns, from the Kafka key.
-    """
+    """Layout of rows without a schema, from what a DDL said of their table, and the key columns of their Kafka key."""
     version = described
     if key and set(key) != set(described.key):
         version = own_version(TableVersion(described.name, 0, described.columns, handle_key=key))
@@ -198,48 +223,52 @@ def _unknown_unit(_count: Any) -> int:
     raise ValueError
 
 
-def _waiting(name: TableName, payload: _Payload, op: Op) -> RowChange:
-    after = None if op is Op.DELETE else payload.after
-    return RowChange(name, UNKNOWN_VERSION, payload.source.commit_ts, op, payload.before, after)
-
-
-def _is_json(data: bytes) -> bool:
-    return data[:1] == b"{"
-
-
 def _split(value: bytes) -> tuple[_Payload, bytes]:
     """Payload and schema of a value; b"" for no schema.
 
     The payload comes first and is a tenth of the message. A quote inside a JSON string is always escaped, so what looks
     like the start of the schema is the start of the schema, and its kilobytes need not be parsed again for each row.
     """
-    at = value.find(SCHEMA)
-    try:
-        if at < 0 or not value.endswith(b"}"):
-            message = _MESSAGE.decode(value)
-            return message.payload, bytes(message.schema)
-        return _MESSAGE.decode(value[:at] + b"}").payload, value[at + len(SCHEMA) - 1 : -1]
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        msg = f"It is not a Debezium message of TiCDC in JSON ({_reason(error)})."
-        raise DecodeError(msg, "are protocol and compression right?") from error
+    at, what = value.find(SCHEMA), "It is not a Debezium message of TiCDC in JSON"
+    if at < 0 or not value.endswith(b"}"):
+        message = _read(_MESSAGE, value, what, _HINT)
+        return message.payload, bytes(message.schema)
+    return _read(_MESSAGE, value[:at] + b"}", what, _HINT).payload, value[at + len(SCHEMA) - 1 : -1]
 
 
 def _fields(schema: bytes) -> tuple[ConnectField, ...]:
     """Declared fields of a row, from the schema of its message."""
-    try:
-        envelope = _DECLARED.decode(schema)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        msg = f"Its schema is none of Kafka Connect ({_reason(error)})."
-        raise DecodeError(msg) from error
+    envelope = _read(_DECLARED, schema, "Its schema is none of Kafka Connect")
     row = next((node for node in envelope.fields if node.field in ("after", "before")), None)
     if row is None:
-        msg = "Its schema declares neither before nor after."
-        raise DecodeError(msg)
+        raise DecodeError("Its schema declares neither before nor after.")
     return tuple(
         ConnectField(node.field, node.type, node.name, node.tidb_type, node.optional, node.default, node.parameters)
         for node in row.fields
     )
 
 
-def _reason(error: Exception) -> str:
-    return str(error) if isinstance(error, msgspec.MsgspecError) else type(error).__name__
+def _key_names(key: bytes) -> tuple[str, ...]:
+    """Names of the key columns; () of a table without any key, whose Kafka key has an empty payload."""
+    found = _read(_KEY, key, "Its key is not a Debezium key of TiCDC in JSON")
+    declared = None if found.schema is None else found.schema.fields
+    if declared is not None and {column.field for column in declared} != found.payload.keys():
+        raise DecodeError("Its key does not hold the columns that its schema declares.")
+    return tuple(found.payload)
+
+
+def _read(decoder: msgspec.json.Decoder[_Read], data: bytes, what: str, hint: str = "") -> _Read:
+    try:
+        return decoder.decode(data)
+    except MALFORMED as error:
+        reason = str(error) if isinstance(error, msgspec.MsgspecError) else type(error).__name__
+        raise DecodeError(f"{what} ({reason}).", hint) from error
+
+
+def _keyless(name: TableName) -> IncompleteRow:
+    what = f"A row of table {name} has no Kafka key, so its primary key is unknown: TiCDC v8.0 to v8.4 writes none."
+    way_out = (
+        f'Set "{name}" = ["COLUMN"] under [tables.keys], with [] for a table without any key; or name a folder '
+        "with its CREATE TABLE as upstream.schemas; or upgrade TiCDC."
+    )
+    return IncompleteRow(what, way_out, name)

@@ -29,41 +29,38 @@ class Layout:
         names: Columns that they hold.
         readers: For columns whose values need one.
         text_decimals: Columns of decimals that come as text.
+        renamed: Upstream name of each field in Avro; None where all are the same.
     """
 
     version: TableVersion
     names: frozenset[str]
     readers: dict[str, Reader]
     text_decimals: tuple[str, ...] = ()
+    renamed: dict[str, str] | None = None
 
 
 def declared_layout(
     name: TableName, fields: Sequence[ConnectField], key: tuple[str, ...], names: Collection[str]
 ) -> Layout:
-    """Layout from declared fields.
+    """Layout of rows that hold some of the declared fields; what is declared but not held is not replicated.
 
-    Args:
-        name: The table.
-        fields: As declared, in order. TiCDC declares virtual generated columns, some builds twice.
-        key: Key columns, from the Kafka key.
-        names: Columns that the row holds; what is declared but not held is not replicated.
+    Fields come in the declared order; TiCDC declares virtual generated columns, some builds twice. The key columns are
+    those of the Kafka key.
 
     Raises:
-        DecodeError: The row holds a column that is not declared, or a type is none that TiCDC writes.
+        DecodeError: The row holds a column that is not declared, or TiCDC does not write a type.
     """
     by_name = {field.name: field for field in fields}
     undeclared = [column for column in names if column not in by_name]
     if undeclared:
-        msg = f"Its schema does not declare column {undeclared[0]} of table {name}."
-        raise DecodeError(msg)
+        raise DecodeError(f"Its schema does not declare column {undeclared[0]} of table {name}.")
     fields = [field for field in by_name.values() if field.name in names]
     held = [replace(field, nullable=False) if field.name in key else field for field in fields]
     try:
         columns = tuple(field.column for field in held)
         readers = {field.name: field.reader for field in held}
     except (ValueError, TypeError, KeyError) as error:
-        msg = f"Its schema declares something that TiCDC does not write: {error}."
-        raise DecodeError(msg) from None
+        raise DecodeError(f"Its schema declares something that TiCDC does not write: {error}.") from None
     return Layout(
         version=own_version(TableVersion(name, 0, columns, handle_key=key)),
         names=frozenset(names),
@@ -81,8 +78,7 @@ def operation(letter: str | None) -> Op:
     """Kind of a row message. Raises DecodeError for anything but `c`, `u` and `d`."""
     op = _OPS.get(letter or "")
     if op is None:
-        msg = f"Its op is {letter!r:.20}, which is none of c, u, d and m."
-        raise DecodeError(msg)
+        raise DecodeError(f"Its op is {letter!r:.20}, which is none of c, u, d and m.")
     return op
 
 
@@ -94,8 +90,8 @@ def held_image(name: TableName, op: Op, before: dict[str, Any] | None, after: di
     """
     image = before if op is Op.DELETE else after
     if not image:
-        msg = f"Its {'old' if op is Op.DELETE else 'new'} image is missing, so it names no row."
-        raise IncompleteRow(msg, "", name)
+        kind = "old" if op is Op.DELETE else "new"
+        raise IncompleteRow(f"Its {kind} image is missing, so it names no row.", "", name)
     return image
 
 

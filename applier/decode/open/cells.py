@@ -1,4 +1,4 @@
-"""Cells of Open protocol rows in: what their type codes and flags say of the columns, and how their values are read.
+"""Reads what the type codes and flags of the cells of an Open row say of its columns, and how its values are read.
 
 Codes are MySQL's; flags are TiCDC's own (`pkg/sink/codec/internal/column.go` of pingcap/tiflow).
 """
@@ -52,7 +52,7 @@ _ENCODED = {
     251: ("longtext", "longblob"),
     252: ("text", "blob"),
 }
-"""Types of which both forms are in base64."""
+"""Types whose text and bytes are both in base64."""
 
 
 class Cell(msgspec.Struct, gc=False):
@@ -142,14 +142,6 @@ _ESCAPE = re.compile(rb"\\(x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}|.|$)", re.DOTA
 _BYTES = _Bytes(
     {
         **{b"x%02x" % byte: bytes([byte]) for byte in range(256)},
-        b"a": b"\a",
-        b"b": b"\b",
-        b"f": b"\f",
-        b"n": b"\n",
-        b"r": b"\r",
-        b"t": b"\t",
-        b"v": b"\v",
-        b"\\": b"\\",
-        b'"': b'"',
+        **{bytes([name]): bytes([byte]) for name, byte in zip(b'abfnrtv\\"', b'\a\b\f\n\r\t\v\\"', strict=True)},
     }
 )

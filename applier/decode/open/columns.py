@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from applier.changefeed.event import Op
-from applier.changefeed.row_block import ColumnBlock, Ints, without
+from applier.changefeed.row_block import ColumnBlock, without
 from applier.changefeed.table import TableVersion
 from applier.decode.columnar.groups import GroupedReader, Reader
 from applier.decode.columnar.json_columns import JsonColumn, JsonRows, old_key, row_struct
@@ -85,19 +85,15 @@ class EventHeads:
 def rows_reader(
     beginning: Head, version: TableVersion, scales: Mapping[str, int], cells: Mapping[str, Cell]
 ) -> JsonRows | None:
-    """A reader of events with one head; None if they must be read one by one.
+    """A reader of events with one head, and of rows like these cells; None if they must be read one by one.
 
-    Args:
-        beginning: The head.
-        version: What the rows refer to.
-        scales: Columns of decimals whose scale shows only in their text, and the scale that the version has.
-        cells: The row of one of them.
+    The scales are those that the version has of decimals whose scale shows only in their text.
     """
     if not version.key or any(cell.t not in _KINDS for cell in cells.values()):
         return None
     columns = tuple(_column(name, cell) for name, cell in cells.items())
     if any(column.name in version.key and column.reader is str for column in columns):
-        return None  # of floats as a key, equal ones may be written in two ways
+        return None  # Equal floats may be written in two ways.
     op = beginning[1]
     try:
         parse = _parser(op, version.key, cells)
@@ -144,12 +140,7 @@ def _cell(cell: Cell) -> Any:
 
 
 class OpenBulk:
-    """The `Bulk` of the Open protocol.
-
-    Args:
-        split: Cuts a message into its events, or raises DecodeError.
-        reader: Makes a reader of events like one of them; see `GroupedReader`.
-    """
+    """The `Bulk` of the Open protocol. `split` cuts a message into its events, or raises DecodeError."""
 
     def __init__(
         self,
@@ -161,27 +152,20 @@ class OpenBulk:
 
     def read(self, keys: Sequence[bytes | None], values: Sequence[bytes | None]) -> tuple[list[ColumnBlock], list[int]]:
         """See `Bulk`."""
-        messages: list[int] = []
-        indexes: list[int] = []
-        heads: list[bytes | None] = []
-        bodies: list[bytes | None] = []
+        events: list[tuple[int, int, bytes, bytes]] = []
         left: set[int] = set()
         for place, (key, value) in enumerate(zip(keys, values, strict=True)):
             try:
-                events = self._split(key, value)
+                events += [(place, number, *event) for number, event in enumerate(self._split(key, value))]
             except DecodeError:
                 left.add(place)
-                continue
-            messages += [place] * len(events)
-            indexes += range(len(events))
-            heads += [event[0] for event in events]
-            bodies += [event[1] for event in events]
-        blocks, rest = self._events.read(heads, bodies)
+        if not events:
+            return [], sorted(left)
+        messages, numbers, heads, bodies = zip(*events, strict=True)
+        found, rest = self._events.read(heads, bodies)
         left.update(messages[number] for number in rest)
-        placed = (_placed(block, np.array(messages), np.array(indexes), left) for block in blocks)
-        return [block for block in placed if len(block.places)], sorted(left)
-
-
-def _placed(block: ColumnBlock, messages: Ints, indexes: Ints, left: set[int]) -> ColumnBlock:
-    """A block of events as one of messages, without the rows of messages that are left alone."""
-    return without(replace(block, places=messages[block.places], indexes=indexes[block.places]), left)
+        places, indexes = np.array(messages), np.array(numbers)
+        # Of a message that is left alone no row is taken.
+        placed = [replace(block, places=places[block.places], indexes=indexes[block.places]) for block in found]
+        blocks = [without(block, left) for block in placed]
+        return [block for block in blocks if len(block.places)], sorted(left)

@@ -23,17 +23,12 @@ from applier.changefeed.table import TableName, TableVersion
 from applier.decode.bounded_cache import BoundedLists
 from applier.decode.columnar.groups import Reader as RowReader
 from applier.decode.decoder import WireForm
-from applier.decode.json_messages import PROTOCOL_HINT, Tso, read_json
-from applier.decode.large_messages import (
-    ClaimedMessage,
-    LargeMessages,
-    RowMark,
-    handle_key_only,
-)
+from applier.decode.json_messages import PROTOCOL_HINT, Tso, begins_as_json, read_json
+from applier.decode.large_messages import ClaimedMessage, LargeMessages, RowMark, handle_key_only
 from applier.decode.open.cells import UNREADABLE, Cell, Reader, keys, reader, to_column
 from applier.decode.open.columns import Head, OpenBulk, rows_reader
 from applier.decode.options import DecoderOptions
-from applier.decode.row_schemas import Description, Descriptions, describe
+from applier.decode.row_schemas import Announcer, Description, describe
 from applier.errors import DecodeError, IncompleteRow
 
 _WHAT = "of the Open protocol"
@@ -88,28 +83,23 @@ _STATEMENTS = msgspec.json.Decoder(DdlValue)
 
 
 class OpenDecoder:
-    """Decoder of the Open protocol.
-
-    Args:
-        options: Of them, the TiCDC server's zone, and what large messages are.
-    """
+    """Decoder of the Open protocol."""
 
     def __init__(self, options: DecoderOptions) -> None:
         # TiCDC of the new architecture escapes by the column's own type, and may write flags of an older column.
         self.wire = WireForm(binary="escaped", members="index", zone=options.timezone)
-        self._large = LargeMessages(options, _is_plain)
-        self._descriptions = Descriptions()
-        self._seen: BoundedLists[tuple[str, str], _Seen] = BoundedLists()
+        self._large = LargeMessages(options, begins_as_json)
         self.bulk = OpenBulk(_split, self._row_reader)
+        self.restart()
 
     def restart(self) -> None:
         """Begin a pass; see `Decoder.restart`."""
-        self._descriptions.restart()
-        self._seen.clear()
+        self._announcer = Announcer()
+        self._seen: BoundedLists[tuple[str, str], _Seen] = BoundedLists()
 
     def learn(self, version: TableVersion) -> None:
         """Make a table version known, so that no Bootstrap for it is needed."""
-        self._descriptions.learn(version)
+        self._announcer.learn(version)
 
     def decode(self, key: bytes | None, value: bytes | None) -> Sequence[Event]:
         """Decode one message: its events in their order."""
@@ -138,7 +128,7 @@ class OpenDecoder:
 
     def _row(self, key: EventKey, body: bytes) -> Sequence[Event]:
         if key.ccl is not None:
-            # Before `ohk`: the value of such an event holds the key columns only, too.
+            # Before `ohk`: the value of such an event also holds the key columns only.
             key, body = self._large.claimed(_mark(key), key.ccl, _claimed)
         row = read_json(_ROWS, _with_signed_zeros(self._large.decompress(body)), _WHAT)
         cells = row.d if row.u is None else row.u
@@ -154,7 +144,7 @@ class OpenDecoder:
         image = _image(cells, seen, key)
         description = seen.description
         name = description.name
-        bootstraps = () if description.fits(image) else self._descriptions.settle(description, image)
+        bootstraps = () if description.fits(image) else self._announcer.settle(description, image)
         version = description.number or 0
         if row.u is None:
             return (*bootstraps, RowChange(name, version, key.ts, Op.DELETE, image, None))
@@ -258,11 +248,6 @@ def _before(previous: Mapping[str, Any], after: dict[str, Any], seen: _Seen, key
         known = {name: value for name, value in after.items() if value is not None}
     before = _image(named, seen, key)
     return before if len(before) == len(after) else {**known, **before}
-
-
-def _is_plain(body: bytes) -> bool:
-    # No snappy block begins so: `"` as its first tag would copy from before the block.
-    return body[:2] == b'{"'
 
 
 def _claimed(claimed: ClaimedMessage) -> tuple[RowMark | None, tuple[EventKey, bytes]]:

@@ -27,12 +27,9 @@ MAX_REFERENCES = 1000
 
 @dataclass(frozen=True, slots=True)
 class RegistrySchema:
-    """A schema, with the schemas it refers to.
+    """A schema as registered, of kind `AVRO`, `JSON` or `PROTOBUF`.
 
-    Attributes:
-        text: The schema as registered.
-        kind: `AVRO`, `JSON` or `PROTOBUF`.
-        references: Schemas of the names it uses but does not define, those that others need first.
+    Its references are the schemas of the names that it uses but does not define, those that others need first.
     """
 
     text: str
@@ -42,14 +39,7 @@ class RegistrySchema:
 
 @dataclass(frozen=True, slots=True)
 class SubjectVersion:
-    """One version of a subject.
-
-    Attributes:
-        subject: Name of the subject.
-        version: Its number within the subject, from 1.
-        schema_id: Id of its schema.
-        schema: The schema.
-    """
+    """One version of a subject; versions are numbered from 1 within it."""
 
     subject: str
     version: int
@@ -57,17 +47,14 @@ class SubjectVersion:
     schema: RegistrySchema
 
 
-@dataclass(frozen=True, slots=True)
-class Compatibility:
-    """Verdict of the registry on a schema that is not registered.
+class Compatibility(msgspec.Struct, frozen=True):
+    """The registry's verdict, whether a schema may become the next version of a subject.
 
-    Attributes:
-        is_compatible: It may become the next version.
-        messages: Why not, in the registry's words; some registries give none.
+    The messages say in the registry's words why not; some registries give none.
     """
 
     is_compatible: bool
-    messages: tuple[str, ...] = ()
+    messages: tuple[str, ...] | None = None
 
 
 class _Reference(msgspec.Struct, frozen=True):
@@ -90,20 +77,11 @@ class _Subject(msgspec.Struct):
     subject: str
 
 
-class _Verdict(msgspec.Struct):
-    is_compatible: bool
-    messages: list[str] | None = None
-
-
 class SchemaRegistry:
     """A client with a cache. It connects at the first question, so building one costs nothing. One per thread.
 
-    Args:
-        settings: Addresses and log-in.
-        sleep: Called with the seconds between two attempts.
-
     All methods raise RegistryError where the registry refuses or does not know, and TransientError where it could
-    not be reached.
+    not be reached. Between two attempts it calls `sleep` with the seconds to wait.
     """
 
     def __init__(self, settings: RegistrySection, *, sleep: Callable[[float], None] = STOPPING.pause) -> None:
@@ -115,8 +93,7 @@ class SchemaRegistry:
         known = self._by_id.get(schema_id)
         if known is not None:
             return known
-        schema = self._by_id[schema_id] = self._resolve(self._get(_Registered, f"/schemas/ids/{schema_id}"))
-        return schema
+        return self._by_id.setdefault(schema_id, self._resolve(self._get(_Registered, f"/schemas/ids/{schema_id}")))
 
     def subjects(self) -> list[str]:
         """Names of all subjects."""
@@ -149,16 +126,9 @@ class SchemaRegistry:
         return str(self._first_of(*paths).get("mode") or "READWRITE")
 
     def check(self, subject: str, text: str, version: int | None = None) -> Compatibility:
-        """May this schema become the next version of a subject, at the subject's own level?
-
-        Args:
-            subject: Name of the subject.
-            text: The coming schema.
-            version: Version to compare with; None for the latest.
-        """
+        """May this schema follow a version of a subject, None for the latest, at the subject's own level?"""
         path = f"/compatibility/subjects/{_quoted(subject)}/versions/{version or 'latest'}?verbose=true"
-        verdict = _as(_Verdict, self._http.request("POST", path, {"schema": text}))
-        return Compatibility(verdict.is_compatible, tuple(verdict.messages or ()))
+        return _as(Compatibility, self._http.request("POST", path, {"schema": text}))
 
     def _first_of(self, *paths: str) -> dict[str, Any]:
         """The first answer that is not "not found"; {} where there is none."""
@@ -182,8 +152,7 @@ class SchemaRegistry:
                 continue
             if place in open_ or len(open_) + len(found) >= MAX_REFERENCES:
                 where = f"subject {place.subject} version {place.version}"
-                msg = f"The references of a schema run in a circle or are too many, at {where}."
-                raise RegistryError(msg)
+                raise RegistryError(f"The references of a schema run in a circle or are too many, at {where}.")
             needed = self._get(_Registered, f"/subjects/{_quoted(place.subject)}/versions/{place.version}")
             self._collect(needed.references, found, open_ | {place})
             found[place] = RegistrySchema(needed.text, needed.kind or "AVRO")

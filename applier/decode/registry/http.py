@@ -8,15 +8,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import requests
-from requests.auth import AuthBase, HTTPBasicAuth
-from tenacity import (
-    RetryCallState,
-    Retrying,
-    retry_if_exception_type,
-    stop_after_attempt,
-    wait_exponential,
-    wait_random,
-)
+import tenacity
+from requests.auth import HTTPBasicAuth
 from urllib3 import Retry
 from urllib3.exceptions import HTTPError, InvalidHeader
 
@@ -43,29 +36,21 @@ _HINTS = {
     422: "the registry does not accept what was sent; see its message.",
 }
 
-_BACKOFF = wait_exponential(multiplier=0.5, max=MAX_WAIT_SECONDS) + wait_random(0, 0.5)
+_BACKOFF = tenacity.wait_exponential(multiplier=0.5, max=MAX_WAIT_SECONDS) + tenacity.wait_random(0, 0.5)
 
 
 class _Unavailable(Exception):
-    """No endpoint could answer in this round; another round may.
-
-    Args:
-        what: What the last endpoint did.
-        wait_seconds: The pause it asked for, if any.
-    """
+    """No endpoint could answer in this round; another round may, after the pause that the endpoint asked for."""
 
     def __init__(self, what: str, wait_seconds: float | None = None) -> None:
         super().__init__(what)
-        self.what = what
         self.wait_seconds = wait_seconds
 
 
 class RegistryHttp:
     """Requests to one registry, over its endpoints in turn. Not thread-safe; build one per thread.
 
-    Args:
-        settings: Addresses and log-in.
-        sleep: Called with the seconds between two rounds.
+    Between two rounds it calls `sleep` with the seconds to wait.
     """
 
     def __init__(self, settings: RegistrySection, sleep: Callable[[float], None] = STOPPING.pause) -> None:
@@ -81,20 +66,17 @@ class RegistryHttp:
     ) -> Any:
         """Send one request and return the parsed JSON of the answer; {} where it is successful and empty.
 
-        Args:
-            method: `GET` or `POST`.
-            path: Path below the registry's address, with its parts quoted.
-            body: Sent as JSON.
-            missing: Returned where the registry does not know what was asked for; None to raise.
+        The path begins below the registry's address, and its parts are quoted. Where the registry does not know what
+        was asked for, `missing` is returned, unless it is None.
 
         Raises:
-            RegistryError: Any other answer that is no success, or none that can be read.
+            RegistryError: The answer is another one that is no success, or cannot be read.
             TransientError: Connection errors, timeouts, 429 or 5xx to the end of all attempts.
         """
-        retrying = Retrying(
-            stop=stop_after_attempt(self._settings.attempts),
+        retrying = tenacity.Retrying(
+            stop=tenacity.stop_after_attempt(self._settings.attempts),
             wait=_wait,
-            retry=retry_if_exception_type(_Unavailable),
+            retry=tenacity.retry_if_exception_type(_Unavailable),
             sleep=self._sleep,
             reraise=True,
         )
@@ -102,7 +84,7 @@ class RegistryHttp:
             url, status, content = retrying(self._round, method, path, body)
         except _Unavailable as down:
             rounds = self._settings.attempts
-            what = f"The schema registry could not be reached in {rounds} attempts: {down.what}."
+            what = f"The schema registry could not be reached in {rounds} attempts: {down}."
             raise TransientError(what, "check that the registry runs and that [registry] url is right.") from down
         self._is_down = False
         return missing if status == 404 and missing is not None else _answer(url, status, content)
@@ -115,19 +97,15 @@ class RegistryHttp:
             try:
                 status, content = self._ask(endpoints[at], method, path, body)
             except _Unavailable as failure:
-                self._note_outage(failure)
+                if not self._is_down:  # One line per outage, whatever the number of attempts.
+                    logger().warning("registry_unavailable", reason=str(failure))
+                self._is_down = True
                 failures.append(failure)
                 continue
             self._first = at
             return endpoints[at].url, status, content
         waits = [failure.wait_seconds for failure in failures if failure.wait_seconds is not None]
-        raise _Unavailable(failures[-1].what, min(waits) if waits else None)
-
-    def _note_outage(self, failure: _Unavailable) -> None:
-        """One line per outage, whatever the number of attempts."""
-        if not self._is_down:
-            self._is_down = True
-            logger().warning("registry_unavailable", reason=failure.what)
+        raise _Unavailable(str(failures[-1]), min(waits) if waits else None)
 
     def _ask(self, endpoint: Endpoint, method: str, path: str, body: dict[str, Any] | None) -> tuple[int, bytes]:
         settings = self._settings
@@ -136,7 +114,7 @@ class RegistryHttp:
                 method,
                 endpoint.url + path,
                 json=body,
-                auth=_auth(endpoint, settings.bearer_token),
+                auth=_log_in(endpoint, settings.bearer_token),
                 timeout=settings.timeout_seconds,
                 # Set here and not on the session, whose own value REQUESTS_CA_BUNDLE of the environment would replace.
                 verify=settings.ca or True,
@@ -158,26 +136,21 @@ class RegistryHttp:
         return response.status_code, content
 
 
-class _LogIn(AuthBase):
-    """Sends a bearer token or no credentials; without it `requests` would look for some in ~/.netrc."""
+def _log_in(endpoint: Endpoint, token: str | None) -> Callable[[requests.PreparedRequest], requests.PreparedRequest]:
+    """Sends a bearer token, user and password, or nothing, where `requests` itself would look into ~/.netrc."""
 
-    def __init__(self, token: str | None) -> None:
-        self._token = token
-
-    def __call__(self, request: requests.PreparedRequest) -> requests.PreparedRequest:
-        if self._token is not None:
-            request.headers["Authorization"] = f"Bearer {self._token}"
+    def bear(request: requests.PreparedRequest) -> requests.PreparedRequest:
+        if token is not None:
+            request.headers["Authorization"] = f"Bearer {token}"
         return request
 
-
-def _auth(endpoint: Endpoint, token: str | None) -> AuthBase:
     if endpoint.username is None or token is not None:
-        return _LogIn(token)
+        return bear
     # Bytes, because requests would encode text as latin-1.
     return HTTPBasicAuth(endpoint.username.encode(), endpoint.password.encode())
 
 
-def _wait(state: RetryCallState) -> float:
+def _wait(state: tenacity.RetryCallState) -> float:
     """What the registry asked for, else an exponential pause with jitter."""
     failure = state.outcome.exception() if state.outcome else None
     asked = failure.wait_seconds if isinstance(failure, _Unavailable) else None
@@ -190,8 +163,8 @@ def _read(response: requests.Response, endpoint: Endpoint, seconds: float) -> by
     while chunk := response.raw.read1(64 * 1024, decode_content=True):
         content += chunk
         if len(content) > MAX_ANSWER_BYTES:
-            msg = f"Schema registry {endpoint.url} answers with more than {MAX_ANSWER_BYTES} bytes."
-            raise RegistryError(msg, "check that [registry] url is a schema registry's.")
+            what = f"Schema registry {endpoint.url} answers with more than {MAX_ANSWER_BYTES} bytes."
+            raise RegistryError(what, "check that [registry] url is a schema registry's.")
         if time.monotonic() > deadline:
             raise _Unavailable(f"{endpoint.url} has not answered whole after {seconds:g} s")
     return bytes(content)
@@ -200,7 +173,10 @@ def _read(response: requests.Response, endpoint: Endpoint, seconds: float) -> by
 def _answer(url: str, status: int, content: bytes) -> Any:
     if status == 204:
         return {}
-    parsed = _parse(content)
+    try:
+        parsed = json.loads(content)
+    except (ValueError, RecursionError):
+        parsed = None
     if 200 <= status < 300:
         if parsed is None:
             what = f"Schema registry {url} answers {status} with something that is not JSON."
@@ -208,21 +184,10 @@ def _answer(url: str, status: int, content: bytes) -> Any:
         return parsed
     code, message = _error_body(parsed, status)
     what = f"Schema registry {url} answers {status}{f' ({code})' if code != status else ''}: {message}"
-    raise _kind(status, code)(what, _HINTS.get(status, ""))
-
-
-def _kind(status: int, code: int) -> type[RegistryError]:
-    """What an answer means; a 404 without a code of its own comes from something that is no registry."""
-    if status in (401, 403):
-        return RegistryDenied
-    return SchemaUnknown if status == 404 and code != status else RegistryError
-
-
-def _parse(content: bytes) -> Any:
-    try:
-        return json.loads(content)
-    except (ValueError, RecursionError):
-        return None
+    # A 404 without a code of its own comes from something that is no registry.
+    unknown = SchemaUnknown if status == 404 and code != status else RegistryError
+    kind = RegistryDenied if status in (401, 403) else unknown
+    raise kind(what, _HINTS.get(status, ""))
 
 
 def _error_body(parsed: Any, status: int) -> tuple[int, str]:

@@ -29,11 +29,7 @@ class SubjectSource(Protocol):
 
 
 class Subjects:
-    """Schemas of subjects, each asked for once.
-
-    Args:
-        source: Where they come from; None where only ids are known.
-    """
+    """Schemas of subjects, each asked for once; none without a source, where only ids are known."""
 
     def __init__(self, source: SubjectSource | None) -> None:
         self._source = source
@@ -47,7 +43,10 @@ class Subjects:
             TransientError: The registry could not be reached.
         """
         if schema_id not in self._of_id:
-            subjects = self._subjects_of(schema_id)
+            try:
+                subjects = [] if self._source is None else self._source.subjects_of(schema_id)
+            except RegistryError:
+                subjects = []
             self._of_id[schema_id] = tuple(schema for subject in subjects for schema in self._all(subject))
         return self._of_id[schema_id]
 
@@ -60,12 +59,6 @@ class Subjects:
         if topic not in self._of_topic:
             self._of_topic[topic] = self._all(f"{topic}-value")
         return self._of_topic[topic]
-
-    def _subjects_of(self, schema_id: int) -> list[str]:
-        try:
-            return [] if self._source is None else self._source.subjects_of(schema_id)
-        except RegistryError:
-            return []
 
     def _all(self, subject: str) -> tuple[AvroSchema, ...]:
         if self._source is None:

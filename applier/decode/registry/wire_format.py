@@ -10,6 +10,7 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from io import BytesIO
 from typing import Any, Protocol, TypeAlias
 
@@ -43,12 +44,10 @@ class SchemaSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WriterSchema:
-    """The schema of one id.
+    """The schema of one id, as registered.
 
-    Attributes:
-        schema: As registered.
-        read: Reads one datum; raises whatever fastavro raises.
-        read_many: Reads many; None where the schema has types that only `read` knows.
+    `read` reads one datum and raises what fastavro raises; `read_many` is None where the schema has types that only
+    `read` knows.
     """
 
     schema: AvroSchema
@@ -57,12 +56,7 @@ class WriterSchema:
 
 
 class ConfluentReader:
-    """Reads framed datums, and keeps each writer's schema parsed.
-
-    Args:
-        registry: Where schemas come from.
-        clock: Monotonic seconds.
-    """
+    """Reads framed datums, and keeps each writer's schema parsed. Its clock counts monotonic seconds."""
 
     def __init__(self, registry: SchemaSource, clock: Callable[[], float] = time.monotonic) -> None:
         self._registry = registry
@@ -82,8 +76,8 @@ class ConfluentReader:
         """
         if len(data) < HEADER_BYTES or data[0] != 0:
             start = data[:2].hex() or "nothing"
-            msg = f"It does not begin with the header of a Confluent schema registry, but with {start}."
-            raise DecodeError(msg, "is the protocol right? AWS Glue Schema Registry is not supported.")
+            what = f"It does not begin with the header of a Confluent schema registry, but with {start}."
+            raise DecodeError(what, "is the protocol right? AWS Glue Schema Registry is not supported.")
         return int.from_bytes(data[1:HEADER_BYTES], "big")
 
     def writer(self, schema_id: int) -> WriterSchema:
@@ -121,14 +115,11 @@ class ConfluentReader:
         try:
             datum = writer.read(stream)
         except UnicodeDecodeError as error:
-            msg = f"A string in it is not UTF-8 (byte {error.start} of that string)."
-            raise DecodeError(msg) from error
+            raise DecodeError(f"A string in it is not UTF-8 (byte {error.start} of that string).") from error
         except Exception as error:  # fastavro raises many types for broken bytes
-            msg = f"It does not fit the writer's schema {schema_id} ({type(error).__name__})."
-            raise DecodeError(msg) from error
+            raise DecodeError(f"It does not fit the writer's schema {schema_id} ({type(error).__name__}).") from error
         if stream.tell() != len(data):
-            msg = f"It is longer than its schema {schema_id} says, by {len(data) - stream.tell()} bytes."
-            raise DecodeError(msg)
+            raise DecodeError(f"It is longer than its schema {schema_id} says, by {len(data) - stream.tell()} bytes.")
         return datum
 
 
@@ -141,8 +132,7 @@ def _refusal(error: RegistryError, schema_id: int) -> RegistryError:
 
 def _parse(schema_id: int, registered: RegistrySchema) -> WriterSchema:
     if registered.kind != "AVRO":
-        msg = f"Schema id {schema_id} is of type {registered.kind}, not AVRO."
-        raise RegistryError(msg)
+        raise RegistryError(f"Schema id {schema_id} is of type {registered.kind}, not AVRO.")
     try:
         schema = json.loads(registered.text)
         named: dict[str, Any] = {}
@@ -151,28 +141,19 @@ def _parse(schema_id: int, registered: RegistrySchema) -> WriterSchema:
         parsed = parse_schema(_plain(schema), named_schemas=named)
         _refuse_recursion(parsed, frozenset())
     except Exception as error:  # fastavro raises many types for a schema that is none
-        msg = f"Schema id {schema_id} is not a valid Avro schema ({type(error).__name__})."
-        raise RegistryError(msg) from error
-
-    def read(stream: BytesIO) -> Any:
-        return fastavro.schemaless_reader(stream, parsed, None)
-
-    return WriterSchema(schema, read, _reader_of_many(parsed))
-
-
-def _reader_of_many(parsed: AvroSchema) -> avro_reader.ReadRecords | None:
+        raise RegistryError(f"Schema id {schema_id} is not a valid Avro schema ({type(error).__name__}).") from error
+    read = partial(fastavro.schemaless_reader, writer_schema=parsed, reader_schema=None)
     try:
-        return avro_reader.reader(parsed)
+        return WriterSchema(schema, read, avro_reader.reader(parsed))
     except avro_reader.Unsupported:
-        return None
+        return WriterSchema(schema, read, None)
 
 
 def _refuse_recursion(schema: AvroSchema, open_names: frozenset[str]) -> None:
     """TiCDC's types never hold themselves, and fastavro would follow such a type until the process dies."""
     if isinstance(schema, str):
         if schema in open_names:
-            msg = f"type {schema} holds itself"
-            raise ValueError(msg)
+            raise ValueError(f"type {schema} holds itself")
     elif isinstance(schema, list):
         for branch in schema:
             _refuse_recursion(branch, open_names)

@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow as pa
 
 from applier.changefeed.event import Op
-from applier.changefeed.table import ColumnType, TableVersion
+from applier.changefeed.table import TableVersion
 from applier.decode.columnar.avro_columns import AvroRows, ColumnPlan, Found, RowPlan
-from applier.decode.columnar.avro_reader import Datums, Flags, Ints, Numbers, Records, Texts, Values, Zoned, real
+from applier.decode.columnar.avro_reader import Datums, Flags, Ints, Numbers, Records, Texts, Values, Zoned, real, sized
 from applier.decode.simple.avro_form import ROW
 from applier.decode.simple.json_form import SimpleEnvelope
-from applier.decode.values.zoned_text import ZONED
+from applier.decode.values.dates import ZONED
 
 _FIRST = b"\x02"
 """Version 1 of the protocol."""
@@ -59,28 +59,20 @@ def rows_reader(sample: SimpleEnvelope, version: TableVersion) -> AvroRows | Non
         return None
     kinds = [_KINDS.get(types[name].name, _TEXT) for name in names]
     columns = tuple(ColumnPlan(name, name, kind) for name, (_, kind) in zip(names, kinds, strict=True))
-    plan = RowPlan(version.name, version.version, version.key, "avro", columns)
+    plan = RowPlan(version, "avro", columns)
     if not plan.is_reducible:
         return None
     branches = np.array([branch for branch, _ in kinds])
-    wraps = np.array([_wraps(types[name]) for name in names])
+    # A number beyond 63 bits comes as an unsigned one.
+    wraps = np.array([types[name].name == "bigint" and types[name].unsigned for name in names])
     return AvroRows(plan, SimpleAvroColumns(plan, _Names.of(names), branches, wraps).find, len(ROW) + len(_FIRST))
-
-
-def _wraps(column: ColumnType) -> bool:
-    """Whether a negative number stands for one beyond 63 bits."""
-    return column.name == "bigint" and column.unsigned
 
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """Names as words of bytes, to be found by them.
+    """Names as words of bytes, filled with zeros, and their sizes in bytes, to be found by them.
 
-    Attributes:
-        words: Of each name, filled with zeros.
-        sizes: Bytes of each name.
-        order: The names by the sum of their words.
-        sums: Those sums, ascending.
+    The order is that of the names by the sum of their words; the sums are ascending.
     """
 
     words: np.ndarray
@@ -117,13 +109,9 @@ def _sums(words: np.ndarray, sizes: Ints) -> np.ndarray:
 
 @dataclass(frozen=True, slots=True)
 class SimpleAvroColumns:
-    """Reads rows of one table version.
+    """Reads rows of one table version: the branch that the values of each column come in, and its name.
 
-    Attributes:
-        plan: The columns.
-        names: Their names.
-        branches: The branch that the values of each column come in.
-        wraps: Columns whose values may come as unsigned numbers, too.
+    Columns that wrap are those whose values may also come as unsigned numbers.
     """
 
     plan: RowPlan
@@ -147,18 +135,14 @@ class SimpleAvroColumns:
         kinds = datums.data[datums.advance(1)].astype(np.int64)
         stamps = datums.longs()
         datums.longs()
-        datums.odd |= datums.longs() != self.plan.version
+        datums.odd |= datums.longs() != self.plan.version.version
         datums.odd |= datums.data[datums.advance(1)] != _NULL  # a claim check
-        self._no_flag(datums)
-        datums.odd |= datums.data[datums.advance(1)] != _NULL  # a checksum
-        return kinds, stamps
-
-    def _no_flag(self, datums: Datums) -> None:
-        """Pass over handleKeyOnly, which must be null or false."""
         rows = np.flatnonzero(datums.data[datums.advance(1)] != _NULL)
-        part = datums.part(rows)
+        part = datums.part(rows)  # those with a handleKeyOnly, which must be false
         part.odd |= part.data[part.advance(1)] != 0
         datums.rejoin(rows, part)
+        datums.odd |= datums.data[datums.advance(1)] != _NULL  # a checksum
+        return kinds, stamps
 
     def _optional(self, datums: Datums) -> Records:
         branch = datums.data[datums.advance(1)]
@@ -175,10 +159,7 @@ class SimpleAvroColumns:
         datums.odd |= datums.longs() != width
         found = _Found(datums.data, width, count)
         for _ in range(width):
-            sizes = datums.longs()
-            datums.odd |= sizes < 0
-            sizes = np.where(datums.odd, 0, sizes)
-            numbers, known = self.names.found(Texts(datums.data, datums.advance(sizes), sizes))
+            numbers, known = self.names.found(sized(datums))
             branch = datums.data[datums.advance(1)].astype(np.int64)
             usual = (branch == self.branches[numbers]) | (branch == _NULL)
             usual |= self.wraps[numbers] & (branch == _UNSIGNED)
@@ -231,10 +212,5 @@ def _cells(datums: Datums, branch: int) -> list[Ints]:
         return [datums.longs()]
     if branch in (_FLOAT, _DOUBLE):
         return [real(4 if branch == _FLOAT else 8)(datums).values.view(np.int64)]
-    cells = []
-    for _ in range(2 if branch == _ZONED else 1):
-        sizes = datums.longs()
-        datums.odd |= sizes < 0
-        sizes = np.where(datums.odd, 0, sizes)
-        cells += [datums.advance(sizes), sizes]
-    return cells
+    texts = [sized(datums) for _ in range(2 if branch == _ZONED else 1)]
+    return [cells for text in texts for cells in (text.starts, text.sizes)]

@@ -17,9 +17,10 @@ from typing import Any, TypeVar
 import fastavro
 import msgspec
 
+from applier.decode.json_messages import PROTOCOL_HINT
 from applier.decode.simple.json_form import Checksum, SimpleEnvelope
 from applier.decode.simple.table_schema import SimpleTableSchema
-from applier.decode.values.zoned_text import ZonedText
+from applier.decode.values.dates import ZonedText
 from applier.errors import DecodeError
 
 WATERMARK, BOOTSTRAP, DDL, ROW = b"\x16\x00\x00", b"\x16\x02\x02", b"\x16\x04\x04", b"\x16\x06\x06"
@@ -35,7 +36,6 @@ _PRESENT, _LONG, _STRING = 2, 2, 8
 """Bytes that name a branch of a union: twice its index."""
 _LONG_OR_ODD = 0x81
 """Bits of a length's first byte that are set where it has more bytes or is negative."""
-_HINT = "Check that changefeed.protocol names the protocol of the sink."
 
 
 def read(value: bytes) -> SimpleEnvelope:
@@ -50,15 +50,12 @@ def read(value: bytes) -> SimpleEnvelope:
     except UnicodeError as error:
         raise DecodeError("The message holds text that is not UTF-8.") from error
     except Exception as error:  # fastavro raises whatever broken bytes lead it into.
-        raise DecodeError(f"The message is not Avro of the Simple protocol: {type(error).__name__}.", _HINT) from error
+        raise DecodeError(
+            f"The message is not Avro of the Simple protocol: {type(error).__name__}.", PROTOCOL_HINT
+        ) from error
 
 
-def _schema() -> Any:
-    text = files("applier.decode.simple").joinpath("message.avsc").read_text(encoding="utf-8")
-    return fastavro.parse_schema(json.loads(text))
-
-
-_SCHEMA = _schema()
+_SCHEMA = fastavro.parse_schema(json.loads(files("applier.decode.simple").joinpath("message.avsc").read_bytes()))
 
 
 def _general(value: bytes) -> dict[str, Any]:
@@ -230,18 +227,6 @@ def _checksum(data: bytes, at: int) -> tuple[Checksum, int]:
     return Checksum(version, corrupted, current, previous), at
 
 
-def _null(_data: bytes, at: int) -> tuple[None, int]:
-    return None, at
-
-
-def _float(data: bytes, at: int) -> tuple[float, int]:
-    return _FLOAT.unpack_from(data, at)[0], at + 4
-
-
-def _double(data: bytes, at: int) -> tuple[float, int]:
-    return _DOUBLE.unpack_from(data, at)[0], at + 8
-
-
 def _timestamp(data: bytes, at: int) -> tuple[ZonedText, int]:
     location, at = _text(data, at)
     value, at = _text(data, at)
@@ -254,9 +239,9 @@ def _unsigned(data: bytes, at: int) -> tuple[int, int]:
 
 
 _VALUES: dict[int, Callable[[bytes, int], tuple[Any, int]]] = {
-    0: _null,
-    4: _float,
-    6: _double,
+    0: lambda _data, at: (None, at),
+    4: lambda data, at: (_FLOAT.unpack_from(data, at)[0], at + 4),
+    6: lambda data, at: (_DOUBLE.unpack_from(data, at)[0], at + 8),
     10: _take,
     12: _timestamp,
     14: _unsigned,

@@ -15,13 +15,8 @@ from applier.changefeed.table import TableName, TableVersion
 from applier.decode.bounded_cache import Bounded
 from applier.decode.columnar.groups import GroupedReader, Reader, TypeHeads
 from applier.decode.decoder import WireForm
-from applier.decode.json_messages import PROTOCOL_HINT, read_json
-from applier.decode.large_messages import (
-    ClaimedMessage,
-    LargeMessages,
-    RowMark,
-    handle_key_only,
-)
+from applier.decode.json_messages import JSON_START, PROTOCOL_HINT, begins_as_json, read_json
+from applier.decode.large_messages import ClaimedMessage, LargeMessages, RowMark, handle_key_only
 from applier.decode.options import DecoderOptions
 from applier.decode.simple import avro_columns, avro_form, json_form
 from applier.decode.simple.json_form import SimpleEnvelope
@@ -32,16 +27,11 @@ from applier.errors import DecodeError, IncompleteRow
 _WHAT = "of the Simple protocol"
 _OPS = {"INSERT": Op.INSERT, "UPDATE": Op.UPDATE, "DELETE": Op.DELETE}
 _DDL = frozenset({"CREATE", "RENAME", "CINDEX", "DINDEX", "ERASE", "TRUNCATE", "ALTER", "QUERY"})
-_JSON_START = b'{"'
 _AVRO_START = avro_form.ROW[0]
 
 
 class SimpleDecoder:
-    """Decoder of the Simple protocol; JSON and Avro are distinguished by their first bytes.
-
-    Args:
-        options: Of them, what large messages are, and the zone.
-    """
+    """Decoder of the Simple protocol; JSON and Avro are distinguished by their first bytes."""
 
     def __init__(self, options: DecoderOptions) -> None:
         self.wire = WireForm(binary="base64", members="index", zone=options.timezone)
@@ -74,9 +64,9 @@ class SimpleDecoder:
         return (self._row(envelope, op),) if op is not None else self._other(envelope)
 
     def _read(self, value: bytes) -> SimpleEnvelope:
-        if value[:2] != _JSON_START:
+        if value[:2] != JSON_START:
             value = self._large.decompress(value)
-        envelope = read_json(json_form.ENVELOPES, value, _WHAT) if value[:2] == _JSON_START else avro_form.read(value)
+        envelope = read_json(json_form.ENVELOPES, value, _WHAT) if value[:2] == JSON_START else avro_form.read(value)
         if envelope.version != 1:
             hint = "This applier reads version 1; upgrade it."
             raise DecodeError(f"The message is of version {envelope.version} of the Simple protocol.", hint)
@@ -84,22 +74,23 @@ class SimpleDecoder:
 
     def _row(self, envelope: SimpleEnvelope, op: Op) -> RowChange:
         if envelope.claim_check_location is not None:
-            # Before handle_key_only: such a message holds the key columns, too, and is marked as if there was no more.
+            # Before handle_key_only: such a message also holds the key columns, and is marked as if there were no more.
             envelope = self._large.claimed(_mark(envelope), envelope.claim_check_location, self._claimed)
         before = None if op is Op.INSERT else envelope.old
         after = None if op is Op.DELETE else envelope.data
         if envelope.handle_key_only and op is not Op.DELETE:
             raise handle_key_only(_mark(envelope))
         if (before if op is Op.DELETE else after) is None:
-            raise IncompleteRow(
-                f"The {envelope.type} of a row of {_title(envelope)} holds no row.", "", _mark(envelope).name
-            )
+            raise _incomplete(envelope, "row")
         if op is Op.UPDATE and before is None:
             # It may have moved the row to another key, and the row under the old one would stay.
-            raise IncompleteRow(
-                f"The UPDATE of a row of {_title(envelope)} holds no old row.", "", _mark(envelope).name
-            )
-        name = self._name(envelope)
+            raise _incomplete(envelope, "old row")
+        pair = (envelope.database, envelope.table)
+        name = self._names.get(pair)
+        if name is None:
+            if not all(pair):
+                raise DecodeError("The message holds a row but does not name its table.")
+            name = self._names[pair] = TableName(*pair)
         if not envelope.schema_version:
             what = f"The {envelope.type} of a row of {name} does not name its schema version."
             raise DecodeError(what, PROTOCOL_HINT)
@@ -123,15 +114,6 @@ class SimpleDecoder:
                     return avro_columns.rows_reader(envelope, version)
                 return json_form.row_reader(envelope, op, version)
         return None
-
-    def _name(self, envelope: SimpleEnvelope) -> TableName:
-        pair = (envelope.database, envelope.table)
-        name = self._names.get(pair)
-        if name is None:
-            if not envelope.database or not envelope.table:
-                raise DecodeError("The message holds a row but does not name its table.")
-            name = self._names[pair] = TableName(*pair)
-        return name
 
     def _claimed(self, claimed: ClaimedMessage) -> tuple[RowMark, SimpleEnvelope]:
         large = self._read(claimed.value)
@@ -172,9 +154,8 @@ class SimpleDecoder:
 
 
 def _is_plain(value: bytes) -> bool:
-    # Neither can be the start of a snappy block: `"` as its first tag would copy from before the block, and no message
-    # is as short as 0x16 bytes.
-    return value[:2] == _JSON_START or value[:3] in avro_form.KINDS
+    # No snappy block begins as Avro either: no message is as short as 0x16 bytes.
+    return begins_as_json(value) or value[:3] in avro_form.KINDS
 
 
 def _mark(envelope: SimpleEnvelope) -> RowMark:
@@ -182,5 +163,6 @@ def _mark(envelope: SimpleEnvelope) -> RowMark:
     return RowMark(envelope.database, envelope.table, envelope.type, envelope.commit_ts, location)
 
 
-def _title(envelope: SimpleEnvelope) -> str:
-    return _mark(envelope).title
+def _incomplete(envelope: SimpleEnvelope, lacking: str) -> IncompleteRow:
+    mark = _mark(envelope)
+    return IncompleteRow(f"The {envelope.type} of a row of {mark.title} holds no {lacking}.", "", mark.name)

@@ -13,7 +13,7 @@ from applier.changefeed.table import TableVersion
 from applier.decode.columnar.json_columns import JsonColumn, JsonRows, old_key, row_struct
 from applier.decode.json_messages import Tso
 from applier.decode.simple.table_schema import SimpleTableSchema
-from applier.decode.values.zoned_text import ZONED, ZonedText
+from applier.decode.values.dates import ZONED, ZonedText
 
 
 class Checksum(msgspec.Struct):
@@ -68,13 +68,7 @@ ENVELOPES = msgspec.json.Decoder(SimpleEnvelope)
 
 
 def row_reader(sample: SimpleEnvelope, op: Op, version: TableVersion) -> JsonRows | None:
-    """A reader of messages like a sample; None if they must be read one by one.
-
-    Args:
-        sample: A row.
-        op: Its kind.
-        version: What it refers to.
-    """
+    """A reader of messages like a sample row; None if they must be read one by one."""
     image, key = sample.old if op is Op.DELETE else sample.data, version.key
     if not image or not key or not image.keys() >= set(key):
         return None

@@ -25,21 +25,15 @@ class DataType(msgspec.Struct, rename="camel"):
 
     def to_type(self, *, avro: bool) -> ColumnType:
         """The type in our terms. `year` and `bit` are flagged unsigned on the wire, which says nothing."""
-        return ColumnType(
-            name=self.mysql_type,
-            unsigned=bool(self.unsigned) and self.mysql_type in _UNSIGNED_TYPES,
-            length=self.length if self.length > 0 else None,  # -1 is a VECTOR of any dimension.
-            scale=self._scale(avro=avro),
-            elements=tuple(self.elements or ()),
-        )
-
-    def _scale(self, *, avro: bool) -> int | None:
-        if self.mysql_type == "decimal":
-            return self.decimal or 0
-        if self.mysql_type not in _SECOND_TYPES:
-            return None
-        # Avro leaves the digits of seconds out; the point and they show in the display width.
-        return max(self.length - _SECOND_TYPES[self.mysql_type] - 1, 0) if avro else self.decimal or 0
+        name, scale = self.mysql_type, None
+        if name == "decimal" or name in _SECOND_TYPES:
+            scale = self.decimal or 0
+        if avro and name in _SECOND_TYPES:
+            # Avro leaves the digits of seconds out; the point and they show in the display width.
+            scale = max(self.length - _SECOND_TYPES[name] - 1, 0)
+        unsigned = bool(self.unsigned) and name in _UNSIGNED_TYPES
+        length = self.length if self.length > 0 else None  # -1 is a VECTOR of any dimension.
+        return ColumnType(name, unsigned, length, scale, tuple(self.elements or ()))
 
 
 class ColumnSchema(msgspec.Struct, rename="camel"):
@@ -64,10 +58,6 @@ class IndexSchema(msgspec.Struct):
     primary: bool
     columns: list[str]
 
-    def to_index(self) -> Index:
-        """The index in our terms."""
-        return Index(self.name, tuple(self.columns), self.unique, self.primary)
-
 
 class SimpleTableSchema(msgspec.Struct, rename={"table_id": "tableID"}):
     """A table as TiCDC writes it; the name of its database is called `schema` in JSON and `database` in Avro."""
@@ -91,10 +81,11 @@ class SimpleTableSchema(msgspec.Struct, rename={"table_id": "tableID"}):
             return None
         shown = [column for column in self.columns if not column.name.startswith(_HIDDEN)]
         names = {column.name for column in shown}
+        indexes = [index for index in self.indexes or () if names.issuperset(index.columns)]
         return TableVersion(
             name=self.name,
             version=self.version,
             columns=tuple(column.to_column(avro=avro) for column in shown),
-            indexes=tuple(index.to_index() for index in self.indexes or () if names.issuperset(index.columns)),
+            indexes=tuple(Index(i.name, tuple(i.columns), i.unique, i.primary) for i in indexes),
             table_id=self.table_id,
         )

@@ -1,4 +1,4 @@
-"""An image of a row and the checksum that came with it in; silence, or the error for a damaged row, out.
+"""Compares the images of a row with the checksums that came with it.
 
 The checksum is CRC-32 over the columns that are not NULL, in order of TiDB's column ids (TiDB
 `pkg/util/rowcodec/common.go`). The feed does not show the ids. They follow the order of the columns unless one was
@@ -22,10 +22,10 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from applier.changefeed.event import Image, RowChange
-from applier.changefeed.table import Column, TableName, TableVersion
+from applier.changefeed.table import TableName, TableVersion
 from applier.decode.bounded_cache import MAX_KEPT
 from applier.decode.simple.json_form import Checksum
-from applier.decode.values.zoned_text import ZonedText
+from applier.decode.values.dates import ZonedText
 from applier.errors import DecodeError
 
 _U64 = Struct("<Q")
@@ -50,7 +50,9 @@ class RowChecksums:
         """Make the columns of a table version known."""
         if len(self._encoders) > _MAX_KNOWN:
             self._encoders.clear()
-        self._encoders[version.name, version.version] = [(column.name, _encoder(column)) for column in version.columns]
+        self._encoders[version.name, version.version] = [
+            (column.name, _ENCODERS.get(column.type.name, _text)) for column in version.columns
+        ]
 
     def verify(self, change: RowChange, checksum: Checksum) -> None:
         """Compare the images of a change with its checksums.
@@ -93,25 +95,8 @@ def _damaged(change: RowChange, what: str) -> DecodeError:
     )
 
 
-def _encoder(column: Column) -> Encode:
-    name = column.type.name
-    if name in _INTEGERS:
-        return _integer
-    if name.endswith(("binary", "blob")):
-        return _binary
-    return _ENCODERS.get(name, _text)
-
-
 def _integer(value: Any) -> bytes:
     return _U64.pack(int(value) & _MASK)
-
-
-def _double(value: Any) -> bytes:
-    return _F64.pack(float(value))
-
-
-def _float(value: Any) -> bytes:
-    return _F64.pack(_F32.unpack(_F32.pack(float(value)))[0])
 
 
 def _text(value: Any) -> bytes:
@@ -150,5 +135,12 @@ def _vector(value: Any) -> bytes:
     return _U32.pack(len(numbers)) + Struct(f"<{len(numbers)}f").pack(*numbers)
 
 
-_INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "year", "enum", "set", "bit"})
-_ENCODERS: dict[str, Encode] = {"float": _float, "double": _double, "timestamp": _timestamp, "vector": _vector}
+_ENCODERS: dict[str, Encode] = {
+    **dict.fromkeys(("tinyint", "smallint", "mediumint", "int", "bigint", "year", "enum", "set", "bit"), _integer),
+    **dict.fromkeys(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"), _binary),
+    "float": lambda value: _F64.pack(_F32.unpack(_F32.pack(float(value)))[0]),
+    "double": lambda value: _F64.pack(float(value)),
+    "timestamp": _timestamp,
+    "vector": _vector,
+}
+"""How TiDB encodes a value for its checksum; one of any other type as its text."""

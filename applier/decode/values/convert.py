@@ -26,6 +26,8 @@ import binascii
 import re
 from collections.abc import Callable, Sequence
 from decimal import Context, Decimal
+from functools import partial
+from operator import methodcaller
 from typing import Any, TypeAlias
 
 import msgspec
@@ -53,12 +55,8 @@ _Convert: TypeAlias = "Callable[[Sequence[Any], Target], pa.Array[Any]]"
 def to_array(values: Values, column: Column, wire: WireForm, rules: TypeRules, path: str) -> tuple[pa.Array[Any], int]:
     """Turn the wire values of one column into an array of exactly `arrow_type(column.type, rules, path)`.
 
-    Args:
-        values: One value per row, None for NULL.
-        column: The column in the table version that the values were written in.
-        wire: The decoder's wire form.
-        rules: The configuration's rules.
-        path: `database.table.column`.
+    There is one value for each row, None for NULL. The column is that of the table version that the values were written
+    in, the path its `database.table.column`.
 
     Returns:
         The array, and how many zero or partial dates in it became NULL.
@@ -109,18 +107,20 @@ def _text(values: Any, _target: Target) -> pa.Array[Any]:
 
 
 def _integer(values: Any, target: Target) -> pa.Array[Any]:
+    array: pa.Array[Any]
+    is_unsigned = target.arrow == UINT64
     if isinstance(values, pa.Array) and pa.types.is_int64(values.type):
-        return _whole_array(values, target)
-    try:
-        texts = strings(values)
-    except pa.ArrowTypeError:
-        return _whole_numbers(values, target)
-    _refuse_hexadecimal(texts, target)
-    if target.arrow == UINT64:
-        return texts.cast(pa.uint64()).cast(UINT64)
-    if pa.types.is_boolean(target.arrow):
-        return _truth(texts.cast(pa.int64()), target)
-    return texts.cast(target.arrow)
+        array = values.view(pa.uint64()) if is_unsigned else values
+    else:
+        try:
+            array = strings(values)
+        except pa.ArrowTypeError:
+            array = _whole_numbers(values, is_unsigned=is_unsigned)
+        else:
+            _refuse_hexadecimal(array, target)
+    if is_unsigned:
+        return array.cast(pa.uint64()).cast(UINT64)
+    return _truth(array.cast(pa.int64()), target) if pa.types.is_boolean(target.arrow) else array.cast(target.arrow)
 
 
 def _refuse_hexadecimal(texts: pa.Array[Any], target: Target) -> None:
@@ -130,22 +130,12 @@ def _refuse_hexadecimal(texts: pa.Array[Any], target: Target) -> None:
         raise target.refuse()
 
 
-def _whole_array(values: pa.Array[Any], target: Target) -> pa.Array[Any]:
-    if target.arrow == UINT64:
-        return values.view(pa.uint64()).cast(UINT64)
-    if pa.types.is_boolean(target.arrow):
-        return _truth(values, target)
-    return values.cast(target.arrow)
-
-
-def _whole_numbers(values: Sequence[Any], target: Target) -> pa.Array[Any]:
+def _whole_numbers(values: Sequence[Any], *, is_unsigned: bool) -> pa.Array[Any]:
     numbers = values if set(map(type, values)) <= {int, type(None)} else [_whole(value) for value in values]
-    if target.arrow == UINT64:
-        unsigned = [number & _U64 if number is not None and -(1 << 63) <= number < 0 else number for number in numbers]
-        return pa.array(unsigned, pa.uint64()).cast(UINT64)
-    if pa.types.is_boolean(target.arrow):
-        return _truth(pa.array(numbers, pa.int64()), target)
-    return pa.array(numbers, target.arrow)
+    if not is_unsigned:
+        return pa.array(numbers, pa.int64())
+    wrapped = [number & _U64 if number is not None and -(1 << 63) <= number < 0 else number for number in numbers]
+    return pa.array(wrapped, pa.uint64())
 
 
 def _whole(value: Any) -> int | None:
@@ -234,21 +224,12 @@ def _binary(values: Any, target: Target) -> pa.Array[Any]:
     return pa.array([decode(value) if isinstance(value, str) else value for value in values], pa.binary())
 
 
-def _base64(text: str) -> bytes:
-    return binascii.a2b_base64(text, strict_mode=True)
-
-
-def _latin1(text: str) -> bytes:
-    return text.encode("latin-1")
-
-
 def _no_text(_text: str) -> bytes:
     raise ValueError
 
 
 def _member(values: Any, target: Target) -> pa.Array[Any]:
-    labels: dict[Any, str | None]
-    labels = _EnumLabels(target) if target.column.type.name == "enum" else _SetLabels(target)
+    labels = _Labels(target)
     if isinstance(values, pa.Array):
         encoded: Any = values.dictionary_encode()
         distinct = pa.array([labels[value] for value in encoded.dictionary.to_pylist()], pa.string())
@@ -262,38 +243,26 @@ class _Labels(dict[Any, str | None]):
     def __init__(self, target: Target) -> None:
         super().__init__({None: None})
         self._target = target
-        self._elements = target.column.type.elements
 
     def __missing__(self, value: Any) -> str | None:
         if isinstance(value, str) and self._target.wire.members == "label":
             return value
-        label = self[value] = self._label(_index(value))
+        label = self[value] = _label(_index(value), self._target)
         return label
 
-    def _label(self, index: int) -> str:
-        raise NotImplementedError
 
-    def _unknown(self) -> Exception:
-        if self._elements:
-            return self._target.refuse("it names a member that the column does not have")
-        return self._target.refuse("the members are not known", _NO_MEMBERS)
-
-
-class _EnumLabels(_Labels):
-    def _label(self, index: int) -> str:
+def _label(index: int, target: Target) -> str:
+    elements, mask = target.column.type.elements, index & _U64
+    if target.column.type.name == "enum":
         if index == 0:
             return ""  # The error value, which MySQL prints so.
-        if not 0 < index <= len(self._elements):
-            raise self._unknown()
-        return self._elements[index - 1]
-
-
-class _SetLabels(_Labels):
-    def _label(self, index: int) -> str:
-        mask = index & _U64
-        if mask >> len(self._elements):
-            raise self._unknown()
-        return ",".join(label for bit, label in enumerate(self._elements) if mask >> bit & 1)
+        if 0 < index <= len(elements):
+            return elements[index - 1]
+    elif not mask >> len(elements):
+        return ",".join(label for bit, label in enumerate(elements) if mask >> bit & 1)
+    if elements:
+        raise target.refuse("it names a member that the column does not have")
+    raise target.refuse("the members are not known", _NO_MEMBERS)
 
 
 def _index(value: Any) -> int:
@@ -316,8 +285,8 @@ _NO_MEMBERS = (
 )
 _FLOATS = msgspec.json.Decoder(list[float])
 _BYTES: dict[str, Callable[[str], bytes]] = {
-    "base64": _base64,
-    "latin1": _latin1,
+    "base64": partial(binascii.a2b_base64, strict_mode=True),
+    "latin1": methodcaller("encode", "latin-1"),
     "escaped": unescape,
     "bytes": _no_text,
 }

@@ -14,11 +14,22 @@ from functools import lru_cache
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from applier.decode.values.target import Target
-from applier.decode.values.zoned_text import ZonedText
+
+
+class ZonedText(msgspec.Struct, frozen=True, gc=False):
+    """A TIMESTAMP as Simple writes it: wall clock, `YYYY-MM-DD hh:mm:ss[.ffffff]`, and the IANA name of its zone."""
+
+    location: str
+    value: str
+
+
+ZONED = pa.struct([("location", pa.string()), ("value", pa.string())])
+"""`ZonedText` in Arrow."""
 
 _MICROSECONDS = pa.timestamp("us")
 _UTC = pa.timestamp("us", tz="UTC")

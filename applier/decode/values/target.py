@@ -15,14 +15,9 @@ from applier.errors import ValueRefused
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One column on its way from the wire to Arrow.
+    """One column on its way from the wire, as valid for the rows, to an array of an Arrow type.
 
-    Attributes:
-        column: The column, as valid for the rows.
-        wire: How the protocol writes values whose text alone does not show it.
-        arrow: Type of the array to make.
-        zero_dates: What zero dates become.
-        path: `database.table.column`, for messages.
+    The path, `database.table.column`, is for messages.
     """
 
     column: Column

@@ -15,7 +15,7 @@ from applier.changefeed.event import Bootstrap, Event, Op, Resolved, RowChange, 
 from applier.changefeed.table import Column, ColumnType, Index, TableName
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
-from applier.decode.values.zoned_text import ZonedText
+from applier.decode.values.dates import ZonedText
 from applier.errors import DecodeError, IncompleteRow
 
 TS = 447984124732375041

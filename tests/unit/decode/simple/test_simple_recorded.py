@@ -19,7 +19,7 @@ from applier.decode.options import DecoderOptions
 from applier.decode.simple import avro_form
 from applier.decode.simple.decoder import SimpleDecoder
 from applier.decode.values.convert import to_array
-from applier.decode.values.zoned_text import ZonedText
+from applier.decode.values.dates import ZonedText
 from applier.errors import DecodeError, IncompleteRow
 from tests import recordings
 

@@ -12,7 +12,7 @@ from applier.decode.options import DecoderOptions
 from applier.decode.simple.decoder import SimpleDecoder
 from applier.decode.simple.json_form import Checksum
 from applier.decode.values.checksum import RowChecksums
-from applier.decode.values.zoned_text import ZonedText
+from applier.decode.values.dates import ZonedText
 from applier.errors import DecodeError
 from tests import recordings
 

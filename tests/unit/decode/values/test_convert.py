@@ -15,7 +15,7 @@ from applier.changefeed.table import Column, ColumnType
 from applier.changefeed.types import TypeRules, arrow_type
 from applier.decode.decoder import WireForm
 from applier.decode.values.convert import to_array
-from applier.decode.values.zoned_text import ZonedText
+from applier.decode.values.dates import ZonedText
 from applier.errors import ValueRefused
 
 PATH = "shop.orders.c"
