@@ -42,7 +42,7 @@ _EVERY = 4
 
 LIVES = 800
 """Messages after which a judge takes a new decoder, as the job does for each row pass; what a pass may keep has bounds
-of its own (`decode/bounded.py`), so from then on memory does not grow."""
+of its own (`decode/bounded_cache.py`), so from then on memory does not grow."""
 
 COMPARED = 4
 """One row pass in so many is compared with one that reads all messages one by one."""
