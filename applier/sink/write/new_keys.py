@@ -18,7 +18,7 @@ from applier.sink.write.rows import conform_keys
 KEYS = 16
 """Keys of a batch that are looked up."""
 
-FIRST_CREDIT = 200_000
+FIRST_CREDIT = 50_000
 """Rows of key columns that may be read before any row was written, so that a start finds a mistake soon."""
 
 CREDIT_PER_ROW = 4
