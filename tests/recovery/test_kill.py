@@ -62,6 +62,7 @@ def test_killed_and_started_again(scenario: str, messages: int, points: tuple[st
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.soak
 def test_killed_in_offset_order_and_started_again(tmp_path: Path) -> None:
     """Nothing but offsets tells what tables have, those without a key among them: no row is there twice or missing."""
     lake = {"type": "jdbc", "uri": f"jdbc:sqlite:{tmp_path}/catalog.db", "warehouse": f"{tmp_path}/tables"}

@@ -152,6 +152,7 @@ def test_a_backfill_leaves_a_wait_for_an_outside_system_at_once(
     stopped(applier, number)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("number", TERM_FIRST)
 def test_a_backfill_leaves_a_wait_for_the_catalog_at_once(number: signal.Signals, tmp_path: Path) -> None:
     """A signal while the database of the catalog is locked ends a backfill with exit 0."""

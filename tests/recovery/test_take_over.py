@@ -90,6 +90,7 @@ def test_a_stopped_process_changes_nothing_after_a_take_over(tmp_path: Path) -> 
     assert faults_of(found) == []
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(600)
 def test_the_lease_of_a_process_that_stands_still_runs_out(tmp_path: Path) -> None:
     """Nothing beats while all of it is stopped; the next one needs no order to take over, and refuses what it sends."""

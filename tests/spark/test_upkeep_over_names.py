@@ -133,6 +133,7 @@ def test_maintenance_days_later_loses_nothing_of_tables_that_trade_names(
     assert contents(pipeline) == before
 
 
+@pytest.mark.soak
 def test_tables_of_any_name_arrive_and_are_maintained(spark: SparkSession) -> None:
     """Names with slashes, dots, quotes, line breaks or too many bytes for a folder are tables like all others."""
     database = Database()
