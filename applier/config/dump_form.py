@@ -1,0 +1,28 @@
+"""The section `[upstream.csv]` of the configuration: how the CSV files of a Dumpling export are written."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+
+class CsvSection(BaseModel):
+    """Options that Dumpling had for its CSV files. What is left out is taken from the files, which show most of it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    separator: str | None = None
+    """`--csv-separator`."""
+    delimiter: str | None = None
+    """`--csv-delimiter`; an empty one where text has none."""
+    null_value: str | None = None
+    """`--csv-null-value`. Where text has no delimiter, text that equals it is read as NULL."""
+    header: bool | None = None
+    """False with `--no-header`."""
+    backslash_escapes: bool | None = None
+    """`--escape-backslash`, which is on by default; of SQL files as well. Needed where text holds backslashes and
+    nothing shows whether they escape."""
+    binary: Literal["raw", "hex", "base64"] | None = None
+    """How binary columns are written: `hex` with `--csv-output-dialect` snowflake or redshift, `base64` with bigquery,
+    otherwise `raw`. Needed where all values look like hex or base64."""

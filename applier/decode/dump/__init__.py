@@ -1,0 +1,1 @@
+"""Reads the rows of a Dumpling export."""

@@ -1,0 +1,86 @@
+"""Finds out which columns the rows of a file have."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from applier.changefeed.table import TableName, TableVersion
+from applier.decode.dump.csv_form import CsvForm, names_of
+from applier.decode.dump.csv_rows import read_csv
+from applier.decode.dump.export import File
+from applier.decode.dump.sql_rows import head_of
+from applier.decode.dump.stream import beginning
+from applier.decode.dump.typed_rows import loaded
+
+_HEADER_BYTES = 1 << 20
+"""Bytes in which a header ends: 4096 columns, each with a name of 64 characters."""
+
+
+def columns_of(address: str, file: File, form: CsvForm, version: TableVersion) -> tuple[str, ...]:
+    """Names of the columns of a file in its own order, as the table declares them.
+
+    Without a header, a file has the columns that are not generated.
+
+    Args:
+        address: Folder of the export.
+        file: A CSV or SQL file.
+        form: How it is written.
+        version: The table.
+
+    Raises:
+        ValueError: Its header does not fit the table.
+        OSError: It cannot be read.
+    """
+    names = None
+    if file.kind == "sql":
+        names = head_of(beginning(address, file, _HEADER_BYTES))
+    elif form.has_header:
+        names = _header(beginning(address, file, _HEADER_BYTES), form)
+    return declared(names, version)
+
+
+def declared(names: Sequence[str] | None, version: TableVersion) -> tuple[str, ...]:
+    """The same names as the table declares them; None for those that are not generated.
+
+    Raises:
+        ValueError: They are not those of the table.
+    """
+    if names is None:
+        return tuple(column.name for column in loaded(version))
+    known = {column.name.lower(): column.name for column in version.columns}
+    found = [known.get(name.lower(), "") for name in names]
+    lacking = [column.name for column in loaded(version) if column.name not in found]
+    if lacking:
+        msg = f"it lacks column {', '.join(lacking)} of table {version.name}"
+        raise ValueError(msg)
+    if "" in found or len(set(found)) < len(found):
+        msg = f"its header has other columns than table {version.name}"
+        raise ValueError(msg)
+    return tuple(found)
+
+
+def missing(version: TableVersion, columns: Sequence[str]) -> tuple[str, ...]:
+    """Stored generated columns of a table that a file does not hold: nothing else can give their values."""
+    return tuple(
+        column.name for column in version.columns if column.generated == "stored" and column.name not in columns
+    )
+
+
+def export_of_missing(name: TableName, tso: int) -> str:
+    """The command that exports a table with its generated columns, which Dumpling leaves out otherwise."""
+    own = f"{name.database}.{name.table}"
+    query = f"--sql 'SELECT * FROM `{name.database}`.`{name.table}`'"  # noqa: S608 - a user runs it
+    template = f"--output-filename-template '{own}.{{{{.Index}}}}'"
+    return f"tiup dumpling --filetype csv --snapshot {tso} {query} {template} -o DIR"
+
+
+def _header(data: bytes, form: CsvForm) -> list[str] | None:
+    if not data:
+        return None
+    end = data.find(b"\n") + 1
+    if not end:
+        raise ValueError("its header has no end")
+    keys = [str(number) for number in range(len(names_of(data[:end], form)))]
+    row = read_csv(data[:end], form, keys).to_pylist()[0]
+    return [re.sub(r"^\ufeff", "", (row[key] or b"").decode("utf-8", "replace")) for key in keys]

@@ -1,0 +1,86 @@
+"""Reads files of an export as rows in the columns of their Iceberg table. Runs in the tasks that load."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from applier.changefeed.table import TableVersion
+from applier.changefeed.types import TypeRules
+from applier.decode.dump.blocks import blocks
+from applier.decode.dump.csv_form import CsvForm
+from applier.decode.dump.csv_rows import read_csv
+from applier.decode.dump.export import File
+from applier.decode.dump.file_columns import columns_of, declared
+from applier.decode.dump.parquet_rows import read_parquet
+from applier.decode.dump.sql_rows import form_of_sql, read_sql
+from applier.decode.dump.stream import opened
+from applier.decode.dump.typed_rows import typed
+from applier.errors import ValueRefused
+
+_LOOK = "Check the options of Dumpling in [upstream.csv], and that the file is whole; else export the table again."
+
+
+@dataclass(frozen=True, slots=True)
+class PartReader:
+    """Reads the files of one table.
+
+    Args:
+        address: Folder of the export.
+        form: How its CSV and SQL files are written.
+        version: The table, as the export declares it.
+        rules: How types map.
+    """
+
+    address: str
+    form: CsvForm
+    version: TableVersion
+    rules: TypeRules
+
+    def columns(self, file: File) -> tuple[str, ...]:
+        """Names of the columns whose values the file holds, in the table's case.
+
+        Raises:
+            ValueRefused: The file cannot be read, or has other columns.
+        """
+        try:
+            if file.kind != "parquet":
+                return columns_of(self.address, file, self.form, self.version)
+            with opened(self.address, file) as raw:
+                return declared(pq.ParquetFile(raw).schema_arrow.names, self.version)
+        except (ValueError, OSError, pa.ArrowException) as error:
+            raise _refused(file, error) from None
+
+    def read(self, file: File) -> Iterator[tuple[pa.Table, int]]:
+        """The rows of a file in bounded blocks, with the number of zero dates that became NULL.
+
+        Raises:
+            ValueRefused: The file cannot be read as it should be, or a value does not fit its column.
+        """
+        try:
+            yield from self._read(file)
+        except ValueRefused as refusal:
+            raise ValueRefused(f"In file {file.name} of the export: {refusal.what}", refusal.hint or _LOOK) from None
+        except (ValueError, OSError, pa.ArrowException) as error:
+            raise _refused(file, error) from None
+
+    def _read(self, file: File) -> Iterator[tuple[pa.Table, int]]:
+        if file.kind == "parquet":
+            with opened(self.address, file) as raw:
+                yield from read_parquet(raw, self.version, self.rules)
+            return
+        names = columns_of(self.address, file, self.form, self.version)
+        is_sql = file.kind == "sql"
+        form, read = (form_of_sql(self.form), read_sql) if is_sql else (self.form, read_csv)
+        with opened(self.address, file) as stream:
+            for block in blocks(stream, file, form):
+                yield typed(read(block, form, names), self.version, self.rules, "literal" if is_sql else form.binary)
+
+
+def _refused(file: File, error: Exception) -> ValueRefused:
+    # What Arrow says of values stands behind the first line.
+    reason = (error.strerror if isinstance(error, OSError) else None) or str(error).partition("\n")[0]
+    return ValueRefused(f"File {file.name} of the export cannot be read: {reason}.", _LOOK)

@@ -1,0 +1,137 @@
+"""Files that cannot be read as they should be are refused in one sentence, with their name and without values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from applier.changefeed.types import TypeRules
+from applier.decode.dump.csv_form import CsvForm
+from applier.decode.dump.export import Export
+from applier.decode.dump.file_columns import export_of_missing, missing
+from applier.decode.dump.part_reader import PartReader
+from applier.errors import ValueRefused
+from tests.unit.decode.dump import dumpling
+
+_ROWS = [(number, f"secret {number}", b"\xff", 100) for number in range(1000)]
+_CSV = dumpling.csv(_ROWS, CsvForm())
+_SQL = dumpling.sql(_ROWS, escapes=True)
+
+_GENERATED = "CREATE TABLE `t` (`id` int PRIMARY KEY, `v` int AS (`id`) VIRTUAL, `s` int AS (`id`) STORED, `z` int);"
+
+
+def _read(folder: Path, name: str, data: bytes, form: CsvForm = CsvForm(), declared: str = dumpling.DECLARED) -> Any:  # noqa: B008
+    address = dumpling.write(folder, {name: data}, declared=declared)
+    export = Export.find(address)
+    ((table, files),) = export.files.items()
+    reader = PartReader(address, form, export.version(table), TypeRules())
+    return [row for rows, _ in reader.read(files[0]) for row in rows.to_pylist()]
+
+
+def _refusal(folder: Path, name: str, data: bytes, form: CsvForm = CsvForm()) -> str:  # noqa: B008
+    with pytest.raises(ValueRefused) as refused:
+        _read(folder, name, data, form)
+    assert name in refused.value.what
+    assert refused.value.hint
+    assert "secret" not in str(refused.value)
+    assert "\n" not in str(refused.value)
+    return refused.value.what
+
+
+@pytest.mark.parametrize("data", [b"", _CSV.split(b"\n")[0] + b"\n"], ids=["empty", "header only"])
+def test_a_file_without_rows_has_none(tmp_path: Path, data: bytes) -> None:
+    """Both are files of empty tables."""
+    assert _read(tmp_path, "d.t.000000000.csv", data) == []
+
+
+@pytest.mark.parametrize("packed", sorted(dumpling.PACK))
+def test_a_file_that_is_cut_off_is_refused(tmp_path: Path, packed: str) -> None:
+    """In any compression."""
+    data = dumpling.PACK[packed](_CSV)
+    _refusal(tmp_path, f"d.t.000000000.csv{packed}", data[: len(data) * 2 // 3])
+
+
+def test_a_cut_within_a_row_is_named(tmp_path: Path) -> None:
+    """Each row has its end of line, the last one as well."""
+    assert "it is not whole" in _refusal(tmp_path, "d.t.000000000.csv", _CSV[:-1])
+    assert "its header has no end" in _refusal(tmp_path, "d.t.000000000.csv", _CSV[:20])
+
+
+def test_sql_that_is_cut_off_between_rows_is_refused(tmp_path: Path) -> None:
+    """Its last statement has no end."""
+    at = _SQL.rindex(b",\n(") + 2
+    assert "it is not whole" in _refusal(tmp_path, "d.t.000000000.sql", _SQL[:at])
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        (b'1,"secret",\\N', "Expected 4 columns"),
+        (b'1,"secret",\\N,1,1', "Expected 4 columns"),
+        (b'1,"secret\xff",\\N,1', "column name holds bytes that are no UTF-8"),
+        (b'99999999999999999999,"secret",\\N,1', "d.t.id"),
+        (b'secret,"a",\\N,1', "d.t.id"),
+        (b'1,"secret",\\N,12345678901234', "d.t.amount"),
+        (b'1,"sec\\ret" "",\\N,1', "a value goes on behind its delimiter"),
+    ],
+)
+def test_a_row_that_does_not_fit_is_refused_wherever_it_is(tmp_path: Path, row: bytes, said: str) -> None:
+    """A thousand rows that fit come before it."""
+    assert said in _refusal(tmp_path, "d.t.000000000.csv", _CSV + row + b"\r\n")
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        (b'1,"secret\\n",\\N,1', "backslash_escapes is not set"),
+        (b'1,"secret","ffff",1', "binary is not set"),
+    ],
+)
+def test_what_reads_in_two_ways_is_refused_when_it_comes(tmp_path: Path, row: bytes, said: str) -> None:
+    """The samples showed neither."""
+    data = _CSV.split(b"\n")[0] + b"\n" + row + b"\r\n"
+    assert said in _refusal(tmp_path, "d.t.000000000.csv", data, CsvForm(escapes=None, binary=None))
+
+
+@pytest.mark.parametrize("binary", ["hex", "base64"])
+def test_bytes_in_another_form_are_refused(tmp_path: Path, binary: Any) -> None:
+    """They cannot be decoded."""
+    assert f"not written in {binary}" in _refusal(tmp_path, "d.t.000000000.csv", _CSV, CsvForm(binary=binary))
+
+
+def test_a_header_of_another_table_is_refused(tmp_path: Path) -> None:
+    """A column is missing, or one too many."""
+    assert "lacks column id" in _refusal(tmp_path, "d.t.000000000.csv", _CSV.replace(b'"id"', b'"no"', 1))
+    assert "has other columns" in _refusal(tmp_path, "d.t.000000000.csv", _CSV.replace(b'"id"', b'"id","no"', 1))
+
+
+def test_a_file_that_goes_away_is_refused(tmp_path: Path) -> None:
+    """It is there when the export is listed."""
+    address = dumpling.write(tmp_path, {"d.t.000000000.csv": _CSV})
+    export = Export.find(address)
+    ((table, files),) = export.files.items()
+    (tmp_path / "d.t.000000000.csv").unlink()
+    with pytest.raises(ValueRefused, match="d.t.000000000.csv of the export cannot be read: No such file"):
+        list(PartReader(address, CsvForm(), export.version(table), TypeRules()).read(files[0]))
+
+
+def test_generated_columns_are_read_where_a_file_holds_them(tmp_path: Path) -> None:
+    """Virtual ones are no columns of the Iceberg table."""
+    data = b'"id","v","s","z"\r\n1,1,1,5\r\n'
+    assert _read(tmp_path, "d.t.000000000.csv", data, declared=_GENERATED) == [{"id": 1, "s": 1, "z": 5}]
+    data = b'"id","z"\r\n1,5\r\n'
+    assert _read(tmp_path, "d.t.000000000.csv", data, declared=_GENERATED) == [{"id": 1, "z": 5}]
+
+
+def test_stored_columns_that_a_file_leaves_out_are_named(tmp_path: Path) -> None:
+    """With the command that exports them."""
+    address = dumpling.write(tmp_path, {"d.t.000000000.csv": b'"id","z"\r\n'}, declared=_GENERATED)
+    export = Export.find(address)
+    ((table, files),) = export.files.items()
+    reader = PartReader(address, CsvForm(), export.version(table), TypeRules())
+    assert missing(export.version(table), reader.columns(files[0])) == ("s",)
+    command = export_of_missing(table, export.tso)
+    assert "--sql 'SELECT * FROM `d`.`t`'" in command
+    assert "--output-filename-template 'd.t.{{.Index}}'" in command
