@@ -144,6 +144,34 @@ def backfill(  # noqa: PLR0913 - each is an option
 
 
 @app.command()
+def load(
+    config: ConfigFile,
+    *,
+    export: Annotated[
+        str | None, typer.Option("--from", help="Folder of a Dumpling export. Default: upstream.dump.")
+    ] = None,
+    tables: Tables = "",
+    plan: Annotated[bool, typer.Option("--plan", help="Show what would be loaded, and do nothing.")] = False,
+    take_over: TakeOver = False,
+    log_level: LogLevel = "warning",
+) -> None:
+    """Begin on a database that has rows already, or load tables again: from a Dumpling export, also beside `run`."""
+    from applier.commands.load.command import load as bring  # noqa: PLC0415
+    from applier.commands.load.command import planned  # noqa: PLC0415
+
+    loaded, rules = _loaded(config, log_level), [rule.strip() for rule in tables.split(",") if rule.strip()]
+    if plan:
+        for line in planned(loaded, export, rules):
+            print(escaped(line))
+        return
+    done = bring(loaded, export, rules, lambda line: print(escaped(line), flush=True), take_over=take_over)
+    print(escaped(done.what))
+    for sentence in done.refused:
+        print(escaped(sentence), file=sys.stderr)
+    raise typer.Exit(1 if done.refused else 0)
+
+
+@app.command()
 def adopt(
     config: ConfigFile,
     *,

@@ -26,10 +26,10 @@ A message has up to three parts: what happened, the detail, and after "Hint:" th
 
 from __future__ import annotations
 
-BY_HAND = "load the rows of the table by other means, then adopt it with `applier adopt`."
+BY_HAND = "export the table with `tiup dumpling -o DIR`, and load it with `applier load`."
 """The hint of errors after which only a user can make a table whole."""
 
-RELOAD = "Load the table again and start a changefeed from there, or leave the table out in tables.include."
+RELOAD = "Load the table again with `applier load` from a new export, or leave the table out in tables.include."
 """The hint of errors after which the rows of a table can only come from upstream."""
 
 

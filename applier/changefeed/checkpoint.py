@@ -54,12 +54,14 @@ class Tracked(NamedTuple):
             PARTITION names the partition alone, and the statement that gave its bounds is not read again after a
             restart.
         completeness: Whether it holds every row; None in a checkpoint of format 1, which does not hold it.
+        loaded: TSO of the export that its rows come from: what is at or below it is in the table; 0 for none.
     """
 
     version: int
     topic: str = ""
     partitioning: Partitioning | None = None
     completeness: Completeness | None = None
+    loaded: Count = 0
 
 
 UNKNOWN = -1

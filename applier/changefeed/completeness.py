@@ -16,9 +16,10 @@ Wholeness: TypeAlias = Literal["live", "incomplete", "parked"]
 rows are there. `parked`: the rows and the DDL since some point are not applied; the table shows its last true
 snapshot."""
 
-Cause: TypeAlias = Literal["", "include", "hand", "ddl", "row", "table", "lost"]
+Cause: TypeAlias = Literal["", "include", "hand", "ddl", "row", "table", "lost", "load"]
 """Why a table is parked: `tables.include` leaves it out; a user parked it; a DDL or a row could not be applied; others
-changed its Iceberg table; or it lost rows that it should hold, so that only its whole history brings it back."""
+changed its Iceberg table; it lost rows that it should hold, so that only its whole history brings it back; or it is
+loaded from an export."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,18 +64,28 @@ class Completeness:
         """What the table is once it has all that it missed while it was parked."""
         return Completeness("incomplete", reason=self.lacked) if self.lacked else LIVE
 
+    @property
+    def word(self) -> str:
+        """The state in one word or two, for people."""
+        if self.is_parked and self.cause == "load" and self.reason in (LOADING, CATCHING_UP):
+            return "catching up" if self.is_due else "loading"
+        return self.state
+
     def sentence(self, name: TableName) -> str:
         """What is known, for people."""
         since = f" since resolved ts {self.since}" if self.is_parked and self.since else ""
-        resumes = " and resumes" if self.is_due else ""
-        return f"Table {name} is {self.state}{since}{resumes}: {self.reason}."
+        resumes = " and resumes" if self.is_due and self.word == "parked" else ""
+        return f"Table {name} is {self.word}{since}{resumes}: {self.reason}."
 
     def way_out(self, name: TableName, config: str) -> str:
         """The command that makes the table live again; `config` is the path of the configuration file."""
         adopt = f"applier adopt -c {config} --tables {option([name])} --why TEXT"
-        by_hand = f"load its rows by other means, then run `{adopt}`"
+        load = f"applier load -c {config} --from DIR --tables {option([name])}"
+        by_hand = f"export it with `tiup dumpling -o DIR` and run `{load}`"
         if self.is_due:
             return f"`applier run -c {config}` brings it back."
+        if self.cause == "load":
+            return f"run `{load}` again, which goes on."
         if self.cause == "include" and self.reason == LEFT_OUT:
             forget = f"applier forget -c {config} --tables {option([name])}"
             return f"admit it in tables.include again, and `applier run` resumes it; or run `{forget}`."
@@ -101,6 +112,8 @@ NO_CREATE = "the feed does not hold its CREATE TABLE, so earlier rows may be mis
 UNMET = "its CREATE TABLE was supplied, and no row of it has come, so earlier rows may be missing"
 UNRECORDED = "an older version wrote it, which kept no record of what the table may lack"
 LEFT_OUT = "left out by tables.include"
+LOADING = "an export is loaded aside"
+CATCHING_UP = "it was loaded from an export, and what the feed has changed since is applied"
 LEFT_OUT_AT_FIRST = "tables.include left it out until now"
 NOT_FOUND = "the feed changes rows that the table does not hold"
 SKIPPED = "a DDL was skipped"

@@ -39,6 +39,15 @@ def exactly(names: Iterable[TableName]) -> tuple[str, ...]:
     return tuple(f"{_quoted(name.database)}.{_quoted(name.table)}" for name in names)
 
 
+def named(rules: Iterable[str]) -> list[TableName]:
+    """The tables of rules that `exactly` made."""
+    found = (_EXACT.fullmatch(rule) for rule in rules)
+    return [TableName(match["database"], match["table"]) for match in found if match is not None]
+
+
+_EXACT = re.compile(r"""(["`])(?P<database>.*)\1\.(["`])(?P<table>.*)\3""", re.DOTALL)
+
+
 def option(names: Sequence[TableName]) -> str:
     """The value of `--tables` that means exactly these tables, quoted for a shell."""
     plain = [f"{name.database}.{name.table}" for name in names]

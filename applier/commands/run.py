@@ -11,6 +11,7 @@ from applier.config.settings import Config
 from applier.errors import DecodeError
 from applier.pipeline import topics
 from applier.pipeline.build import assembled
+from applier.pipeline.load.begin import refuse_unloaded
 from applier.pipeline.stall import WATERMARK_HINT, refuse_far, refuse_stall, stall
 from applier.pipeline.step import Pipeline, Step
 from applier.pipeline.tables import completeness
@@ -41,6 +42,7 @@ def run(config: Config, *, once: bool, take_over: bool, reports: Reports, accept
     """
     with stop_signals(config.run.stop_seconds) as stop, assembled(config, take_over=take_over) as pipeline:
         reports.start(pipeline.state.resolved_ts or None)
+        refuse_unloaded(pipeline)
         pipeline.hold_to_checkpoint()
         completeness.keep(pipeline.state, pipeline.targets)
         if accept_remade:

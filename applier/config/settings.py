@@ -203,6 +203,11 @@ class Config(Section):
         if self.upstream.schemas is not None and self.changefeed.traits.carries.schema == "messages":
             msg = "[upstream] schemas is not for protocol simple, whose messages describe each table"
             raise ValueError(msg)
+        if self.upstream.schemas is not None and self.upstream.dump is not None:
+            msg = (
+                "[upstream] has both schemas and dump: the export has the CREATE TABLE texts already, so remove schemas"
+            )
+            raise ValueError(msg)
         if self.changefeed.traits.carries.schema == "registry" and self.registry is None:
             msg = f"[registry] is needed for protocol {self.changefeed.protocol}"
             raise ValueError(msg)

@@ -1,4 +1,4 @@
-"""What the configuration says of the upstream beside the feed: a folder with CREATE TABLE texts."""
+"""What the configuration says of the upstream beside the feed: a folder with CREATE TABLE texts, or with an export."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from applier.changefeed.filter import TableFilter
+from applier.config.dump_form import CsvSection
 from applier.ddl.schema_files import is_schema_file, read_schemas
 from applier.ddl.schema_tracker import Tables
 from applier.errors import ConfigError, SchemaChangeRefused
@@ -26,6 +27,11 @@ class UpstreamSection(BaseModel):
     """Folder with CREATE TABLE texts as Dumpling writes them (`DATABASE.TABLE-schema.sql`), of the moment at which the
     changefeed starts. Tables whose CREATE TABLE the feed does not hold take from them what rows lack. Not for `simple`,
     whose messages lack nothing."""
+    dump: str | None = None
+    """Folder of an export of `tiup dumpling` at the moment at which the changefeed starts, or any address that fsspec
+    knows. `applier load` reads its rows, and tables take what rows lack from its CREATE TABLE texts."""
+    csv: CsvSection = CsvSection()
+    """How its CSV files are written, where they do not show it."""
 
 
 def supplied_tables(section: UpstreamSection, include: Sequence[str]) -> Tables:
@@ -43,6 +49,11 @@ def supplied_tables(section: UpstreamSection, include: Sequence[str]) -> Tables:
         declared = read_schemas(texts)
     except SchemaChangeRefused as refusal:
         raise ConfigError([f"{refusal.what} {refusal.hint}"]) from None
+    return admitted(declared, include)
+
+
+def admitted(declared: Tables, include: Sequence[str]) -> Tables:
+    """Those of some tables that `tables.include` admits."""
     admits, tables = TableFilter(include).admits, Tables()
     for name, version in declared.items():
         if admits(name):

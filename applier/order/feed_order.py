@@ -63,7 +63,7 @@ class FeedOrder(ABC):
     def of_block(self, name: TableName, place: TopicPartition, offsets: Ints, stamps: Ints) -> tuple[np.ndarray, Ints]:
         """Which rows of a partition are in their table, and what places each among its DDL; a stamp is 0 for none."""
         del place, offsets
-        return (stamps > 0) & (stamps <= self.applied_of.get(name, self.applied)), stamps
+        return (stamps > 0) & (_at_most(stamps) <= self.applied_of.get(name, self.applied)), stamps
 
 
 class ResolvedOrder(FeedOrder):
@@ -90,7 +90,7 @@ class OffsetOrder(FeedOrder):
     def placed(self, row: RowChange, place: TopicPartition, offset: int) -> int | None:
         """See `FeedOrder`."""
         name, ts = row.name, row.commit_ts
-        if 0 < ts <= self.applied_of.get(name, self.applied):
+        if ts and (ts if ts & LOGICAL else ts | LOGICAL) <= self.applied_of.get(name, self.applied):
             return None
         sent = self.passages.get(name, {}).get(place, ()) if self.passages else ()
         placed = ts or _after_ddl(sent, offset)
@@ -112,6 +112,11 @@ class OffsetOrder(FeedOrder):
             pairs = zip(offsets.tolist(), placed.tolist(), strict=True)
             again |= [self.covered[name].holds(place, *pair) for pair in pairs]
         return again, placed
+
+
+def _at_most(stamps: Ints) -> Ints:
+    """The highest commit ts that each row may have: some carry its millisecond alone."""
+    return np.where(stamps & LOGICAL, stamps, stamps | LOGICAL)
 
 
 def _after_ddl(sent: Sequence[Passage], offset: int) -> int:

@@ -12,14 +12,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from applier.changefeed.checkpoint import Checkpoint, Holder
+from applier.changefeed.filter import exactly
 from applier.changefeed.route import Route
 from applier.changefeed.table import TableName
 from applier.changefeed.types import TypeRules
 from applier.config.settings import Config
-from applier.config.upstream import supplied_tables
+from applier.config.upstream import admitted, supplied_tables
 from applier.consume.offsets import refuse_gaps
 from applier.consume.source import Source
 from applier.consume.spark import ArchiveSource, KafkaSource
+from applier.ddl.schema_tracker import Tables
+from applier.decode.dump.export import Export
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
 from applier.errors import ApplierError
@@ -129,7 +132,7 @@ def _epoch_of_tables(control: Control, config: Config, catalog: Catalog) -> int:
 def assemble(config: Config, source: Source, catalog: Catalog, state: State) -> Pipeline:
     """Put the stages together."""
     topics.use_protocol(state, config.changefeed.protocol)
-    state.supplied = supplied_tables(config.upstream, config.tables.include)
+    state.supplied = supplied(config, state)
     rules = type_rules(config)
     order = ORDERS[config.changefeed.order]
     feed = Changefeed(config.changefeed.name, state.checkpoint.epoch, order)
@@ -234,13 +237,30 @@ def type_rules(config: Config) -> TypeRules:
     )
 
 
+def supplied(config: Config, state: State | None = None) -> Tables:
+    """The tables that the configuration declares beside the feed: by an export, or by CREATE TABLE texts.
+
+    Those that were loaded from the export are known by their own names, and may have others by now.
+
+    Raises:
+        ConfigError: They cannot be read.
+    """
+    section, include = config.upstream, config.tables.include
+    if section.dump is None:
+        return supplied_tables(section, include)
+    if config.changefeed.traits.carries.schema == "messages":
+        return Tables()
+    export = Export.find(section.dump)
+    loaded = {name for name, number in state.versions if number == export.tso} if state is not None else set()
+    return admitted(export.tables, [*include, *(f"!{rule}" for rule in exactly(loaded))])
+
+
 def decoder_options(config: Config) -> DecoderOptions:
     """What the decoder needs to know."""
     section = config.changefeed
     keys: dict[str, tuple[str, ...]] = {}
     if not section.traits.keys_in_rows:
-        supplied = supplied_tables(config.upstream, config.tables.include)
-        keys = {str(name): version.key for name, version in supplied.items()}
+        keys = {str(name): version.key for name, version in supplied(config).items()}
     return DecoderOptions(
         section.timezone,
         section.compression,

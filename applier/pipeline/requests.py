@@ -7,13 +7,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
 
-from applier.changefeed.completeness import LEFT_OUT, Completeness
-from applier.changefeed.filter import TableFilter, option
+from applier.changefeed.completeness import CATCHING_UP, LEFT_OUT, LOADING, Completeness
+from applier.changefeed.filter import TableFilter, named, option
+from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName
 from applier.ddl.actions import DropTable
 from applier.errors import ConfigError
 from applier.pipeline.table_selection import selected
 from applier.pipeline.tables import completeness, parking
+from applier.pipeline.tables.loads import Load, Loads
 from applier.runtime import failpoints
 from applier.runtime.logs import logger
 from applier.sink.control.rows import TableRequest, open_requests, request_rows
@@ -88,6 +90,10 @@ class Requests:
         return outcome
 
     def _done(self, request: TableRequest) -> str:
+        if request.kind == "load":
+            return self._load(named(request.tables))
+        if request.kind == "loaded":
+            return self._loaded(named(request.tables))
         names = selected(request.tables, {**dict.fromkeys(self.main.state.tables), **self.main.state.completeness})
         match request.kind:
             case "park":
@@ -105,6 +111,45 @@ class Requests:
             if known.cause != "include" or known.is_due:
                 state.completeness[name] = replace(known, cause="hand", reason=request.why, is_due=False)
         return f"parked: {', '.join(map(str, names))}."
+
+    def _load(self, names: Sequence[TableName]) -> str:
+        """Park tables while an export is loaded aside."""
+        state, admits = self.main.state, TableFilter(self.main.config.tables.include).admits
+        if left_out := [name for name in names if not admits(name)]:
+            raise ConfigError([f"Table {left_out[0]} is {LEFT_OUT}: admit it there and start `applier run` again."])
+        for name in names:
+            known = state.completeness.get(name)
+            if known is None:
+                state.completeness[name] = Completeness("parked", reason=LOADING, cause="load")
+            elif known.cause == "load" and known.is_due:
+                # An earlier load comes to its end first: what it has brought is true.
+                continue
+            else:
+                parking.park(state, self.main.targets, name, "load", LOADING)
+                known = state.completeness[name]
+                state.completeness[name] = replace(known, cause="load", reason=LOADING, is_due=False)
+        return f"loading: {', '.join(map(str, names))}."
+
+    def _loaded(self, names: Sequence[TableName]) -> str:
+        """Let tables come back that an export was loaded into; another load may have brought some back already."""
+        state, targets = self.main.state, self.main.targets
+        loads = Loads(targets.catalog, targets.feed.name)
+        for name in names:
+            found, known = loads.find(name), state.completeness.get(name)
+            if found is not None and found[0].is_complete:
+                self._hand_over(name, found[0])
+            elif known is None or (known.cause == "load" and not known.is_due):
+                raise ConfigError([f"No export of table {name} is loaded: give the command again."])
+        return f"catching up: {', '.join(map(str, names))}."
+
+    def _hand_over(self, name: TableName, load: Load) -> None:
+        state, order, version = self.main.state, self.main.targets.feed.order, load.version
+        state.learn({(name, version.version): version}, {})
+        readings = {} if order.has_watermark else self.main.since(load.tso)
+        position = FeedPosition(name, order.as_of(load.tso) or 0, (), readings, version.version, load.partitioning)
+        parking.park(state, self.main.targets, name, "load", CATCHING_UP)
+        known = replace(state.completeness[name], cause="load", reason=CATCHING_UP, position=position, lacked="")
+        state.completeness[name] = replace(known, is_due=True)
 
     def _resume(self, names: Sequence[TableName]) -> str:
         state = self.main.state
@@ -145,8 +190,8 @@ class Requests:
                 what = (
                     f"{why} The feed brings it back from its CREATE TABLE alone, which the audit of DDL does not hold."
                 )
-                adopt = f"applier adopt -c {self.main.config.path} --tables {option([name])} --why TEXT"
-                raise ConfigError([f"{what} Load its rows by other means, then run `{adopt}`."])
+                load = f"applier load -c {self.main.config.path} --from DIR --tables {option([name])}"
+                raise ConfigError([f"{what} Export it with `tiup dumpling -o DIR` and run `{load}`."])
             position = found.position
         since = known.since or state.resolved_ts
         cause = known.cause or "hand"

@@ -68,6 +68,7 @@ class State:
         topic_ids: What distinguishes each topic from another of its name, as last asked; the next checkpoint keeps it.
         protocol: Protocol of the messages that are read.
         completeness: Whether each table holds every row of its upstream table.
+        loaded: TSO of the export that the rows of a table come from.
         supplied: Tables as the configuration declares them; each counts until the feed first concerns its table.
         config_path: Path of the configuration file, for commands in messages.
         is_durable: False to write no checkpoint.
@@ -84,6 +85,7 @@ class State:
     topic_ids: Mapping[str, str] = field(default_factory=dict)
     completeness: dict[TableName, Completeness] = field(default_factory=dict)
     protocol: str = ""
+    loaded: dict[TableName, int] = field(default_factory=dict)
     supplied: Tables = field(default_factory=Tables)
     config_path: str = "applier.toml"
     is_durable: bool = True
@@ -101,6 +103,7 @@ class State:
         checkpoint = self.checkpoint
         decisions = self.control.decisions(checkpoint.resolved_ts)
         self.tables, self.topics, self.ahead, self.covered, self.completeness = Tables(), {}, {}, {}, {}
+        self.loaded = {name: tracked.loaded for name, tracked in checkpoint.tables.items() if tracked.loaded}
         for name, tracked in checkpoint.tables.items():
             if tracked.version != UNKNOWN:
                 self.tables.put(self.versions[name, tracked.version], tracked.partitioning)
@@ -137,10 +140,9 @@ class State:
     def tracked(self) -> dict[TableName, Tracked]:
         """What each table is, for the checkpoint."""
         found = {
-            name: Tracked(
-                version.version, self.topics.get(name, ""), self.tables.partitioning(name), self.completeness.get(name)
-            )
+            name: Tracked(version.version, self.topics.get(name, ""), form, self.completeness.get(name), loaded)
             for name, version in self.tables.items()
+            for form, loaded in [(self.tables.partitioning(name), self.loaded.get(name, 0))]
         }
         # Parked tables of which nothing is known but that they are, and those whose CREATE TABLE is yet to be read.
         lost = {

@@ -13,6 +13,8 @@ from applier.changefeed.position import Reading
 from applier.changefeed.window import OffsetRange
 from applier.config.settings import Config
 from applier.consume.source import Source
+from applier.decode.decoder import Decoder
+from applier.decode.protocols import decoder_of_thread
 from applier.errors import (
     DecodeError,
     TransientError,
@@ -27,6 +29,7 @@ from applier.pipeline.scan.scanner import WindowScanner
 from applier.pipeline.scan.task_result import Waiting
 from applier.pipeline.scan.window_scan import WindowScan
 from applier.pipeline.schema_changes.handler import DdlHandler
+from applier.pipeline.since import since
 from applier.pipeline.state import State
 from applier.pipeline.tables import completeness
 from applier.pipeline.tables.target_tables import TargetTables
@@ -110,6 +113,14 @@ class Pipeline:
     def __post_init__(self) -> None:
         self._reader = StepReader(self.config, self.source, self.scanner, self.targets, self.state, self.is_copy)
         self._applier = WindowApplier(self.config, self.source, self.targets, self.ddl_handler, self.state)
+
+    def decoder(self) -> Decoder:
+        """A decoder of the feed."""
+        return decoder_of_thread(self.scanner.template.protocol, self.scanner.template.options)
+
+    def since(self, ts: int) -> dict[TopicPartition, Reading]:
+        """Where each partition is read from, so that nothing above a commit ts is missed; see `since.since`."""
+        return since(self.source, ts, None if self.config.source.archive else self.decoder())
 
     def ends(self) -> dict[TopicPartition, int]:
         """Ends of the source now."""

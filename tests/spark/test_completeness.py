@@ -71,8 +71,8 @@ def test_an_incomplete_table_says_so_everywhere(make: Make) -> None:
     (sentence,) = report.stale
     assert sentence == (
         "Table shop.a is incomplete: the feed does not hold its CREATE TABLE, so earlier rows may be missing. Hint: "
-        f"run `applier resume -c {world.path} --tables 'shop.a'` if the feed still holds its CREATE TABLE; or load its "
-        f"rows by other means, then run `applier adopt -c {world.path} --tables 'shop.a' --why TEXT`."
+        f"run `applier resume -c {world.path} --tables 'shop.a'` if the feed still holds its CREATE TABLE; or export "
+        f"it with `tiup dumpling -o DIR` and run `applier load -c {world.path} --from DIR --tables 'shop.a'`."
     )
 
 

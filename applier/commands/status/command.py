@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime
+from typing import cast
 
 from applier.changefeed.checkpoint import Checkpoint, caught_up
 from applier.changefeed.completeness import LEFT_OUT, UNRECORDED, Completeness
@@ -18,6 +19,7 @@ from applier.changefeed.table import TableName
 from applier.commands.catalog_reader import Lake, LakeTable, open_lake
 from applier.commands.control_reader import ControlView
 from applier.commands.status.report import (
+    LACKING,
     DdlReport,
     HolderReport,
     LetterReport,
@@ -33,6 +35,7 @@ from applier.commands.status.report import (
 from applier.commands.status.rollback import rollback, spark_name
 from applier.config.settings import Config
 from applier.order.feed_order import ORDERS
+from applier.pipeline.tables.loads import Load, place_of
 from applier.sink.commit.stamp import RESOLVED_TS
 from applier.sink.control.rows import DeadLetter, SchemaDecision
 from applier.sink.control.tables import CHECKPOINTS
@@ -116,7 +119,15 @@ def _tables(lake: Lake, last: Checkpoint, config: Config) -> tuple[TableProgress
         found = list(pool.map(lambda name: lake.table(route.identifier(name)), names))
     pairs = zip(names, found, strict=True)
     shown = [(name, _progress(name, route.identifier(name), table, last, config)) for name, table in pairs]
-    return tuple(_judged(name, progress, last, config, is_wanted=admits(name)) for name, progress in shown)
+    judged = [(name, _judged(name, progress, last, config, is_wanted=admits(name))) for name, progress in shown]
+    return tuple(_loading(lake, name, found, config) if found.state == "loading" else found for name, found in judged)
+
+
+def _loading(lake: Lake, name: TableName, found: TableProgress, config: Config) -> TableProgress:
+    """With the share of the export that is loaded aside."""
+    table = lake.table(place_of(config.changefeed.name, name))
+    load = None if table is None else Load.told_by(table.properties)
+    return found if load is None else replace(found, caught_up=round(load.share, 3))
 
 
 def _progress(
@@ -157,7 +168,7 @@ def _judged(
         return progress
     return replace(
         progress,
-        state="parked" if known.is_parked else "incomplete",
+        state=cast("TableState", known.word),
         cut_snapshot_id=None,
         because=known.sentence(name),
         way_out=known.way_out(name, config.path) if recorded else _START,
@@ -179,7 +190,7 @@ def _state(table: LakeTable, cut: int | None, stamp: int | None, resolved_ts: in
 
 def _in_cut(last: Checkpoint, tables: Sequence[TableProgress]) -> dict[tuple[str, ...], int]:
     """Snapshots of the tables that show every row, also where an older version listed others."""
-    lacking = {table.iceberg for table in tables if table.state in ("incomplete", "parked")}
+    lacking = {table.iceberg for table in tables if table.state in LACKING}
     return {identifier: head for identifier, head in last.snapshots.items() if ".".join(identifier) not in lacking}
 
 

@@ -20,6 +20,8 @@ _STYLES = {
     "rolled back": "bold red",
     "ahead": "yellow",
     "incomplete": "bold red",
+    "loading": "yellow",
+    "catching up": "yellow",
     "parked": "yellow",
     "expired": "yellow",
     "dropped": "dim",
@@ -78,7 +80,8 @@ def _tables(report: StatusReport) -> RenderableType:
         rows, cut = f"{table.rows:,}", str(table.cut_snapshot_id or "")
         names = Text(escaped(table.table)), Text(escaped(table.iceberg))
         since = Text(_clock(table.resolved))
-        shown.add_row(*names, _styled(table.state), since, Text(rows, justify="right"), Text(cut))
+        share = "" if table.caught_up is None else f" {table.caught_up:.0%}"
+        shown.add_row(*names, Text.assemble(_styled(table.state), share), since, Text(rows, justify="right"), Text(cut))
     return shown
 
 

@@ -11,12 +11,27 @@ from typing import Literal, TypeAlias
 from applier.changefeed.ts import unix_ms, wall_clock
 
 TableState: TypeAlias = Literal[
-    "in step", "ahead", "dropped", "empty", "expired", "incomplete", "missing", "parked", "rolled back"
+    "in step",
+    "ahead",
+    "catching up",
+    "dropped",
+    "empty",
+    "expired",
+    "incomplete",
+    "loading",
+    "missing",
+    "parked",
+    "rolled back",
 ]
 """`in step`: the cut shows it at its snapshot. `incomplete`: it may lack rows from before the feed. `parked`: its rows
-are not applied. Neither is in the cut. `ahead`: a step that is not finished has written it. `dropped`: dropped
+are not applied. `loading`: an export is loaded aside. `catching up`: it is loaded, and what it misses since is applied.
+None of them is in the cut. `ahead`: a step that is not finished has written it. `dropped`: dropped
 upstream, kept here. `empty`: no commit with rows yet. `expired`: the cut's snapshot is kept no longer. `missing`: the
 catalog has no such table. `rolled back`: it was set to a snapshot from before the cut, which still shows its own."""
+
+
+LACKING = ("catching up", "incomplete", "loading", "parked")
+"""States of tables that lack rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +71,7 @@ class TableProgress:
         because: Why it is incomplete, parked or rolled back; `way_out` says how it becomes whole again.
         is_wanted: `tables.include` admits it.
         since: Commit ts up to which a parked table is whole; None for others, and in offset order.
-        caught_up: Share of what it misses that a table has which is being brought back; None for others.
+        caught_up: Share of what it misses that a table has which is being brought back or loaded; None for others.
     """
 
     table: str

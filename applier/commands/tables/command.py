@@ -74,21 +74,22 @@ def ask(
         say(sentence)
     who = f"{user_name()} on {this_process(0).host}"
     request = TableRequest(uuid.uuid4().hex, kind, tuple(rules) or ("*.*",), why, who)
-    if not take_over and _is_held(config):
-        outcome = _wait(config, request, say)
+    if not take_over and is_held(config):
+        outcome = wait(config, request, say, comes_back=kind == "resume")
         if outcome is not None:
-            return _accepted(outcome)
+            return accepted(outcome)
     with stop_signals(config.run.stop_seconds) as stop, assembled(config, take_over=take_over, spark=spark) as pipeline:
         beside = pipeline.beside
         assert beside is not None  # noqa: S101 - `assembled` gives each pipeline one
-        outcome = _accepted(with_retry(lambda: beside.requests.carry_out(request)))
+        outcome = accepted(with_retry(lambda: beside.requests.carry_out(request)))
         last = ""
         while kind == "resume" and not stop.is_set() and with_retry(lambda: beside.advance(is_busy=False)):
             last = _say_progress(pipeline.state.checkpoint, request, say, last)
-        return _ended(pipeline.state.checkpoint, request, config, outcome) if kind == "resume" else outcome
+        return ended(pipeline.state.checkpoint, request, config, outcome) if kind == "resume" else outcome
 
 
-def _accepted(outcome: str) -> str:
+def accepted(outcome: str) -> str:
+    """The outcome of a request; raises ConfigError for one that was refused."""
     if outcome.startswith(REFUSED):
         raise ConfigError([outcome.removeprefix(REFUSED)])
     return outcome
@@ -102,16 +103,24 @@ def _checkpoint(config: Config) -> Checkpoint:
     return last
 
 
-def _is_held(config: Config) -> bool:
+def is_held(config: Config) -> bool:
+    """Whether another process holds the changefeed."""
+    with open_lake(config.catalog) as lake:
+        last = ControlView(lake, config.changefeed.name).checkpoint()
+    if last is None:
+        return False
     try:
-        may_take(_checkpoint(config), this_process(unix_ms()), unix_ms(), config.run.lease_seconds, process_start)
+        may_take(last, this_process(unix_ms()), unix_ms(), config.run.lease_seconds, process_start)
     except CheckpointConflict:
         return True
     return False
 
 
-def _wait(config: Config, request: TableRequest, say: Say) -> str | None:
-    """Leave a request for the holder and wait for it; None if the holder is gone, which this process then replaces."""
+def wait(config: Config, request: TableRequest, say: Say, *, comes_back: bool) -> str | None:
+    """Leave a request for the holder and wait for it; None if the holder is gone, which this process may then replace.
+
+    With `comes_back`, wait for the tables to be brought back as well.
+    """
     where = (namespace(config.changefeed.name), REQUESTS.name)
     if not append(config.catalog, where, request_rows(request)):
         what = f"The applier that holds changefeed {config.changefeed.name} takes no requests: it is an older version."
@@ -119,16 +128,16 @@ def _wait(config: Config, request: TableRequest, say: Say) -> str | None:
     say(f"Asked {_checkpoint(config).holder} to do so between two steps …")
     line, outcome = "", None
     try:
-        while outcome is None or request.kind == "resume":
+        while outcome is None or comes_back:
             time.sleep(POLL_SECONDS)
             last = _checkpoint(config)
             outcome = outcome or last.handled.get(request.id)
-            if outcome is not None and (outcome.startswith(REFUSED) or request.kind != "resume"):
+            if outcome is not None and (outcome.startswith(REFUSED) or not comes_back):
                 return outcome
             if outcome is not None and not _due(last, request):
-                return _ended(last, request, config, outcome)
+                return ended(last, request, config, outcome)
             line = _say_progress(last, request, say, line)
-            if not _is_held(config):
+            if not is_held(config):
                 return None
     except BaseException:
         if outcome is None:
@@ -157,7 +166,7 @@ def _say_progress(last: Checkpoint, request: TableRequest, say: Say, before: str
     return line
 
 
-def _ended(last: Checkpoint, request: TableRequest, config: Config, outcome: str) -> str:
+def ended(last: Checkpoint, request: TableRequest, config: Config, outcome: str) -> str:
     """What became of tables that were to be brought back; the outcome of the request names those that were not whole.
 
     Raises:
@@ -170,4 +179,4 @@ def _ended(last: Checkpoint, request: TableRequest, config: Config, outcome: str
     if due := _due(last, request):
         return f"resumes: {', '.join(map(str, due))}; `applier run` does the rest."
     lacking = [known.sentence(name) for name, known in states.items() if not known.is_live]
-    return " ".join([outcome.replace("resumes:", "resumed:", 1), *lacking])
+    return " ".join([outcome.replace("resumes:", "resumed:", 1).replace("catching up:", "loaded:", 1), *lacking])

@@ -8,6 +8,7 @@ from applier.changefeed.route import Route
 from applier.config.settings import Config
 from applier.errors import ConfigError
 from applier.pipeline.resume import copies
+from applier.pipeline.tables import loads
 from applier.runtime.retry import with_retry
 from applier.runtime.spark_session import build_session
 from applier.sink.commit.stamp import CHANGEFEED
@@ -67,8 +68,9 @@ def _forgotten(config: Config, catalog: Catalog, *, take_over: bool) -> list[str
         if table is not None and table.setting(CHANGEFEED) == name:
             unset_properties(table, "applier.")
             kept.append(".".join(identifier))
-    for identifier in catalog.list((copies.namespace(name),)):
-        catalog.drop(identifier)
+    for aside in (copies.namespace(name), loads.namespace(name)):
+        for identifier in catalog.list((aside,)):
+            catalog.drop(identifier)
     drop_all(catalog, (namespace(name),))
     tables = f"These Iceberg tables stay as they are: {', '.join(kept)}." if kept else "No Iceberg table was its own."
     return [

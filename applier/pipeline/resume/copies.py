@@ -14,6 +14,7 @@ from applier.config.settings import TablesSection
 from applier.errors import TableMismatch, TransientError
 from applier.pipeline.schema_changes.apply_to_rows import make_way
 from applier.pipeline.tables.ddl_stamp import DROPPED_AT
+from applier.pipeline.tables.loads import LOADED, Load
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.sink.control import tables
 from applier.sink.iceberg import clone
@@ -36,10 +37,12 @@ class Copies:
     Args:
         main: The tables as readers see them.
         job: Name of the job.
+        route: Where the copies go, as `tables.route`; to a place of the job when absent.
     """
 
     main: TargetTables
     job: str
+    route: str = ""
     targets: TargetTables = field(init=False)
     _origins: dict[tuple[str, ...], TableName] = field(default_factory=dict, init=False)
 
@@ -53,7 +56,7 @@ class Copies:
     @property
     def settings(self) -> TablesSection:
         """Where the copies go; a copy of a table that is dropped is only forgotten."""
-        route = f"{namespace(self.main.feed.name)}.{{database}}__{{table}}__{self.job}"
+        route = self.route or f"{namespace(self.main.feed.name)}.{{database}}__{{table}}__{self.job}"
         changes = {"route": route, "include": ("*.*",), "on_drop": "keep", "incomplete": "allow"}
         return self.main.maker.settings.model_copy(update=changes)
 
@@ -75,6 +78,29 @@ class Copies:
             what = f"Table {'.'.join(self.main.identifier(name))} is not in the catalog."
             raise TableMismatch(what, "Register it again from its last metadata file (system.register_table).")
         clone.clone(self.main.catalog, table, self.targets.identifier(own))
+
+    def take(self, loaded: Load, table: Table) -> None:
+        """Copy what a table was loaded into; one that was fenced meanwhile takes the same files once more.
+
+        Raises:
+            TableMismatch: The table was written meanwhile, with other columns.
+        """
+        name, catalog = loaded.name, self.main.catalog
+        identifier, shown = self.targets.identifier(name), catalog.load(self.main.identifier(name))
+        if shown is None or shown.setting(DROPPED_AT) is not None or clone.is_built_on(table, shown):
+            clone.clone(catalog, table, identifier)
+            return
+        catalog.drop(identifier)
+        self.targets.forget(name)
+        self.expect(name, name)
+        stamp = self.targets.policy.stamp(loaded.tso, {LOADED: loaded.to_json()})
+        writer = self.targets.ensure(loaded.version, stamp)
+        if writer.table.schema_json != table.schema_json:
+            what = f"The columns of table {shown} have changed while table {name} was loaded."
+            raise TableMismatch(what, "Load it again.")
+        head = table.snapshot_id
+        if head is not None:
+            writer.append(lambda: table.scan(head), stamp)
 
     def expect(self, name: TableName, own: TableName) -> None:
         """Take note that the copy of a table begins with its CREATE TABLE."""

@@ -13,6 +13,7 @@ from applier.ddl.actions import DropTable
 from applier.pipeline.resume.copies import Copies
 from applier.pipeline.state import State
 from applier.pipeline.tables import completeness
+from applier.pipeline.tables.loads import Loads
 from applier.runtime import failpoints
 from applier.runtime.logs import logger
 
@@ -67,13 +68,15 @@ class Handover:
         """
         if not self._has_all_ddl():
             return False
-        main = self.main.state
+        main, loads = self.main.state, Loads(self.main.targets.catalog, self.main.targets.feed.name)
         for own, name in members.items():
             self.copies.show(name, own)
             main.completeness[name] = self._ended(own)
             version = self.state.tables.get(own)
             if version is not None:
                 main.tables.put(version.renamed(name), self.state.tables.partitioning(own))
+            if own in self.state.loaded:
+                main.loaded[name] = self.state.loaded[own]
             logger().info(
                 "table resumed", table=str(name), state=main.completeness[name].state, resolved_ts=main.resolved_ts
             )
@@ -84,6 +87,8 @@ class Handover:
         self._keep(None)
         failpoints.reach("resume-done")
         self.copies.discard(there)
+        for own, name in members.items():
+            loads.discard(name, self.state.loaded.get(own, 0))
         return True
 
     def _ended(self, own: TableName) -> Completeness:

@@ -19,7 +19,7 @@ from applier.changefeed.table import TableName
 from applier.changefeed.ts import CLOCK_SKEW_MS, unix_ms
 from applier.config.settings import MaintenanceSection
 from applier.consume.offsets import next_window
-from applier.errors import BY_HAND, RangeRefused, SourceLost, TableMismatch
+from applier.errors import BY_HAND, RangeRefused, TableMismatch
 from applier.pipeline.maintenance import Maintenance
 from applier.pipeline.next_step import PIECE
 from applier.pipeline.resume.copies import Copies
@@ -29,6 +29,7 @@ from applier.pipeline.resume.progress import Progress
 from applier.pipeline.schema_changes.apply import DdlApplier
 from applier.pipeline.state import State
 from applier.pipeline.tables import parking
+from applier.pipeline.tables.loads import Loads
 from applier.runtime import failpoints
 from applier.runtime.logs import logger
 from applier.sink.control.rows import RESUMED
@@ -157,7 +158,12 @@ class Replay:
         if position.version is None:
             state.completeness[own] = Completeness("incomplete", reason=_NOT_READ, origin=position)
             return
-        self.copies.make(name, own)
+        loaded = Loads(self.main.targets.catalog, self.main.targets.feed.name).find(name)
+        if known.cause == "load" and loaded is not None:
+            self.copies.take(*loaded)
+            state.loaded[own] = loaded[0].tso
+        else:
+            self.copies.make(name, own)
         state.versions |= {key: version for key, version in main.versions.items() if key[0] == own}
         version = state.versions[own, position.version]
         state.tables.put(version, position.partitioning)
@@ -269,16 +275,12 @@ def first(main: Pipeline, due: Mapping[TableName, FeedPosition]) -> Checkpoint:
     begin = min(due.values(), key=lambda position: position.ts)
     last, bounds = main.state.checkpoint, main.source.bounds()
     readings = dict(begin.readings)
-    if not readings:
+    if not readings and begin.version is not None:
+        readings = main.since(begin.ts)
+    elif not readings:
         found = main.source.offsets_at(max(0, unix_ms(begin.ts) - CLOCK_SKEW_MS))
         readings = {place: Reading(at) for place, at in found.items()}
-    offsets = {place: reading.next_offset for place, reading in readings.items()}
-    next_window(offsets, bounds, 1)
-    if not begin.readings and begin.version is not None:
-        cut_off = [place for place, at in offsets.items() if 0 < at == bounds[place].start]
-        if cut_off:
-            what = f"Nothing shows that {cut_off[0]} still holds the messages since resolved ts {begin.ts}."
-            raise SourceLost(what, BY_HAND)
+    next_window({place: reading.next_offset for place, reading in readings.items()}, bounds, 1)
     return Checkpoint(
         epoch=last.epoch,
         step=0,

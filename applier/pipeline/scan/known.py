@@ -35,6 +35,7 @@ class Known:
         covered: In a feed in offset order what tables have beyond the checkpoint, by place.
         passed: As `Checkpoint.passed`.
         parked: Tables whose rows are not applied.
+        loaded: TSO of the export that the rows of a table come from.
     """
 
     resolved: Mapping[TopicPartition, int]
@@ -48,6 +49,12 @@ class Known:
     covered: Mapping[TableName, AppliedOffsets] = field(default_factory=dict)
     passed: Passed = field(default_factory=dict)
     parked: frozenset[TableName] = frozenset()
+    loaded: Mapping[TableName, int] = field(default_factory=dict)
+
+    @property
+    def floors(self) -> Mapping[TableName, int]:
+        """Commit ts at or below which rows of a table are in it; below `applied` only in a feed in offset order."""
+        return {**self.applied_of, **{name: ts for name, ts in self.loaded.items() if ts > self.applied}}
 
     @staticmethod
     def of(state: State, bounds: Mapping[TopicPartition, OffsetRange], partitions: int | None) -> Known:
@@ -64,4 +71,5 @@ class Known:
             versions=state.versions,
             tables=state.tables.beside(state.supplied),
             parked=state.parked,
+            loaded=state.loaded,
         )

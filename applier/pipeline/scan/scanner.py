@@ -90,7 +90,7 @@ class WindowScanner:
             SchemaChangeRefused: A DDL statement that cannot be understood.
         """
         typed = typed_by((), known.tables) if self.rows_describe else {}
-        order = type(self.template.order)(known.applied, known.applied_of, known.covered, passages(known.passed, ()))
+        order = type(self.template.order)(known.applied, known.floors, known.covered, passages(known.passed, ()))
         job = replace(self.template, order=order, typed=typed, most_bytes=most_bytes)
         found = WindowScan(window, dict(known.resolved), job, ceiling=self.ceiling)
         with watch.stage("read"):
@@ -162,7 +162,7 @@ class WindowScanner:
             return False
         if found.results.bad:
             return self._set_aside(found)
-        if learnt and found.results.waiting:
+        if found.results.waiting and (learnt or found.learn_loaded(known)):
             return False
         return False if self._hold_back(found) or self._go_further(found, known) else None
 
@@ -214,6 +214,7 @@ class WindowScanner:
         due = [barrier for barrier in found.results.barriers if barrier.change.commit_ts <= upto]
         barriers = in_order(due, known.applied, known.applied_ddl)
         every = read_all(barriers, spelling(found, known), met(found, known) if barriers else {}, self.taken)
+        every = [ddl for ddl in every if not ddl.is_in(known.loaded)]
         found.ddl = every if self.chosen is None else self.chosen(every)
         cuts = cut((ddl.commit_ts, ddl.names) for ddl in found.ddl)
         typed = typed_by(found.ddl, known.tables) if self.rows_describe else {}

@@ -65,6 +65,10 @@ class Ddl:
         named = (name for action in self.actions for name in touches(action))
         return tuple(dict.fromkeys([*named, *self.swept]))
 
+    def is_in(self, loaded: Mapping[TableName, int]) -> bool:
+        """True if one of its tables was loaded from an export of its commit ts or later, by the TSO of these."""
+        return any(self.commit_ts <= loaded.get(name, 0) for name in self.names)
+
     def frees(self, parked: frozenset[TableName]) -> bool:
         """True if it ends one of the parked tables, so that the name is free for another table."""
         done = [effect(action) for action in self.actions]

@@ -98,3 +98,17 @@ class WindowScan:
         self.fresh |= new.keys() - known.versions.keys() if known.tables else new.keys()
         self.topics |= self.results.topics
         return bool(new)
+
+    def learn_loaded(self, known: Known) -> bool:
+        """Let rows be of a table as it was loaded whose version no message describes any more; True if there are such.
+
+        A version is the commit ts of the DDL that made it. One at or below the TSO of the export is the one that the
+        export declares: a later one would else be that of the rows.
+        """
+        new = {
+            (item.name, item.version): replace(known.versions[item.name, upto], version=item.version)
+            for item in self.results.waiting.values()
+            if item.version <= (upto := known.loaded.get(item.name, 0))
+        }
+        self.versions |= new
+        return bool(new)

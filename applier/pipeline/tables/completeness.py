@@ -32,7 +32,11 @@ from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime.logs import logger
 
 _CAME_BACK = "it came back from a drop, and nothing shows what it lacked before"
+_WHILE_PARKED = "its CREATE TABLE came while its name was parked, and rows that came with it may be missing"
 _SHOWN = 5
+
+_BY_HAND = ("hand", "lost", "load")
+"""Causes that a start cannot find gone: a command brings these tables back."""
 
 
 def judge(state: State, targets: TargetTables, config: Config, *, is_start: bool = True) -> None:
@@ -54,7 +58,7 @@ def judge(state: State, targets: TargetTables, config: Config, *, is_start: bool
             elif known.is_due:
                 # What had parked it is mended, or the attempt shows it again.
                 state.completeness[name] = replace(known, cause="include", reason=LEFT_OUT, is_due=False)
-        elif is_start and known.is_parked and known.cause not in ("hand", "lost") and known.position is not None:
+        elif is_start and known.is_parked and known.cause not in _BY_HAND and known.position is not None:
             # One whose Iceberg table is still damaged would only fail again.
             damage = targets.damage(name, is_listed=known.position.version is not None)
             state.completeness[name] = replace(known, is_due=known.is_due or damage is None)
@@ -201,7 +205,10 @@ def follow(action: say.Action, state: State, targets: TargetTables, *, ignored: 
     """
     known, done = state.completeness, say.effect(action)
     for table in done.created:
-        known[table] = _whole(known.get(table))
+        before = known.get(table)
+        is_cut = before is not None and before.is_parked and not targets.feed.order.parts_at_ddl
+        # Rows of a window lie before or after a DDL only where something orders them: those of a parked table are out.
+        known[table] = Completeness("incomplete", reason=_WHILE_PARKED) if is_cut else _whole(before)
     for table in () if ignored else done.emptied:
         if table in known and not known[table].is_parked:
             known[table] = _whole(known[table])

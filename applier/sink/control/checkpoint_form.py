@@ -1,4 +1,4 @@
-"""The JSON form of checkpoints, as `schemas/checkpoint/v3.json` describes it."""
+"""The JSON form of checkpoints, as `schemas/checkpoint/v4.json` describes it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from applier.changefeed.position import FeedPosition, Reading
 from applier.changefeed.table import TableName
 from applier.errors import TerminalError
 
-FORMAT = 3
+FORMAT = 4
 """Version of the JSON form. It rises with every new member: a reader drops members that it does not know, and what it
 writes next would lack them. Format 1 does not hold the completeness of tables, format 2 not where parked tables left
-the others."""
+the others, format 3 not which tables were loaded from an export."""
 
-_READ = (1, 2, 3)
+_READ = (1, 2, 3, 4)
 """Formats that this version reads."""
 
 _KEPT = ("database", "table", "name", "version", "place")
@@ -160,7 +160,7 @@ def _written_position(position: FeedPosition, places: list[_Object]) -> _Object:
 def _read_table(written: _Object, places: Sequence[_Object]) -> tuple[Any, ...]:
     known = written.get("completeness")
     whole = None if known is None else _read_completeness(written, known, places)
-    return written["version"], written.get("topic", ""), written.get("partitioning"), whole
+    return written["version"], written.get("topic", ""), written.get("partitioning"), whole, written.get("loaded", 0)
 
 
 def _read_completeness(table: _Object, written: _Object, places: Sequence[_Object]) -> _Object:

@@ -45,6 +45,9 @@ _TOKEN = re.compile(
     r"|(?P<word>[^\W\d][\w$]*)|(?P<symbol>[-+*/%(),]))",
     re.DOTALL,
 )
+_CHARSETS = ("_utf8mb4", "_utf8", "_ascii")
+"""What may stand before a string: its characters are the same."""
+
 _SYNONYMS = {"DAY": "DAYOFMONTH", "CEIL": "CEILING", "MOD": "%"}
 
 
@@ -150,6 +153,8 @@ class _Reader:
             self._place += 1
             return StringLiteral(re.sub(r"''|\\(.)", lambda match: match[1] or "'", text[1:-1], flags=re.DOTALL))
         name = self.name()
+        if kind == "word" and name.lower() in _CHARSETS and self._next()[0] == "string":
+            return self._leaf()
         return self._call(name.upper()) if kind == "word" and self.take("(") else Name(name)
 
     def _call(self, function: str) -> Node:

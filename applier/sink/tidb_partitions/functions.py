@@ -178,6 +178,19 @@ def _datediff(call: Call, rows: pa.Table) -> Values:
     return pc.subtract(left, right)
 
 
+def _concat(call: Call, rows: pa.Table) -> Values:
+    return pc.binary_join_element_wise(
+        *(_text(argument, rows) for argument in call.arguments), "", null_handling="emit_null"
+    )
+
+
+def _text(node: Node, rows: pa.Table) -> Values:
+    if isinstance(node, StringLiteral):
+        return _repeated(pa.scalar(node.value, pa.string()), rows)
+    values = _value(node, rows)
+    return values if pa.types.is_string(values.type) else _whole(node, rows).cast(pa.string())
+
+
 def _repeated(value: pa.Scalar[Any], rows: pa.Table) -> Values:
     return repeated(value, rows.num_rows)
 
@@ -217,6 +230,7 @@ _OTHER: Mapping[str, Callable[[Call, pa.Table], Values]] = {
     "ABS": _abs,
     "FLOOR": _rounded,
     "CEILING": _rounded,
+    "CONCAT": _concat,
     "DATEDIFF": _datediff,
     "UNIX_TIMESTAMP": _unix_timestamp,
 }

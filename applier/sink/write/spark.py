@@ -42,7 +42,7 @@ class SparkEngine:
         if plan.snapshot_id is None or keys.num_rows == 0:
             return {}
         names = [f"applier_key_{index}" for index in range(keys.num_columns)]
-        with _reported(f"look keys of table {self._table} up"):
+        with reported(f"look keys of table {self._table} up"):
             wanted = F.broadcast(self._frame(keys.rename_columns(names)))
             # Not versionAsOf: it would give the columns the names of that time. A newer head shows in its files here,
             # or in the fence of the commit.
@@ -66,8 +66,8 @@ class SparkEngine:
             frame = frame.repartitionByRange(tasks, *columns).sortWithinPartitions(*columns)
         else:
             frame = frame.repartition(tasks)
-        with _reported(f"write rows of table {self._table}"):
-            return _staged(self._table, frame)
+        with reported(f"write rows of table {self._table}"):
+            return staged(self._table, frame)
 
     def _frame(self, rows: pa.Table) -> DataFrame:
         return self._session.createDataFrame(rows)
@@ -78,7 +78,7 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def _staged(table: Table, frame: DataFrame) -> list[DataFile]:
+def staged(table: Table, frame: DataFrame) -> list[DataFile]:
     """Let Spark write rows of a table, and keep the files for a commit of applier.
 
     Iceberg's own compaction works this way: a table registered under an id is written by `format("iceberg").save(id)`,
@@ -91,6 +91,7 @@ def _staged(table: Table, frame: DataFrame) -> list[DataFile]:
     # Rows are in order already; a fanout writer takes them in any order of partitions.
     options = {"use-table-distribution-and-ordering": "false", "fanout-enabled": "true"}
     tables.add(number, table.handle)
+    table.java.activate()
     try:
         frame.write.format("iceberg").options(**options).mode("append").save(number)
         with translated(f"Spark's files of table {table} are lost"):
@@ -102,7 +103,8 @@ def _staged(table: Table, frame: DataFrame) -> list[DataFile]:
 
 
 @contextmanager
-def _reported(action: str) -> Iterator[None]:
+def reported(action: str) -> Iterator[None]:
+    """Raise what a failed job means, without the rows that its own message may hold."""
     try:
         yield
     except PySparkException as error:

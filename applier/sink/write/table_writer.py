@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from applier.changefeed.change_batch import ChangeBatch, KeylessBatch
 from applier.changefeed.table import TableName
-from applier.errors import TableMismatch
+from applier.errors import CheckpointConflict, TableMismatch
 from applier.runtime import failpoints
 from applier.sink.commit.committer import Committer
 from applier.sink.commit.stamp import Stamp
@@ -169,6 +169,23 @@ class TableWriter:
     def delete_where(self, columns: Sequence[str], predicate: Predicate, stamp: Stamp) -> Applied:
         """Remove the rows that a predicate names, which is called with some columns of some rows at a time."""
         return self._commit(stamp, lambda work, head: self._staging.where(work, head, columns, predicate))
+
+    def append(self, rows: Staged, stamp: Stamp) -> Applied:
+        """Add rows that replace none.
+
+        Raises:
+            CheckpointConflict: Another process has written the table since this writer last looked.
+        """
+        base = self.head
+
+        def stage(work: CommitWork, head: int | None) -> None:
+            if head != base:
+                raise CheckpointConflict(f"Another process writes table {self.table}.")
+            if work.needs_rows(self.table.schema.id):
+                work.rows, work.schema_id = rows(), self.table.schema.id
+                work.upserted = sum(file.records for file in work.rows)
+
+        return self._commit(stamp, stage)
 
     def exchange_where(self, columns: Sequence[str], predicate: Predicate, rows: Staged, stamp: Stamp) -> Applied:
         """Remove the rows that a predicate names as in `delete_where`, and add the rows that are staged."""

@@ -16,7 +16,7 @@ from applier.changefeed.table import TableName
 from applier.errors import TerminalError
 from applier.sink.control.checkpoint_form import from_json, to_json
 
-SCHEMA = Path(__file__).parents[4] / "schemas" / "checkpoint" / "v3.json"
+SCHEMA = Path(__file__).parents[4] / "schemas" / "checkpoint" / "v4.json"
 
 FULL = Checkpoint(
     epoch=3,
@@ -104,8 +104,8 @@ def test_a_table_that_format_2_parked_has_its_position() -> None:
 
 def test_a_checkpoint_of_a_newer_format_is_refused() -> None:
     """An older applier does not guess at what a newer one wrote."""
-    text = json.dumps(json.loads(to_json(FULL)) | {"format": 4})
-    with pytest.raises(TerminalError, match="has format 4, but this applier reads formats 1 to 3"):
+    text = json.dumps(json.loads(to_json(FULL)) | {"format": 5})
+    with pytest.raises(TerminalError, match="has format 5, but this applier reads formats 1 to 4"):
         from_json(text)
 
 

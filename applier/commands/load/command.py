@@ -1,0 +1,146 @@
+"""Loads an export, and hands its tables over to the changefeed: at its beginning, or while it goes on."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from applier.changefeed.filter import exactly
+from applier.changefeed.table import TableName
+from applier.commands.load.outlook import Opened, opened, reach
+from applier.commands.load.progress import LoadProgress
+from applier.commands.plan.read_only_pipeline import looking
+from applier.commands.tables.command import accepted, is_held, wait
+from applier.config.settings import Config
+from applier.errors import CheckpointConflict, TerminalError
+from applier.pipeline.build import assembled
+from applier.pipeline.load.begin import begin, is_fresh
+from applier.pipeline.load.loading import Loading
+from applier.pipeline.step import Pipeline
+from applier.pipeline.tables.loads import Load
+from applier.runtime.retry import with_retry
+from applier.runtime.user_name import user_name
+from applier.sink.control.lease import this_process
+from applier.sink.control.rows import Kind, TableRequest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Say = Callable[[str], None]
+"""Shows the user a line."""
+
+
+class LoadOutcome(NamedTuple):
+    """What became of the tables of a load, in one sentence, and why some could not be loaded."""
+
+    what: str
+    refused: Sequence[str]
+
+
+def planned(
+    config: Config, address: str | None, rules: Sequence[str], *, spark: SparkSession | None = None
+) -> list[str]:
+    """What `load` would read and show, one sentence each; it writes nothing, and raises what it would refuse."""
+    export = opened(config, address, rules)
+    with looking(config, spark=spark) as pipeline:
+        readings = reach(pipeline, export.export.tso)
+        places = ", ".join(f"{place} from offset {reading.next_offset}" for place, reading in sorted(readings.items()))
+        if is_fresh(pipeline):
+            end = f"The changefeed begins at resolved ts {export.export.tso}."
+        else:
+            end = "`applier run` applies what the feed has changed since, and then shows the tables in one commit each."
+        return [*export.lines(), f"The feed leads on from there: {places}.", end]
+
+
+def load(
+    config: Config,
+    address: str | None,
+    rules: Sequence[str],
+    say: Say,
+    *,
+    take_over: bool = False,
+    spark: SparkSession | None = None,
+) -> LoadOutcome:
+    """Load the tables that rules mean, and hand them over.
+
+    While another process holds the changefeed, the tables are loaded beside it, and it takes them over between two
+    steps. Otherwise this process takes the changefeed for as long as that takes. After a crash at any point the same
+    command goes on.
+
+    Raises:
+        ConfigError: The export cannot be loaded, or not these tables.
+        SourceLost: The feed does not hold everything since the export.
+        ValueRefused: No table can be loaded, or one cannot and the configuration says to stop.
+        CheckpointConflict: Another process loads the same tables.
+        TransientError: Something outside did not answer.
+    """
+    export = opened(config, address, rules)
+    for line in export.lines():
+        say(line)
+    if not take_over and is_held(config):
+        return _beside(config, export, say, spark)
+    with assembled(config, take_over=take_over, spark=spark) as pipeline:
+        readings = with_retry(lambda: reach(pipeline, export.export.tso))
+        begins = is_fresh(pipeline)
+        _asked(pipeline, "load", export.names)
+        shown = {name for name in export.names if begins and _is_shown(pipeline, export, name)}
+        refused = _bulk(pipeline, [name for name in export.names if name not in shown], export, say)
+        names = [name for name in export.names if name not in refused]
+        for name, error in refused.items():
+            known = pipeline.state.completeness[name]
+            pipeline.state.completeness[name] = replace(known, reason=error.what.rstrip("."))
+        if begins:
+            with_retry(lambda: begin(pipeline, names, readings))
+            what = f"Loaded {len(names)} tables: the changefeed begins at resolved ts {export.export.tso}."
+        else:
+            outcome = _asked(pipeline, "loaded", names)
+            what = f"{outcome[:1].upper()}{outcome[1:]} `applier run -c {config.path}` does the rest."
+        return LoadOutcome(what, tuple(map(str, refused.values())))
+
+
+def _is_shown(main: Pipeline, export: Opened, name: TableName) -> bool:
+    """Whether an attempt that was killed at its very end has shown a table already."""
+    writer = main.targets.writer(name)
+    found = None if writer is None else Load.told_by(writer.table.properties)
+    return found is not None and found.is_complete and found.tso == export.export.tso
+
+
+def _asked(main: Pipeline, kind: Kind, names: Sequence[TableName]) -> str:
+    beside = main.beside
+    assert beside is not None  # noqa: S101 - `assembled` gives each pipeline one
+    return accepted(with_retry(lambda: beside.requests.carry_out(_request(kind, names))))
+
+
+def _beside(config: Config, export: Opened, say: Say, spark: SparkSession | None) -> LoadOutcome:
+    with looking(config, spark=spark) as pipeline:
+        with_retry(lambda: reach(pipeline, export.export.tso))
+        _asked_beside(config, "load", export.names, say)
+        refused = _bulk(pipeline, export.names, export, say)
+        names = [name for name in export.names if name not in refused]
+        return LoadOutcome(_asked_beside(config, "loaded", names, say), tuple(map(str, refused.values())))
+
+
+def _asked_beside(config: Config, kind: Kind, names: Sequence[TableName], say: Say) -> str:
+    outcome = wait(config, _request(kind, names), say, comes_back=kind == "loaded")
+    if outcome is None:
+        what = f"The process that held changefeed {config.changefeed.name} is gone."
+        raise CheckpointConflict(what, "Give the command again, which goes on.")
+    return accepted(outcome)
+
+
+def _bulk(main: Pipeline, names: Sequence[TableName], export: Opened, say: Say) -> Mapping[TableName, TerminalError]:
+    """Load tables aside; those that cannot be come back with the reason, unless they are all or one is to stop it."""
+    progress = LoadProgress(sum(map(export.export.size, names)), say)
+    # Tables aside are no part of the changefeed yet: what two loads write to one of them, its commits show.
+    targets = replace(main.targets, confirm=lambda: None)
+    refused = Loading(targets, export.export, export.form, progress.add).all(names)
+    if refused and (len(refused) == len(names) or main.config.changefeed.on_table_error == "stop"):
+        raise next(iter(refused.values()))
+    return refused
+
+
+def _request(kind: Kind, names: Sequence[TableName]) -> TableRequest:
+    who = f"{user_name()} on {this_process(0).host}"
+    return TableRequest(uuid.uuid4().hex, kind, exactly(names), "", who)

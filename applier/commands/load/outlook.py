@@ -1,0 +1,110 @@
+"""What a load will read, and whether the feed leads on from there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from applier.changefeed.filter import TableFilter
+from applier.changefeed.message import TopicPartition
+from applier.changefeed.position import Reading
+from applier.changefeed.table import TableName
+from applier.changefeed.ts import wall_clock
+from applier.config.settings import Config
+from applier.decode.dump.chosen_form import form_of
+from applier.decode.dump.csv_form import CsvForm
+from applier.decode.dump.export import Export
+from applier.errors import ConfigError, TerminalError
+from applier.pipeline.since import newest
+from applier.pipeline.step import Pipeline
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """An export that is to be loaded.
+
+    Attributes:
+        export: The export.
+        form: How its CSV files are written.
+        names: The tables to load.
+    """
+
+    export: Export
+    form: CsvForm
+    names: Sequence[TableName]
+
+    @property
+    def size(self) -> int:
+        """Bytes of the files."""
+        return sum(map(self.export.size, self.names))
+
+    def lines(self) -> list[str]:
+        """What is read, for people: the export, and its tables with their files."""
+        tso, names = self.export.tso, self.names
+        at = f"{wall_clock(tso):%F %T} UTC"
+        head = f"Export {self.export.address}: TSO {tso} ({at}), {_count(len(names), 'table')}, {megabytes(self.size)}."
+        files = self.export.files
+        return [
+            head,
+            *(
+                f"{name}: {_count(len(files.get(name, ())), 'file')}, {megabytes(self.export.size(name))}"
+                for name in names
+            ),
+        ]
+
+
+def opened(config: Config, address: str | None, rules: Sequence[str]) -> Opened:
+    """The export of a configuration, or of `--from`, and the tables that rules mean of those that it holds.
+
+    Raises:
+        ConfigError: There is none, it cannot be read, or no table of it is meant.
+    """
+    where = address or config.upstream.dump
+    if where is None:
+        hint = "name its folder with --from DIR, or as upstream.dump in the configuration."
+        raise ConfigError([f"No export is given: {hint}"])
+    export = Export.find(where)
+    names = _chosen(export, config, rules)
+    return Opened(export, form_of(export, config.upstream.csv), names)
+
+
+def _chosen(export: Export, config: Config, rules: Sequence[str]) -> list[TableName]:
+    try:
+        means = TableFilter(rules or ("*.*",)).admits
+    except ValueError as error:
+        raise ConfigError([f"--tables: {error}."]) from error
+    admits = TableFilter(config.tables.include).admits
+    held = sorted(name for name, _ in export.tables.items())
+    names = [name for name in held if admits(name) and means(name)]
+    if not names:
+        shown = ", ".join(map(str, held[:10])) or "none"
+        what = f"Export {export.address} holds no table that tables.include{' and --tables' if rules else ''} admit"
+        raise ConfigError([f"{what}; its tables are: {shown}."])
+    return names
+
+
+def reach(main: Pipeline, tso: int) -> Mapping[TopicPartition, Reading]:
+    """Where the feed is read from, so that it leads on from an export.
+
+    Raises:
+        SourceLost: It does not hold everything since.
+        TerminalError: It has not come as far.
+    """
+    readings = main.since(tso)
+    last = newest(main.source, main.decoder) if main.targets.feed.order.has_watermark else None
+    if last is not None and last < tso:
+        what = (
+            f"The feed has come to resolved ts {last} ({wall_clock(last):%F %T} UTC), and the export is of "
+            f"{tso} ({wall_clock(tso):%F %T} UTC)."
+        )
+        raise TerminalError(what, "Wait until TiCDC has come as far; if it has, the export is of another cluster.")
+    return readings
+
+
+def megabytes(size: int) -> str:
+    """A size for people."""
+    return f"{size / 1e9:,.1f} GB" if size >= 10e9 else f"{size / 1e6:,.1f} MB" if size >= 1e6 else f"{size:,} bytes"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,1 @@
+"""Loads tables from an export, as of its TSO."""

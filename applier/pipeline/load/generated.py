@@ -1,0 +1,74 @@
+"""Computes stored generated columns, which Dumpling leaves out, where their exact values are certain."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from applier.changefeed.table import TableVersion
+from applier.changefeed.types import TypeRules
+from applier.decode.dump.file_columns import missing
+from applier.decode.dump.typed_rows import WIRE
+from applier.decode.values.convert import to_array
+from applier.sink.tidb_partitions.expression import Inexact, Node, columns_of, parse
+from applier.sink.tidb_partitions.functions import evaluate
+
+_NUMBERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
+_TEXTS = frozenset({"varchar", "tinytext", "text", "mediumtext", "longtext"})
+"""Not CHAR: it loses spaces at its end."""
+
+_STORED = re.compile(r"^\s*`(?P<name>(?:[^`]|``)+)` .* GENERATED ALWAYS AS \((?P<text>.*)\) STORED\b", re.MULTILINE)
+"""A column as SHOW CREATE TABLE writes it: on a line of its own."""
+
+
+def expressions(text: str) -> dict[str, str]:
+    """The expressions of the stored generated columns of a SHOW CREATE TABLE text, by column."""
+    return {match["name"].replace("``", "`"): match["text"] for match in _STORED.finditer(text)}
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """The stored generated columns of a table, which a file may lack.
+
+    Args:
+        version: The table.
+        rules: How types map.
+        text: Its CREATE TABLE.
+    """
+
+    version: TableVersion
+    rules: TypeRules
+    text: str
+
+    def added(self, rows: pa.Table) -> pa.Table:
+        """Rows with those of the columns that they lack.
+
+        Raises:
+            Inexact: The exact values of one are not certain.
+            ValueRefused: A value does not fit its column.
+        """
+        for name in missing(self.version, rows.column_names):
+            column = self.version.column(name)
+            assert column is not None  # noqa: S101 - it is one of the table
+            values = evaluate(self.expression(name), rows).cast(pa.string()).combine_chunks()
+            array, _ = to_array(values, column, WIRE, self.rules, f"{self.version.name}.{name}")
+            rows = rows.append_column(name, array)
+        return rows
+
+    def expression(self, name: str) -> Node:
+        """The expression of a column.
+
+        Raises:
+            Inexact: Its exact values are not certain, as of a function or a type that is not known so well.
+        """
+        text = expressions(self.text).get(name, "")
+        if not text or "\\" in text:
+            raise Inexact(f"the expression of column {name} has a form that is not known")
+        node = parse(text)
+        for own in (name, *columns_of(node)):
+            column = self.version.column(own)
+            if column is None or (own != name and column.generated) or column.type.name not in _NUMBERS | _TEXTS:
+                raise Inexact(f"column {name} is made of column {own}, which is neither a whole number nor text")
+        return node

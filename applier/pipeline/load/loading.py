@@ -1,0 +1,223 @@
+"""Loads the tables of an export: rows into tables aside, a commit for each group of files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+
+import msgspec
+
+from applier.changefeed.applied_offsets import AppliedOffsets
+from applier.changefeed.table import TableName, TableVersion
+from applier.decode.dump.csv_form import CsvForm
+from applier.decode.dump.export import Export, File
+from applier.decode.dump.file_columns import export_of_missing, missing
+from applier.decode.dump.part_reader import PartReader
+from applier.errors import CheckpointConflict, TableMismatch, TerminalError, ValueRefused
+from applier.pipeline.load.generated import Generated
+from applier.pipeline.load.key_order import KeyRange, are_apart
+from applier.pipeline.load.spark import Staged, has_twice, stage_files
+from applier.pipeline.resume.copies import Copies
+from applier.pipeline.tables.commit_policy import ADOPTED
+from applier.pipeline.tables.loads import LOADED, Load, route
+from applier.pipeline.tables.target_tables import TargetTables
+from applier.runtime import failpoints
+from applier.runtime.logs import logger
+from applier.runtime.retry import with_retry
+from applier.sink.commit.stamp import OFFSETS, Stamp
+from applier.sink.tidb_partitions.expression import Inexact
+from applier.sink.write.table_writer import TableWriter
+
+GROUP_BYTES = 512 << 20
+"""Bytes of files that one commit takes: after a kill at most so much is read again."""
+
+_MEETINGS = 10
+"""Times that a load may meet another one of the same table before it gives way."""
+
+Told = Callable[[TableName, int, int], None]
+"""Takes the rows and the bytes of files of a table that a commit has brought."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loading:
+    """Loads the tables of an export aside; readers see nothing of it.
+
+    Args:
+        targets: The tables as readers see them.
+        export: The export.
+        form: How its CSV files are written.
+        told: Takes progress.
+    """
+
+    targets: TargetTables
+    export: Export
+    form: CsvForm
+    told: Told = lambda name, rows, size: None
+    copies: Copies = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "copies", Copies(self.targets, "load", route(self.targets.feed.name)))
+
+    def all(self, names: Sequence[TableName]) -> dict[TableName, TerminalError]:
+        """Load tables, several at once; what an earlier attempt has loaded of the same export stays.
+
+        Returns:
+            Tables that cannot be loaded, as a file cannot be read or a value does not fit; all others are.
+
+        Raises:
+            CheckpointConflict: Another process loads the same table.
+            TransientError: Something outside did not answer.
+        """
+        refused: dict[TableName, TerminalError] = {}
+        bulk = sorted(names, key=self.export.size, reverse=True)
+        with ThreadPoolExecutor(self.targets.sink.threads) as pool:
+            for name, done in [(name, pool.submit(self._load, name)) for name in bulk]:
+                try:
+                    done.result()
+                except CheckpointConflict:
+                    pool.shutdown(cancel_futures=True)
+                    raise
+                except TerminalError as error:
+                    refused[name] = error
+                except BaseException:
+                    pool.shutdown(cancel_futures=True)
+                    raise
+        return refused
+
+    def _load(self, name: TableName) -> None:
+        version = self.version(name)
+        files = self.export.files.get(name, ())
+        self.copies.expect(name, name)
+        self._refuse_keyless(version)
+        self._refuse_generated(version, files)
+        for attempt in range(_MEETINGS):
+            try:
+                with_retry(lambda: self._go_on(version, files))
+            except (CheckpointConflict, TableMismatch):
+                # Another load has written the table: what it has brought of this export counts.
+                if attempt == _MEETINGS - 1:
+                    raise
+            else:
+                logger().info("table loaded", table=str(name), files=len(files), resolved_ts=self.export.tso)
+                return
+
+    def _go_on(self, version: TableVersion, files: Sequence[File]) -> None:
+        """Load what is not loaded yet.
+
+        Raises:
+            CheckpointConflict, TableMismatch: Another process has written the table meanwhile.
+        """
+        self.copies.targets.forget(version.name)
+        writer, load = self._begun(version)
+        self.told(version.name, 0, sum(file.size for file in files[: load.files]))
+        # Of files that another attempt has loaded, nothing shows the keys.
+        ranges, is_known = list[KeyRange](), load.files == 0
+        while load.files < load.of:
+            group = _group(files[load.files :])
+            staged = self._staged(writer, version, group)
+            ranges += staged.ranges
+            at = load.files + len(group)
+            is_unique = at == load.of and (not version.key or (is_known and are_apart(ranges)))
+            load = msgspec.structs.replace(load, files=at, is_unique=is_unique)
+            self._add(writer, load, staged, sum(file.size for file in group))
+        if not load.is_unique:
+            self._refuse_twice(writer, load, version)
+
+    def _refuse_keyless(self, version: TableVersion) -> None:
+        """Refuse a table without a key in offset order, where rows of the export may come once more.
+
+        Raises:
+            ValueRefused: It is one.
+        """
+        if not version.key and not self.targets.feed.order.has_watermark:
+            what = f"Table {version.name} has no key: in offset order nothing shows which of its rows the feed repeats."
+            raise ValueRefused(what, "Let TiCDC send watermarks, or leave the table out in tables.include.")
+
+    def _refuse_generated(self, version: TableVersion, files: Sequence[File]) -> None:
+        """Refuse a table with a column that no file holds and nothing else gives exactly.
+
+        Raises:
+            ValueRefused: There is such a column.
+        """
+        reader = PartReader(self.export.address, self.form, version, self.copies.targets.maker.rules)
+        try:
+            for name in missing(version, reader.columns(files[0])) if files else ():
+                self._generated(version).expression(name)
+        except Inexact as error:
+            what = f"The export lacks a stored generated column of table {version.name}, and {error}."
+            command = export_of_missing(version.name, self.export.tso)
+            hint = f"Remove its files, export it into the same folder with `{command}`, and load it."
+            raise ValueRefused(what, hint) from None
+
+    def _generated(self, version: TableVersion) -> Generated:
+        return Generated(version, self.copies.targets.maker.rules, self.export.texts.get(version.name, ""))
+
+    def version(self, name: TableName) -> TableVersion:
+        """A table as the export declares it; its number is the TSO, as no message has it."""
+        return replace(self.export.version(name), version=self.export.tso)
+
+    def _begun(self, version: TableVersion) -> tuple[TableWriter, Load]:
+        """The table aside; one of another export, or of columns that readers do not see any more, is made anew."""
+        targets, name = self.copies.targets, version.name
+        writer = targets.writer(name)
+        load = None if writer is None else Load.told_by(writer.table.properties)
+        files, partitioning = self.export.files.get(name, ()), self.export.tables.partitioning(name)
+        fresh = Load(name, self.export.tso, 0, len(files), version.to_json(), partitioning, is_unique=not files)
+        begun = None if load is None else msgspec.structs.replace(load, files=0, is_unique=not files)
+        if writer is not None and load is not None and begun == fresh:
+            return writer, load
+        if writer is not None:
+            targets.catalog.drop(targets.identifier(name))
+            targets.forget(name)
+        return targets.ensure(version, targets.policy.stamp(self.export.tso, self._entries(fresh))), fresh
+
+    def _entries(self, load: Load) -> dict[str, str]:
+        entries = {LOADED: load.to_json()}
+        if not self.targets.feed.order.has_watermark:
+            # Rows around the TSO come once more: a key that is new to the feed may be in the table.
+            entries |= {ADOPTED: "true", OFFSETS: AppliedOffsets().to_text()}
+        return entries
+
+    def _staged(self, writer: TableWriter, version: TableVersion, group: Sequence[File]) -> Staged:
+        catalog, rules = self.targets.catalog, self.copies.targets.maker.rules
+        reader = PartReader(self.export.address, self.form, version, rules)
+        made, session = self._generated(version), catalog.java.session
+        staged = stage_files(session, catalog.name, writer.table, reader, made, group)
+        failpoints.reach("load-staged")
+        return staged
+
+    def _add(self, writer: TableWriter, load: Load, staged: Staged, size: int) -> None:
+        try:
+            done = writer.append(lambda: staged.files, self._stamp(writer, load))
+        except CheckpointConflict:
+            what = f"Another process loads table {load.name}."
+            raise CheckpointConflict(what, "Wait for it, or stop it; then give the command again.") from None
+        failpoints.reach("load-committed")
+        self.told(load.name, done.rows_upserted, size)
+        shown = f"{load.files} of {load.of}"
+        logger().debug("files loaded", table=str(load.name), files=shown, zero_dates=staged.zero_dates)
+
+    def _stamp(self, writer: TableWriter, load: Load) -> Stamp:
+        return self.copies.targets.policy.stamp(load.tso, self._entries(load), writer)
+
+    def _refuse_twice(self, writer: TableWriter, load: Load, version: TableVersion) -> None:
+        """Refuse a table in which two rows have one key: the next change of it would leave one of them.
+
+        Raises:
+            ValueRefused: There are such rows.
+        """
+        catalog = self.targets.catalog
+        if has_twice(catalog.java.session, catalog.name, writer.table, version.key):
+            what = f"Rows of table {load.name} have one key ({', '.join(version.key)}) in files of the export."
+            raise ValueRefused(what, "Export the table again into an empty folder, and keep its files as they are.")
+        writer.stamp(self._stamp(writer, msgspec.structs.replace(load, is_unique=True)))
+
+
+def _group(files: Sequence[File]) -> Sequence[File]:
+    size = 0
+    for number, file in enumerate(files):
+        size += file.size
+        if size > GROUP_BYTES and number:
+            return files[:number]
+    return files

@@ -1,0 +1,87 @@
+"""Finds where a source is read from so that nothing above a commit ts is missed, and proves that it still has that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from applier.changefeed.event import Resolved
+from applier.changefeed.message import TopicPartition
+from applier.changefeed.position import Reading
+from applier.changefeed.ts import CLOCK_SKEW_MS, unix_ms, wall_clock
+from applier.changefeed.window import OffsetRange, Window
+from applier.consume.source import Source
+from applier.consume.window_size import WindowTooLargeError
+from applier.errors import DecodeError, SourceLost, TransientError
+from applier.pipeline.scan.tails import resolved_near_ends
+
+if TYPE_CHECKING:
+    from applier.decode.decoder import Decoder
+
+_MESSAGES = 2_000
+"""First messages of a partition that are searched for a resolved ts: TiCDC sends one a second."""
+
+
+def since(source: Source, ts: int, decoder: Decoder | None) -> dict[TopicPartition, Reading]:
+    """Where each partition is read from, so that nothing above a commit ts is missed.
+
+    A partition that has lost its first messages must still have a message that is older than the commit ts, by the
+    clock of its records or by its own watermark. One that has its very first message has all that TiCDC ever sent. An
+    archive holds what its maker chose: that is taken for all that is needed.
+
+    Args:
+        source: The source.
+        ts: The commit ts.
+        decoder: Reads the first messages, and is used for nothing else; None for an archive.
+
+    Raises:
+        SourceLost: Nothing proves that the source still has everything above it.
+        TransientError: The source does not answer.
+    """
+    bounds = source.bounds()
+    found = source.offsets_at(max(0, unix_ms(ts) - CLOCK_SKEW_MS))
+    starts = {place: max(found.get(place, span.start), span.start) for place, span in bounds.items()}
+    for place, span in bounds.items():
+        if decoder is not None and starts[place] == span.start > 0:
+            _prove(source, place, span, ts, decoder)
+    return {place: Reading(at) for place, at in starts.items()}
+
+
+def _prove(source: Source, place: TopicPartition, span: OffsetRange, ts: int, decoder: Decoder) -> None:
+    first = _first_resolved(source, place, span, decoder)
+    if first is not None and first <= ts:
+        return
+    if first is None:
+        what = f"Nothing shows that {place} still holds the messages since resolved ts {ts}."
+    else:
+        what = (
+            f"{place} begins at resolved ts {first} ({wall_clock(first):%F %T} UTC), after {ts} "
+            f"({wall_clock(ts):%F %T} UTC): the messages between them are gone."
+        )
+    hint = "Export the tables again with `tiup dumpling -o DIR`, and load them while the topic keeps its messages."
+    raise SourceLost(what, hint)
+
+
+def _first_resolved(source: Source, place: TopicPartition, span: OffsetRange, decoder: Decoder) -> int | None:
+    """The first resolved ts of a partition, as far as it is looked for."""
+    try:
+        window = Window({place: OffsetRange(span.start, min(span.end, span.start + _MESSAGES))})
+        messages = source.collect(window).to_pylist() if span.end > span.start else []
+    except WindowTooLargeError:
+        return None
+    for message in messages:
+        try:
+            events = decoder.decode(message["key"], message["value"])
+        except (DecodeError, TransientError):
+            continue
+        resolved = [event.resolved_ts for event in events if isinstance(event, Resolved)]
+        if resolved:
+            return min(resolved)
+    return None
+
+
+def newest(source: Source, decoder: Callable[[], Decoder]) -> int | None:
+    """The resolved ts that all partitions have come to; None where none has sent one."""
+    spans = {place: span for place, span in source.bounds().items() if span.end > span.start}
+    found = resolved_near_ends(Window(spans), source.collect, decoder) if spans else {}
+    return min(found.values(), default=None)

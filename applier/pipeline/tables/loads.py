@@ -1,0 +1,107 @@
+"""The tables that exports are loaded into, aside from those that readers see, and what they say about themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from applier.changefeed.message import Count
+from applier.changefeed.partitioning import Partitioning
+from applier.changefeed.route import Route
+from applier.changefeed.table import TableName, TableVersion
+from applier.sink.control import tables
+from applier.sink.iceberg.catalog import Catalog
+from applier.sink.iceberg.table import Table
+
+LOADED = "applier.loaded"
+"""Property of a table that an export was loaded into: its `Load` as JSON."""
+
+
+class Load(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is known of a table that is loaded; any process can go on with it, and hand it over.
+
+    Attributes:
+        name: The upstream table.
+        tso: The export holds every change at or below this commit ts, and none above.
+        files: Files of the export that are in the table: each commit of rows says how many it has brought it to.
+        of: Files that the export has of the table.
+        described: The table as the export declares it, as `TableVersion.to_json`.
+        partitioning: How it is partitioned upstream.
+        is_unique: No two rows of the table have one key; not known before all files are in it.
+    """
+
+    name: TableName
+    tso: Count
+    files: Count
+    of: Count
+    described: str
+    partitioning: Partitioning | None = None
+    is_unique: bool = False
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every row of the export is in the table, once."""
+        return self.files == self.of and self.is_unique
+
+    @property
+    def share(self) -> float:
+        """Share of the files that are in the table."""
+        return self.files / self.of if self.of else 1.0
+
+    @property
+    def version(self) -> TableVersion:
+        """The table as the export declares it; its number is the TSO."""
+        return TableVersion.from_json(self.described)
+
+    def to_json(self) -> str:
+        """Text form, as the property `LOADED` holds it."""
+        return msgspec.json.encode(self).decode()
+
+    @staticmethod
+    def told_by(properties: Mapping[str, str]) -> Load | None:
+        """What the properties of a table say; None for one that no export was loaded into."""
+        text = properties.get(LOADED)
+        return None if text is None else msgspec.json.decode(text, type=Load)
+
+
+def namespace(changefeed: str) -> str:
+    """Where the tables are that a changefeed loads."""
+    return f"{tables.namespace(changefeed)}__load"
+
+
+def route(changefeed: str) -> str:
+    """The route of these tables, as `tables.route`."""
+    return f"{namespace(changefeed)}.{{database}}__{{table}}"
+
+
+def place_of(changefeed: str, name: TableName) -> tuple[str, ...]:
+    """Where an upstream table is loaded."""
+    return Route(route(changefeed)).identifier(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Loads:
+    """The tables that a changefeed loads.
+
+    Args:
+        catalog: The catalog.
+        changefeed: Name of the changefeed.
+    """
+
+    catalog: Catalog
+    changefeed: str
+
+    def find(self, name: TableName) -> tuple[Load, Table] | None:
+        """The table that an upstream table is loaded into; None without one."""
+        table = self.catalog.load(place_of(self.changefeed, name))
+        load = None if table is None else Load.told_by(table.properties)
+        return None if table is None or load is None else (load, table)
+
+    def discard(self, name: TableName, tso: int) -> None:
+        """Forget the table of an export, which readers have now; its files stay. One of a later load stays."""
+        found = self.find(name)
+        if found is None or found[0].tso != tso:
+            return
+        self.catalog.drop(place_of(self.changefeed, name))
