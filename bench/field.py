@@ -19,6 +19,7 @@ from bench.limit import run_limit
 from bench.meter import Measured, measure
 from bench.peers import PEERS
 from bench.report import APPLIER, Entry, Table
+from bench.say import tell
 from bench.scenario import Case, Scenario
 from bench.topic import avro
 from bench.topic.encoder import Encoder
@@ -31,11 +32,6 @@ from tests.services.kafka import Broker
 from tests.services.registry import Registry
 
 _LIMITS = {"read": "Spark: read only", "append": "Spark: read, decode, append"}
-
-
-def tell(sentence: str) -> None:
-    """Say on standard error how far it is."""
-    print(sentence, file=sys.stderr, flush=True)
 
 
 @dataclass(slots=True)

@@ -89,7 +89,7 @@ def _table(table: Table) -> list[str]:
     head = f"{table.label}: {table.events:,} row events, {table.messages:,} messages, {table.size / 1e6:,.0f} MB"
     columns = ("", "messages/s", "per CPU s", "seconds", "CPU s", "session s", "all CPU s", "peak MB", "result")
     rows = [columns, *(_cells(table, entry) for entry in table.entries)]
-    lines = [head, "", *_aligned(rows), ""]
+    lines = [head, "", *aligned(rows), ""]
     for entry in table.entries:
         lines += _failures(entry)
     applied = [entry for entry in table.entries if entry.footprint is not None and not entry.run.failure]
@@ -106,7 +106,8 @@ def _cells(table: Table, entry: Entry) -> tuple[str, ...]:
     return (entry.name, speed, by_cpu, *(f"{n:.1f}" for n in numbers), f"{run.peak_mb:,.0f}", entry.verdict)
 
 
-def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
+def aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Cells as lines, the first column to the left."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     return [
         "  ".join([row[0].ljust(widths[0]), *(c.rjust(w) for c, w in zip(row[1:], widths[1:], strict=True))]).rstrip()
@@ -225,4 +226,4 @@ def _across(tables: Iterable[Table]) -> list[str]:
         times = f"{run.cpu_seconds / first.cpu_seconds:.2f}"
         speed, cpu = f"{table.messages / run.seconds:,.0f}", f"{run.cpu_seconds:.1f}"
         rows.append((table.label, speed, cpu, times, f"{run.peak_mb:,.0f}", share))
-    return _aligned(rows)
+    return aligned(rows)

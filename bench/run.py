@@ -13,19 +13,24 @@ from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 
-from bench.field import Playground, tell
+from bench.field import Playground
+from bench.load.compared import WAYS, compared
 from bench.machine import describe
 from bench.peers import PEERS
 from bench.report import render
+from bench.say import tell
 from bench.scenario import resized, scenarios
-from tests.services.kafka import broker
+from tests.services.kafka import Broker, broker
 from tests.services.registry import Registry, registry_server
 
 _RESULTS = Path(__file__).parent / "results"
 _ROOT = Path(__file__).parent.parent
 
-_ORDINARY = ("catch-up", "catch-up-canal", "protocols", "updates", "batches", "hot", "tables", "freshness")
-_QUICK = ("catch-up", "tables")
+_ORDINARY = ("catch-up", "catch-up-canal", "protocols", "updates", "batches", "hot", "tables", "freshness", "load")
+_QUICK = ("catch-up", "tables", "load")
+
+_LOAD = "load"
+"""It reads files and no topic, and so is no `Scenario`."""
 
 
 def main() -> None:
@@ -33,8 +38,8 @@ def main() -> None:
     arguments = _arguments()
     known = scenarios(quick=arguments.quick)
     chosen = arguments.scenario or (_QUICK if arguments.quick else _ORDINARY)
-    if unknown := [name for name in chosen if name not in known]:
-        sys.exit(f"There is no scenario {', '.join(unknown)}; there are {', '.join(known)}.")
+    if unknown := [name for name in chosen if name not in {*known, _LOAD}]:
+        sys.exit(f"There is no scenario {', '.join(unknown)}; there are {', '.join([*known, _LOAD])}.")
     peers = [name for name in arguments.peers.split(",") if name]
     if unknown := [name for name in peers if name not in PEERS]:
         sys.exit(f"There is no peer {', '.join(unknown)}; there are {', '.join(PEERS)}.")
@@ -45,18 +50,26 @@ def main() -> None:
     print(parts[0], flush=True)
     well = True
     with ExitStack() as stack:
-        kafka = stack.enter_context(broker(work / "kafka", heap="1g"))
+
+        @cache
+        def kafka() -> Broker:
+            return stack.enter_context(broker(work / "kafka", heap="1g"))
 
         @cache
         def registry() -> Registry:
             (work / "registry").mkdir()
             return stack.enter_context(registry_server(work / "registry"))
 
-        playground = Playground(work, kafka, registry, arguments.repeat, peers)
         for name in chosen:
-            tables = playground.measure(resized(known[name], arguments.events))
-            well &= all(entry.verdict in {"", "exact"} for table in tables for entry in table.entries)
-            parts.append(render(f"{name}: {known[name].title}", tables))
+            if name == _LOAD:
+                text, is_right = _load(work / name, arguments)
+            else:
+                playground = Playground(work, kafka(), registry, arguments.repeat, peers)
+                tables = playground.measure(resized(known[name], arguments.events))
+                is_right = all(entry.verdict in {"", "exact"} for table in tables for entry in table.entries)
+                text = render(f"{name}: {known[name].title}", tables)
+            well &= is_right
+            parts.append(text)
             print("\n" + parts[-1], flush=True)
             if not arguments.keep:
                 shutil.rmtree(work / name, ignore_errors=True)
@@ -67,10 +80,19 @@ def main() -> None:
     sys.exit(0 if well else 1)
 
 
+def _load(folder: Path, arguments: argparse.Namespace) -> tuple[str, bool]:
+    sizes = arguments.rows or [arguments.events or (100_000 if arguments.quick else 3_000_000)]
+    return compared(folder, sizes, arguments.ways, arguments.repeat)
+
+
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench.run", description="Measure applier, and what it is compared with.")
     parser.add_argument("scenario", nargs="*", help="scenarios to run; without any, the ordinary ones")
     parser.add_argument("--events", type=int, help="row events of every topic, instead of the scenarios' own numbers")
+    rows = "rows of each export of `load`"
+    parser.add_argument("--rows", type=int, nargs="+", help=rows)
+    ways = "how `load` brings them in"
+    parser.add_argument("--ways", nargs="+", choices=list(WAYS), default=list(WAYS), help=ways)
     parser.add_argument("--quick", action="store_true", help="little data, few scenarios: does everything still work")
     others = "run other ways to apply the topic as well; alone, merge-on-read and Flink SQL"
     parser.add_argument("--peers", nargs="?", const="merge,flink", default="", metavar="NAME,NAME", help=others)
