@@ -20,7 +20,7 @@ from applier.runtime import jars, java_home
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytest_plugins = ["tests.services.kafka", "tests.services.registry", "tests.services.s3"]
+pytest_plugins = ["tests.services.kafka", "tests.services.registry", "tests.services.s3", "tests.services.tidb"]
 
 # Every JVM here, also of a broker or of a process that is killed, ends before the optimising compiler could pay.
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
@@ -29,7 +29,7 @@ os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
 hypothesis.settings.register_profile("applier", derandomize=True, deadline=None)
 hypothesis.settings.load_profile("applier")
 
-_HEAVY = ("spark", "kafka", "registry", "s3")
+_HEAVY = ("spark", "kafka", "registry", "s3", "tidb")
 
 
 def pytest_report_header() -> str:

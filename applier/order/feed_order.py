@@ -63,7 +63,7 @@ class FeedOrder(ABC):
     def of_block(self, name: TableName, place: TopicPartition, offsets: Ints, stamps: Ints) -> tuple[np.ndarray, Ints]:
         """Which rows of a partition are in their table, and what places each among its DDL; a stamp is 0 for none."""
         del place, offsets
-        return (stamps > 0) & (_at_most(stamps) <= self.applied_of.get(name, self.applied)), stamps
+        return (stamps > 0) & (stamps <= self.applied_of.get(name, self.applied)), stamps
 
 
 class ResolvedOrder(FeedOrder):
@@ -101,7 +101,7 @@ class OffsetOrder(FeedOrder):
 
     def of_block(self, name: TableName, place: TopicPartition, offsets: Ints, stamps: Ints) -> tuple[np.ndarray, Ints]:
         """See `FeedOrder`."""
-        again, placed = super().of_block(name, place, offsets, stamps)
+        (again, _), placed = super().of_block(name, place, offsets, _at_most(stamps)), stamps
         if sent := self.passages.get(name, {}).get(place, ()):
             if not stamps.all():
                 behind = [_after_ddl(sent, offset) for offset in offsets.tolist()]
@@ -116,7 +116,7 @@ class OffsetOrder(FeedOrder):
 
 def _at_most(stamps: Ints) -> Ints:
     """The highest commit ts that each row may have: some carry its millisecond alone."""
-    return np.where(stamps & LOGICAL, stamps, stamps | LOGICAL)
+    return np.where((stamps == 0) | ((stamps & LOGICAL) != 0), stamps, stamps | LOGICAL)
 
 
 def _after_ddl(sent: Sequence[Passage], offset: int) -> int:

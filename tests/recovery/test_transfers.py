@@ -81,8 +81,8 @@ def _cuts(spark: SparkSession, changefeed: str) -> list[dict[str, int]]:
 
 def _total_of_cut(spark: SparkSession, lab: Lab, cut: dict[str, int]) -> int:
     where = f"{CATALOG}.{lab.namespace('bank')}"
-    checking = spark.sql(f"SELECT * FROM {where}.checking VERSION AS OF {cut['checking']}")  # noqa: S608 - own names
-    savings = spark.sql(f"SELECT * FROM {where}.savings VERSION AS OF {cut['savings']}")  # noqa: S608 - own names
+    checking = spark.sql(f"SELECT * FROM {where}.checking VERSION AS OF {cut['checking']}")
+    savings = spark.sql(f"SELECT * FROM {where}.savings VERSION AS OF {cut['savings']}")
     rows = checking.join(savings, "id").select(checking.balance + savings.balance).collect()
     assert len(rows) == ACCOUNTS
     return sum(int(row[0]) for row in rows)

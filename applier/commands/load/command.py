@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from applier.changefeed.filter import exactly
 from applier.changefeed.table import TableName
-from applier.commands.load.outlook import Opened, opened, reach
+from applier.commands.load.outlook import Opened, counted, opened, reach
 from applier.commands.load.progress import LoadProgress
 from applier.commands.plan.read_only_pipeline import looking
 from applier.commands.tables.command import accepted, is_held, wait
@@ -93,7 +93,7 @@ def load(
             pipeline.state.completeness[name] = replace(known, reason=error.what.rstrip("."))
         if begins:
             with_retry(lambda: begin(pipeline, names, readings))
-            what = f"Loaded {len(names)} tables: the changefeed begins at resolved ts {export.export.tso}."
+            what = f"Loaded {counted(len(names), 'table')}: the changefeed begins at resolved ts {export.export.tso}."
         else:
             outcome = _asked(pipeline, "loaded", names)
             what = f"{outcome[:1].upper()}{outcome[1:]} `applier run -c {config.path}` does the rest."

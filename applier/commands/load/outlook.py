@@ -42,12 +42,14 @@ class Opened:
         """What is read, for people: the export, and its tables with their files."""
         tso, names = self.export.tso, self.names
         at = f"{wall_clock(tso):%F %T} UTC"
-        head = f"Export {self.export.address}: TSO {tso} ({at}), {_count(len(names), 'table')}, {megabytes(self.size)}."
+        head = (
+            f"Export {self.export.address}: TSO {tso} ({at}), {counted(len(names), 'table')}, {megabytes(self.size)}."
+        )
         files = self.export.files
         return [
             head,
             *(
-                f"{name}: {_count(len(files.get(name, ())), 'file')}, {megabytes(self.export.size(name))}"
+                f"{name}: {counted(len(files.get(name, ())), 'file')}, {megabytes(self.export.size(name))}"
                 for name in names
             ),
         ]
@@ -59,8 +61,8 @@ def opened(config: Config, address: str | None, rules: Sequence[str]) -> Opened:
     Raises:
         ConfigError: There is none, it cannot be read, or no table of it is meant.
     """
-    where = address or config.upstream.dump
-    if where is None:
+    where = config.upstream.dump if address is None else address
+    if not where:
         hint = "name its folder with --from DIR, or as upstream.dump in the configuration."
         raise ConfigError([f"No export is given: {hint}"])
     export = Export.find(where)
@@ -106,5 +108,6 @@ def megabytes(size: int) -> str:
     return f"{size / 1e9:,.1f} GB" if size >= 10e9 else f"{size / 1e6:,.1f} MB" if size >= 1e6 else f"{size:,} bytes"
 
 
-def _count(number: int, noun: str) -> str:
+def counted(number: int, noun: str) -> str:
+    """A number of things for people."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

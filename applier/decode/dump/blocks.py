@@ -26,7 +26,7 @@ def blocks(stream: Any, file: File, form: CsvForm) -> Iterator[bytes]:
     """
     left, begins, last = b"", not file.start, b""
     for read in _part(stream, file):
-        data, last = left + read, (last + read)[-2:]
+        data, last = left + read, (last + read[-2:])[-2:]
         if begins:
             data, begins = _without_head(data, file, form)
         cut = 0 if begins else _end_of_rows(data, form)

@@ -68,7 +68,7 @@ def _escapes_of_sql(export: Export, given: CsvOptions) -> bool | None:
         return given.escapes
     readings: dict[bool, list[bytes]] = {True: [], False: []}
     for _, file in _looked_at(export, "sql"):
-        data = beginning(export.address, file, SAMPLE_BYTES)
+        data = _beginning(export, file)
         for escapes in list(readings):
             found = texts(data, escapes=escapes, is_whole=len(data) <= SAMPLE_BYTES)
             if found is None:
@@ -92,7 +92,7 @@ def _looked_at(export: Export, kind: str) -> Iterator[tuple[TableName, File]]:
 
 
 def _sample(export: Export, name: TableName, file: File) -> Sample:
-    data = beginning(export.address, file, SAMPLE_BYTES)
+    data = _beginning(export, file)
     version = export.version(name)
     return Sample(
         data[:SAMPLE_BYTES],
@@ -102,6 +102,15 @@ def _sample(export: Export, name: TableName, file: File) -> Sample:
         [column.name for column in version.columns if column.generated is not None],
         is_whole=len(data) <= SAMPLE_BYTES,
     )
+
+
+def _beginning(export: Export, file: File) -> bytes:
+    try:
+        return beginning(export.address, file, SAMPLE_BYTES)
+    except (ValueError, OSError) as error:
+        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        what = f"File {file.name} of export {export.address} cannot be read: {reason}."
+        raise ConfigError([f"{what} Copy it again, or export again with `tiup dumpling`."]) from None
 
 
 def names_of_types(version: TableVersion, types: frozenset[str]) -> frozenset[str]:
@@ -123,7 +132,8 @@ def _refusal(export: Export, samples: list[tuple[File, Sample]], given: CsvOptio
     for file, sample in samples:
         if (misfit := _misfit(sample, given)) is not None:
             what = f"File {file.name} of export {export.address} does not fit {_said(given, sample)}: {misfit}."
-            return f"{what} Set [upstream.csv] to the options that Dumpling had. {_ENDS}"
+            hint = "Set [upstream.csv] to the options that Dumpling had, or copy a file again that is cut off."
+            return f"{what} {hint} {_ENDS}"
     what = f"The CSV files of export {export.address} do not have one form: {reason}."
     return f"{what} Set separator, delimiter and null_value in [upstream.csv] to those that Dumpling had. {_ENDS}"
 

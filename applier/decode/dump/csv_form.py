@@ -219,9 +219,17 @@ def _rows_of(form: CsvForm, sample: Sample, null: bytes | None) -> _Rows | None:
 def _header_names(form: CsvForm, sample: Sample) -> list[str] | None:
     end = sample.data.find(b"\n")
     known = {name.lower(): name for name in (*sample.columns, *sample.extras)}
-    texts = [text.decode("utf-8", "replace").lower() for text in names_of(sample.data[: end + 1 or None], form)]
+    own = [_meant(text, form) for text in names_of(sample.data[: end + 1 or None], form)]
+    texts = [text.decode("utf-8", "replace").lower() for text in own]
     is_whole = len(set(texts)) == len(texts) and {name.lower() for name in sample.columns} <= set(texts) <= known.keys()
     return [known[text] for text in texts] if is_whole else None
+
+
+def _meant(name: bytes, form: CsvForm) -> bytes:
+    """A name of a header without what escapes in it."""
+    if form.escapes:
+        return re.sub(rb"\\(.)", rb"\1", name)
+    return name.replace(form.delimiter * 2, form.delimiter) if form.delimiter else name
 
 
 def _is_null(name: str, token: _Token, form: CsvForm, sample: Sample) -> bool:

@@ -17,12 +17,10 @@ import pyarrow.compute as pc
 from pyarrow import csv
 
 from applier.decode.dump.csv_form import CsvForm
+from applier.decode.dump.escape_marks import marked, spare_bytes
 
 _ESCAPED = {ord("0"): 0, ord("n"): 10, ord("r"): 13, ord("t"): 9, ord("b"): 8, ord("Z"): 26}
 """What an escaped byte stands for, where that is not the byte itself (MySQL's string literals)."""
-
-_SPARE = bytes([*range(0x1F, 0x0D, -1), 0x7F, *range(1, 9), 0x0B, 0x0C])
-"""Bytes that may stand for a longer separator or delimiter, where the data holds none of them."""
 
 _Undo = list[tuple[bytes, bytes]]
 """What stands in the data, and what it stands for, in the order in which it was put there."""
@@ -55,6 +53,9 @@ def _without_escapes(data: bytes, form: CsvForm, undo: _Undo) -> bytes:
     """Put a mark in place of each escape."""
     if b"\\" not in data:
         return data
+    if (short := marked(data, form)) is not None:
+        undo += [(found, bytes([_ESCAPED.get(byte, byte)])) for found, byte in short[1]]
+        return short[0]
     mark, numbers = _absent(data), count()
 
     def replaced(escape: bytes, byte: int) -> bytes:
@@ -79,7 +80,7 @@ def _absent(data: bytes) -> bytes:
 def _shortened(data: bytes, form: CsvForm, undo: _Undo) -> tuple[bytes, list[bytes]] | None:
     """The data with a separator and a delimiter of one byte, and these; None where the data leaves no byte for them."""
     structure = [form.separator, form.delimiter]
-    spare = iter([byte for byte in (bytes([number]) for number in _SPARE) if byte not in data])
+    spare = spare_bytes(data, b"".join(structure))
     for index, long in enumerate(structure):
         if len(long) > 1 or long > b"\x7f":
             one = next(spare, None)

@@ -125,7 +125,9 @@ def _reading(address: str) -> Iterator[None]:
     except Exception as error:  # Every fsspec backend raises errors of its own.
         if isinstance(error, ConfigError):
             raise
-        reason = getattr(error, "strerror", None) or type(error).__name__
+        # What other errors say may hold what they could not read.
+        own = str(error) if isinstance(error, ImportError) else ""
+        reason = getattr(error, "strerror", None) or own.rstrip(".") or type(error).__name__
         what = f"Export {address} cannot be read: {reason}."
         raise ConfigError(
             [f"{what} Give the folder that `tiup dumpling -o DIR` wrote, as it is seen from here."]

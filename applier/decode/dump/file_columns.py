@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 
 from applier.changefeed.table import TableName, TableVersion
@@ -15,6 +16,10 @@ from applier.decode.dump.typed_rows import loaded
 
 _HEADER_BYTES = 1 << 20
 """Bytes in which a header ends: 4096 columns, each with a name of 64 characters."""
+
+
+_UNFIT = re.compile(r'[\x00-\x1f%"*./:<>?\\|{}]|-(?=schema)')
+"""What Dumpling writes as %XX in names of files, and braces."""
 
 
 def columns_of(address: str, file: File, form: CsvForm, version: TableVersion) -> tuple[str, ...]:
@@ -69,10 +74,16 @@ def missing(version: TableVersion, columns: Sequence[str]) -> tuple[str, ...]:
 
 def export_of_missing(name: TableName, tso: int) -> str:
     """The command that exports a table with its generated columns, which Dumpling leaves out otherwise."""
-    own = f"{name.database}.{name.table}"
-    query = f"--sql 'SELECT * FROM `{name.database}`.`{name.table}`'"  # noqa: S608 - a user runs it
-    template = f"--output-filename-template '{own}.{{{{.Index}}}}'"
-    return f"tiup dumpling --filetype csv --snapshot {tso} {query} {template} -o DIR"
+    database, table = (own.replace("`", "``") for own in (name.database, name.table))
+    query = shlex.quote(f"SELECT * FROM `{database}`.`{table}`")  # noqa: S608 - a user runs it
+    template = shlex.quote(".".join((_in_file(name.database), _in_file(name.table), "{{.Index}}")))
+    options = f"--params 'time_zone=+00:00' --snapshot {tso} --sql {query} --output-filename-template {template}"
+    return f"tiup dumpling --filetype csv {options} -o DIR"
+
+
+def _in_file(name: str) -> str:
+    """A name as names of files have it; a brace would begin an action of the template."""
+    return _UNFIT.sub(lambda found: f"%{ord(found[0]):02X}", name)
 
 
 def _header(data: bytes, form: CsvForm) -> list[str] | None:

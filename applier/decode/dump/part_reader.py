@@ -68,6 +68,8 @@ class PartReader:
             raise _refused(file, error) from None
 
     def _read(self, file: File) -> Iterator[tuple[pa.Table, int]]:
+        if not file.size:
+            raise ValueError("it is empty, as Dumpling leaves no file")
         if file.kind == "parquet":
             with opened(self.address, file) as raw:
                 yield from read_parquet(raw, self.version, self.rules)

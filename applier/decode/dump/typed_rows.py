@@ -19,7 +19,7 @@ from applier.decode.dump.csv_form import look_encoded
 from applier.decode.values.convert import to_array
 
 WIRE = WireForm(binary="bytes", members="label", zone="UTC")
-"""Dumpling reads in UTC and writes the labels of enums and sets."""
+"""Dumpling writes TIMESTAMP in UTC with `--params time_zone=+00:00`, and the labels of enums and sets."""
 
 BYTES = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob", "bit"})
 """Types whose values are bytes: a BIT comes as a big-endian number."""

@@ -17,7 +17,7 @@ from applier.decode.dump.part_reader import PartReader
 from applier.errors import CheckpointConflict, TableMismatch, TerminalError, ValueRefused
 from applier.pipeline.load.generated import Generated
 from applier.pipeline.load.key_order import KeyRange, are_apart
-from applier.pipeline.load.spark import Staged, has_twice, stage_files
+from applier.pipeline.load.spark import PART_BYTES, Staged, has_twice, stage_files
 from applier.pipeline.resume.copies import Copies
 from applier.pipeline.tables.commit_policy import ADOPTED
 from applier.pipeline.tables.loads import LOADED, Load, route
@@ -30,7 +30,8 @@ from applier.sink.tidb_partitions.expression import Inexact
 from applier.sink.write.table_writer import TableWriter
 
 GROUP_BYTES = 512 << 20
-"""Bytes of files that one commit takes: after a kill at most so much is read again."""
+"""Bytes of files that one commit takes, or more where that is less than one part for each core: after a kill at most so
+much is read again."""
 
 _MEETINGS = 10
 """Times that a load may meet another one of the same table before it gives way."""
@@ -112,9 +113,9 @@ class Loading:
         writer, load = self._begun(version)
         self.told(version.name, 0, sum(file.size for file in files[: load.files]))
         # Of files that another attempt has loaded, nothing shows the keys.
-        ranges, is_known = list[KeyRange](), load.files == 0
+        ranges, is_known, size = list[KeyRange](), load.files == 0, self._group_bytes()
         while load.files < load.of:
-            group = _group(files[load.files :])
+            group = _group(files[load.files :], size)
             staged = self._staged(writer, version, group)
             ranges += staged.ranges
             at = load.files + len(group)
@@ -133,6 +134,10 @@ class Loading:
         if not version.key and not self.targets.feed.order.has_watermark:
             what = f"Table {version.name} has no key: in offset order nothing shows which of its rows the feed repeats."
             raise ValueRefused(what, "Let TiCDC send watermarks, or leave the table out in tables.include.")
+
+    def _group_bytes(self) -> int:
+        cores = int(self.targets.catalog.java.session.sparkContext.defaultParallelism)
+        return max(GROUP_BYTES, PART_BYTES * cores)
 
     def _refuse_generated(self, version: TableVersion, files: Sequence[File]) -> None:
         """Refuse a table with a column that no file holds and nothing else gives exactly.
@@ -214,10 +219,10 @@ class Loading:
         writer.stamp(self._stamp(writer, msgspec.structs.replace(load, is_unique=True)))
 
 
-def _group(files: Sequence[File]) -> Sequence[File]:
+def _group(files: Sequence[File], most: int) -> Sequence[File]:
     size = 0
     for number, file in enumerate(files):
         size += file.size
-        if size > GROUP_BYTES and number:
+        if size > most and number:
             return files[:number]
     return files

@@ -1,4 +1,4 @@
-"""Writes files of an export to data files of a table, as one Spark job: a task a file, nothing passes the driver."""
+"""Writes files of an export to data files of a table, as one Spark job: a task a part, nothing passes the driver."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pyspark.accumulators import Accumulator, AccumulatorParam
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from applier.decode.dump.blocks import parts
 from applier.decode.dump.export import File
 from applier.decode.dump.part_reader import PartReader
 from applier.errors import ValueRefused
@@ -21,11 +22,14 @@ from applier.sink.iceberg.files import DataFile
 from applier.sink.iceberg.table import Table
 from applier.sink.tidb_partitions.expression import Inexact
 from applier.sink.write.rows import conform
-from applier.sink.write.spark import quoted, reported, staged
+from applier.sink.write.spark import quoted, reported, sorted_by, staged
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+
+PART_BYTES = 128 << 20
+"""Bytes of a file that one task reads: where ends of lines end rows, the parts of a file are read side by side."""
 
 _T = TypeVar("_T")
 
@@ -36,7 +40,7 @@ class Staged(NamedTuple):
     Attributes:
         files: The data files.
         zero_dates: Zero dates that became NULL.
-        ranges: The keys of each file of the export.
+        ranges: The keys of each file of the export, or of each part of it.
     """
 
     files: list[DataFile]
@@ -46,7 +50,7 @@ class Staged(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """Reads the files whose numbers come, in the columns of the table."""
+    """Reads the files, or parts of them, whose numbers come, in the columns of the table."""
 
     reader: PartReader
     generated: Generated
@@ -113,12 +117,13 @@ def stage_files(
     zero_dates = context.accumulator(0)
     refused: Accumulator[list[str]] = context.accumulator([], _Lists[str]())
     ranges: Accumulator[list[KeyRange]] = context.accumulator([], _Lists[KeyRange]())
-    task = _Task(reader, generated, tuple(files), str(table), table.schema, refused, zero_dates, tuple(key), ranges)
-    numbers = session.range(0, len(files), 1, len(files))
+    read = tuple(part for file in files for part in parts(file, reader.form, PART_BYTES))
+    task = _Task(reader, generated, read, str(table), table.schema, refused, zero_dates, tuple(key), ranges)
+    numbers = session.range(0, len(read), 1, len(read))
     with reported(f"load rows of table {table}"):
         frame = numbers.mapInArrow(task, session.table(name).schema)
-        if key:
-            frame = frame.sortWithinPartitions(*map(quoted, key))
+        if order := sorted_by(table, key):
+            frame = frame.sortWithinPartitions(*order)
         written = staged(table, frame)
     if refused.value:
         what, _, hint = min(refused.value).partition("\n")

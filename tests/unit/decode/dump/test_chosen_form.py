@@ -124,3 +124,11 @@ def test_a_sample_may_end_within_a_row(tmp_path: Path) -> None:
     rows = [(number, 'say "hi"\n' * 40, b"\xff,\r\n", 5) for number in range(1000)]
     for escapes in (True, False):
         assert _form(tmp_path, dumpling.csv(rows, CsvForm(escapes=escapes))).escapes is escapes
+
+
+@pytest.mark.parametrize("name", ["d.t.000000000.csv.gz", "d.t.000000000.sql.zst"])
+def test_a_file_that_cannot_be_unpacked_is_named(tmp_path: Path, name: str) -> None:
+    """In a sentence with a way out."""
+    export = Export.find(dumpling.write(tmp_path, {name: b"no such thing"}))
+    with pytest.raises(ConfigError, match=f"File {name} of export .* cannot be read: .*Copy it again"):
+        form_of(export, CsvSection())

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from applier.changefeed.table import TableName
 from applier.changefeed.types import TypeRules
+from applier.config.dump_form import CsvSection
+from applier.decode.dump.chosen_form import form_of
 from applier.decode.dump.csv_form import CsvForm
 from applier.decode.dump.export import Export
 from applier.decode.dump.file_columns import export_of_missing, missing
@@ -40,10 +44,15 @@ def _refusal(folder: Path, name: str, data: bytes, form: CsvForm = CsvForm()) ->
     return refused.value.what
 
 
-@pytest.mark.parametrize("data", [b"", _CSV.split(b"\n")[0] + b"\n"], ids=["empty", "header only"])
-def test_a_file_without_rows_has_none(tmp_path: Path, data: bytes) -> None:
-    """Both are files of empty tables."""
-    assert _read(tmp_path, "d.t.000000000.csv", data) == []
+def test_a_file_without_rows_has_none(tmp_path: Path) -> None:
+    """It is of an empty table."""
+    assert _read(tmp_path, "d.t.000000000.csv", _CSV.split(b"\n")[0] + b"\n") == []
+
+
+@pytest.mark.parametrize("name", ["d.t.000000000.csv", "d.t.000000000.sql.gz", "d.t.000000000.parquet"])
+def test_a_file_without_a_byte_is_refused(tmp_path: Path, name: str) -> None:
+    """Dumpling writes none: what was in it was not copied."""
+    assert "it is empty" in _refusal(tmp_path, name, b"")
 
 
 @pytest.mark.parametrize("packed", sorted(dumpling.PACK))
@@ -135,3 +144,31 @@ def test_stored_columns_that_a_file_leaves_out_are_named(tmp_path: Path) -> None
     command = export_of_missing(table, export.tso)
     assert "--sql 'SELECT * FROM `d`.`t`'" in command
     assert "--output-filename-template 'd.t.{{.Index}}'" in command
+
+
+def test_the_command_for_such_a_column_names_any_table() -> None:
+    """As a shell, SQL, and the template of Dumpling need it; the export finds the file."""
+    command = export_of_missing(TableName("d.b", "it's `100%ab` {{x"), 7)
+    words = shlex.split(command)
+    assert words[words.index("--sql") + 1] == "SELECT * FROM `d.b`.`it's ``100%ab`` {{x`"
+    template = words[words.index("--output-filename-template") + 1]
+    assert template == "d%2Eb.it's `100%25ab` %7B%7Bx.{{.Index}}"
+    assert "--params time_zone=+00:00" in shlex.join(words)
+
+
+@pytest.mark.parametrize("escapes", [True, False])
+def test_a_header_may_hold_delimiters(tmp_path: Path, escapes: bool) -> None:
+    """In the name of a column, written as in text."""
+    declared = 'CREATE TABLE t (id int PRIMARY KEY, `a"b` varchar(9), `c\\d` int);'
+    form = CsvForm(escapes=escapes)
+    data = dumpling.csv([(1, "x\\", 2), (2, 'y"', 3)], form, ("id", 'a"b', "c\\d"))
+    address = dumpling.write(tmp_path, {"d.t.000000000.csv": data}, declared=declared)
+    export = Export.find(address)
+    ((table, files),) = export.files.items()
+    found = form_of(export, CsvSection(backslash_escapes=escapes))
+    rows = [
+        row
+        for rows, _ in PartReader(address, found, export.version(table), TypeRules()).read(files[0])
+        for row in rows.to_pylist()
+    ]
+    assert rows == [{"id": 1, 'a"b': "x\\", "c\\d": 2}, {"id": 2, 'a"b': 'y"', "c\\d": 3}]

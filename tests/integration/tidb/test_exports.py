@@ -1,0 +1,169 @@
+"""Exports of a real Dumpling, in each combination of its options, hold what SQL shows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from applier.changefeed.table import TableName
+from applier.changefeed.types import TypeRules
+from applier.config.dump_form import CsvSection
+from applier.decode.dump.blocks import parts
+from applier.decode.dump.chosen_form import form_of
+from applier.decode.dump.export import Export
+from applier.decode.dump.part_reader import PartReader
+from applier.errors import ConfigError
+from tests import expected
+from tests.integration.tidb import corpus
+from tests.services.tidb import Tidb
+
+DATABASE = "kinds"
+
+Shown = dict[TableName, dict[str, Any]]
+
+_CSV = ("--filetype", "csv")
+
+_HEX = ("--csv-output-dialect", "snowflake")
+
+OPTIONS: dict[str, tuple[tuple[str, ...], CsvSection]] = {
+    "csv": (_CSV, CsvSection()),
+    "no-header": ((*_CSV, "--no-header"), CsvSection()),
+    "separator": ((*_CSV, "--csv-separator", "|"), CsvSection()),
+    "tab": ((*_CSV, "--csv-separator", "\t", "--no-header"), CsvSection()),
+    "odd": (
+        (*_CSV, "--csv-separator", "|+|", "--csv-delimiter", "'", "--csv-null-value", "NIL", "--no-header"),
+        CsvSection(),
+    ),
+    "null": ((*_CSV, "--csv-null-value", "NULL"), CsvSection()),
+    "null-empty": ((*_CSV, "--csv-null-value", ""), CsvSection()),
+    "raw": ((*_CSV, "--escape-backslash=false"), CsvSection(backslash_escapes=False)),
+    "raw-odd": (
+        (
+            *_CSV,
+            "--escape-backslash=false",
+            "--csv-separator",
+            "|+|",
+            "--csv-delimiter",
+            "'",
+            "--csv-null-value",
+            "NIL",
+        ),
+        CsvSection(backslash_escapes=False),
+    ),
+    "raw-no-header": ((*_CSV, "--escape-backslash=false", "--no-header"), CsvSection(backslash_escapes=False)),
+    "unicode": ((*_CSV, "--csv-separator", "§", "--csv-delimiter", "''"), CsvSection(separator="§", delimiter="''")),
+    "snowflake": ((*_CSV, *_HEX), CsvSection(binary="hex")),
+    "redshift": ((*_CSV, "--csv-output-dialect", "redshift"), CsvSection(binary="hex")),
+    "bigquery": ((*_CSV, "--csv-output-dialect", "bigquery"), CsvSection(binary="base64")),
+    "lf": ((*_CSV, "--csv-line-terminator", "\n"), CsvSection()),
+    "gzip": ((*_CSV, "--compress", "gzip"), CsvSection()),
+    "zstd": ((*_CSV, "--compress", "zstd", "--no-header"), CsvSection()),
+    "snappy": ((*_CSV, "--compress", "snappy"), CsvSection()),
+    "gzip-raw": ((*_CSV, "--compress", "gzip", "--escape-backslash=false"), CsvSection(backslash_escapes=False)),
+    "sql": (("--filetype", "sql"), CsvSection()),
+    "sql-default": ((), CsvSection()),
+    "sql-raw": (("--escape-backslash=false",), CsvSection(backslash_escapes=False)),
+    "sql-statements": (("-s", "2000"), CsvSection()),
+    "sql-complete": (("--complete-insert", "-s", "500"), CsvSection()),
+    "sql-zstd": (("--compress", "zstd"), CsvSection()),
+    "sql-snappy": (("--compress", "snappy", "-s", "10000", "-F", "32KiB"), CsvSection()),
+    "sql-gzip-raw": (("--compress", "gzip", "--escape-backslash=false"), CsvSection(backslash_escapes=False)),
+    "files": ((*_CSV, "-F", "16KiB"), CsvSection()),
+    "files-sql": (("-F", "16KiB", "-s", "4000"), CsvSection()),
+    "files-zstd": ((*_CSV, "-F", "16KiB", "--compress", "zstd"), CsvSection()),
+    "chunks": ((*_CSV, "--rows", "500"), CsvSection()),
+    "chunks-sql": (("-r", "500", "-F", "16KiB"), CsvSection()),
+    "views": ((*_CSV, "--no-views=false", "--no-sequences=false", "--consistency", "none"), CsvSection()),
+    "no-order": ((*_CSV, "--order-by-primary-key=false", "-t", "1"), CsvSection()),
+    "consistency": ((*_CSV, "--consistency", "snapshot", "--params", "time_zone=+00:00"), CsvSection()),
+}
+"""Options of Dumpling, and of [upstream.csv] where the files cannot show them."""
+
+
+@pytest.fixture(scope="module")
+def kinds(tidb: Tidb) -> Shown:
+    """What SQL shows of the database `kinds`."""
+    corpus.create(tidb, DATABASE)
+    return corpus.shown(tidb, DATABASE)
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_an_export_holds_what_sql_shows(options: str, kinds: Shown, tidb: Tidb, tmp_path: Path) -> None:
+    """Each table has its rows, and none more: files as a whole, and in parts."""
+    own, section = OPTIONS[options]
+    address = tidb.dump(tmp_path / "export", "--filter", f"{DATABASE}.*", *own)
+    export = Export.find(address)
+    assert {name for name, _ in export.tables.items()} == set(kinds)
+    assert differences(export, section, kinds) == []
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_a_table_alone_is_read_right_or_refused(options: str, kinds: Shown, tidb: Tidb, tmp_path: Path) -> None:
+    """What the files of a table do not show is asked for; it is never guessed wrong."""
+    own, section = OPTIONS[options]
+    export = Export.find(tidb.dump(tmp_path / "export", "--filter", f"{DATABASE}.*", *own))
+    problems = []
+    for name, table in kinds.items():
+        problems += unasked(replace(export, files={name: export.files[name]}), section, {name: table})
+    assert [problem for problem in problems if " is not set" not in problem] == []
+
+
+@pytest.mark.parametrize("options", [name for name, (_, section) in OPTIONS.items() if section != CsvSection()])
+def test_without_settings_an_export_is_read_right_or_refused(
+    options: str, kinds: Shown, tidb: Tidb, tmp_path: Path
+) -> None:
+    """The same for all tables, where the settings are left out that their export needs."""
+    export = Export.find(tidb.dump(tmp_path / "export", "--filter", f"{DATABASE}.*", *OPTIONS[options][0]))
+    assert unasked(export, CsvSection(), kinds) == []
+
+
+def unasked(export: Export, section: CsvSection, kinds: Shown) -> list[str]:
+    """What differs between an export and SQL, if it can be read without more settings."""
+    try:
+        return differences(export, section, kinds)
+    except ConfigError as error:
+        return [] if "[upstream.csv]" in str(error) else [str(error)]
+
+
+def differences(export: Export, section: CsvSection, kinds: Shown) -> list[str]:
+    """What differs between an export and SQL, one line a table.
+
+    In SQL without escapes, names that hold a quote are refused.
+    """
+    form, problems = form_of(export, section), []
+    for name, table in kinds.items():
+        if "'" in name.table and export.files[name][0].kind == "sql" and form.escapes is False:
+            continue
+        reader = PartReader(export.address, form, export.version(name), TypeRules())
+        wanted = expected.bag(expected.rows(table, without=stored(table)))
+        for size in (1 << 40, 3000):
+            try:
+                here = expected.bag(list(read(reader, export, name, size)))
+            except Exception as error:  # noqa: BLE001 - all tables are looked at
+                problems.append(f"{name}: {error!r}")
+                break
+            if here != wanted:
+                extra, lost = sorted(set(here) - set(wanted)), sorted(set(wanted) - set(here))
+                problems.append(f"{name}: {len(here)} rows for {len(wanted)}, has {extra[:3]} wants {lost[:3]}")
+                break
+    return problems
+
+
+def stored(table: dict[str, Any]) -> frozenset[str]:
+    """Stored generated columns, which Dumpling leaves out."""
+    return frozenset(column["name"] for column in table["columns"] if column["generated"] == "stored")
+
+
+def read(reader: PartReader, export: Export, name: TableName, size: int) -> Iterator[dict[str, Any]]:
+    """The rows of a table, from files in parts of a size."""
+    for file in export.files[name]:
+        for part in parts(file, reader.form, size):
+            for rows, _ in reader.read(part):
+                yield from (
+                    {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
+                    for row in rows.to_pylist()
+                )
