@@ -5,7 +5,7 @@ SHELL := bash
 PYTHON := .venv/bin/python
 PYTEST := $(PYTHON) -m pytest $(PYTEST_ARGS)
 READY := .venv/requirements.lock
-NO_JVM := not (spark or kafka or registry or s3 or recovery or slow or soak)
+NO_JVM := not (spark or kafka or registry or s3 or tidb or recovery or slow or soak)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-unit test-integration test-recovery test-recorded soak fuzz services check lint types imports structure generated fmt \
@@ -34,8 +34,8 @@ test: $(READY) services ## All tests, in three processes with a Spark session ea
 test-unit: $(READY) ## Tests that need no JVM and no second of their own
 	@$(PYTEST) --numprocesses 2 -m "$(NO_JVM)"
 
-test-integration: $(READY) services ## Against a Kafka broker, a schema registry and S3, all started here
-	@$(PYTEST) -m "(kafka or registry or s3) and not soak"
+test-integration: $(READY) services ## Against a Kafka broker, a schema registry, S3 and, where there is one, TiDB, all started here
+	@$(PYTEST) -m "(kafka or registry or s3 or tidb) and not soak"
 
 test-recovery: $(READY) services ## Every kind of past killed at every point, in processes and in this one; more than an hour
 	@RECOVERY=all $(PYTEST) -m recovery --numprocesses 2 --dist worksteal tests/recovery

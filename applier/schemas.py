@@ -172,6 +172,8 @@ def _sections(schema: Mapping[str, Any], model: Mapping[str, Any], path: str) ->
             rows.append((f"`{key}`", _type(known), _default(given, needed=key in needed), _prose(_meaning(given))))
         else:
             inner.append((key, known, given))
+    if isinstance(more := model.get("additionalProperties"), Mapping) and "$ref" in more:
+        inner.append((f'{path}."shop.orders"', _resolved(schema, more), more))
     if rows:
         if model.get("additionalProperties") is True:
             rows.append(("any other key", "text", "", "passed on as it is"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 from applier.changefeed.table import TableName
@@ -32,6 +33,38 @@ class TableFilter:
     def admits_database(self, database: str) -> bool:
         """True where some rule may admit a table of the database."""
         return any(positive and pattern.fullmatch(database) for positive, pattern, _ in self._rules)
+
+
+class TablePattern:
+    """One positive rule; its `rank` is higher the more specific it is.
+
+    Raises:
+        ValueError: It is not of the form `database.table`, or begins with `!`.
+    """
+
+    def __init__(self, text: str) -> None:
+        positive, self._database, self._table = _rule(text)
+        if not positive:
+            msg = f"the pattern {text!r} must not begin with !"
+            raise ValueError(msg)
+        parts = (self._database, self._table)
+        self.rank = all(part.is_exact for part in parts), sum(part.letters for part in parts)
+
+    def names(self, name: TableName) -> bool:
+        """Whether the table is meant."""
+        return bool(self._database.fullmatch(name.database) and self._table.fullmatch(name.table))
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A pattern of a database or table: whether it names one alone, and how many letters stand for themselves."""
+
+    pattern: re.Pattern[str]
+    is_exact: bool
+    letters: int
+
+    def fullmatch(self, text: str) -> bool:
+        return self.pattern.fullmatch(text) is not None
 
 
 def exactly(names: Iterable[TableName]) -> tuple[str, ...]:
@@ -65,7 +98,7 @@ def _quoted(text: str) -> str:
     return f"{quote}{text}{quote}"
 
 
-def _rule(text: str) -> tuple[bool, re.Pattern[str], re.Pattern[str]]:
+def _rule(text: str) -> tuple[bool, _Part, _Part]:
     positive = not text.startswith("!")
     rest = text.removeprefix("!")
     database, rest = _part(rest, text)
@@ -81,7 +114,7 @@ def _malformed(text: str) -> str:
     return f"the filter rule {text!r} is not of the form database.table"
 
 
-def _part(text: str, whole: str) -> tuple[re.Pattern[str], str]:
+def _part(text: str, whole: str) -> tuple[_Part, str]:
     for quote in '`"/':
         if not text.startswith(quote):
             continue
@@ -90,16 +123,17 @@ def _part(text: str, whole: str) -> tuple[re.Pattern[str], str]:
             raise ValueError(_malformed(whole))
         body, rest = text[1:end], text[end + 1 :]
         # A regular expression is searched for in the name, everything else must be the whole name.
-        return _compile(f"(?s:.*?(?:{body}).*)" if quote == "/" else re.escape(body), whole), rest
+        if quote == "/":
+            return _Part(_compile(f"(?s:.*?(?:{body}).*)", whole), is_exact=False, letters=0), rest
+        return _Part(_compile(re.escape(body), whole), is_exact=True, letters=len(body)), rest
     end = text.find(".")
     body, rest = (text, "") if end < 0 else (text[:end], text[end:])
     if not body:
         raise ValueError(_malformed(whole))
-    return _compile(_wildcards(body), whole), rest
-
-
-def _wildcards(body: str) -> str:
-    return re.sub(r"\[!?[^\]]+\]|.", lambda piece: _wildcard(piece[0]), body, flags=re.DOTALL)
+    pieces = re.findall(r"\[!?[^\]]+\]|.", body, flags=re.DOTALL)
+    letters = sum(len(piece) == 1 and piece not in "*?" for piece in pieces)
+    pattern = _compile("".join(map(_wildcard, pieces)), whole)
+    return _Part(pattern, is_exact=letters == len(pieces), letters=letters), rest
 
 
 def _wildcard(piece: str) -> str:

@@ -14,7 +14,7 @@ from applier.pipeline.build import assembled
 from applier.pipeline.load.begin import refuse_unloaded
 from applier.pipeline.stall import WATERMARK_HINT, refuse_far, refuse_stall, stall
 from applier.pipeline.step import Pipeline, Step
-from applier.pipeline.tables import completeness
+from applier.pipeline.tables import completeness, layouts
 from applier.runtime.logs import Report, logger
 from applier.runtime.retry import with_retry
 from applier.runtime.stop_requests import stop_signals
@@ -45,6 +45,7 @@ def run(config: Config, *, once: bool, take_over: bool, reports: Reports, accept
         refuse_unloaded(pipeline)
         pipeline.hold_to_checkpoint()
         completeness.keep(pipeline.state, pipeline.targets)
+        with_retry(lambda: layouts.bring(pipeline.state, pipeline.targets, config.tables))
         if accept_remade:
             topics.accept(pipeline.state, with_retry(pipeline.source.topic_ids))
         if once:

@@ -12,10 +12,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
 
-from applier.changefeed.filter import TableFilter
+from applier.changefeed.filter import TableFilter, TablePattern
+from applier.changefeed.table import TableName
 from applier.config.changefeed import ChangefeedSection
+from applier.config.layout import LayoutSection, layout_of
 from applier.config.registry import RegistrySection
 from applier.config.source import SourceSection
+from applier.config.table_layout import TableLayout
 from applier.config.upstream import UpstreamSection
 from applier.ddl.actions import KINDS
 from applier.errors import ConfigError
@@ -50,6 +53,9 @@ class CatalogSection(BaseModel):
 class TablesSection(Section):
     """Which tables, where they go, and how their types map."""
 
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, LayoutSection] = Field(init=False)
+
     include: tuple[str, ...] = ("*.*",)
     """TiCDC's filter rules, e.g. `shop.*`, `!shop.tmp_*`; the last that fits wins."""
     route: str = "{database}.{table}"
@@ -81,6 +87,8 @@ class TablesSection(Section):
     @model_validator(mode="after")
     def _check(self) -> TablesSection:
         TableFilter(self.include)
+        for pattern in self._layouts:
+            TablePattern(pattern)
         if "{table}" not in self.route or "." not in self.route:
             msg = "route needs a namespace and {table}, such as {database}.{table}"
             raise ValueError(msg)
@@ -89,6 +97,14 @@ class TablesSection(Section):
             msg = f"route knows {{database}} and {{table}}, not {sorted(unknown)}"
             raise ValueError(msg)
         return self
+
+    @property
+    def _layouts(self) -> dict[str, LayoutSection]:
+        return self.__pydantic_extra__ or {}
+
+    def layout_of(self, name: TableName) -> TableLayout | None:
+        """How a table should lie; None if no pattern names it."""
+        return layout_of(self._layouts, name)
 
 
 class SinkSection(Section):
@@ -237,7 +253,7 @@ def parse(raw: dict[str, Any]) -> Config:
     problems: list[str] = []
     expanded = _expand(raw, (), problems)
     try:
-        config = Config.model_validate(_flatten(expanded))
+        config = Config.model_validate(_flatten(_without_unknown(expanded, problems)))
     except ValidationError as error:
         problems.extend(_sentence(detail) for detail in error.errors())
     if problems:
@@ -285,6 +301,18 @@ def _flatten(raw: dict[str, Any]) -> dict[str, Any]:
     return flat
 
 
+def _without_unknown(raw: dict[str, Any], problems: list[str]) -> dict[str, Any]:
+    """The file without the keys of `[tables]` that are neither known nor the pattern of a layout, which has a dot."""
+    tables = raw.get("tables")
+    if not isinstance(tables, dict):
+        return raw
+    unknown = [key for key in tables if key not in TablesSection.model_fields and "." not in key]
+    for key in unknown:
+        quotes = f'; a pattern needs quotes: [tables."{key}.…"]' if isinstance(tables[key], dict) else ""
+        problems.append(f"tables.{key}: unknown key{_nearest(('tables', key))}{quotes}.")
+    return raw | {"tables": {key: value for key, value in tables.items() if key not in unknown}}
+
+
 def _dotted(nested: dict[str, Any]) -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, value in nested.items():
@@ -301,6 +329,8 @@ def _sentence(detail: Any) -> str:
         return f"{path}: unknown key{_nearest(detail['loc'])}."
     if detail["type"] == "missing":
         return f"{path}: missing."
+    if detail["type"] == "model_type":
+        return f"{path}: must be a table."
     message = detail["msg"].removeprefix("Value error, ")
     return f"{path or 'the file'}: {message}."
 
@@ -308,6 +338,9 @@ def _sentence(detail: Any) -> str:
 def _nearest(location: tuple[int | str, ...]) -> str:
     model: Any = Config
     for part in location[:-1]:
+        if model is TablesSection and part not in model.model_fields:
+            model = LayoutSection
+            continue
         annotation = model.model_fields[part].annotation
         options = getattr(annotation, "__args__", (annotation,))
         model = next(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from applier.changefeed.completeness import LETTERS, Cause
+from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName, TableVersion
 from applier.config.settings import Config
 from applier.consume.source import Source
@@ -116,9 +117,15 @@ class WindowApplier:
         }
 
     def set_apart(
-        self, refused: Mapping[TableName, TerminalError], cause: Cause, together: Sequence[TableName] = ()
+        self,
+        refused: Mapping[TableName, TerminalError],
+        cause: Cause,
+        together: Sequence[TableName] = (),
+        created: int | None = None,
     ) -> None:
         """Park tables of which something cannot be applied, some to resume together, and go on with all others.
+
+        Tables that are not known yet resume at `created`, the commit ts of their CREATE TABLE.
 
         Raises:
             TerminalError: The configuration says to stop.
@@ -127,7 +134,8 @@ class WindowApplier:
             if self.config.changefeed.on_table_error == "stop":
                 raise error
             partners = tuple(other for other in together if other != name)
-            parking.park(self.state, self.targets, name, cause, error.what, partners)
+            begin = None if created is None else FeedPosition(name, created - 1)
+            parking.park(self.state, self.targets, name, cause, error.what, partners, begin)
             parking.report(self.state, name, error.hint)
 
     def _ensure(self, version: TableVersion) -> None:
@@ -147,7 +155,8 @@ class WindowApplier:
             names = [] if isinstance(refusal, DdlStopped) else parking.refusing(ddl, self.state, self.config)
             if not names:
                 raise
-            self.set_apart(dict.fromkeys(names, refusal), "ddl", names)
+            is_placed = self.targets.feed.order.parts_at_ddl and any(effect(each).created for each in ddl.actions)
+            self.set_apart(dict.fromkeys(names, refusal), "ddl", names, ddl.commit_ts if is_placed else None)
             self.state.ddl.refused.add(ddl.barrier.change.id)
             self._apply_ddl(ddl)
 

@@ -143,9 +143,9 @@ def test_maintenance_and_a_rollback_between_two_runs(spark: SparkSession, lake: 
 
     assert differences(found, recordings.expected("txns")[-1]) == []
     accounts = ".".join(found.identifier(TableName("bank", "accounts")))
-    oldest = spark.sql(f"SELECT snapshot_id FROM lake.{accounts}.snapshots ORDER BY committed_at").first()  # noqa: S608 - our own names
+    oldest = spark.sql(f"SELECT snapshot_id FROM lake.{accounts}.snapshots ORDER BY committed_at").first()
     assert oldest is not None
-    newer = spark.sql(f"SELECT snapshot_id FROM lake.{accounts}.snapshots ORDER BY committed_at").collect()[1]  # noqa: S608 - our own names
+    newer = spark.sql(f"SELECT snapshot_id FROM lake.{accounts}.snapshots ORDER BY committed_at").collect()[1]
     spark.sql(f"CALL lake.system.set_current_snapshot('{accounts}', {newer[0]})")
     with (
         found.running(spark) as pipeline,

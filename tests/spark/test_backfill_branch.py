@@ -84,15 +84,15 @@ def damage(found: Replay, spark: SparkSession, name: TableName) -> None:
     """Take some rows from a table, and give one of the others another key."""
     key = sorted(row["id"] for row in found.contents(name) or [])
     for statement in (
-        f"DELETE FROM {name_of(found, name)} WHERE id IN ({key[0]}, {key[1]})",  # noqa: S608 - of this test
-        f"UPDATE {name_of(found, name)} SET id = -1 WHERE id = {key[2]}",  # noqa: S608 - of this test
+        f"DELETE FROM {name_of(found, name)} WHERE id IN ({key[0]}, {key[1]})",
+        f"UPDATE {name_of(found, name)} SET id = -1 WHERE id = {key[2]}",
     ):
         spark.sql(statement)
 
 
 def empty(found: Replay, spark: SparkSession, name: TableName) -> None:
     """Take all rows from a table."""
-    spark.sql(f"DELETE FROM {name_of(found, name)} WHERE true")  # noqa: S608 - of this test
+    spark.sql(f"DELETE FROM {name_of(found, name)} WHERE true")
 
 
 def test_a_branch_is_built_compared_and_shown(spark: SparkSession, properties: dict[str, str], tmp_path: Path) -> None:

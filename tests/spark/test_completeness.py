@@ -26,7 +26,7 @@ def loaded(world: World, table: str, rows: dict[int, str]) -> None:
     columns = pa.schema(fields)
     Catalog(world.spark, "lake").create(identifier, columns, key=["id"], sort=["id"])
     values = ", ".join(f"({key}, '{value}')" for key, value in rows.items())
-    world.spark.sql(f"INSERT INTO lake.{'.'.join(identifier)} VALUES {values}")  # noqa: S608 - names of this test
+    world.spark.sql(f"INSERT INTO lake.{'.'.join(identifier)} VALUES {values}")
 
 
 def test_a_table_without_its_create_is_refused_before_anything_is_written(make: Make) -> None:

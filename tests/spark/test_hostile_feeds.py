@@ -117,7 +117,7 @@ def test_names_that_break_quoting_come_through_whole(
 
     namespace = quoted(f"{prefix} {DATABASE}")
     names = ", ".join(quoted(name) for name in (KEY, *LATER))
-    query = f"SELECT {names} FROM lake.{namespace}.{quoted(RENAMED)} WHERE {quoted(ADDED)} IS NOT NULL"  # noqa: S608 - names of this file
+    query = f"SELECT {names} FROM lake.{namespace}.{quoted(RENAMED)} WHERE {quoted(ADDED)} IS NOT NULL"
     found = {row[KEY]: row.asDict() for row in spark.sql(query).collect()}
     assert found == {
         1: {**_row(1, 1), ADDED: DEFAULT},

@@ -165,7 +165,7 @@ def test_newer_applier_that_writes_meanwhile_wins(case: Case, monkeypatch: pytes
 def test_rows_that_somebody_adds_meanwhile_stay(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """A foreign append during a compaction is kept and noticed, and the branch that it left is taken again."""
     publishing = iceberg_maintenance._publish
-    foreign = f"INSERT INTO {sql_name(case.name)} VALUES (12345, 1, 'foreign', null)"  # noqa: S608 - the names are the test's own
+    foreign = f"INSERT INTO {sql_name(case.name)} VALUES (12345, 1, 'foreign', null)"
     late = [foreign]
 
     def publish(table: Any, stamp: Stamp) -> None:

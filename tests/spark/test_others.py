@@ -32,7 +32,7 @@ def case(spark: SparkSession, lake: Catalog, fresh_name: Name) -> Case:
 
 def insert(case: Case, key: int) -> None:
     """Append a row by hand."""
-    case.spark.sql(f"INSERT INTO {sql_name(case.name)} VALUES ({key}, 1, 'foreign', null)")  # noqa: S608 - our own names
+    case.spark.sql(f"INSERT INTO {sql_name(case.name)} VALUES ({key}, 1, 'foreign', null)")
 
 
 def restart(case: Case) -> TableWriter:
@@ -124,7 +124,7 @@ def test_a_table_that_was_rolled_back_within_one_stamp_is_refused(case: Case, *,
 def test_a_table_that_was_rolled_back_to_what_was_loaded_is_refused(case: Case) -> None:
     """No stamp is in its history any more."""
     name = (case.name[0], f"{case.name[1]}_loaded")
-    case.spark.sql(f"CREATE TABLE {sql_name(name)} AS SELECT * FROM {sql_name(case.name)}")  # noqa: S608 - our own names
+    case.spark.sql(f"CREATE TABLE {sql_name(name)} AS SELECT * FROM {sql_name(case.name)}")
     table = case.lake.load(name)
     assert table is not None
     loaded = table.snapshot_id

@@ -680,7 +680,7 @@ def test_a_range_that_the_source_has_lost_is_refused_with_its_offsets(make: Make
     assert (world.table("a").state, world.keys("a"), world.in_cut()) == ("parked", {1, 2}, {"b"})
     hint = world.table("a").way_out
     assert hint is not None
-    assert f"applier adopt -c {world.path} --tables 'shop.a' --why TEXT" in hint
+    assert f"applier load -c {world.path} --from DIR --tables 'shop.a'" in hint
 
 
 def test_a_table_is_forgotten_once_it_is_left_out(make: Make) -> None:

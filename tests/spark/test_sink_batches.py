@@ -211,7 +211,7 @@ def _merge(spark: SparkSession, name: tuple[str, ...], batch: ChangeBatch) -> No
     gone = spark.createDataFrame(batch.deletes).selectExpr("*", "true as gone")
     upserts.unionByName(gone, allowMissingColumns=True).createOrReplaceTempView("changes")
     spark.sql(
-        f"MERGE INTO {sql_name(name)} t USING changes c ON t.k0 = c.k0 AND t.k1 = c.k1 "  # noqa: S608 - the names are the test's own
+        f"MERGE INTO {sql_name(name)} t USING changes c ON t.k0 = c.k0 AND t.k1 = c.k1 "
         "WHEN MATCHED AND c.gone THEN DELETE "
         "WHEN MATCHED THEN UPDATE SET t.v = c.v, t.text = c.text, t.vec = c.vec "
         "WHEN NOT MATCHED AND NOT c.gone THEN INSERT (k0, k1, v, text, vec) VALUES (c.k0, c.k1, c.v, c.text, c.vec)"

@@ -66,7 +66,7 @@ def case(spark: SparkSession, lake: Catalog, fresh_name: Name) -> Case:
 
 def test_stamp_is_in_summary_and_properties_of_one_metadata_version(case: Case) -> None:
     """Rows and progress become visible by one swap of the catalog's pointer."""
-    versions = f"SELECT count(*) FROM {sql_name(case.name)}.metadata_log_entries"  # noqa: S608 - the names are the test's own
+    versions = f"SELECT count(*) FROM {sql_name(case.name)}.metadata_log_entries"
     before = case.spark.sql(versions).first()
 
     snapshot_id = case.apply()
@@ -144,7 +144,7 @@ def test_files_that_maintenance_removed_are_planned_anew(case: Case) -> None:
 
 def test_rows_that_somebody_appended_are_replaced(case: Case) -> None:
     """After a foreign append no key counts as new: its row is looked up and replaced."""
-    case.spark.sql(f"INSERT INTO {sql_name(case.name)} VALUES (12345, 1, 'foreign', null)")  # noqa: S608 - the names are the test's own
+    case.spark.sql(f"INSERT INTO {sql_name(case.name)} VALUES (12345, 1, 'foreign', null)")
 
     case.writer.apply(case.feed.taken({(12345,): (2, "ours", None)}, set()), Stamp("shop", 2, 3), exact=True)
 
@@ -177,7 +177,7 @@ def test_lost_answer_of_the_catalog(case: Case, monkeypatch: pytest.MonkeyPatch,
 
 def test_table_that_keeps_moving_is_given_up(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """Attempts are bounded: a table that others commit to all the time ends in an error that may be retried."""
-    foreign = f"INSERT INTO {sql_name(case.name)} VALUES (999, 1, 'foreign', null)"  # noqa: S608 - the names are the test's own
+    foreign = f"INSERT INTO {sql_name(case.name)} VALUES (999, 1, 'foreign', null)"
     monkeypatch.setattr(
         failpoints, "reach", lambda point: case.spark.sql(foreign) if point == "data-files-staged" else None
     )

@@ -21,6 +21,8 @@ Name = Callable[[], tuple[str, str]]
 SPECS: dict[str, list[tuple[str, str]]] = {
     "whole": [],
     "by-key": [("k1", "bucket[2]"), ("k7", "month"), ("k3", "truncate[21]")],
+    "by-time": [("k7", "year"), ("k8", "day"), ("k9", "hour"), ("k0", "truncate[50]"), ("k6", "bucket[3]")],
+    "by-bucket": [(f"k{index}", "bucket[2]") for index in (0, 1, 3, 4, 5, 7, 8, 9)],
     "by-value": [("v", "identity"), ("text", "truncate[1]")],
 }
 """Partition specs: of columns of the key, and of columns that an update may move to another partition."""
@@ -39,7 +41,9 @@ class Pool(Feed):
         return self.taken({key: self._values() for key in chosen[:15]}, set(chosen[15:]))
 
 
-@pytest.mark.parametrize(("spec", "version"), [("whole", 2), ("whole", 3), ("by-key", 3), ("by-value", 2)])
+@pytest.mark.parametrize(
+    ("spec", "version"), [("whole", 2), ("whole", 3), ("by-key", 3), ("by-time", 3), ("by-bucket", 3), ("by-value", 2)]
+)
 def test_both_engines_leave_the_same_table(
     spark: SparkSession, lake: Catalog, fresh_name: Name, spec: str, version: int
 ) -> None:

@@ -215,7 +215,7 @@ class Depot:
         fields = [pa.field(name, kind, nullable=name != "id") for name, kind in COLUMNS.items()]
         Catalog(self.spark, "lake").create(self.identifier, pa.schema(fields), key=["id"], sort=["id"])
         values = "(1, 10.50, 'packed', 'cold', 3, 7), (2, 0.01, NULL, '', 0, 1)"
-        self.spark.sql(f"INSERT INTO lake.{'.'.join(self.identifier)} VALUES {values}")  # noqa: S608 - names of this test
+        self.spark.sql(f"INSERT INTO lake.{'.'.join(self.identifier)} VALUES {values}")
 
     @property
     def config(self) -> Config:

@@ -206,10 +206,14 @@ class _KeptSession:
 
 def _toml(pair: tuple[str, Any]) -> str:
     key, value = pair
-    if isinstance(value, dict):
-        inner = ", ".join(f"{json.dumps(name)} = {json.dumps(item)}" for name, item in value.items())
-        return f"{json.dumps(key)} = {{{inner}}}\n"
-    return f"{json.dumps(key)} = {json.dumps(value)}\n"
+    return f"{json.dumps(key)} = {_inline(value)}\n"
+
+
+def _inline(value: Any) -> str:
+    if not isinstance(value, dict):
+        return json.dumps(value)
+    inner = ", ".join(f"{json.dumps(name)} = {_inline(item)}" for name, item in value.items())
+    return f"{{{inner}}}"
 
 
 Make = Callable[..., World]

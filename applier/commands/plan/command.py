@@ -9,7 +9,7 @@ from applier.changefeed.event import SchemaChange
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.table import TableName
 from applier.commands.plan.read_only_pipeline import looking
-from applier.commands.plan.report import DdlDue, SpanDue, StepPlan, TableAside, TableDue
+from applier.commands.plan.report import DdlDue, LayoutDue, SpanDue, StepPlan, TableAside, TableDue
 from applier.config.settings import Config
 from applier.ddl.actions import Action, Alteration, NoRows, by_table, kind, touches
 from applier.ddl.schema_tracker import Tables
@@ -20,6 +20,7 @@ from applier.pipeline.schema_changes.decision import DdlRules, Verdict
 from applier.pipeline.schema_changes.track import altered, move
 from applier.pipeline.stall import held_back
 from applier.pipeline.step import Pipeline
+from applier.pipeline.tables import layouts
 from applier.runtime.logs import Stopwatch
 from applier.runtime.retry import with_retry
 from applier.sink.control.rows import Decision
@@ -65,7 +66,16 @@ def described(pipeline: Pipeline, found: NextStep) -> StepPlan:
             for name, item in sorted(state.completeness.items())
             if not item.is_live
         ],
+        layouts=[*_layouts(pipeline)],
     )
+
+
+def _layouts(pipeline: Pipeline) -> Iterator[LayoutDue]:
+    for name, table, change, refusal in layouts.due(pipeline.state, pipeline.targets, pipeline.config.tables):
+        note = (
+            f"{refusal.what}. Hint: {refusal.hint}" if refusal else layouts.cost(table, pipeline.targets.catalog.name)
+        )
+        yield LayoutDue(str(name), str(table), str(change or ""), note)
 
 
 def _tables(pipeline: Pipeline, found: NextStep) -> list[TableDue]:

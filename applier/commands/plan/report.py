@@ -70,6 +70,21 @@ class TableAside:
 
 
 @dataclass(frozen=True, slots=True)
+class LayoutDue:
+    """What the next start of `run` changes about how a table lies; its files stay as they are.
+
+    Attributes:
+        change: What it changes; "" where the layout does not fit the table.
+        note: What it costs, or why it does not fit.
+    """
+
+    upstream: str
+    iceberg: str
+    change: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
 class StepPlan:
     """What the next step would do.
 
@@ -81,6 +96,7 @@ class StepPlan:
         counts: Row changes by what would become of them: `rows`, `replayed`, `left`, `excluded`.
         ddl: DDL that it would come to, in order.
         aside: Tables that are not live: the rows of parked ones would not be applied.
+        layouts: Tables that do not lie as the configuration says.
         waits: Why nothing, or not all, can be applied; "" if nothing is in the way.
     """
 
@@ -95,6 +111,7 @@ class StepPlan:
     ddl: Sequence[DdlDue]
     waits: str
     aside: Sequence[TableAside] = ()
+    layouts: Sequence[LayoutDue] = ()
 
     def to_json(self) -> str:
         """The plan for machines; the keys are the attributes."""
@@ -116,6 +133,9 @@ def render(plan: StepPlan, console: Console) -> None:
     if plan.ddl:
         decided = [(_at(ddl.commit_ts), ", ".join(ddl.kinds), ddl.decision, ddl.reason, ddl.sql) for ddl in plan.ddl]
         console.print(_table("DDL", ("commit ts", "kind", "decision", "reason", "statement"), decided))
+    for layout in plan.layouts:
+        changes = f"The next start changes table {layout.iceberg}: {layout.change}. " if layout.change else ""
+        console.print(Text(escaped(f"{changes}{layout.note}")), soft_wrap=True)
     for table in plan.aside:
         console.print(Text(escaped(f"{table.because} Hint: {table.way_out}")), soft_wrap=True)
     if plan.waits:

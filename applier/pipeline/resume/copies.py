@@ -160,8 +160,7 @@ class Copies:
         if table is None or table.setting(DROPPED_AT) is not None:
             return catalog.create(identifier, columns, **options)
         copy = clone.clone(catalog, table, identifier)
-        key: Sequence[str] = options["key"]
-        return clone.begin_anew(catalog, copy, columns, key, options["properties"])
+        return clone.begin_anew(catalog, copy, columns, **options)
 
 
 def _state(table: Table) -> tuple[int | None, str]:

@@ -25,11 +25,12 @@ def park(
     cause: Cause,
     reason: str,
     partners: tuple[TableName, ...] = (),
+    begin: FeedPosition | None = None,
 ) -> None:
     """Apply no rows and no DDL of a table from here on; readers keep its last true snapshot.
 
     A table that is parked already keeps its place in the feed. The reason is a clause that follows a colon, and the
-    partners are tables that resume with it.
+    partners are tables that resume with it. A table that is not known yet is placed at `begin`.
     """
     known = state.completeness.get(name, Completeness("incomplete", reason=NO_CREATE))
     together = tuple(dict.fromkeys([*known.partners, *partners]))
@@ -43,7 +44,7 @@ def park(
         since=max(state.resolved_ts, applied),
         reason=reason.rstrip("."),
         cause=cause,
-        position=_position(state, name, order),
+        position=_position(state, name, order) or begin,
         lacked="" if known.is_live else known.reason,
         partners=together,
         origin=known.origin,

@@ -10,9 +10,11 @@ import pyarrow as pa
 from applier.changefeed.table import Column, TableVersion
 from applier.changefeed.types import TypeRules, column_arrow_type
 from applier.config.settings import TablesSection
+from applier.config.table_layout import TableLayout
 from applier.errors import TableMismatch
 from applier.pipeline.tables.filtered import FILTERED, Doubted
 from applier.sink.evolve.row_columns import columns_of_new, supplied
+from applier.sink.format.layout import fitted
 from applier.sink.format.types import iceberg_type
 from applier.sink.iceberg.snapshot import MAIN
 from applier.sink.iceberg.table import Table
@@ -39,16 +41,24 @@ class TableMaker:
     doubted: Doubted = field(default=frozenset(), init=False)
 
     def make(self, identifier: tuple[str, ...], version: TableVersion, entries: Mapping[str, str]) -> Table:
-        """Create a table without rows; `entries` are properties beside those of every new table."""
+        """Create a table without rows; `entries` are properties beside those of every new table.
+
+        Raises:
+            TableMismatch: The layout that the configuration gives the table does not fit its columns.
+        """
         key = version.key
         doubts = {FILTERED: "true"} if self.doubted is None or version.name in self.doubted else {}
         omit = self.rules.virtual_columns == "omit"
+        columns = pa.schema([self._column(version, column) for column in columns_of_new(version, omit=omit)])
+        layout = fitted(".".join(identifier), self.settings.layout_of(version.name) or TableLayout(), columns)
+        own = {**properties_of_new(), **self.settings.properties, **layout.properties}
         return self.create(
             identifier,
-            pa.schema([self._column(version, column) for column in columns_of_new(version, omit=omit)]),
+            columns,
             key=key,
-            sort=key,
-            properties={**properties_of_new(), **self.settings.properties, **entries, **doubts},
+            partition=layout.partition or (),
+            sort=key if layout.sort is None else layout.sort,
+            properties={**own, **entries, **doubts},
             format_version=self.settings.format_version,
         )
 

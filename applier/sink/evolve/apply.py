@@ -16,6 +16,7 @@ from applier.sink.evolve.revision import Revision
 from applier.sink.evolve.rewrite import CastRefused, LiveRows, rewrite
 from applier.sink.iceberg.commit import Change
 from applier.sink.iceberg.java import JavaError, translated
+from applier.sink.iceberg.layout import partition_of, sort_of
 from applier.sink.iceberg.table import Table
 
 _REFUSED = frozenset({"ValidationException", "IllegalArgumentException", "UnsupportedOperationException"})
@@ -66,7 +67,6 @@ def apply_evolution(table: Table, evolution: Evolution, stamp: Stamp) -> Evolved
         except JavaError as error:
             if error.kind not in _REFUSED:
                 raise
-            # Such as dropping a column that partitions the table.
             raise TableMismatch(f"Iceberg refuses the change of table {table}: {error.detail}") from None
         rewritten = live.count if change.replace else 0
         failpoints.reach("data-files-staged")
@@ -81,19 +81,24 @@ def _before(table: Table) -> TableBefore:
     # Read before there is a revision, which looks at the newest metadata: that may be another applier's by then.
     docs = {column["id"]: column.get("doc", "") for column in json.loads(table.schema_json)["fields"]}
     names = {column.id: column.name for column in table.schema.fields}
-    sort = [names.get(part["source-id"], "") for part in table.sort_order_json["fields"]]
-    return TableBefore(str(table), table.format_version, table.schema, docs, sort)
+    specs = {
+        spec["spec-id"]: [names.get(part["source-id"], "") for part in spec["fields"]] for spec in table.specs_json
+    }
+    sort, partition = sort_of(table) or (), partition_of(table)
+    return TableBefore(str(table), table.format_version, table.schema, docs, sort, partition, specs)
 
 
 def _stage(table: Table, what: Resolution, live: LiveRows, stamp: Stamp) -> Change:
     revision = Revision(table)
     with translated(f"Cannot change the columns of table {table}"):
+        revision.partition(what.unpartitioned, ())
         if what.sort is not None:
             revision.sort(())
         for steps in filter(None, what.updates):
             revision.update(steps)
         if what.sort:
             revision.sort(what.sort)
+        revision.partition((), what.repartitioned)
     rows = []
     if what.rewrites:
         logger().info("rewriting table", table=str(table), rows=live.count)

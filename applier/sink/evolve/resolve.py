@@ -6,12 +6,13 @@ Iceberg has no step that casts values: a field that cannot stay is dropped and a
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import pyarrow as pa
 
+from applier.config.table_layout import PartitionField, SortField
 from applier.errors import TableMismatch
 from applier.sink.evolve.casts.cast import is_promotion
 from applier.sink.evolve.rewrite import LiveRows, ValueSource
@@ -29,6 +30,7 @@ from applier.sink.evolve.steps import (
     Step,
     Truncate,
 )
+from applier.sink.format.layout import takes
 from applier.sink.format.types import Field, TableSchema
 
 KEY = "applier.key"
@@ -42,14 +44,17 @@ _S = TypeVar("_S", AddField, ConvertField, DescribeTable, DropField, MoveField, 
 class TableBefore:
     """An Iceberg table before an evolution.
 
-    Comments are given by field id; of its sort order the columns, empty text for one that is not a column.
+    Comments are given by field id. Partition fields of the current spec have their names, and each spec that there
+    ever was has its columns, by its id. The sort order is empty where it is not of columns alone.
     """
 
     name: str
     format_version: int
     schema: TableSchema
     docs: Mapping[int, str] = field(default_factory=dict)
-    sort: Sequence[str] = ()
+    sort: Sequence[SortField] = ()
+    partition: Mapping[str, PartitionField] = field(default_factory=dict)
+    specs: Mapping[int, Collection[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +67,8 @@ class Resolution:
             anew. They hold no conversions, and a new field has a default only if Iceberg keeps it.
         sort: Columns to sort by once the fields that go, or are made anew, are out of the order; None if none of them
             is in it.
+        unpartitioned: Names of the partition fields of columns that go or are made anew: they go first.
+        repartitioned: Those of them whose column is made anew, in a type that the transform takes.
         truncates: All rows go.
         rewrites: All rows are written anew, with the values of `sources`.
         properties: Table properties to set.
@@ -71,7 +78,9 @@ class Resolution:
     """
 
     updates: tuple[tuple[Step, ...], ...]
-    sort: tuple[str, ...] | None
+    sort: tuple[SortField, ...] | None
+    unpartitioned: tuple[str, ...]
+    repartitioned: tuple[PartitionField, ...]
     truncates: bool
     rewrites: bool
     properties: Mapping[str, str]
@@ -112,6 +121,7 @@ class _Resolver:
         self._truncates = bool(self._of(Truncate))
         converted = self._of(ConvertField)
         self._remade = {step.name: step for step in converted if self._truncates or not self._stays(step)}
+        self._gone = {*self._dropped, *(self._before(name).name for name in self._remade)}
 
     def resolution(self) -> Resolution:
         identity = self._identity()
@@ -123,8 +133,12 @@ class _Resolver:
                 (SetKey(identity),) if identity else (),
             ),
             sort=self._sort(),
+            unpartitioned=tuple(name for name, part in self._table.partition.items() if part.column in self._gone),
+            repartitioned=self._repartitioned(),
             truncates=self._truncates,
-            rewrites=not self._truncates and bool(self._remade or is_filled) and self._rows.count > 0,
+            rewrites=not self._truncates
+            and bool(self._remade or is_filled or self._loses_partition())
+            and self._rows.count > 0,
             properties=self._properties(),
             kept={old.id: old for old in self._table.schema.fields},
             casts={name: (self._before(name), step) for name, step in self._remade.items()},
@@ -188,11 +202,24 @@ class _Resolver:
         back = [MoveField(order[place], order[place - 1] if place else None) for place in places]
         return [*back, *self._of(MoveField)]
 
-    def _sort(self) -> tuple[str, ...] | None:
-        gone = {*self._dropped, *(self._before(name).name for name in self._remade)}
-        if gone.isdisjoint(self._table.sort):
+    def _sort(self) -> tuple[SortField, ...] | None:
+        if self._gone.isdisjoint(part.column for part in self._table.sort):
             return None
-        return tuple(self._after.get(name, name) for name in self._table.sort if name not in self._dropped)
+        kept = [part for part in self._table.sort if part.column not in self._dropped]
+        return tuple(replace(part, column=self._after.get(part.column, part.column)) for part in kept)
+
+    def _repartitioned(self) -> tuple[PartitionField, ...]:
+        found = [
+            replace(part, column=self._after.get(part.column, part.column))
+            for part in self._table.partition.values()
+            if part.column in self._gone and part.column not in self._dropped
+        ]
+        return tuple(part for part in found if takes(part.transform, self._remade[part.column].new_arrow))
+
+    def _loses_partition(self) -> bool:
+        """Whether a file lies in a partition of a column that goes: the values of that partition have no type then."""
+        specs = {number for number, columns in self._table.specs.items() if not self._gone.isdisjoint(columns)}
+        return bool(specs) and not specs.isdisjoint(self._rows.spec_ids)
 
     def _identity(self) -> tuple[str, ...] | None:
         """Identifier fields of after; None where they stay what they are."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from applier.config.table_layout import PartitionField, SortField
 from applier.sink.evolve.steps import (
     AddField,
     DescribeField,
@@ -22,6 +23,7 @@ from applier.sink.evolve.steps import (
 from applier.sink.format.partition_spec import single_value
 from applier.sink.format.types import schema_json
 from applier.sink.iceberg.java import translated
+from applier.sink.iceberg.layout import replace_order, update_spec
 from applier.sink.iceberg.table import Table
 
 
@@ -48,14 +50,16 @@ class Revision:
             self._take(update, step)
         update.commit()
 
-    def sort(self, columns: Sequence[str]) -> None:
-        """Replace the sort order by these columns, ascending; () for none."""
+    def sort(self, fields: Sequence[SortField]) -> None:
+        """Replace the sort order by these columns; () for none."""
         with translated(f"Cannot change the sort order of table {self._table}"):
-            iceberg = self._table.java.iceberg
-            order = self.transaction.replaceSortOrder()
-            for column in columns:
-                order.asc(iceberg.expressions.Expressions.ref(column), iceberg.NullOrder.NULLS_FIRST)
-            order.commit()
+            replace_order(self._table, self.transaction, fields)
+
+    def partition(self, removed: Sequence[str], added: Sequence[PartitionField]) -> None:
+        """Remove partition fields, by name, and add others."""
+        if removed or added:
+            with translated(f"Cannot change the partitions of table {self._table}"):
+                update_spec(self._table, self.transaction, removed, added)
 
     def _take(self, update: Any, step: Step) -> None:
         match step:

@@ -85,6 +85,11 @@ class LiveRows:
             return 0
         return sum(planned.file.records - len(planned.deleted or ()) for planned in self._files)
 
+    @property
+    def spec_ids(self) -> set[int]:
+        """Ids of the partition specs of the files that hold them; none without a snapshot."""
+        return set() if self._snapshot_id is None else {planned.file.spec_id for planned in self._files}
+
     def groups(self, fields: Sequence[Field]) -> Iterator[pa.Table]:
         """Some fields of all rows, one row group of a file at a time; rows of one partition together."""
         for planned in self._files:

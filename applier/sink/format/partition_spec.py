@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypeAlias
 
 import mmh3
 import numpy as np
@@ -19,6 +19,8 @@ from applier.sink.format.types import Array, Chunks, TableSchema, by_value
 
 compute: Any = pyarrow.compute
 """The type stubs know each kernel by the type of its array, which is only known at run time here."""
+
+Numbers: TypeAlias = "np.ndarray[Any, Any]"
 
 _ARGUMENT = re.compile(r"(\w+)(?:\[(\d+)\])?")
 _MICROSECONDS_PER_HOUR = 3_600_000_000
@@ -106,6 +108,9 @@ def _void(values: Array, _: int) -> Any:
 
 
 def _bucket(values: Array, buckets: int) -> Any:
+    kind = values.type
+    if pa.types.is_integer(kind) or pa.types.is_date(kind) or (pa.types.is_timestamp(kind) and kind.unit == "us"):
+        return _of_numbers(values, lambda numbers: (_hash_numbers(numbers) & 0x7FFFFFFF) % buckets, pa.int32())
     return by_value(values, lambda value: (_hash(value) & 0x7FFFFFFF) % buckets, pa.int32())
 
 
@@ -117,8 +122,10 @@ def _truncate(values: Array, width: int) -> Any:
         return compute.binary_slice(values, 0, width)
     if pa.types.is_decimal(kind):
         step = Decimal(width).scaleb(-kind.scale)
-        return by_value(values, lambda value: value - (((value % step) + step) % step), kind)
-    return by_value(values, lambda value: value - value % width, kind)
+        # -9 of one digit becomes -10, of two.
+        wide = pa.decimal128(38, kind.scale)
+        return by_value(values, lambda value: value - (((value % step) + step) % step), wide)
+    return _of_numbers(values, lambda numbers: numbers - numbers % width, kind)
 
 
 def _years(values: Array, _: int) -> Any:
@@ -137,11 +144,37 @@ def _days(values: Array, _: int) -> Any:
 
 
 def _hours(values: Array, _: int) -> Any:
-    return by_value(values.cast(pa.int64()), lambda value: value // _MICROSECONDS_PER_HOUR, pa.int32())
+    return _of_numbers(values, lambda numbers: numbers // _MICROSECONDS_PER_HOUR, pa.int32())
+
+
+def _of_numbers(values: Array, function: Callable[[Numbers], Numbers], kind: pa.DataType) -> Any:
+    """Apply a function to all values as whole numbers at once, as Java does with overflow; NULL stays NULL."""
+    whole = values.cast(pa.int32()) if pa.types.is_date(values.type) else values
+    numbers = whole.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    return pa.array(function(numbers), pa.int64(), mask=values.is_null().to_numpy(zero_copy_only=False)).cast(
+        kind, safe=False
+    )
+
+
+def _hash_numbers(numbers: Numbers) -> Numbers:
+    """Murmur3 of 64-bit numbers, as `_hash` of each."""
+    wide = numbers.astype(np.int64).view(np.uint64)
+    found = np.zeros(len(wide), np.uint32)
+    for half in (wide.astype(np.uint32), (wide >> np.uint64(32)).astype(np.uint32)):
+        mixed = _rotated(half * np.uint32(0xCC9E2D51), 15) * np.uint32(0x1B873593)
+        found = _rotated(found ^ mixed, 13) * np.uint32(5) + np.uint32(0xE6546B64)
+    found ^= np.uint32(8)
+    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35), (16, 1)):
+        found = (found ^ (found >> np.uint32(shift))) * np.uint32(factor)
+    return found.astype(np.int64)
+
+
+def _rotated(numbers: Numbers, bits: int) -> Numbers:
+    return (numbers << np.uint32(bits)) | (numbers >> np.uint32(32 - bits))
 
 
 def _hash(value: Any) -> int:
-    """Murmur3 of a value, as Iceberg's bucket transform defines it (table specification, appendix B)."""
+    """Murmur3 of a text, bytes or a decimal, as Iceberg's buckets define it (table specification, appendix B)."""
     match value:
         case str():
             return int(mmh3.hash(value.encode()))
@@ -152,12 +185,8 @@ def _hash(value: Any) -> int:
             unscaled = int(value.scaleb(-exponent)) if isinstance(exponent, int) else 0
             size = ((unscaled if unscaled >= 0 else ~unscaled).bit_length() // 8) + 1
             return int(mmh3.hash(unscaled.to_bytes(size, "big", signed=True)))
-        case datetime():
-            moment = value.replace(tzinfo=None) - datetime(1970, 1, 1)
-            return _hash((moment.days * 86_400 + moment.seconds) * 1_000_000 + moment.microseconds)
-        case date():
-            return _hash(value.toordinal() - date(1970, 1, 1).toordinal())
-    return int(mmh3.hash(int(value).to_bytes(8, "little", signed=True)))
+    msg = f"a bucket of {type(value).__name__}"
+    raise TypeError(msg)
 
 
 _TRANSFORMS: dict[str, Callable[[Array, int], Any]] = {

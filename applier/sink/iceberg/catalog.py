@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
+from applier.config.table_layout import PartitionField, SortField
 from applier.errors import OutsideRefused, TableMismatch
 from applier.runtime.logs import logger
+from applier.sink.format.layout import partition_name
 from applier.sink.format.types import TableSchema, schema_json
 from applier.sink.iceberg.java import Java, JavaError, translated
 from applier.sink.iceberg.location import OWN_LOCATION, folder_name, has_uuid, is_plain, own
@@ -32,17 +33,6 @@ that is wrong with the table itself."""
 Identifier = tuple[str, ...]
 """Namespace parts and table name. Parts are data, never parsed: dots, quotes and spaces are allowed where the catalog
 allows them."""
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionField:
-    """One partition field: a column, and its transform as Iceberg writes it.
-
-    Transforms are `identity`, `bucket[16]`, `truncate[4]`, `year`, `month`, `day`, `hour`.
-    """
-
-    column: str
-    transform: str = "identity"
 
 
 class Catalog:
@@ -89,7 +79,7 @@ class Catalog:
         *,
         key: Sequence[str] = (),
         partition: Sequence[PartitionField] = (),
-        sort: Sequence[str] = (),
+        sort: Sequence[str | SortField] = (),
         properties: Mapping[str, str] | None = None,
         format_version: int = 3,
         location: str | None = None,
@@ -98,8 +88,8 @@ class Catalog:
 
         Of the columns, nullability gives `required` and metadata `doc` the comment. Those of the key become the
         identifier fields; Iceberg allows no float or double among them, so a key with one is left out. Rows are sorted
-        by `sort`, ascending. Format version 2 is for older readers. The catalog chooses the root of the files where no
-        location is given.
+        by `sort`, names in ascending order. Format version 2 is for older readers. The catalog chooses the root of the
+        files where no location is given.
 
         Raises:
             TableMismatch: Iceberg refuses these columns, this partition spec or this name.
@@ -216,7 +206,7 @@ class Catalog:
         return self.java.iceberg.catalog.TableIdentifierParser.fromJson(text)
 
     def _builder(
-        self, identifier: Identifier, schema: str, partition: Sequence[PartitionField], sort: Sequence[str]
+        self, identifier: Identifier, schema: str, partition: Sequence[PartitionField], sort: Sequence[str | SortField]
     ) -> Any:
         iceberg = self.java.iceberg
         java_schema = iceberg.SchemaParser.fromJson(schema)
@@ -234,7 +224,7 @@ class Catalog:
 def _spec_json(schema: TableSchema, partition: Sequence[PartitionField]) -> dict[str, Any]:
     fields = [
         {
-            "name": _partition_name(schema, field),
+            "name": partition_name(field, [*schema.names]),
             "transform": field.transform,
             "source-id": _field_id(schema, field.column),
             "field-id": 1000 + index,
@@ -244,26 +234,18 @@ def _spec_json(schema: TableSchema, partition: Sequence[PartitionField]) -> dict
     return {"spec-id": 0, "fields": fields}
 
 
-def _sort_json(schema: TableSchema, columns: Sequence[str]) -> dict[str, Any]:
+def _sort_json(schema: TableSchema, columns: Sequence[str | SortField]) -> dict[str, Any]:
+    sorted_by = [SortField(column) if isinstance(column, str) else column for column in columns]
     fields = [
         {
             "transform": "identity",
-            "source-id": _field_id(schema, column),
-            "direction": "asc",
-            "null-order": "nulls-first",
+            "source-id": _field_id(schema, field.column),
+            "direction": "desc" if field.descending else "asc",
+            "null-order": "nulls-last" if field.descending else "nulls-first",
         }
-        for column in columns
+        for field in sorted_by
     ]
     return {"order-id": 1, "fields": fields}
-
-
-def _partition_name(schema: TableSchema, field: PartitionField) -> str:
-    if field.transform == "identity":
-        return field.column
-    name = f"{field.column}_{field.transform.partition('[')[0]}"
-    while schema.field(name) is not None:
-        name += "_"
-    return name
 
 
 def identifying(columns: pa.Schema, key: Sequence[str]) -> Sequence[str]:

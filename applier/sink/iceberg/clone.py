@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -42,17 +42,15 @@ def clone(catalog: Catalog, table: Table, identifier: Identifier) -> Table:
     return Table(catalog.java, handle, identifier)
 
 
-def begin_anew(
-    catalog: Catalog, table: Table, columns: pa.Schema, key: Sequence[str], properties: Mapping[str, str]
-) -> Table:
+def begin_anew(catalog: Catalog, table: Table, columns: pa.Schema, *, key: Sequence[str], **options: Any) -> Table:
     """Replace columns and rows of a table, as CREATE OR REPLACE TABLE does: its identity and its history stay.
 
-    Columns are as of `Catalog.create`; the new sort order is that of the key.
+    Columns and options are as of `Catalog.create`.
     """
     with translated(f"Cannot replace the columns of table {table}"):
         schema = schema_json(columns, identifying(columns, key))
-        builder = catalog._builder(table.identifier, schema, (), key)
-        builder.withProperties(catalog.java.map(properties)).replaceTransaction().commitTransaction()
+        builder = catalog._builder(table.identifier, schema, options["partition"], options["sort"])
+        builder.withProperties(catalog.java.map(options["properties"])).replaceTransaction().commitTransaction()
     found = catalog.load(table.identifier)
     return table if found is None else found
 

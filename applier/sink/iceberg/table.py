@@ -119,6 +119,11 @@ class Table:
         return self._fact("spec", lambda: self._json(self.java.iceberg.PartitionSpecParser, self.handle.spec))
 
     @property
+    def specs_json(self) -> list[dict[str, Any]]:
+        """All partition specs that the table ever had, in Iceberg's JSON, as of the last `refresh`."""
+        return self._fact("specs", self._specs)
+
+    @property
     def sort_order_json(self) -> dict[str, Any]:
         """Sort order in Iceberg's JSON, as of the last `refresh`."""
         return self._fact("order", lambda: self._json(self.java.iceberg.SortOrderParser, self.handle.sortOrder))
@@ -175,6 +180,10 @@ class Table:
         """Data files of an older snapshot with their delete files; bounds are left out."""
         with translated(f"Cannot plan snapshot {snapshot_id} of table {self}"):
             return self.files.planned(self.handle.newScan().useSnapshot(snapshot_id))
+
+    def _specs(self) -> list[dict[str, Any]]:
+        parser = self.java.iceberg.PartitionSpecParser
+        return [json.loads(parser.toJson(spec)) for spec in self._asked(self.handle.specs).values()]
 
     def _json(self, parser: Any, ask: Callable[[], Any]) -> dict[str, Any]:
         return dict(json.loads(parser.toJson(self._asked(ask))))

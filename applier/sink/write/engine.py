@@ -21,6 +21,7 @@ from applier.sink.format.partition_spec import parse_spec, split
 from applier.sink.format.storage import Storage, storage_of
 from applier.sink.format.types import Field
 from applier.sink.iceberg.files import DataFile, JavaStorage
+from applier.sink.iceberg.layout import order_of_files
 from applier.sink.iceberg.table import Table
 from applier.sink.write import rows as rows_of
 from applier.sink.write.deletes import load_deleted
@@ -52,7 +53,7 @@ class Engine(Protocol):
         """
 
     def stage(self, rows: pa.Table, key: Sequence[str]) -> list[DataFile]:
-        """Write rows in the table's columns, sorted by key, to data files that a commit can add."""
+        """Write rows in the table's columns, in its sort order or else by key, to data files that a commit can add."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +93,9 @@ class ArrowEngine:
         table = self._table
         if rows.num_rows == 0:
             return []
-        rows = rows_of.sort(rows, key)
+        fields, order = order_of_files(table, key)
+        rows = rows_of.sort(rows, fields)
         spec = table.spec_json
-        order = _sort_order(table, key)
         if not spec["fields"]:
             return self._write(rows, (), key, order)
         groups = split(rows, parse_spec(str(table), spec, table.schema))
@@ -149,18 +150,6 @@ class ArrowEngine:
             )
             for file in files
         ]
-
-
-def _sort_order(table: Table, key: Sequence[str]) -> int:
-    """Id of the table's sort order if rows in key order are in it, else 0."""
-    order = table.sort_order_json
-    names = {field.id: field.name for field in table.schema.fields}
-    plain = all(
-        (part["transform"], part["direction"], part["null-order"]) == ("identity", "asc", "nulls-first")
-        for part in order["fields"]
-    )
-    columns = [names.get(part["source-id"]) for part in order["fields"]]
-    return int(order["order-id"]) if plain and columns == list(key)[: len(columns)] else 0
 
 
 @dataclass(frozen=True, slots=True)

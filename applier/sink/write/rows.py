@@ -1,4 +1,4 @@
-"""Writes new images as Parquet files: in the table's own columns, sorted by key, one file a partition."""
+"""Writes new images as Parquet files: in the table's own columns and order, one file a partition."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from applier.config.table_layout import SortField
 from applier.errors import TableMismatch, TransientError, ValueRefused
 from applier.sink.format.column_metrics import Written
 from applier.sink.format.storage import Storage
@@ -84,11 +86,15 @@ def conform_keys(name: str, keys: pa.Table, fields: Sequence[Field]) -> pa.Table
     return pa.Table.from_arrays(columns, [field.name for field in fields])
 
 
-def sort(rows: pa.Table, key: Sequence[str]) -> pa.Table:
-    """Rows in key order, so that the bounds of a file are narrow and a later look-up reads few of them."""
-    if not key or rows.num_rows < 2:
+def sort(rows: pa.Table, order: Sequence[SortField]) -> pa.Table:
+    """Rows in an order, usually that of the key: the bounds of a file are narrow and a later look-up reads few."""
+    if not order or rows.num_rows < 2:
         return rows
-    return rows.sort_by([(name, "ascending") for name in key])
+    keys: Any = [
+        (each.column, "descending", "at_end") if each.descending else (each.column, "ascending", "at_start")
+        for each in order
+    ]
+    return rows.take(pc.sort_indices(rows, sort_keys=keys))
 
 
 def write(rows: pa.Table, storage: Storage, locate: Callable[[str], str], target: int = TARGET_BYTES) -> list[Written]:

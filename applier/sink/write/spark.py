@@ -17,6 +17,7 @@ from applier.errors import TransientError
 from applier.runtime.permanent_errors import SPARK, Cause, chain_of, refusal, told
 from applier.sink.iceberg.files import DataFile
 from applier.sink.iceberg.java import translated
+from applier.sink.iceberg.layout import order_of_files
 from applier.sink.iceberg.table import Table
 from applier.sink.write.file_index import FileIndex
 from applier.sink.write.parquet import Positions, by_path
@@ -61,8 +62,7 @@ class SparkEngine:
             return []
         tasks = -(-rows.num_rows // ROWS_PER_TASK)
         frame = self._frame(rows)
-        if key:
-            columns = [quoted(name) for name in key]
+        if columns := sorted_by(self._table, key):
             frame = frame.repartitionByRange(tasks, *columns).sortWithinPartitions(*columns)
         else:
             frame = frame.repartition(tasks)
@@ -71,6 +71,13 @@ class SparkEngine:
 
     def _frame(self, rows: pa.Table) -> DataFrame:
         return self._session.createDataFrame(rows)
+
+
+def sorted_by(table: Table, key: Sequence[str]) -> list[Column]:
+    """The order of rows in a file of a table, whose key is given; [] for none."""
+    order, _ = order_of_files(table, key)
+    names = [(F.col(quoted(each.column)), each.descending) for each in order]
+    return [name.desc_nulls_last() if descends else name.asc_nulls_first() for name, descends in names]
 
 
 def quoted(name: str) -> str:

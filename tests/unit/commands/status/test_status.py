@@ -143,7 +143,7 @@ def test_everything_is_told(lake: Lake) -> None:
     (table,) = found.tables
     assert (table.table, table.state, table.rows, table.snapshot_id) == ("shop.orders", "in step", 3, head)
     assert [(item.next_offset, item.resolved_ts) for item in found.partitions] == [(100, TS), (7, None)]
-    assert found.cut == (f"SELECT * FROM lake.shop.orders VERSION AS OF {head};",)  # noqa: S608 - nothing runs it
+    assert found.cut == (f"SELECT * FROM lake.shop.orders VERSION AS OF {head};",)
     assert (found.verdict, found.exit_code, found.notes) == ("fresh", 0, ())
 
 
@@ -251,7 +251,7 @@ def test_a_table_that_was_rolled_back_makes_the_changefeed_stale(lake: Lake) -> 
         f"`CALL lake.system.set_current_snapshot('shop.orders', {newest})`; or apply what it lacks with "
         f"`applier backfill -c applier.toml --from {TS - 9} --repair --tables 'shop.orders'`."
     )
-    assert found.cut == (f"SELECT * FROM lake.shop.orders VERSION AS OF {newest};",)  # noqa: S608 - nothing runs it
+    assert found.cut == (f"SELECT * FROM lake.shop.orders VERSION AS OF {newest};",)
 
     lake.set_current(newest)
     assert lake.status().exit_code == 0
@@ -417,7 +417,7 @@ def test_a_terminal_shows_all_of_it(lake: Lake) -> None:
     render(lake.status(), Console(file=out, width=140))
 
     shown = out.getvalue()
-    assert f"SELECT * FROM lake.shop.orders VERSION AS OF {head};\n" in shown  # noqa: S608 - nothing runs it
+    assert f"SELECT * FROM lake.shop.orders VERSION AS OF {head};\n" in shown
     for text in ("process 41 on host-a", "shop/1", "never", "DROP TABLE x", "bad [red]", "in step"):
         assert text in shown
     assert shown.rstrip().endswith("Verdict: fresh (exit code 0)")

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from applier.changefeed.table import ColumnType as T
+from applier.config.table_layout import PartitionField, sort_fields
 from applier.errors import TableMismatch
 from applier.sink.evolve.resolve import KEY, Resolution, TableBefore, resolve
 from applier.sink.evolve.rewrite import LiveRows, ValueSource
@@ -44,11 +45,13 @@ class Rows:
         count: How many there are.
         nulls: Columns that hold a NULL.
         changed: Columns whose values a cast changes.
+        spec_ids: Partition specs of their files.
     """
 
     count: int = 3
     nulls: frozenset[str] = frozenset()
     changed: frozenset[str] = frozenset()
+    spec_ids: frozenset[int] = frozenset({0})
 
     def has_null(self, field: Field) -> bool:
         """See `LiveRows`."""
@@ -186,10 +189,23 @@ def test_an_identifier_that_is_made_anew_identifies_again() -> None:
 
 def test_a_sort_order_follows_its_columns() -> None:
     """It is taken away while a column of it is, and comes back without the columns that are gone."""
-    before = TableBefore("t", 3, COLUMNS, sort=("id", "qty", "note"))
+    before = TableBefore("t", 3, COLUMNS, sort=sort_fields(("id", "qty desc", "note")))
     assert resolved(RenameField("qty", "amount"), before=before).sort is None
-    assert resolved(RETYPED, before=before).sort == ("id", "qty", "note")
-    assert resolved(DropField("note"), RenameField("qty", "amount"), before=before).sort == ("id", "amount")
+    assert resolved(RETYPED, before=before).sort == before.sort
+    assert resolved(DropField("note"), RenameField("qty", "amount"), before=before).sort == sort_fields(
+        ("id", "amount desc")
+    )
+
+
+def test_a_partition_goes_with_its_column() -> None:
+    """A column that is made anew partitions again if its type allows; files in partitions that go are written anew."""
+    day, qty = PartitionField("note", "truncate[2]"), PartitionField("qty", "truncate[5]")
+    before = TableBefore("t", 3, COLUMNS, partition={"n": day, "q": qty}, specs={0: ["note"], 1: ["note", "qty"]})
+    retyped, dropped = resolved(RETYPED, before=before), resolved(DropField("note"), before=before)
+    assert (retyped.unpartitioned, retyped.repartitioned) == (("q",), (qty,))
+    assert (dropped.unpartitioned, dropped.repartitioned, dropped.rewrites) == (("n",), (), True)
+    assert not resolved(DropField("qty"), before=before).rewrites
+    assert resolved(RenameField("qty", "amount"), before=before).unpartitioned == ()
 
 
 def test_a_table_that_is_not_as_upstream_is_refused() -> None:

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from applier.config.table_layout import SortField
 from applier.errors import TableMismatch, TransientError, ValueRefused
 from applier.sink.format.storage import LocalStorage
 from applier.sink.format.types import FIELD_ID, TableSchema, schema_json
@@ -106,7 +107,7 @@ def test_files_are_cut_at_the_target_size(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(rows_of, "GROUP_BYTES", 4000)
     schema = table(("a.b", pa.int64()), ("1st", pa.decimal128(9, 2)))
     values = pa.table({"a.b": list(range(2000)), "1st": pa.array([Decimal(1)] * 2000)})
-    rows = rows_of.sort(rows_of.conform("t", values, schema), ["a.b"])
+    rows = rows_of.sort(rows_of.conform("t", values, schema), [SortField("a.b")])
 
     written = rows_of.write(rows, LocalStorage(), lambda name: str(tmp_path / "new" / name), 3000)
 
@@ -128,3 +129,14 @@ def test_storage_that_fails_is_an_error_of_ours(tmp_path: Path) -> None:
 
     with pytest.raises(TransientError, match="Cannot write"):
         rows_of.write(rows, LocalStorage(), lambda name: str(tmp_path / "file" / name))
+
+
+def test_rows_are_sorted_as_the_order_of_the_table_says() -> None:
+    """NULL comes first where a column ascends and last where it descends; equal rows keep their order."""
+    values = pa.table({"a": [1, None, 2, 1, None], "b": [None, "x", "y", "z", "z"], "n": [0, 1, 2, 3, 4]})
+
+    found = rows_of.sort(values, [SortField("a"), SortField("b", descending=True)])
+    backwards = rows_of.sort(values, [SortField("a", descending=True)])
+
+    assert found["n"].to_pylist() == [4, 1, 3, 0, 2]
+    assert backwards["n"].to_pylist() == [2, 0, 3, 1, 4]

@@ -1,0 +1,80 @@
+"""Brings the tables that exist to the layout that the configuration gives them, at a start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from applier.changefeed.table import TableName
+from applier.config.settings import TablesSection
+from applier.errors import TableMismatch
+from applier.pipeline.state import State
+from applier.pipeline.tables.ddl_stamp import DROPPED_AT
+from applier.pipeline.tables.target_tables import TargetTables
+from applier.runtime.logs import logger
+from applier.sink.iceberg.layout import LayoutChange, change_to, evolve
+from applier.sink.iceberg.maintenance import data_files
+from applier.sink.iceberg.table import Table
+
+
+class LayoutGap(NamedTuple):
+    """A table that does not lie as it should: what would change, or why its layout does not fit it."""
+
+    name: TableName
+    table: Table
+    change: LayoutChange | None = None
+    refusal: TableMismatch | None = None
+
+
+def due(state: State, targets: TargetTables, settings: TablesSection) -> Iterator[LayoutGap]:
+    """The tables that do not lie as the configuration says; parked ones, and those without a layout, are left out."""
+    for name in list(state.tables):
+        layout = settings.layout_of(name)
+        writer = targets.writer(name) if layout and name not in {*state.parked, *targets.listed.broken} else None
+        if layout is None or writer is None or writer.table.setting(DROPPED_AT) is not None:
+            continue
+        try:
+            change = change_to(writer.table, layout)
+        except TableMismatch as error:
+            yield LayoutGap(name, writer.table, refusal=error)
+            continue
+        if change is not None:
+            yield LayoutGap(name, writer.table, change)
+
+
+def bring(state: State, targets: TargetTables, settings: TablesSection) -> None:
+    """Let every table lie as the configuration says, by a change of its metadata alone; may be called again.
+
+    A layout that does not fit an existing table is reported, and the table stays as it is: its rows are right anyway.
+
+    Raises:
+        CheckpointConflict: Another applier holds the changefeed.
+        TransientError: The catalog does not answer.
+    """
+    for name, table, change, refusal in due(state, targets, settings):
+        targets.confirm()
+        if change is not None:
+            refusal = _refusal(table, change)  # noqa: PLW2901 - one reason is reported below
+            targets.close(name)
+        if refusal is not None:
+            logger().warning("layout refused", table=str(name), because=refusal.what, hint=refusal.hint)
+        else:
+            logger().info("layout changed", table=str(name), change=str(change))
+
+
+def cost(table: Table, catalog: str) -> str:
+    """What a change of the layout does not do, and the command that does it."""
+    name = ".".join(table.identifier)
+    call = f"CALL {catalog}.system.rewrite_data_files(table => '{name}', options => map('rewrite-all', 'true'))"
+    return (
+        f"It costs a change of metadata: new files follow it, and the {data_files(table):,} data files of now stay as "
+        f"they are until you rewrite them: {call}."
+    )
+
+
+def _refusal(table: Table, change: LayoutChange) -> TableMismatch | None:
+    try:
+        evolve(table, change)
+    except TableMismatch as error:
+        return error
+    return None

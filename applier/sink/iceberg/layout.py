@@ -1,0 +1,156 @@
+"""How an Iceberg table lies, and the change of its metadata by which it lies as the configuration says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from applier.config.table_layout import PartitionField, SortField, TableLayout
+from applier.errors import TableMismatch
+from applier.runtime import failpoints
+from applier.sink.format.layout import fitted, partition_name
+from applier.sink.iceberg.commit import set_properties
+from applier.sink.iceberg.java import JavaError, translated
+from applier.sink.iceberg.table import Table
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutChange:
+    """What is missing for a table to lie as it should.
+
+    Attributes:
+        removed: Partition fields that go, by name.
+        added: Partition fields that come.
+        sort: The new sort order; None where it stays.
+        properties: Properties to set.
+    """
+
+    removed: Mapping[str, PartitionField] = field(default_factory=dict)
+    added: tuple[PartitionField, ...] = ()
+    sort: tuple[SortField, ...] | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return "; ".join(self._parts())
+
+    def _parts(self) -> Iterator[str]:
+        if self.removed:
+            yield f"no longer partitioned by {', '.join(map(str, self.removed.values()))}"
+        if self.added:
+            yield f"partitioned by {', '.join(map(str, self.added))}"
+        if self.sort is not None:
+            yield f"sorted by {', '.join(map(str, self.sort))}" if self.sort else "not sorted"
+        if self.properties:
+            yield ", ".join(f"{key} = {value}" for key, value in sorted(self.properties.items()))
+
+
+def change_to(table: Table, layout: TableLayout) -> LayoutChange | None:
+    """What brings a table to a layout; None where it lies so already.
+
+    Raises:
+        TableMismatch: The layout does not fit its columns.
+    """
+    wanted = fitted(str(table), layout, table.schema.arrow)
+    current, known = partition_of(table), table.properties
+    partition = current.values() if wanted.partition is None else wanted.partition
+    found = LayoutChange(
+        removed={name: each for name, each in current.items() if each not in partition},
+        added=tuple(each for each in partition if each not in current.values()),
+        sort=None if wanted.sort == sort_of(table) else wanted.sort,
+        properties={key: value for key, value in wanted.properties.items() if known.get(key) != value},
+    )
+    return found if str(found) else None
+
+
+def evolve(table: Table, change: LayoutChange) -> None:
+    """Change the metadata of a table at once; its files stay, and new ones follow.
+
+    Raises:
+        TableMismatch: Iceberg refuses the change.
+        JavaError: The catalog does not answer.
+    """
+    try:
+        with translated(f"Cannot change the layout of table {table}"):
+            transaction = table.handle.newTransaction()
+            if change.removed or change.added:
+                update_spec(table, transaction, list(change.removed), change.added)
+            if change.sort is not None:
+                replace_order(table, transaction, change.sort)
+            if change.properties:
+                set_properties(transaction, change.properties)
+            failpoints.reach("layout-due")
+            transaction.commitTransaction()
+            failpoints.reach("layout-done")
+    except JavaError as error:
+        if error.kind in ("ValidationException", "IllegalArgumentException"):
+            raise TableMismatch(error.what, "Correct the table's pattern under [tables].") from None
+        raise
+
+
+def partition_of(table: Table) -> dict[str, PartitionField]:
+    """Fields of the current partition spec by their names; fields that stand for nothing any more are left out."""
+    columns = {column.id: column.name for column in table.schema.fields}
+    return {
+        part["name"]: PartitionField(columns.get(part["source-id"], ""), part["transform"])
+        for part in table.spec_json["fields"]
+        if part["transform"] != "void"
+    }
+
+
+def sort_of(table: Table) -> tuple[SortField, ...] | None:
+    """Columns of the sort order; None if it is by anything but top-level columns as `SortField` orders them."""
+    columns = {column.id: column.name for column in table.schema.fields}
+    parts = table.sort_order_json["fields"]
+    kinds = {(part["transform"], part["direction"], part["null-order"]) for part in parts}
+    if kinds - {("identity", "asc", "nulls-first"), ("identity", "desc", "nulls-last")}:
+        return None
+    if any(part["source-id"] not in columns for part in parts):
+        return None
+    return tuple(SortField(columns[part["source-id"]], part["direction"] == "desc") for part in parts)
+
+
+def order_of_files(table: Table, key: Sequence[str]) -> tuple[tuple[SortField, ...], int]:
+    """The order in which rows are written, and the id of the table's sort order if they are in it, else 0."""
+    by_key = tuple(map(SortField, key))
+    order = sort_of(table)
+    if not order:
+        return by_key, 0 if order is None else int(table.sort_order_json["order-id"])
+    columns = {each.column for each in order}
+    return (*order, *(each for each in by_key if each.column not in columns)), int(table.sort_order_json["order-id"])
+
+
+def update_spec(table: Table, transaction: Any, removed: Sequence[str], added: Sequence[PartitionField]) -> None:
+    """Remove partition fields, by name, and add others in a transaction."""
+    update = transaction.updateSpec()
+    for name in removed:
+        update.removeField(name)
+    columns = {column.name: column.id for column in Table(table.java, transaction.table(), ()).schema.fields}
+    for each in added:
+        same = columns[each.column], each.transform
+        # A name of a former spec is free for the same field alone: readers put all specs side by side.
+        former = [part for spec in table.specs_json for part in spec["fields"]]
+        taken = [part["name"] for part in former if (part["source-id"], part["transform"]) != same]
+        update.addField(partition_name(each, [*columns, *taken]), _term(table, each))
+    update.commit()
+
+
+def replace_order(table: Table, transaction: Any, fields: Sequence[SortField]) -> None:
+    """Replace the sort order in a transaction; () for none."""
+    iceberg = table.java.iceberg
+    order = transaction.replaceSortOrder()
+    for each in fields:
+        column = iceberg.expressions.Expressions.ref(each.column)
+        if each.descending:
+            order.desc(column, iceberg.NullOrder.NULLS_LAST)
+        else:
+            order.asc(column, iceberg.NullOrder.NULLS_FIRST)
+    order.commit()
+
+
+def _term(table: Table, each: PartitionField) -> Any:
+    expressions = table.java.iceberg.expressions.Expressions
+    kind, _, width = each.transform.rstrip("]").partition("[")
+    if kind == "identity":
+        return expressions.ref(each.column)
+    return getattr(expressions, kind)(each.column, *([int(width)] if width else []))

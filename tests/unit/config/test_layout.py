@@ -1,0 +1,101 @@
+"""How the configuration says that tables lie."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from applier.changefeed.table import TableName
+from applier.config.settings import parse
+from applier.config.table_layout import PartitionField, SortField, TableLayout
+from tests.unit.config.test_settings import minimal, problems
+
+
+def test_texts_are_read_as_fields() -> None:
+    """Every transform, with names in backquotes where they hold what parts fields; ascending where nothing is said."""
+    by = ["day(created)", "BUCKET( 16,id )", "region", "truncate(4, `a, ``b``)`)", "identity(x)", "`c d`", "hour(y)"]
+    section = {"partition_by": by, "sort_by": ["created", "id DESC", "`c d` asc"], "properties": {"a": "b"}}
+
+    layout = parse(minimal(tables={"shop.*": section})).tables.layout_of(TableName("shop", "a"))
+
+    assert layout == TableLayout(
+        (
+            PartitionField("created", "day"),
+            PartitionField("id", "bucket[16]"),
+            PartitionField("region"),
+            PartitionField("a, `b`)", "truncate[4]"),
+            PartitionField("x"),
+            PartitionField("c d"),
+            PartitionField("y", "hour"),
+        ),
+        (SortField("created"), SortField("id", descending=True), SortField("c d")),
+        {"a": "b"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("patterns", "chosen"),
+    [
+        (["shop.orders", "shop.order*", "*.*"], "shop.orders"),
+        (["*.*", "shop.*"], "shop.*"),
+        (["shop.order?", "shop.*"], "shop.order?"),
+        (["*.orders", "shop.*"], "*.orders"),
+        (["shop.*", "*hop.*"], "shop.*"),
+        (["sho?.*", "?hop.*"], "?hop.*"),
+        (["/.*/./orders/", "*.o*"], "*.o*"),
+        (["`SHOP`.orders", "shop.order[s]"], "`SHOP`.orders"),
+        (["other.*", "shop.x"], None),
+    ],
+)
+def test_the_most_specific_pattern_counts_alone(patterns: list[str], chosen: str | None) -> None:
+    """An exact name, then the pattern with more letters, then the last; nothing of the others is taken."""
+    sections = {pattern: {"properties": {"pattern": pattern}} for pattern in patterns}
+    layout = parse(minimal(tables=sections)).tables.layout_of(TableName("shop", "orders"))
+    assert (None if layout is None else layout.properties["pattern"]) == chosen
+
+
+@pytest.mark.parametrize(
+    ("tables", "problem"),
+    [
+        ({"inclde": ["a.b"]}, "tables.inclde: unknown key, did you mean include?."),
+        ({"shop.a": {"partiton_by": ["x"]}}, "tables.shop.a.partiton_by: unknown key, did you mean partition_by?."),
+        ({"shop.a": 3}, "tables.shop.a: must be a table."),
+        ({"!shop.a": {}}, "tables: the pattern '!shop.a' must not begin with !."),
+        ({"shop.a.b": {}}, "tables: the filter rule 'shop.a.b' is not of the form database.table."),
+    ],
+)
+def test_what_is_no_layout_is_refused(tables: dict[str, Any], problem: str) -> None:
+    """By name, with the key that was meant."""
+    assert problems(minimal(tables=tables)) == [problem]
+
+
+def test_a_pattern_without_quotes_is_explained() -> None:
+    """TOML reads it as tables inside tables."""
+    (problem,) = problems(minimal(tables={"shop": {"orders": {"sort_by": ["a"]}}}))
+    assert problem.endswith('; a pattern needs quotes: [tables."shop.…"].')
+
+
+@pytest.mark.parametrize(
+    ("section", "problem"),
+    [
+        ({"partition_by": ["days(a)"]}, "'days(a)' has the unknown transform days, did you mean day?"),
+        ({"partition_by": ["zorder(a)"]}, "unknown transform zorder, transforms are identity, year"),
+        ({"partition_by": ["bucket(a)"]}, "'bucket(a)' must be bucket(N, column) with N from 1"),
+        ({"partition_by": ["truncate(0, a)"]}, "must be truncate(N, column)"),
+        ({"partition_by": ["day(3, a)"]}, "must be day(column)"),
+        ({"partition_by": ["day(a"]}, "'day(a' is not of the form"),
+        ({"partition_by": ["a b"]}, "'a b' is not of the form"),
+        ({"partition_by": [""]}, "'' is not of the form"),
+        ({"partition_by": ["day(a)", "hour(A)"]}, "says the same twice: day(a), hour(A)"),
+        ({"partition_by": ["a", "bucket(2, a)", "a"]}, "says the same twice: a, a"),
+        ({"sort_by": ["a up"]}, "'a up' is not of the form"),
+        ({"sort_by": ["a", "A desc"]}, "says the same twice: a, A desc"),
+        ({"properties": {"applier.epoch": "1"}}, "applier.epoch is set by applier alone"),
+    ],
+)
+def test_malformed_layouts_are_refused_when_the_file_is_read(section: dict[str, Any], problem: str) -> None:
+    """With the pattern and the text as they were written."""
+    (found,) = problems(minimal(tables={"shop.*": section}))
+    assert found.startswith("tables.shop.*: ")
+    assert problem in found
