@@ -82,7 +82,7 @@ def main() -> None:
 
 def _load(folder: Path, arguments: argparse.Namespace) -> tuple[str, bool]:
     sizes = arguments.rows or [arguments.events or (100_000 if arguments.quick else 3_000_000)]
-    return compared(folder, sizes, arguments.ways, arguments.repeat)
+    return compared(folder, sizes, arguments.ways, arguments.repeat, arguments.exports)
 
 
 def _arguments() -> argparse.Namespace:
@@ -93,6 +93,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--rows", type=int, nargs="+", help=rows)
     ways = "how `load` brings them in"
     parser.add_argument("--ways", nargs="+", choices=list(WAYS), default=list(WAYS), help=ways)
+    exports = "folder that keeps the exports of `load` for later runs"
+    parser.add_argument("--exports", type=Path, metavar="DIR", help=exports)
     parser.add_argument("--quick", action="store_true", help="little data, few scenarios: does everything still work")
     others = "run other ways to apply the topic as well; alone, merge-on-read and Flink SQL"
     parser.add_argument("--peers", nargs="?", const="merge,flink", default="", metavar="NAME,NAME", help=others)

@@ -11,7 +11,7 @@ import msgspec
 from applier.changefeed.completeness import Completeness
 from applier.changefeed.message import Count, TopicPartition
 from applier.changefeed.partitioning import Partitioning
-from applier.changefeed.position import DdlId, Reading
+from applier.changefeed.position import DdlId, FeedPosition, Reading
 from applier.changefeed.table import TableName
 
 
@@ -140,6 +140,14 @@ class Checkpoint:
             for partition, reading in self.partitions.items()
             if reading.resolved_ts is not None
         }
+
+
+def has_reached(last: Checkpoint, position: FeedPosition) -> bool:
+    """Whether a changefeed is at a place in the feed, or beyond it: a table that was loaded may be ahead."""
+    own = last.next_offsets
+    return position.ts <= last.resolved_ts and all(
+        reading.next_offset <= own.get(place, 0) for place, reading in position.readings.items()
+    )
 
 
 def caught_up(known: Completeness, last: Checkpoint) -> float | None:

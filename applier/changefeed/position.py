@@ -47,6 +47,7 @@ class FeedPosition:
         version: Number of its `TableVersion` here; None for a table that begins here, with its CREATE TABLE.
         partitioning: How it is partitioned here.
         passed: In offset order the newest DDL of the table that each partition has had.
+        is_loaded: What is here is the table that an export was loaded into, not the one that readers see.
     """
 
     name: TableName
@@ -56,6 +57,7 @@ class FeedPosition:
     version: int | None = None
     partitioning: Partitioning | None = None
     passed: Mapping[TopicPartition, Count] = field(default_factory=dict)
+    is_loaded: bool = False
 
     @property
     def key(self) -> tuple[object, ...]:

@@ -23,6 +23,9 @@ class CsvSection(BaseModel):
     backslash_escapes: bool | None = None
     """`--escape-backslash`, which is on by default; of SQL files as well. Needed where text holds backslashes and
     nothing shows whether they escape."""
+    timezone: str = "UTC"
+    """IANA zone of TIMESTAMP values in CSV and SQL files, which no file shows: that of the TiDB server,
+    unless Dumpling had `--params 'time_zone=+00:00'`."""
     binary: Literal["raw", "hex", "base64"] | None = None
     """How binary columns are written: `hex` with `--csv-output-dialect` snowflake or redshift, `base64` with bigquery,
     otherwise `raw`. Needed where all values look like hex or base64."""

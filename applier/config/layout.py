@@ -21,8 +21,8 @@ class LayoutSection(BaseModel):
 
     partition_by: tuple[str, ...] | None = None
     """Partition fields, e.g. `["day(created)", "bucket(16, id)", "region"]`. Transforms: `identity`, `year`, `month`,
-    `day`, `hour`, `bucket(N, column)`, `truncate(N, column)`. `[]` for none. Default: none for new tables, and
-    existing ones stay as they are."""
+    `day`, `hour`, `bucket(N, column)`, `truncate(N, column)` (not of decimals). `[]` for none. Default: none for new
+    tables, and existing ones stay as they are."""
     sort_by: tuple[str, ...] | None = None
     """Order of the rows in a file, e.g. `["created", "id desc"]`. Default: the key for new tables, and existing ones
     stay as they are."""

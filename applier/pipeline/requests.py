@@ -127,7 +127,10 @@ class Requests:
             else:
                 parking.park(state, self.main.targets, name, "load", LOADING)
                 known = state.completeness[name]
-                state.completeness[name] = replace(known, cause="load", reason=LOADING, is_due=False)
+                # This load takes the place of what an earlier one has brought: nothing can go on from there.
+                position = None if known.position is not None and known.position.is_loaded else known.position
+                known = replace(known, cause="load", reason=LOADING, position=position, is_due=False)
+                state.completeness[name] = known
         return f"loading: {', '.join(map(str, names))}."
 
     def _loaded(self, names: Sequence[TableName]) -> str:
@@ -147,6 +150,7 @@ class Requests:
         state.learn({(name, version.version): version}, {})
         readings = {} if order.has_watermark else self.main.since(load.tso)
         position = FeedPosition(name, order.as_of(load.tso) or 0, (), readings, version.version, load.partitioning)
+        position = replace(position, is_loaded=True)
         parking.park(state, self.main.targets, name, "load", CATCHING_UP)
         known = replace(state.completeness[name], cause="load", reason=CATCHING_UP, position=position, lacked="")
         state.completeness[name] = replace(known, is_due=True)

@@ -81,7 +81,13 @@ def _first_resolved(source: Source, place: TopicPartition, span: OffsetRange, de
 
 
 def newest(source: Source, decoder: Callable[[], Decoder]) -> int | None:
-    """The resolved ts that all partitions have come to; None where none has sent one."""
+    """The resolved ts that all partitions of some topic have come to; None where none has sent one.
+
+    A topic whose tables were dropped stays behind for good: no export after that could be loaded.
+    """
     spans = {place: span for place, span in source.bounds().items() if span.end > span.start}
     found = resolved_near_ends(Window(spans), source.collect, decoder) if spans else {}
-    return min(found.values(), default=None)
+    by_topic: dict[str, int] = {}
+    for place, ts in found.items():
+        by_topic[place.topic] = min(ts, by_topic.get(place.topic, ts))
+    return max(by_topic.values(), default=None)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
@@ -62,24 +63,33 @@ class Comparison:
         return (entry.name, *speeds, *costs, f"{run.peak_mb:,.0f}", entry.verdict)
 
 
-def compared(folder: Path, sizes: Sequence[int], ways: Sequence[str], repeat: int) -> tuple[str, bool]:
+def compared(
+    folder: Path, sizes: Sequence[int], ways: Sequence[str], repeat: int, exports: Path | None = None
+) -> tuple[str, bool]:
     """Load exports of some sizes in each way, in turns.
+
+    Args:
+        folder: For the lakes.
+        sizes: Rows of each export.
+        ways: Keys of `WAYS`.
+        repeat: Loads in each way.
+        exports: Where exports are kept for later runs.
 
     Returns:
         The result as text, and whether all tables are right.
     """
-    found = [_compared(folder / str(rows), rows, ways, repeat) for rows in sizes]
+    found = [
+        _compared((exports or folder) / f"export-{rows}", folder / str(rows), rows, ways, repeat) for rows in sizes
+    ]
     title = f"load: rows of an export into an empty table; applier may cost {LIMIT} x plain Spark"
     lines = [title, "=" * len(title), "", *(line for item in found for line in item.lines())]
     return "\n".join(lines), all(item.is_right for item in found)
 
 
-def _compared(folder: Path, rows: int, ways: Sequence[str], repeat: int) -> Comparison:
-    source = folder / "export"
-    export.write(source, _WARM, min(_WARM_ROWS, rows))
-    expected = export.write(source, _TABLE, rows)
+def _compared(source: Path, folder: Path, rows: int, ways: Sequence[str], repeat: int) -> Comparison:
+    expected = _written(source, rows)
     size = sum(file.stat().st_size for file in source.glob(f"{DATABASE}.{_TABLE}.*.csv"))
-    tell(f"load: {rows:,} rows in {size / 1e6:,.0f} MB written")
+    tell(f"load: {rows:,} rows in {size / 1e6:,.0f} MB")
     found = Comparison(rows, size, {way: Entry(WAYS[way], wrong=[]) for way in ways})
     for turn in range(repeat):
         for way in ways:
@@ -91,6 +101,15 @@ def _compared(folder: Path, rows: int, ways: Sequence[str], repeat: int) -> Comp
     return found
 
 
+def _written(source: Path, rows: int) -> Sums:
+    """The sums of an export, which is written if it is not there yet."""
+    sums = source / "sums.json"
+    if not sums.exists():
+        export.write(source, _WARM, min(_WARM_ROWS, rows))
+        sums.write_text(json.dumps(asdict(export.write(source, _TABLE, rows))), encoding="utf-8")
+    return Sums(**json.loads(sums.read_text(encoding="utf-8")))
+
+
 def _measured(way: str, source: Path, lake: Lake) -> Run:
     log = lake.folder.with_suffix(".log")
     command = [sys.executable, "-m", "bench.load.loaders", way, "--export", str(source), "--lake", str(lake.folder)]
@@ -100,8 +119,8 @@ def _measured(way: str, source: Path, lake: Lake) -> Run:
 def _differences(lake: Lake, expected: Sums) -> list[str]:
     """What the sums of a table show."""
     files = [task.file.file_path for task in lake.open().load_table((DATABASE, _TABLE)).scan().plan_files()]
-    sums = Sums()
-    for batch in ds.dataset([file.removeprefix("file://").removeprefix("file:") for file in files]).to_batches():
+    sums, paths = Sums(), [file.removeprefix("file://").removeprefix("file:") for file in files]
+    for batch in ds.dataset(paths).to_batches(columns=export.ARROW.names):
         sums = sums.plus(pa.Table.from_batches([batch]))
     return [] if sums == expected else [f"its columns add up to {sums}, not to {expected}"]
 

@@ -7,17 +7,22 @@ table, and believes nothing of it that the database, the requests and the config
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+import pytest
+
 from applier.changefeed.completeness import Completeness, furthest_back
-from applier.changefeed.filter import TableFilter
+from applier.changefeed.filter import TableFilter, exactly
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName
-from applier.errors import CheckpointConflict, TransientError
+from applier.errors import CheckpointConflict, TerminalError, TransientError
+from applier.pipeline.load.begin import begin, is_fresh, refuse_unloaded
+from applier.pipeline.requests import REFUSED
 from applier.pipeline.step import Pipeline
 from applier.sink.control.control import Control, SchemaDecision
 from applier.sink.control.rows import Kind, TableRequest, last_decisions, request_rows
@@ -26,6 +31,7 @@ from tests.disasters import FAILURES, Crash, Disasters
 from tests.lab import Lab, Memory, bag
 from tests.properties.elements import Elements
 from tests.properties.histories import History
+from tests.properties.life_loads import Loads, OpenLoad, is_shown, reached
 from tests.properties.lives import Life, Lives
 from tests.ticdc import Changefeed, Habits
 from tests.upstream import Ddl, Name
@@ -41,6 +47,8 @@ _UNORDERED = "do not determine the order of the renames"
 
 _MOST_ROUNDS = 25
 """Statements of one table that are refused come up one after the other, each in a round of its own."""
+
+_BEGIN_POINTS = ("", "", "request-taken", "request-done", "load-staged", "load-committed", "load-shown", "load-begun")
 
 _ALL = ("*.*",)
 _INCLUDES = (_ALL, _ALL, ("*.*", "!mart.apart*"), ("*.*", "!mart.*"), ("*.*", "!shop.*"))
@@ -85,6 +93,7 @@ class TableLife:
         seed: Decides everything.
         spark: The session.
         disasters: Hands out what goes wrong.
+        folder: Where exports go.
         size: Events of the database.
         steps: So many in which things go wrong; then all tables come back.
         wide: Tables are also left out by patterns over whose border they are renamed.
@@ -98,6 +107,7 @@ class TableLife:
     seed: int
     spark: SparkSession
     disasters: Disasters
+    folder: Path
     size: int = 40
     steps: int = 60
     wide: bool = False
@@ -115,6 +125,9 @@ class TableLife:
     _numbers: count[int] = field(default_factory=count)
     _by_hand: set[Life] = field(default_factory=set)
     _skipped: set[int] = field(default_factory=set)
+    _loads: Loads = field(init=False)
+    _outcomes: dict[str, str] = field(default_factory=dict)
+    _renames: bool = False
 
     def __post_init__(self) -> None:
         chance = self._random = random.Random(f"life of {self.seed}")
@@ -122,11 +135,13 @@ class TableLife:
         elements = Elements(
             letters=chance.random() < 0.3, renames=renames, topics=renames and chance.random() < 0.5, include=True
         )
+        self._renames = elements.renames
         feed = _feed(chance, elements, self.size)
         self.story.append(str(elements))
         name = f"life_{self.seed}"
         self._lab = Lab(self.spark, name, feed.database, feed.records, chance.choice([20, 60, 1000]))
         self._lives = Lives(feed.database)
+        self._loads = Loads(self._lives, random.Random(f"loads of {self.seed}"), self.folder)
 
     @property
     def past(self) -> list[str]:
@@ -137,6 +152,8 @@ class TableLife:
 
     def run(self) -> None:
         """Run it; raises AssertionError where a table is not what it may be."""
+        if self._loads.random.random() < 0.3:
+            self._begin_at_an_export()
         for _ in range(self.steps):
             self.disasters.mend()
             self._draw()
@@ -161,8 +178,9 @@ class TableLife:
             "park": lambda: self._ask("park"),
             "resume": lambda: self._ask("resume"),
             "skip": self._skip,
+            "load": self._load,
         }
-        weights = {"crash": 3, "include": 2, "park": 2, "resume": 3}
+        weights = {"crash": 3, "include": 2, "park": 2, "resume": 3, "load": 6}
         names = ["", "", "", "", *(name for name in kinds for _ in range(weights.get(name, 1)))]
         if what := self._random.choice(names):
             kinds[what]()
@@ -197,6 +215,58 @@ class TableLife:
         self.story.append(f"start with {self._include[1:] or 'all'}")
         self._take_note(pipeline)
         return pipeline
+
+    # ---- a changefeed that begins at an export
+
+    def _begin_at_an_export(self) -> None:
+        """Load all tables, or some, before the changefeed has read anything, as often as a crash needs it."""
+        chance = self._loads.random
+        self._sent = chance.randint(len(self._lab.records) // 4, len(self._lab.records))
+        tso = self._loads.drawn_tso(reached(self._lab.records[: self._sent]), 0)
+        if tso is None or not (there := sorted(self._lab.database.at(tso))):
+            return
+        # A swap with a table that is not known is refused, as docs/limitations.md says.
+        is_whole = self._renames or chance.random() < 0.5
+        load = self._loads.begin(there if is_whole else chance.sample(there, chance.randint(1, len(there))), tso)
+        self.story.append(f"begin at {load}")
+        lives = self._lives.at(tso)
+        self._loads.lacked = {lives[name] for name in there if TableName(*name) not in load.names}
+        self._loads.left_behind = set(self._loads.lacked)
+        for point in [chance.choice(_BEGIN_POINTS) for _ in range(3)]:
+            self.disasters.crash(point, 1 if point else chance.randint(1, 20))
+            self._try_to_begin(load)
+            self.disasters.mend()
+        self._try_to_begin(load)
+        assert self._running().state.resolved_ts >= tso
+
+    def _try_to_begin(self, load: OpenLoad) -> None:
+        try:
+            pipeline = self._running()
+            if not is_fresh(pipeline):
+                return
+            if any(known.cause == "load" for known in pipeline.state.completeness.values()):
+                with pytest.raises(TerminalError, match="begins at an export"):
+                    refuse_unloaded(pipeline)
+            self._begin_now(pipeline, load)
+        except Crash as crash:
+            self.story.append(f"died at {crash}")
+            self._pipeline = None
+
+    def _begin_now(self, pipeline: Pipeline, load: OpenLoad) -> None:
+        """Do what the command does, as `applier.commands.load.command.load`."""
+        assert pipeline.beside is not None
+        readings, rules = pipeline.since(load.export.tso), exactly(load.names)
+        request = TableRequest(f"request {next(self._numbers)}", "load", rules, "a test", "the model")
+        self._asked[request.id] = request
+        pipeline.beside.requests.carry_out(request)
+        assert not self._loads.bulk(pipeline, load, but=[name for name in load.names if is_shown(pipeline, load, name)])
+        begin(pipeline, load.names, readings)
+        self.story.append("begun")
+        tables = self._lab.tables()
+        for name in map(str, load.names):
+            own = Name(*name.split("."))
+            wanted = self._lab.database.at(load.export.tso)[own][1]
+            assert bag(tables[own].scan().to_arrow().to_pylist()) == bag(wanted), f"{name} is not as in the export"
 
     # ---- what happens
 
@@ -248,12 +318,14 @@ class TableLife:
             chosen = self._random.sample(names, min(len(names), self._random.choice([1, 1, 2, 5])))
             self._send(pipeline, kind, chosen)
 
-    def _send(self, pipeline: Pipeline, kind: Kind, names: list[TableName]) -> None:
-        request = TableRequest(f"request {next(self._numbers)}", kind, tuple(map(str, names)), "a test", "the model")
+    def _send(self, pipeline: Pipeline, kind: Kind, names: Sequence[TableName]) -> str:
+        rules = exactly(names) if kind in ("load", "loaded") else tuple(map(str, names))
+        request = TableRequest(f"request {next(self._numbers)}", kind, rules, "a test", "the model")
         control = cast("Control", pipeline.state.control)
         control.write(REQUESTS, request_rows(request))
         self._asked[request.id] = request
-        self.story.append(f"ask to {kind} {', '.join(request.tables)}")
+        self.story.append(f"ask to {kind} {', '.join(map(str, names))}")
+        return request.id
 
     def _skip(self, *, every: bool = False) -> bool:
         """Let a statement pass as `applier ddl skip` does, in a process of its own; whether there is one."""
@@ -275,6 +347,57 @@ class TableLife:
         self._restart()
         return bool(said)
 
+    def _load(self) -> None:
+        """Begin to load an export as a command does beside the run, go on with it, or give it up."""
+        if not self._loads.open or self._random.random() < 0.15:
+            self._begin_load()
+        else:
+            self._go_on(self._random.choice(self._loads.open))
+
+    def _begin_load(self) -> None:
+        pipeline = self._running()
+        tso = self._loads.drawn_tso(reached(self._lab.records[: self._sent]), pipeline.state.resolved_ts)
+        there = [] if tso is None else sorted(name for name in self._lab.database.at(tso) if self._admits(name))
+        if tso is not None and there:
+            names = self._random.sample(there, min(len(there), self._random.randint(1, 5)))
+            self._ask_to_load(self._loads.begin(names, tso))
+
+    def _ask_to_load(self, load: OpenLoad) -> None:
+        self.story.append(f"load {load}")
+        load.request = self._send(self._running(), "loaded" if load.is_loaded else "load", load.names)
+
+    def _go_on(self, load: OpenLoad) -> None:
+        outcome = self._outcomes.get(load.request)
+        if outcome is None:
+            return
+        if outcome.startswith(REFUSED) or self._random.random() < 0.1:
+            self.story.append(f"give up the load of {load}")
+            self._loads.open.remove(load)
+        elif not load.is_loaded:
+            self._load_rows(load)
+        if load.is_loaded:
+            self._ask_to_load(load)
+            self._loads.open.remove(load)
+
+    def _load_rows(self, load: OpenLoad) -> None:
+        """Load the rows aside; what goes wrong ends this process alone, and the same load may go on later."""
+        point, turn = self._random.choice(["load-staged", "load-committed", ""]), self._random.choice([1, 1, 2, 3])
+        match self._random.choice(["", "", "crash", "crash", "fail", "take over"]):
+            case "crash":
+                self.disasters.crash(point, turn)
+            case "fail":
+                self.disasters.fail(self._random.choice(FAILURES), turn)
+            case "take over":
+                self.disasters.call(self._take_over, point, turn)
+        try:
+            refused = self._loads.bulk(self._running(), load)
+        except (Crash, TransientError, CheckpointConflict) as error:
+            self.story.append(f"the load of {load} died: {error}")
+        else:
+            assert not refused, "\n".join(map(str, refused.values()))
+            self.story.append(f"loaded {load}")
+        self.disasters.mend()
+
     def _ends_now(self) -> Mapping[TopicPartition, int]:
         """How far each partition can be read."""
         records = self._lab.records
@@ -285,10 +408,11 @@ class TableLife:
     # ---- the end
 
     def _let_all_come_back(self) -> None:
-        """Admit every table, skip every statement that is refused, and resume what is parked."""
+        """Admit every table, skip every statement that is refused, resume what is parked, or load it again."""
         self.story.append("all shall come back")
         self._include = _ALL
         self._restart()
+        tried: set[TableName] = set()
         for _ in range(_MOST_ROUNDS):
             self._come_to_rest()
             if self._skip(every=True):
@@ -296,12 +420,36 @@ class TableLife:
             pipeline = self._running()
             known = pipeline.state.completeness
             parked = sorted(name for name in pipeline.state.parked if _UNORDERED not in known[name].reason)
-            if not parked:
+            there = self._lives.at(pipeline.state.resolved_ts)
+            behind = [TableName(*name) for name, life in there.items() if life in self._loads.left_behind]
+            if not parked and not behind:
                 return
-            self._send(pipeline, "resume", parked)
+            # What is parked still though it was to come back holds an exchange with a table that was loaded later.
+            lost = [
+                name for name in parked if name in tried or (known[name].position is None and not known[name].is_due)
+            ]
+            lost += [name for name in behind if name not in lost]
+            tried |= set(parked)
+            for name in sorted(set(parked) - set(lost)):
+                self._send(pipeline, "resume", [name])
             pipeline.step()
             self._look(pipeline)
+            self._load_again(lost)
         raise AssertionError("\n".join(["some tables do not come back", *self._states(self._running())]))
+
+    def _load_again(self, names: Sequence[TableName]) -> None:
+        """Load tables that only an export brings back: a new one, or where the name is gone the last one."""
+        here = self._lab.database.at(self._lab.database.ts)
+        again = [load for load in self._loads.begun if not here.keys() >= {Name(*name) for name in load.names}]
+        if found := [Name(*name) for name in names if Name(*name) in here]:
+            again.append(self._loads.begin(found, self._lab.database.ts))
+        for load in again if names else ():
+            self._ask_to_load(load)
+            self._come_to_rest()
+            load.is_loaded = False
+            assert not self._loads.bulk(self._running(), load)
+            self._ask_to_load(load)
+            self._come_to_rest()
 
     def _come_to_rest(self) -> None:
         pipeline = self._running()
@@ -352,7 +500,11 @@ class TableLife:
 
     def _may_lack(self, pipeline: Pipeline, name: Name) -> bool:
         known = pipeline.state.completeness.get(TableName(*name))
-        return known is not None or not self._admits(name)
+        return known is not None or not self._admits(name) or self._is_left_behind(pipeline, name)
+
+    def _is_left_behind(self, pipeline: Pipeline, name: Name) -> bool:
+        """Whether the load at which the changefeed begins left a table out, and no row of it has come since."""
+        return self._lives.at(pipeline.state.resolved_ts).get(name) in self._loads.left_behind
 
     def _admits(self, name: Name) -> bool:
         return TableFilter(self._include).admits(TableName(*name))
@@ -364,24 +516,31 @@ class TableLife:
         lives = self._lives.at(state.resolved_ts, told)
         for number in [number for number in self._asked if number in state.checkpoint.handled]:
             request, outcome = self._asked.pop(number), state.checkpoint.handled[number]
+            self._outcomes[request.id] = outcome
             self.story.append(f"{request.kind}: {outcome}")
             kind, _, names = outcome.rstrip(".").partition(": ")
-            for name in [Name(*text.split(".")) for text in names.split(", ")] if kind != "refused" else ():
+            found = [Name(*text.split(".")) for text in names.split(", ")] if kind != "refused" else []
+            if request.kind in ("load", "loaded"):
+                self._loads.note(found, lives)
+                self._by_hand.difference_update(lives[name] for name in found if name in lives)
+                continue
+            for name in found:
                 if kind == "resumes":
-                    self._by_hand.discard(lives[name])
+                    self._by_hand.discard(lives.get(name, 0))
                 elif self._admits(name) or state.completeness[TableName(*name)].cause == "hand":
                     # One that is left out needs no other cause.
-                    self._by_hand.add(lives[name])
+                    self._by_hand.add(lives.get(name, 0))
 
     def _wrong_states(self, pipeline: Pipeline) -> list[str]:
         state, here = pipeline.state, self._lab.tables()
         lives = self._lives.at(state.resolved_ts)
         names = {TableName(*name) for name in lives}
-        found = [f"{name} is known, but gone" for name in state.completeness if name not in names]
+        gone = [name for name in state.completeness if name not in names]
+        found = [f"{name} is known, but gone" for name in gone if not self._loads.may_wait(Name(*name), None)]
         for name, life in lives.items():
             known = state.completeness.get(TableName(*name))
             if known is None:
-                found += [f"{name} is not known"] if self._admits(name) else []
+                found += [f"{name} is not known"] if self._admits(name) and life not in self._loads.left_behind else []
                 continue
             self.seen.add(f"{known.state} {known.cause}".strip())
             problem = self._wrong_state(name, life, known, state.resolved_ts)
@@ -400,10 +559,16 @@ class TableLife:
                     return "is live, but left out"
                 if life in self._by_hand:
                     return "is live, but was parked by hand"
-                return "is live, but a statement was refused" if refused - self._skipped else ""
+                self._loads.loading.discard(life)
+                self._loads.left_behind.discard(life)
+                owed = self._loads.owed(life, refused) - self._skipped
+                return "is live, but a statement was refused" if owed else ""
+            case "parked", "load":
+                return "" if self._loads.may_wait(name, life) else "is parked, but no load of it was asked for"
             case "incomplete", _:
                 skipped = {at for other in together for at in self._lives.refused(other, ts)} & self._skipped
-                return "" if skipped else "is incomplete without a cause"
+                is_cause = skipped or not self._loads.lacked.isdisjoint(together)
+                return "" if is_cause else "is incomplete without a cause"
             case "parked", "include":
                 return "" if not self._admits(name) or known.is_due else "is parked, but not left out"
             case "parked", "hand":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,9 +23,9 @@ _SIZE, _STEPS = (20, 15) if _FEW else (40, 60)
 
 
 @pytest.mark.parametrize("seed", SEEDS[:_FEW])
-def test_every_live_table_is_the_database(seed: int, spark: SparkSession, disasters: Disasters) -> None:
+def test_every_live_table_is_the_database(seed: int, spark: SparkSession, disasters: Disasters, tmp_path: Path) -> None:
     """A live table equals the database, a parked one what it was, each for a reason; and in the end all come back."""
-    life = TableLife(seed, spark, disasters, _SIZE, _STEPS)
+    life = TableLife(seed, spark, disasters, tmp_path, _SIZE, _STEPS)
     try:
         life.run()
     except BaseException as error:

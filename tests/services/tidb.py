@@ -101,7 +101,7 @@ def tidb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tidb]:
     own: Sequence[str] = ("-store", "unistore", "-path", str(folder / "data"), "-host", "127.0.0.1", "-P", str(port))
     more = ("-status", str(status), "-socket", "", "-log-file", str(folder / "tidb.log"))
     with (folder / "out.log").open("wb") as log:
-        process = subprocess.Popen([str(programs[0]), *own, *more], stdout=log, stderr=subprocess.STDOUT)
+        process = subprocess.Popen([str(programs[0]), *own, *more], cwd=folder, stdout=log, stderr=subprocess.STDOUT)
     try:
         server = Tidb(port, programs[1])
         _until_ready(server, process, folder / "out.log")

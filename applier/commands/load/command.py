@@ -45,7 +45,7 @@ def planned(
     """What `load` would read and show, one sentence each; it writes nothing, and raises what it would refuse."""
     export = opened(config, address, rules)
     with looking(config, spark=spark) as pipeline:
-        readings = reach(pipeline, export.export.tso)
+        readings = reach(pipeline, export)
         places = ", ".join(f"{place} from offset {reading.next_offset}" for place, reading in sorted(readings.items()))
         if is_fresh(pipeline):
             end = f"The changefeed begins at resolved ts {export.export.tso}."
@@ -82,8 +82,10 @@ def load(
     if not take_over and is_held(config):
         return _beside(config, export, say, spark)
     with assembled(config, take_over=take_over, spark=spark) as pipeline:
-        readings = with_retry(lambda: reach(pipeline, export.export.tso))
+        readings = with_retry(lambda: reach(pipeline, export))
         begins = is_fresh(pipeline)
+        if begins and export.left_out:
+            say(f"Not loaded: {', '.join(map(str, export.left_out))}. They begin as incomplete tables.")
         _asked(pipeline, "load", export.names)
         shown = {name for name in export.names if begins and _is_shown(pipeline, export, name)}
         refused = _bulk(pipeline, [name for name in export.names if name not in shown], export, say)
@@ -115,7 +117,7 @@ def _asked(main: Pipeline, kind: Kind, names: Sequence[TableName]) -> str:
 
 def _beside(config: Config, export: Opened, say: Say, spark: SparkSession | None) -> LoadOutcome:
     with looking(config, spark=spark) as pipeline:
-        with_retry(lambda: reach(pipeline, export.export.tso))
+        with_retry(lambda: reach(pipeline, export))
         _asked_beside(config, "load", export.names, say)
         refused = _bulk(pipeline, export.names, export, say)
         names = [name for name in export.names if name not in refused]

@@ -17,6 +17,7 @@ from applier.decode.dump.export import Export
 from applier.errors import ConfigError, TerminalError
 from applier.pipeline.since import newest
 from applier.pipeline.step import Pipeline
+from applier.pipeline.tables.shared_targets import refuse_shared_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +28,13 @@ class Opened:
         export: The export.
         form: How its CSV files are written.
         names: The tables to load.
+        left_out: Tables that `tables.include` admits, and `--tables` does not.
     """
 
     export: Export
     form: CsvForm
     names: Sequence[TableName]
+    left_out: Sequence[TableName] = ()
 
     @property
     def size(self) -> int:
@@ -46,8 +49,12 @@ class Opened:
             f"Export {self.export.address}: TSO {tso} ({at}), {counted(len(names), 'table')}, {megabytes(self.size)}."
         )
         files = self.export.files
+        columns = [column for name in names for column in self.export.version(name).columns]
+        timed = any(column.type.name == "timestamp" for column in columns)
+        zone = f"TIMESTAMP values of its files are read in zone {self.form.zone} ([upstream.csv] timezone)."
         return [
             head,
+            *([zone] if timed else []),
             *(
                 f"{name}: {counted(len(files.get(name, ())), 'file')}, {megabytes(self.export.size(name))}"
                 for name in names
@@ -67,7 +74,8 @@ def opened(config: Config, address: str | None, rules: Sequence[str]) -> Opened:
         raise ConfigError([f"No export is given: {hint}"])
     export = Export.find(where)
     names = _chosen(export, config, rules)
-    return Opened(export, form_of(export, config.upstream.csv), names)
+    rest = [name for name in _chosen(export, config, ()) if name not in names]
+    return Opened(export, form_of(export, config.upstream.csv), names, rest)
 
 
 def _chosen(export: Export, config: Config, rules: Sequence[str]) -> list[TableName]:
@@ -85,13 +93,16 @@ def _chosen(export: Export, config: Config, rules: Sequence[str]) -> list[TableN
     return names
 
 
-def reach(main: Pipeline, tso: int) -> Mapping[TopicPartition, Reading]:
+def reach(main: Pipeline, opened: Opened) -> Mapping[TopicPartition, Reading]:
     """Where the feed is read from, so that it leads on from an export.
 
     Raises:
+        TableMismatch: Two tables have one Iceberg table.
         SourceLost: It does not hold everything since.
         TerminalError: It has not come as far.
     """
+    tso = opened.export.tso
+    refuse_shared_names(main.config, [*main.state.tables, *opened.names])
     readings = main.since(tso)
     last = newest(main.source, main.decoder) if main.targets.feed.order.has_watermark else None
     if last is not None and last < tso:

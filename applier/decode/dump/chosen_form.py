@@ -44,6 +44,10 @@ def form_of(export: Export, section: CsvSection) -> CsvForm:
     Raises:
         ConfigError: Files and options do not fit, or files can be read in two ways.
     """
+    return replace(_form_of(export, section), zone=section.timezone)
+
+
+def _form_of(export: Export, section: CsvSection) -> CsvForm:
     given = _options(section)
     csv = [(file, _sample(export, name, file)) for name, file in _looked_at(export, "csv")]
     if not csv:
@@ -132,8 +136,8 @@ def _refusal(export: Export, samples: list[tuple[File, Sample]], given: CsvOptio
     for file, sample in samples:
         if (misfit := _misfit(sample, given)) is not None:
             what = f"File {file.name} of export {export.address} does not fit {_said(given, sample)}: {misfit}."
-            hint = "Set [upstream.csv] to the options that Dumpling had, or copy a file again that is cut off."
-            return f"{what} {hint} {_ENDS}"
+            way = "Copy it again if it is cut off; else set [upstream.csv] to the options that Dumpling had."
+            return f"{what} {way} {_ENDS}"
     what = f"The CSV files of export {export.address} do not have one form: {reason}."
     return f"{what} Set separator, delimiter and null_value in [upstream.csv] to those that Dumpling had. {_ENDS}"
 

@@ -29,6 +29,7 @@ class CsvForm:
         escapes: A backslash escapes (`--escape-backslash`); else a delimiter within text is written twice. None where
             nothing shows it: a backslash within text is refused then.
         binary: See `BinaryForm`. None where nothing shows it: values that can be read in two ways are refused then.
+        zone: IANA zone of TIMESTAMP values.
     """
 
     separator: bytes = b","
@@ -37,6 +38,7 @@ class CsvForm:
     has_header: bool = True
     escapes: bool | None = True
     binary: BinaryForm | None = "raw"
+    zone: str = "UTC"
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,9 +77,10 @@ class PartReader:
         names = columns_of(self.address, file, self.form, self.version)
         is_sql = file.kind == "sql"
         form, read = (form_of_sql(self.form), read_sql) if is_sql else (self.form, read_csv)
+        binary = "literal" if is_sql else form.binary
         with opened(self.address, file) as stream:
             for block in blocks(stream, file, form):
-                yield typed(read(block, form, names), self.version, self.rules, "literal" if is_sql else form.binary)
+                yield typed(read(block, form, names), self.version, self.rules, binary, form.zone)
 
 
 def _refused(file: File, error: Exception) -> ValueRefused:

@@ -35,7 +35,7 @@ _FRAME = re.compile(rb"^\(|\)[,;]$", re.MULTILINE)
 
 def form_of_sql(form: CsvForm) -> CsvForm:
     """How the rows of SQL files are written in an export of some form."""
-    return replace(FORM, escapes=form.escapes)
+    return replace(FORM, escapes=form.escapes, zone=form.zone)
 
 
 def without_prologue(data: bytes) -> bytes:

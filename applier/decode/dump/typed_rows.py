@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import binascii
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -63,7 +64,9 @@ def kept(version: TableVersion, names: Sequence[str]) -> list[Column]:
     return [column for column in found if column.generated != "virtual"]
 
 
-def typed(rows: pa.Table, version: TableVersion, rules: TypeRules, form: str | None) -> tuple[pa.Table, int]:
+def typed(
+    rows: pa.Table, version: TableVersion, rules: TypeRules, form: str | None, zone: str = "UTC"
+) -> tuple[pa.Table, int]:
     """The rows in the types that the feed's rows get.
 
     Args:
@@ -71,6 +74,7 @@ def typed(rows: pa.Table, version: TableVersion, rules: TypeRules, form: str | N
         version: The table.
         rules: How types map.
         form: How values of `BYTES` stand in the file: a key of `UNWRAP`, or None if that is not known.
+        zone: IANA zone of TIMESTAMP values.
 
     Returns:
         The rows, and how many zero dates became NULL.
@@ -79,11 +83,12 @@ def typed(rows: pa.Table, version: TableVersion, rules: TypeRules, form: str | N
         ValueRefused: A value does not fit its column.
         ValueError: Bytes are not written in the form.
     """
+    wire = replace(WIRE, zone=zone)
     arrays, zeros, columns = list[Any](), 0, kept(version, rows.column_names)
     for column in columns:
         values: Any = rows[column.name].combine_chunks()
         values = _bytes(values, column, form) if column.type.name in BYTES else _text(values, column)
-        array, found = to_array(values, column, WIRE, rules, f"{version.name}.{column.name}")
+        array, found = to_array(values, column, wire, rules, f"{version.name}.{column.name}")
         arrays.append(array)
         zeros += found
     return pa.table(arrays, names=[column.name for column in columns]), zeros

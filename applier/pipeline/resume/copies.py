@@ -98,9 +98,8 @@ class Copies:
         if writer.table.schema_json != table.schema_json:
             what = f"The columns of table {shown} have changed while table {name} was loaded."
             raise TableMismatch(what, "Load it again.")
-        head = table.snapshot_id
-        if head is not None:
-            writer.append(lambda: table.scan(head), stamp)
+        if table.snapshot_id is not None:
+            writer.append(lambda: writer.table.files.copied(table), stamp)
 
     def expect(self, name: TableName, own: TableName) -> None:
         """Take note that the copy of a table begins with its CREATE TABLE."""

@@ -11,6 +11,7 @@ from applier.changefeed.completeness import LETTERS, LIVE, Completeness
 from applier.changefeed.table import TableName
 from applier.ddl.actions import DropTable
 from applier.pipeline.resume.copies import Copies
+from applier.pipeline.resume.strangers import renamed
 from applier.pipeline.state import State
 from applier.pipeline.tables import completeness
 from applier.pipeline.tables.loads import Loads
@@ -69,7 +70,9 @@ class Handover:
         if not self._has_all_ddl():
             return False
         main, loads = self.main.state, Loads(self.main.targets.catalog, self.main.targets.feed.name)
-        for own, name in members.items():
+        shown = {own: name for own, name in members.items() if not renamed(self.main, self.state, own, name)}
+        aside = [(known.origin.name, own) for own, known in self.state.completeness.items() if known.origin is not None]
+        for own, name in shown.items():
             self.copies.show(name, own)
             main.completeness[name] = self._ended(own)
             version = self.state.tables.get(own)
@@ -87,7 +90,7 @@ class Handover:
         self._keep(None)
         failpoints.reach("resume-done")
         self.copies.discard(there)
-        for own, name in members.items():
+        for name, own in aside:
             loads.discard(name, self.state.loaded.get(own, 0))
         return True
 

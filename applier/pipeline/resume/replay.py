@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from applier.changefeed.checkpoint import Checkpoint, Resuming
+from applier.changefeed.checkpoint import Checkpoint, Resuming, has_reached
 from applier.changefeed.completeness import LEFT_OUT, Completeness
 from applier.changefeed.filter import exactly
 from applier.changefeed.message import TopicPartition
@@ -22,6 +22,7 @@ from applier.consume.offsets import next_window
 from applier.errors import BY_HAND, RangeRefused, TableMismatch
 from applier.pipeline.maintenance import Maintenance
 from applier.pipeline.next_step import PIECE
+from applier.pipeline.resume import strangers
 from applier.pipeline.resume.copies import Copies
 from applier.pipeline.resume.handover import Handover, leave_out
 from applier.pipeline.resume.own_ddl import OwnDdl
@@ -80,8 +81,10 @@ class Replay:
             return "over"
         goal = self._goal()
         if self.state.completeness and self._is_before(goal):
+            before = self._members()
             self._apply(goal)
             failpoints.reach("resume-range-read")
+            strangers.dropped(self.main, set(before.values()) - set(self._members().values()))
         self.handover.parked(self._members())
         if self._is_before(self._goal()) or self._waiting():
             return "more"
@@ -116,6 +119,7 @@ class Replay:
             and known.is_due
             and known.position is not None
             and name not in inside
+            and has_reached(self.main.state.checkpoint, known.position)
             and self._leads_to(known.position)
         }
 
@@ -146,7 +150,7 @@ class Replay:
             try:
                 self._begin(name, position)
             except TableMismatch as error:
-                parking.give_up(self.main.state, name, error)
+                parking.give_up(self.main.state, name, error, is_lost=position.is_loaded)
             else:
                 passed[position.name] = position.passed
         if coming:
@@ -158,10 +162,8 @@ class Replay:
         if position.version is None:
             state.completeness[own] = Completeness("incomplete", reason=_NOT_READ, origin=position)
             return
-        loaded = Loads(self.main.targets.catalog, self.main.targets.feed.name).find(name)
-        if known.cause == "load" and loaded is not None:
-            self.copies.take(*loaded)
-            state.loaded[own] = loaded[0].tso
+        if position.is_loaded:
+            state.loaded[own] = self._take_loaded(position)
         else:
             self.copies.make(name, own)
         state.versions |= {key: version for key, version in main.versions.items() if key[0] == own}
@@ -170,6 +172,20 @@ class Replay:
         state.topics[own] = main.topics.get(name, "")
         state.completeness[own] = replace(known.resumed, origin=position)
         state.ddl.applied |= set(position.ddl)
+
+    def _take_loaded(self, position: FeedPosition) -> int:
+        """Copy what an export was loaded into; the TSO of the export.
+
+        Raises:
+            TableMismatch: It is not there any more, or another export is being loaded into it.
+        """
+        found = Loads(self.main.targets.catalog, self.main.targets.feed.name).find(position.name)
+        if found is None or not found[0].is_complete or found[0].tso != position.version:
+            # Rows between the TSO of one export and that of another would be lost.
+            what = f"What was loaded of table {position.name} as of TSO {position.version} is gone."
+            raise TableMismatch(what, BY_HAND)
+        self.copies.take(*found)
+        return found[0].tso
 
     def _leave_out_stopped(self) -> None:
         """Leave out tables that need not be brought back any more: they were dropped, forgotten, or parked again."""

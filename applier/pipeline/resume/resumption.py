@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from applier.changefeed.checkpoint import Resuming
+from applier.changefeed.checkpoint import Resuming, has_reached
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName
 from applier.errors import CheckpointConflict, TerminalError
@@ -90,16 +90,11 @@ class Resumption:
         return {
             name: known.position
             for name, known in self.main.state.completeness.items()
-            if known.is_parked and known.is_due and known.position is not None and self._is_reached(known.position)
+            if known.is_parked
+            and known.is_due
+            and known.position is not None
+            and has_reached(self.main.state.checkpoint, known.position)
         }
-
-    def _is_reached(self, position: FeedPosition) -> bool:
-        """Whether the changefeed is where the table is, or beyond: an export may be newer."""
-        state = self.main.state
-        own = state.next_offsets
-        return position.ts <= state.resolved_ts and all(
-            reading.next_offset <= own.get(place, 0) for place, reading in position.readings.items()
-        )
 
     def _advance(self) -> bool:
         replay = self._replay or self._begun()

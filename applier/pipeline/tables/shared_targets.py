@@ -39,6 +39,18 @@ def refuse_shared(config: Config, scan: WindowScan, known: Tables, described: It
             targets.follow(action)
 
 
+def refuse_shared_names(config: Config, names: Iterable[TableName]) -> None:
+    """The same for tables that are there together.
+
+    Raises:
+        TableMismatch: As `refuse_shared`.
+    """
+    control = namespace(config.changefeed.name)
+    targets = _Targets(Route(config.tables.route), TableFilter(config.tables.include), control)
+    for name in sorted(set(names)):
+        targets.claim(name)
+
+
 @dataclass(slots=True)
 class _Targets:
     """Which upstream table has which Iceberg table.

@@ -153,6 +153,7 @@ def _written_position(position: FeedPosition, places: list[_Object]) -> _Object:
             "version": position.version,
             "partitioning": _written_partitioning(position.partitioning),
             "passed": [{**place._asdict(), "offset": ts} for place, ts in sorted(position.passed.items())],
+            "is_loaded": position.is_loaded,
         }
     )
 

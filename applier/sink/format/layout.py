@@ -103,7 +103,8 @@ _DATED = (_is_dated, "date and timestamp")
 _TAKES: Mapping[str, tuple[Callable[[pa.DataType], bool], str]] = {
     "identity": (_is_single, "whole numbers, decimals, texts, bytes, booleans and times"),
     "bucket": (lambda kind: _is_exact(kind) or _is_dated(kind), "whole numbers, decimals, texts, bytes and times"),
-    "truncate": (_is_exact, "whole numbers, decimals, texts and bytes"),
+    # Of a decimal, Iceberg cannot keep -10 for a -9 of one digit.
+    "truncate": (lambda kind: _is_exact(kind) and not pa.types.is_decimal(kind), "whole numbers, texts and bytes"),
     "year": _DATED,
     "month": _DATED,
     "day": _DATED,

@@ -122,9 +122,7 @@ def _truncate(values: Array, width: int) -> Any:
         return compute.binary_slice(values, 0, width)
     if pa.types.is_decimal(kind):
         step = Decimal(width).scaleb(-kind.scale)
-        # -9 of one digit becomes -10, of two.
-        wide = pa.decimal128(38, kind.scale)
-        return by_value(values, lambda value: value - (((value % step) + step) % step), wide)
+        return by_value(values, lambda value: value - (((value % step) + step) % step), kind)
     return _of_numbers(values, lambda numbers: numbers - numbers % width, kind)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import gzip
 from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
 from pathlib import Path
 
 import cramjam
@@ -37,8 +38,8 @@ DECLARED = """CREATE TABLE `t` (
 
 COLUMNS = ("id", "name", "body", "amount")
 
-Cell = int | str | bytes | None
-"""An int stands for a number, whose text it is."""
+Cell = int | Decimal | str | bytes | None
+"""An int or a Decimal stands for a number, whose text it is."""
 
 PACK: Mapping[str, Callable[[bytes], bytes]] = {
     "": bytes,
@@ -87,7 +88,7 @@ def write(folder: Path, files: Mapping[str, bytes], metadata: str | None = METAD
 def _csv_cell(cell: Cell, form: CsvForm) -> bytes:
     if cell is None:
         return form.null
-    if isinstance(cell, int):
+    if isinstance(cell, int | Decimal):
         return str(cell).encode()
     data = cell.encode() if isinstance(cell, str) else _BINARY.get(form.binary, bytes)(cell)
     return _quoted(data, form)
@@ -106,7 +107,7 @@ def _quoted(data: bytes, form: CsvForm) -> bytes:
 def _sql_cell(cell: Cell, *, escapes: bool) -> bytes:
     if cell is None:
         return b"NULL"
-    if isinstance(cell, int):
+    if isinstance(cell, int | Decimal):
         return str(cell).encode()
     if isinstance(cell, bytes):
         return b"x'" + cell.hex().encode() + b"'"

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
+from applier.changefeed.types import TypeRules
 from applier.config.dump_form import CsvSection
+from applier.ddl.schema_files import read_schemas
 from applier.decode.dump.chosen_form import form_of
 from applier.decode.dump.csv_form import CsvForm
 from applier.decode.dump.export import Export
+from applier.decode.dump.typed_rows import typed
 from applier.errors import ConfigError
 from tests.unit.decode.dump import dumpling
 
@@ -132,3 +137,18 @@ def test_a_file_that_cannot_be_unpacked_is_named(tmp_path: Path, name: str) -> N
     export = Export.find(dumpling.write(tmp_path, {name: b"no such thing"}))
     with pytest.raises(ConfigError, match=f"File {name} of export .* cannot be read: .*Copy it again"):
         form_of(export, CsvSection())
+
+
+def test_timestamps_are_read_in_the_zone_that_is_given(tmp_path: Path) -> None:
+    """No file shows it; without it, UTC."""
+    folder = dumpling.write(tmp_path, {"d.t.000000000.csv": dumpling.csv([(1, "a", None, None)], CsvForm())})
+    export = Export.find(folder)
+    assert [form_of(export, section).zone for section in (CsvSection(), CsvSection(timezone="Asia/Shanghai"))] == [
+        "UTC",
+        "Asia/Shanghai",
+    ]
+    text = "CREATE TABLE t (id int PRIMARY KEY, at timestamp)"
+    ((_, version),) = read_schemas({"d.t-schema.sql": text}).items()
+    rows = pa.table({"id": pa.array([b"1"]), "at": pa.array([b"2024-01-01 08:00:00"])})
+    found, _ = typed(rows, version, TypeRules(), "raw", "Asia/Shanghai")
+    assert found["at"].to_pylist() == [datetime(2024, 1, 1, tzinfo=UTC)]

@@ -50,7 +50,11 @@ TABLES = replace(
         TableName("shop", "other"): Tracked(
             2, completeness=Completeness("parked", cause="ddl", position=replace(POSITION, ts=0))
         ),
-        TableName("shop", "old"): Tracked(3),
+        TableName("shop", "new"): Tracked(
+            2,
+            completeness=Completeness("parked", cause="load", position=replace(POSITION, is_loaded=True), is_due=True),
+        ),
+        TableName("shop", "old"): Tracked(3, loaded=470606913376878593),
     },
     ddl=(DDL,),
     protocol="simple",
@@ -77,9 +81,10 @@ def test_the_json_form_is_the_published_one() -> None:
 def test_what_many_tables_share_and_what_is_empty_is_not_written_again() -> None:
     """Tables that left at one place name it by its number."""
     written = json.loads(to_json(TABLES))
-    items, old, orders, other = written["tables"]
+    items, new, old, orders, other = written["tables"]
     assert len(written["places"]) == 1
-    assert old == {"database": "shop", "table": "old", "version": 3}
+    assert new["completeness"]["position"]["is_loaded"] is True
+    assert old == {"database": "shop", "table": "old", "version": 3, "loaded": 470606913376878593}
     assert (items["version"], orders["completeness"], other["completeness"]["position"]["place"]) == (
         -1,
         {"state": "live"},

@@ -44,6 +44,8 @@ KINDS: list[tuple[IcebergType, pa.DataType]] = [
 def test_a_transform_takes_the_types_that_iceberg_lets_it_take(transform: str) -> None:
     """Of all types that a column of TiDB can have here."""
     wanted = {str(theirs): parse_transform(transform).can_transform(theirs) for theirs, _ in KINDS}
+    if transform.startswith("truncate"):
+        wanted["decimal(9, 2)"] = False  # A result of more digits than the column has could not be written.
     assert {str(theirs): takes(transform, ours) for theirs, ours in KINDS} == wanted
 
 

@@ -46,7 +46,6 @@ CASES: list[Any] = [
     ("truncate[2]", StringType(), pa.string(), ["a", "😀üx"]),
     ("truncate[3]", BinaryType(), pa.binary(), [b"abcdef", b""]),
     ("truncate[50]", DecimalType(9, 2), pa.decimal128(9, 2), [Decimal("10.65"), Decimal("-0.01")]),
-    ("truncate[3]", DecimalType(1, 0), pa.decimal128(1, 0), [Decimal(-8), Decimal(8)]),
     ("identity", StringType(), pa.string(), ["x", None]),
     *((unit, DateType(), pa.date32(), DAYS) for unit in ("year", "month", "day", "bucket[4]")),
     *((unit, TimestampType(), pa.timestamp("us"), MOMENTS) for unit in ("year", "month", "day", "hour", "bucket[4]")),

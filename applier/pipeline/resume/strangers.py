@@ -1,0 +1,40 @@
+"""Lets tables go that were loaded from an export, where another table has their name by now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from applier.changefeed.table import TableName
+from applier.errors import BY_HAND, TableMismatch
+from applier.pipeline.state import State
+from applier.pipeline.tables import parking
+
+if TYPE_CHECKING:
+    from applier.pipeline.step import Pipeline
+
+
+def dropped(main: Pipeline, names: Iterable[TableName]) -> None:
+    """Let tables go of which a job has read the DROP TABLE: it would read the range again and again."""
+    for name in names:
+        _let_go(main.state, name, f"Table {name} of the export was dropped since")
+
+
+def renamed(main: Pipeline, job: State, own: TableName, name: TableName) -> bool:
+    """Let a table go that has another name in the feed by now; whether it does.
+
+    Readers would see its rows in place of those of the table that has the name.
+    """
+    origin = job.completeness[own].origin
+    if own == name or origin is None or not origin.is_loaded:
+        return False
+    _let_go(main.state, name, f"Table {name} of the export was renamed to {own} since")
+    return True
+
+
+def _let_go(state: State, name: TableName, what: str) -> None:
+    if name in state.tables:
+        parking.give_up(state, name, TableMismatch(f"{what}.", BY_HAND), is_lost=True)
+    else:
+        # The changefeed has no table of the name.
+        state.completeness.pop(name, None)
