@@ -481,7 +481,9 @@ class TableLife:
         self._take_note(pipeline)
         self.looks += 1
         self.story.append(f"{pipeline.state.checkpoint.step} at {pipeline.state.resolved_ts}{more}")
-        if self._lab.is_between(pipeline, pipeline.state.resolved_ts):
+        # A step in which another applier took over may have left tables beyond the checkpoint.
+        is_ahead = pipeline.state.reached > pipeline.state.resolved_ts
+        if is_ahead or self._lab.is_between(pipeline, pipeline.state.resolved_ts):
             return
         self._lab.may_lack = lambda name: self._may_lack(pipeline, name)
         listed = [f"{name} is in the cut at {ts}" for name, ts in self._just_parked(pipeline)]

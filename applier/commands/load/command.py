@@ -134,10 +134,14 @@ def _asked_beside(config: Config, kind: Kind, names: Sequence[TableName], say: S
 
 def _bulk(main: Pipeline, names: Sequence[TableName], export: Opened, say: Say) -> Mapping[TableName, TerminalError]:
     """Load tables aside; those that cannot be come back with the reason, unless they are all or one is to stop it."""
-    progress = LoadProgress(sum(map(export.export.size, names)), say)
+    size = sum(map(export.export.size, names))
     # Tables aside are no part of the changefeed yet: what two loads write to one of them, its commits show.
     targets = replace(main.targets, confirm=lambda: None)
-    refused = Loading(targets, export.export, export.form, progress.add).all(names)
+
+    def load_all() -> Mapping[TableName, TerminalError]:
+        return Loading(targets, export.export, export.form, LoadProgress(size, say).add).all(names)
+
+    refused = with_retry(load_all)
     if refused and (len(refused) == len(names) or main.config.changefeed.on_table_error == "stop"):
         raise next(iter(refused.values()))
     return refused

@@ -9,7 +9,7 @@ from applier.decode.dump.csv_form import CsvForm
 from applier.decode.dump.export import File
 from applier.decode.dump.sql_rows import without_prologue
 
-BLOCK_BYTES = 16 << 20
+BLOCK_BYTES = 4 << 20
 """Bytes that are read before rows are looked for in them."""
 
 

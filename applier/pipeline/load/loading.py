@@ -24,8 +24,8 @@ from applier.pipeline.tables.loads import LOADED, Load, route
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime import failpoints
 from applier.runtime.logs import logger
-from applier.runtime.retry import with_retry
 from applier.sink.commit.stamp import OFFSETS, Stamp
+from applier.sink.iceberg.maintenance import unset_properties
 from applier.sink.tidb_partitions.expression import Inexact
 from applier.sink.write.table_writer import TableWriter
 
@@ -94,7 +94,7 @@ class Loading:
         self._refuse_generated(version, files)
         for attempt in range(_MEETINGS):
             try:
-                with_retry(lambda: self._go_on(version, files))
+                self._go_on(version, files)
             except (CheckpointConflict, TableMismatch):
                 # Another load has written the table: what it has brought of this export counts.
                 if attempt == _MEETINGS - 1:
@@ -175,6 +175,10 @@ class Loading:
         if writer is not None:
             targets.catalog.drop(targets.identifier(name))
             targets.forget(name)
+        shown = self.targets.catalog.load(self.targets.identifier(name))
+        if shown is not None and shown.setting(LOADED) is not None:
+            # Its clone would say that the export is loaded, until it begins anew: the rows since would count as loaded.
+            unset_properties(shown, LOADED)
         return targets.ensure(version, targets.policy.stamp(self.export.tso, self._entries(fresh))), fresh
 
     def _entries(self, load: Load) -> dict[str, str]:

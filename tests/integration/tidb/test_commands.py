@@ -27,7 +27,7 @@ DOCS = Path(__file__).parents[3] / "docs"
 
 DATABASE = "made"
 
-SHOP = TableName("shop", "t")
+SHOP = TableName("shop", "orders")
 
 TABLES = ("plain", "a.b", "it's", "per%cent", 'quo"te', "back`tick", "with space", "汉字", "{{.DB}}")
 
@@ -86,8 +86,15 @@ def test_the_command_for_generated_columns_exports_them(
 
 def test_the_commands_of_the_documentation(tidb: Tidb, tmp_path: Path) -> None:
     """Dumpling takes their options, and writes what SQL shows, also where the server has another zone."""
-    tidb.run("CREATE DATABASE shop", "CREATE TABLE shop.t (t timestamp PRIMARY KEY)")
-    tidb.run("INSERT INTO shop.t VALUES ('2020-01-01 10:00:00')", "SET GLOBAL time_zone = '+05:00'")
+    tidb.run("CREATE DATABASE shop", "CREATE TABLE shop.orders (t timestamp PRIMARY KEY)")
+    tidb.run("INSERT INTO shop.orders VALUES ('2020-01-01 10:00:00')", "SET GLOBAL time_zone = '+05:00'")
+    try:
+        _try_all(tidb, tmp_path)
+    finally:
+        tidb.run("SET GLOBAL time_zone = 'SYSTEM'")
+
+
+def _try_all(tidb: Tidb, tmp_path: Path) -> None:
     texts = [path.read_text("utf-8") for path in DOCS.rglob("*.md")]
     commands = [line for text in texts for line in re.findall(r"^ *(tiup dumpling .*)$", text, re.MULTILINE)]
     assert commands
@@ -98,7 +105,6 @@ def test_the_commands_of_the_documentation(tidb: Tidb, tmp_path: Path) -> None:
         reader = PartReader(address, CsvForm(), export.version(SHOP), TypeRules())
         rows = [row for file in export.files[SHOP] for rows, _ in reader.read(file) for row in rows.to_pylist()]
         assert rows == [{"t": datetime(2020, 1, 1, 10, tzinfo=UTC)}] or "--no-data" in command
-    tidb.run("SET GLOBAL time_zone = 'SYSTEM'")
 
 
 def _run(tidb: Tidb, command: str, address: str, more: list[str]) -> None:
