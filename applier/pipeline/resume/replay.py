@@ -77,7 +77,8 @@ class Replay:
         self._leave_out_stopped()
         self._take_in()
         failpoints.reach("resume-taken-in")
-        if not self.state.completeness and not self._waiting():
+        if not self.state.completeness:
+            # Without a table the job comes no further: another one begins at the place of those that wait.
             return "over"
         goal = self._goal()
         if self.state.completeness and self._is_before(goal):
