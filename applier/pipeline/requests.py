@@ -59,11 +59,12 @@ class Requests:
         control = cast("Control", self.main.state.control)
         requests = control.tables[REQUESTS]
         requests.refresh()
-        if requests.table.snapshot_id != self._head:
+        # Not the head after the outcomes are written: one that came meanwhile would never be read.
+        head = requests.table.snapshot_id
+        if head != self._head:
             for request in open_requests(requests.rows().to_pylist()):
                 self.carry_out(request)
-            requests.refresh()
-        self._head, self._next_look = requests.table.snapshot_id, self.clock() + LOOK_SECONDS
+        self._head, self._next_look = head, self.clock() + LOOK_SECONDS
 
     def carry_out(self, request: TableRequest) -> str:
         """Carry out one request, once; the checkpoint has its effect and its outcome, or neither.

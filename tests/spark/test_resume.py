@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import count
+from typing import cast
 
 import pyarrow as pa
 import pytest
@@ -11,7 +13,10 @@ import pytest
 from applier.changefeed.table import TableName
 from applier.commands.tables.command import ask
 from applier.errors import CheckpointConflict, ConfigError, SchemaChangeRefused, TerminalError
-from applier.sink.control.rows import TableRequest
+from applier.pipeline.requests import Requests
+from applier.sink.control.control import Control
+from applier.sink.control.rows import TableRequest, request_rows
+from applier.sink.control.tables import REQUESTS
 from applier.sink.iceberg.catalog import Catalog
 from tests.spark.feeds import read
 from tests.spark.world import Make, World
@@ -681,6 +686,31 @@ def test_a_range_that_the_source_has_lost_is_refused_with_its_offsets(make: Make
     hint = world.table("a").way_out
     assert hint is not None
     assert f"applier load -c {world.path} --from DIR --tables 'shop.a'" in hint
+
+
+def test_a_request_that_comes_while_another_is_carried_out_is_not_lost(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two commands may ask in the same second: the outcome of one is not all that is new."""
+    world = begun(make, "a", "b")
+    asked = [TableRequest(name, "park", (f"shop.{name}",), "a look", "me") for name in "ab"]
+    with world.applier() as pipeline:
+        assert pipeline.beside is not None
+        requests, control = pipeline.beside.requests, cast("Control", pipeline.state.control)
+        requests.clock = count(step=10).__next__
+        carry_out = Requests.carry_out
+
+        def meanwhile(self: Requests, request: TableRequest) -> str:
+            outcome = carry_out(self, request)
+            if request.id == "a":
+                control.write(REQUESTS, request_rows(asked[1]))
+            return outcome
+
+        monkeypatch.setattr(Requests, "carry_out", meanwhile)
+        control.write(REQUESTS, request_rows(asked[0]))
+        requests.take()
+        requests.take()
+        assert {str(name) for name in pipeline.state.parked} == {"shop.a", "shop.b"}
 
 
 def test_a_table_is_forgotten_once_it_is_left_out(make: Make) -> None:
