@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -9,6 +11,7 @@ from functools import reduce
 
 import pyarrow as pa
 from py4j.java_gateway import JavaMember
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -109,13 +112,19 @@ def staged(table: Table, frame: DataFrame) -> list[DataFile]:
         coordinator.clearRewrite(table.handle, number)
 
 
+_OF_SYSTEM = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EIO)))
+"""What the operating system says of storage: it knows nothing of rows."""
+
+
 @contextmanager
 def reported(action: str) -> Iterator[None]:
     """Raise what a failed job means, without the rows that its own message may hold."""
     try:
         yield
-    except PySparkException as error:
-        # What a failed job says may hold rows.
+    except (PySparkException, Py4JJavaError) as error:
+        # PySpark gives errors of tasks that it does not know as Java does. What a failed job says may hold rows.
         chain = [Cause(cause.kind, cause.code, cause.code) for cause in chain_of(error)]
         lasting = refusal(f"Spark cannot {action}", chain, SPARK)
-        raise lasting or TransientError(f"Spark cannot {action}: {told(chain)}") from error
+        told_by_system = [said for said in _OF_SYSTEM if said in str(error)]
+        reasons = "; caused by: ".join([told(chain), *told_by_system[:1]])
+        raise lasting or TransientError(f"Spark cannot {action}: {reasons}") from error
