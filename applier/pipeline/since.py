@@ -12,7 +12,7 @@ from applier.changefeed.ts import CLOCK_SKEW_MS, unix_ms, wall_clock
 from applier.changefeed.window import OffsetRange, Window
 from applier.consume.source import Source
 from applier.consume.window_size import WindowTooLargeError
-from applier.errors import DecodeError, SourceLost, TransientError
+from applier.errors import DecodeError, SourceLost
 from applier.pipeline.scan.tails import resolved_near_ends
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def since(source: Source, ts: int, decoder: Decoder | None) -> dict[TopicPartiti
 
 
 def _prove(source: Source, place: TopicPartition, span: OffsetRange, ts: int, decoder: Decoder) -> None:
-    first = _first_resolved(source, place, span, decoder)
+    first = first_resolved(source, place, span, decoder)
     if first is not None and first <= ts:
         return
     if first is None:
@@ -62,7 +62,7 @@ def _prove(source: Source, place: TopicPartition, span: OffsetRange, ts: int, de
     raise SourceLost(what, hint)
 
 
-def _first_resolved(source: Source, place: TopicPartition, span: OffsetRange, decoder: Decoder) -> int | None:
+def first_resolved(source: Source, place: TopicPartition, span: OffsetRange, decoder: Decoder) -> int | None:
     """The first resolved ts of a partition, as far as it is looked for."""
     try:
         window = Window({place: OffsetRange(span.start, min(span.end, span.start + _MESSAGES))})
@@ -72,7 +72,7 @@ def _first_resolved(source: Source, place: TopicPartition, span: OffsetRange, de
     for message in messages:
         try:
             events = decoder.decode(message["key"], message["value"])
-        except (DecodeError, TransientError):
+        except DecodeError:
             continue
         resolved = [event.resolved_ts for event in events if isinstance(event, Resolved)]
         if resolved:

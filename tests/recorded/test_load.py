@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import tarfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,10 +20,12 @@ from applier.changefeed.table import TableName
 from applier.commands.load.command import load
 from applier.config import settings
 from applier.decode.decoder import Decoder
+from applier.decode.dump.csv_form import CsvForm
 from applier.decode.dump.export import Export
 from applier.decode.protocols import build
 from applier.errors import IncompleteRow
 from applier.pipeline.build import decoder_options
+from applier.pipeline.load.loading import Loading, LoadStopped
 from tests import recordings
 from tests.recorded.test_protocols import FAMILIES, STOPPED, UNTOLD, advance, replaying, unexplained
 from tests.replay import Replay, doubted, ends_at
@@ -188,3 +191,20 @@ def test_keys_that_come_twice_are_refused(spark: SparkSession, lake: dict[str, s
             (sentence,) = done.refused
             assert sentence.startswith("Rows of table bank.accounts have one key (id) in files of the export.")
         assert found.contents(TableName("bank", "accounts")) is None
+
+
+def test_a_load_that_is_stopped_goes_on_from_what_is_loaded(
+    spark: SparkSession, lake: dict[str, str], tmp_path: Path
+) -> None:
+    """It begins no other file, and says so; what a table has stays."""
+    with loading(("txns", "canal-json", "canal-json-ext", 20, "csv"), lake, tmp_path, "stop") as found:
+        export = Export.find(found.raw["upstream"]["dump"])
+        names = [name for name, _ in export.tables.items()]
+        stop = threading.Event()
+        with found.running(spark) as pipeline:
+            once = Loading(pipeline.targets, export, CsvForm(), lambda *_: stop.set(), stop)
+            with pytest.raises(LoadStopped, match=r"The load was stopped\. Hint: Give the command again"):
+                once.all(names)
+        told: list[str] = []
+        done = load(settings.parse(found.raw), None, (), told.append, spark=spark)
+        assert done.what.startswith("Loaded 5 tables: ")

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from applier.changefeed.filter import exactly
+from applier.changefeed.message import TopicPartition
+from applier.changefeed.position import Reading
 from applier.changefeed.table import TableName
-from applier.commands.load.outlook import Opened, counted, opened, reach
+from applier.commands.load.outlook import Opened, counted, opened, reach, unproven
 from applier.commands.load.progress import LoadProgress
 from applier.commands.plan.read_only_pipeline import looking
 from applier.commands.tables.command import accepted, is_held, wait
@@ -21,6 +24,7 @@ from applier.pipeline.load.loading import Loading
 from applier.pipeline.step import Pipeline
 from applier.pipeline.tables.loads import Load
 from applier.runtime.retry import with_retry
+from applier.runtime.stop_requests import stop_signals
 from applier.runtime.user_name import user_name
 from applier.sink.control.lease import this_process
 from applier.sink.control.rows import Kind, TableRequest
@@ -51,7 +55,8 @@ def planned(
             end = f"The changefeed begins at resolved ts {export.export.tso}."
         else:
             end = "`applier run` applies what the feed has changed since, and then shows the tables in one commit each."
-        return [*export.lines(), f"The feed leads on from there: {places}.", end]
+        doubts = unproven(pipeline, export.export.tso)
+        return [*export.lines(), *doubts, f"The feed leads on from there: {places}.", end]
 
 
 def load(
@@ -81,14 +86,14 @@ def load(
         say(line)
     if not take_over and is_held(config):
         return _beside(config, export, say, spark)
-    with assembled(config, take_over=take_over, spark=spark) as pipeline:
-        readings = with_retry(lambda: reach(pipeline, export))
+    with stop_signals(config.run.stop_seconds) as stop, assembled(config, take_over=take_over, spark=spark) as pipeline:
+        readings = _led_on(pipeline, export, say)
         begins = is_fresh(pipeline)
         if begins and export.left_out:
             say(f"Not loaded: {', '.join(map(str, export.left_out))}. They begin as incomplete tables.")
         _asked(pipeline, "load", export.names)
         shown = {name for name in export.names if begins and _is_shown(pipeline, export, name)}
-        refused = _bulk(pipeline, [name for name in export.names if name not in shown], export, say)
+        refused = _bulk(pipeline, [name for name in export.names if name not in shown], export, say, stop)
         names = [name for name in export.names if name not in refused]
         for name, error in refused.items():
             known = pipeline.state.completeness[name]
@@ -100,6 +105,14 @@ def load(
             outcome = _asked(pipeline, "loaded", names)
             what = f"{outcome[:1].upper()}{outcome[1:]} `applier run -c {config.path}` does the rest."
         return LoadOutcome(what, tuple(map(str, refused.values())))
+
+
+def _led_on(main: Pipeline, export: Opened, say: Say) -> Mapping[TopicPartition, Reading]:
+    """Where the feed is read from; what nothing proves of it is said."""
+    readings = with_retry(lambda: reach(main, export))
+    for line in with_retry(lambda: unproven(main, export.export.tso)):
+        say(line)
+    return readings
 
 
 def _is_shown(main: Pipeline, export: Opened, name: TableName) -> bool:
@@ -117,29 +130,36 @@ def _asked(main: Pipeline, kind: Kind, names: Sequence[TableName]) -> str:
 
 def _beside(config: Config, export: Opened, say: Say, spark: SparkSession | None) -> LoadOutcome:
     with looking(config, spark=spark) as pipeline:
-        with_retry(lambda: reach(pipeline, export))
-        _asked_beside(config, "load", export.names, say)
-        refused = _bulk(pipeline, export.names, export, say)
+        _led_on(pipeline, export, say)
+        _asked_beside(config, _request("load", export.names), say)
+        with stop_signals(config.run.stop_seconds) as stop:
+            refused = _bulk(pipeline, export.names, export, say, stop)
+        for name, error in refused.items():
+            # Nothing loads it any more, and `status` is to say why.
+            _asked_beside(config, _request("park", [name], error.what.rstrip(".")), say)
         names = [name for name in export.names if name not in refused]
-        return LoadOutcome(_asked_beside(config, "loaded", names, say), tuple(map(str, refused.values())))
+        outcome = _asked_beside(config, _request("loaded", names), say)
+        return LoadOutcome(f"{outcome[:1].upper()}{outcome[1:]}", tuple(map(str, refused.values())))
 
 
-def _asked_beside(config: Config, kind: Kind, names: Sequence[TableName], say: Say) -> str:
-    outcome = wait(config, _request(kind, names), say, comes_back=kind == "loaded")
+def _asked_beside(config: Config, request: TableRequest, say: Say) -> str:
+    outcome = wait(config, request, say, comes_back=request.kind == "loaded")
     if outcome is None:
         what = f"The process that held changefeed {config.changefeed.name} is gone."
         raise CheckpointConflict(what, "Give the command again, which goes on.")
     return accepted(outcome)
 
 
-def _bulk(main: Pipeline, names: Sequence[TableName], export: Opened, say: Say) -> Mapping[TableName, TerminalError]:
+def _bulk(
+    main: Pipeline, names: Sequence[TableName], export: Opened, say: Say, stop: threading.Event
+) -> Mapping[TableName, TerminalError]:
     """Load tables aside; those that cannot be come back with the reason, unless they are all or one is to stop it."""
     size = sum(map(export.export.size, names))
     # Tables aside are no part of the changefeed yet: what two loads write to one of them, its commits show.
     targets = replace(main.targets, confirm=lambda: None)
 
     def load_all() -> Mapping[TableName, TerminalError]:
-        return Loading(targets, export.export, export.form, LoadProgress(size, say).add).all(names)
+        return Loading(targets, export.export, export.form, LoadProgress(size, say).add, stop).all(names)
 
     refused = with_retry(load_all)
     if refused and (len(refused) == len(names) or main.config.changefeed.on_table_error == "stop"):
@@ -147,6 +167,6 @@ def _bulk(main: Pipeline, names: Sequence[TableName], export: Opened, say: Say) 
     return refused
 
 
-def _request(kind: Kind, names: Sequence[TableName]) -> TableRequest:
+def _request(kind: Kind, names: Sequence[TableName], why: str = "") -> TableRequest:
     who = f"{user_name()} on {this_process(0).host}"
-    return TableRequest(uuid.uuid4().hex, kind, exactly(names), "", who)
+    return TableRequest(uuid.uuid4().hex, kind, exactly(names), why, who)

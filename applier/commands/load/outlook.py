@@ -15,7 +15,7 @@ from applier.decode.dump.chosen_form import form_of
 from applier.decode.dump.csv_form import CsvForm
 from applier.decode.dump.export import Export
 from applier.errors import ConfigError, TerminalError
-from applier.pipeline.since import newest
+from applier.pipeline.since import first_resolved, newest
 from applier.pipeline.step import Pipeline
 from applier.pipeline.tables.shared_targets import refuse_shared_names
 
@@ -112,6 +112,19 @@ def reach(main: Pipeline, opened: Opened) -> Mapping[TopicPartition, Reading]:
         )
         raise TerminalError(what, "Wait until TiCDC has come as far; if it has, the export is of another cluster.")
     return readings
+
+
+def unproven(main: Pipeline, tso: int) -> list[str]:
+    """What no message shows, and a user must know: whether the changefeed began before the export; [] if it did."""
+    if not main.targets.feed.order.has_watermark:
+        return []
+    spans, decoder = main.source.bounds(), main.decoder()
+    firsts = [first_resolved(main.source, place, span, decoder) for place, span in spans.items()]
+    first = min((ts for ts in firsts if ts is not None), default=None)
+    if first is None or first <= tso:
+        return []
+    what = f"The first watermark of the feed is {first} ({wall_clock(first):%F %T} UTC), after the export."
+    return [f"{what} Make sure that the changefeed was created with --start-ts {tso}, or before the export."]
 
 
 def megabytes(size: int) -> str:

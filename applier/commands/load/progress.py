@@ -39,13 +39,15 @@ class LoadProgress:
             self.rows += rows
             self.done += size
             self._read += size if rows else 0
-            if size:
-                self.say(f"{name}: {self._line()}")
+            if rows:
+                self.say(f"{name}: {rows:,} rows; in all {self._line()}")
 
     def _line(self) -> str:
         seconds = max(0.001, self.clock() - self._start)
         rate = self._read / seconds
-        left = f", {_clock((self.size - self.done) / rate)} left" if rate and self.done < self.size else ""
+        # The first small files take as long as a job of Spark, and tell nothing of the others.
+        is_telling = self._read > self.size // 50 and self.size - self.done > rate
+        left = f", {_clock((self.size - self.done) / rate)} left" if is_telling else ""
         return f"{self.rows:,} rows, {megabytes(self.done)} of {megabytes(self.size)}, {megabytes(int(rate))}/s{left}"
 
 

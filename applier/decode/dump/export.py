@@ -40,6 +40,8 @@ _FINISHED = re.compile(r"^Finished dump at: (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)$", 
 _FIRST = datetime(2015, 1, 1)
 """Before the first TiDB: the binlog positions of MySQL are such numbers."""
 
+_GONE = "or if all of it is loaded, and the folder is gone, remove upstream.dump."
+
 _AGAIN = "Export again with `tiup dumpling`, and keep all of its files."
 
 
@@ -130,7 +132,7 @@ def _reading(address: str) -> Iterator[None]:
         reason = getattr(error, "strerror", None) or own.rstrip(".") or type(error).__name__
         what = f"Export {address} cannot be read: {reason}."
         raise ConfigError(
-            [f"{what} Give the folder that `tiup dumpling -o DIR` wrote, as it is seen from here."]
+            [f"{what} Give the folder that `tiup dumpling -o DIR` wrote, as it is seen from here; {_GONE}"]
         ) from error
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -40,6 +41,10 @@ Told = Callable[[TableName, int, int], None]
 """Takes the rows and the bytes of files of a table that a commit has brought."""
 
 
+class LoadStopped(TerminalError):
+    """A load was asked to stop; what is loaded so far stays."""
+
+
 @dataclass(frozen=True, slots=True)
 class Loading:
     """Loads the tables of an export aside; readers see nothing of it.
@@ -49,12 +54,14 @@ class Loading:
         export: The export.
         form: How its CSV files are written.
         told: Takes progress.
+        stop: Once it is set, no further group of files is begun.
     """
 
     targets: TargetTables
     export: Export
     form: CsvForm
     told: Told = lambda name, rows, size: None
+    stop: threading.Event = field(default_factory=threading.Event)
     copies: Copies = field(init=False)
 
     def __post_init__(self) -> None:
@@ -68,6 +75,7 @@ class Loading:
 
         Raises:
             CheckpointConflict: Another process loads the same table.
+            LoadStopped: It was asked to stop.
             TransientError: Something outside did not answer.
         """
         refused: dict[TableName, TerminalError] = {}
@@ -76,7 +84,7 @@ class Loading:
             for name, done in [(name, pool.submit(self._load, name)) for name in bulk]:
                 try:
                     done.result()
-                except CheckpointConflict:
+                except (CheckpointConflict, LoadStopped):
                     pool.shutdown(cancel_futures=True)
                     raise
                 except TerminalError as error:
@@ -115,6 +123,8 @@ class Loading:
         # Of files that another attempt has loaded, nothing shows the keys.
         ranges, is_known, size = list[KeyRange](), load.files == 0, self._group_bytes()
         while load.files < load.of:
+            if self.stop.is_set():
+                raise LoadStopped("The load was stopped.", "Give the command again, which goes on.")
             group = _group(files[load.files :], size)
             staged = self._staged(writer, version, group)
             ranges += staged.ranges
