@@ -576,7 +576,9 @@ class TableLife:
             case "parked", "hand":
                 return "" if life in self._by_hand or known.is_due else "is parked, but not by hand"
             case "parked", "ddl":
-                return "" if refused or len(together) > 1 else "is parked, but no statement is refused"
+                # The table of the export had the name before this one, and met a statement of its own.
+                is_owed = refused or len(together) > 1 or self._loads.may_wait(name, life)
+                return "" if is_owed else "is parked, but no statement is refused"
         return "is parked without a cause"
 
     def _is_true(self, life: Life, known: Completeness, table: Any) -> bool:

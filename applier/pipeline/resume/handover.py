@@ -103,8 +103,11 @@ class Handover:
         if not self.main.targets.feed.order.has_watermark:
             return True
         others = self.main.state.ddl.applied - self.state.ddl.applied
-        here = {name.table.lower() for name in self.state.tables}
-        return not any(name in item.sql.lower() for item in others for name in here)
+        # An export of exactly this ts has them.
+        loaded = {name.table.lower(): self.state.loaded.get(name, 0) for name in self.state.tables}
+        return not any(
+            name in item.sql.lower() and ts < item.commit_ts for item in others for name, ts in loaded.items()
+        )
 
     def _keep(self, resuming: Resuming | None) -> None:
         self.main.state.keep(completeness.cut(self.main.state, self.main.targets), resuming)
