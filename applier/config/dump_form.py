@@ -21,8 +21,8 @@ class CsvSection(BaseModel):
     header: bool | None = None
     """False with `--no-header`."""
     backslash_escapes: bool | None = None
-    """`--escape-backslash`, which is on by default; of SQL files as well. Needed where text holds backslashes and
-    nothing shows whether they escape."""
+    """`--escape-backslash`, which is on by default; of SQL files as well. Set it to false after
+    `--escape-backslash=false`, where the first rows do not show that."""
     timezone: str = "UTC"
     """IANA zone of TIMESTAMP values in CSV and SQL files, which no file shows: that of the TiDB server,
     unless Dumpling had `--params 'time_zone=+00:00'`."""

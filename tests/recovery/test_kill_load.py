@@ -62,6 +62,7 @@ def test_killed_while_a_changefeed_begins(points: tuple[str, ...], tmp_path: Pat
     assert faults_of(found) == []
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(("points", "coming"), list(zip(every(AGAIN, 20), every(COMING_BACK, 20), strict=False)))
 def test_killed_while_living_tables_are_loaded_again(
