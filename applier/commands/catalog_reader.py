@@ -43,8 +43,9 @@ _READS = ("rest", "hive", "glue", "sql", "jdbc", "dynamodb", "bigquery")
 class LakeTable:
     """One Iceberg table as its newest metadata describes it.
 
-    `rows` are those of its data files, including `dead_rows`, which delete files remove. `snapshot_id` is its head,
-    None for a table that holds nothing; `snapshots` are all that are kept, by id.
+    `rows` are those of its data files, including `dead_rows`, which delete files remove. `files` are its data and
+    delete files. `committed_ms` is when its head was committed, in Unix milliseconds. `snapshot_id` is that head, None
+    for a table that holds nothing; `snapshots` are all that are kept, by id.
     """
 
     identifier: tuple[str, ...]
@@ -53,6 +54,8 @@ class LakeTable:
     properties: Mapping[str, str]
     rows: int
     dead_rows: int = 0
+    files: int = 0
+    committed_ms: int | None = None
     snapshot_id: int | None = None
     snapshots: Mapping[int, Snapshot] = field(default_factory=dict)
 
@@ -163,6 +166,8 @@ def _described(identifier: tuple[str, ...], table: Table) -> LakeTable:
         properties=dict(table.properties),
         rows=int(summary.get("total-records", 1)) if head else 0,
         dead_rows=int(summary.get("total-position-deletes", 0)),
+        files=int(summary.get("total-data-files", 0)) + int(summary.get("total-delete-files", 0)),
+        committed_ms=head.timestamp_ms if head else None,
         snapshot_id=head.snapshot_id if head else None,
         snapshots={snapshot.snapshot_id: _snapshot(snapshot) for snapshot in table.metadata.snapshots},
     )

@@ -19,13 +19,13 @@ from pyspark.sql import SparkSession
 from applier import cli
 from applier.commands.plan import read_only_pipeline
 from applier.commands.status.command import status
-from applier.commands.status.report import StatusReport, TableProgress
 from applier.commands.tables import forget_changefeed
 from applier.config import settings as config
 from applier.config.settings import Config
 from applier.pipeline import build
 from applier.pipeline.build import assembled
 from applier.pipeline.step import Pipeline
+from applier.watch.report import StatusReport, TableProgress
 from tests.spark.feeds import read
 
 START = 470_606_913_410_433_024

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from rich.console import Console, RenderableType
 from rich.table import Table
 
-from applier.commands.status.report import HolderReport, StatusReport, shown_seconds
 from applier.runtime.escaping import Text, escaped
+from applier.watch.report import HolderReport, StatusReport, shown_seconds
 
 _STYLES = {
     "fresh": "green",

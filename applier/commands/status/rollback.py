@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from applier.changefeed.table import TableName
@@ -11,8 +10,7 @@ from applier.commands.catalog_reader import LakeTable
 from applier.config.settings import Config
 from applier.sink.commit.foreign_commits import BACKFILL, is_older, lacks, trace
 from applier.sink.commit.stamp import CHANGEFEED, RESOLVED_TS, Stamp, read
-
-_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+from applier.watch.report import spark_name
 
 
 class Rollback(NamedTuple):
@@ -73,8 +71,3 @@ def _way_out(name: TableName, table: LakeTable, newest: int | None, bound: str, 
     identifier = spark_name(table.identifier).replace("'", "\\'")
     call = f"CALL {spark_name([config.catalog.name])}.system.set_current_snapshot('{identifier}', {newest})"
     return f"set it to that snapshot again, in Spark SQL with `{call}`; or apply what it lacks with {repair}."
-
-
-def spark_name(parts: Iterable[str]) -> str:
-    """A name of several parts as Spark SQL takes it."""
-    return ".".join(part if _PLAIN.fullmatch(part) else "`" + part.replace("`", "``") + "`" for part in parts)

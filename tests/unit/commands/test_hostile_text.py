@@ -22,8 +22,8 @@ from applier.commands.check.report import Report
 from applier.commands.plan.report import StepPlan
 from applier.commands.plan.report import render as show_plan
 from applier.commands.status.render import render as show_status
-from applier.commands.status.report import StatusReport
 from applier.config import settings
+from applier.watch.report import StatusReport
 
 HOSTILE = "x[red]\x1b[2J\u202e"
 SHOWN = "x[red]\\x1b[2J\\u202e"

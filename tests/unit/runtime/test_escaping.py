@@ -13,8 +13,8 @@ from applier import cli
 from applier.commands.backfill.report import Outcome
 from applier.commands.backfill.report import render as render_outcome
 from applier.commands.status.render import render
-from applier.commands.status.report import DdlReport, HolderReport, StatusReport, TableProgress
 from applier.runtime.escaping import Text, escape_event, escaped
+from applier.watch.report import DdlReport, HolderReport, StatusReport, TableProgress
 
 HOSTILE = "a\x1b[31mred\x1b]0;pwned\x07\nVerdict: fresh\u202eb[bold]"
 SHOWN = "a\\x1b[31mred\\x1b]0;pwned\\x07\\x0aVerdict: fresh\\u202eb[bold]"

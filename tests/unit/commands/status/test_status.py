@@ -25,7 +25,6 @@ from applier.changefeed.table import TableName
 from applier.changefeed.ts import from_unix_ms, unix_ms
 from applier.commands.status.command import status
 from applier.commands.status.render import render
-from applier.commands.status.report import StatusReport, shown_seconds
 from applier.errors import ConfigError, TransientError
 from applier.sink.control.rows import (
     DeadLetter,
@@ -36,6 +35,7 @@ from applier.sink.control.rows import (
     version_rows,
 )
 from applier.sink.format.types import schema_json
+from applier.watch.report import StatusReport, shown_seconds
 from tests.unit.commands.check.world import World
 
 TS = 470_606_913_415_151_618

@@ -1,9 +1,10 @@
-"""What `applier status` found: nouns, their JSON, and the exit code that follows from them."""
+"""What is known of a changefeed at one moment: nouns, their JSON, and the exit code that follows from them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Literal, TypeAlias
@@ -29,6 +30,8 @@ None of them is in the cut. `ahead`: a step that is not finished has written it.
 upstream, kept here. `empty`: no commit with rows yet. `expired`: the cut's snapshot is kept no longer. `missing`: the
 catalog has no such table. `rolled back`: it was set to a snapshot from before the cut, which still shows its own."""
 
+
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 LACKING = ("catching up", "incomplete", "loading", "parked")
 """States of tables that lack rows."""
@@ -65,7 +68,10 @@ class TableProgress:
         resolved_ts: TSO of its last commit; None for a table that no commit has reached. A table without changes
             keeps its stamp while the changefeed goes on.
         resolved: Wall clock of it, ISO 8601.
+        lag_seconds: Age of what it shows; None where that is not known.
         rows: Living rows, by the head's summary.
+        files: Data files and delete files of the head, by its summary.
+        committed: When the head was committed, ISO 8601.
         snapshot_id: Its head.
         cut_snapshot_id: The snapshot that the newest checkpoint lists.
         because: Why it is incomplete, parked or rolled back; `way_out` says how it becomes whole again.
@@ -79,7 +85,10 @@ class TableProgress:
     state: TableState
     resolved_ts: int | None = None
     resolved: str | None = None
+    lag_seconds: float | None = None
     rows: int = 0
+    files: int = 0
+    committed: str | None = None
     snapshot_id: int | None = None
     cut_snapshot_id: int | None = None
     because: str | None = None
@@ -103,6 +112,29 @@ class PartitionProgress:
     next_offset: int
     resolved_ts: int | None
     resolved: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class StepProgress:
+    """What one step did, and how long its stages took.
+
+    Attributes:
+        step: Number of its checkpoint.
+        at: When that was written, ISO 8601.
+        lag_seconds: Age of the resolved ts at that time; None without one.
+        messages: Messages that it read; `rows` and `tables` are row changes and commits that it made.
+        backlog: Messages that the source had beyond it; None where the checkpoint does not say.
+        seconds: Wall seconds of each stage; {} where the checkpoint does not say.
+    """
+
+    step: int
+    at: str
+    lag_seconds: float | None
+    messages: int
+    rows: int
+    tables: int
+    backlog: int | None
+    seconds: Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +165,7 @@ class LetterReport:
 
 @dataclass(frozen=True, slots=True)
 class StatusReport:
-    """Everything that `applier status` found.
+    """Everything that `applier status` and the page show.
 
     Attributes:
         max_lag_seconds: Age from which on the tables count as stale.
@@ -142,6 +174,7 @@ class StatusReport:
         resolved: Wall clock of it, ISO 8601.
         lag_seconds: Age of what the tables show: of the resolved ts, and in offset order of the last sign of life.
         step: Number of the newest checkpoint, and `counts` its figures.
+        steps: The newest steps that moved, newest first.
         holder: Who holds the changefeed; None before its first applier.
         schema_changes: The newest decisions on DDL, newest first, of `schema_change_count`.
         dead_letters: The newest dead letters, newest first, of `dead_letter_count`.
@@ -159,6 +192,7 @@ class StatusReport:
     step: int | None = None
     holder: HolderReport | None = None
     counts: Mapping[str, int] | None = None
+    steps: tuple[StepProgress, ...] = ()
     tables: tuple[TableProgress, ...] = ()
     partitions: tuple[PartitionProgress, ...] = ()
     schema_changes: tuple[DdlReport, ...] = ()
@@ -226,3 +260,8 @@ def shown_seconds(seconds: float) -> str:
         if seconds < limit:
             return form.format(seconds / unit)
     return f"{seconds / 86_400:.1f} days"
+
+
+def spark_name(parts: Iterable[str]) -> str:
+    """A name of several parts as Spark SQL takes it."""
+    return ".".join(part if _PLAIN.fullmatch(part) else "`" + part.replace("`", "``") + "`" for part in parts)

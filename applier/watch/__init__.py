@@ -1,0 +1,1 @@
+"""What a changefeed shows of itself: reports, metrics, a page, alerts."""
