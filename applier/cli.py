@@ -54,18 +54,12 @@ def run(
     """Follow the changefeed and keep its tables up to date."""
     from applier.commands.run import Reports  # noqa: PLC0415
     from applier.commands.run import run as follow  # noqa: PLC0415
-    from applier.runtime.logs import StatusLine  # noqa: PLC0415
     from applier.runtime.progress_bar import progress_bar  # noqa: PLC0415
-    from applier.runtime.prometheus import served  # noqa: PLC0415
+    from applier.watch.watching import watching  # noqa: PLC0415
 
     loaded = _loaded(config, log_level)
-    with served(loaded.metrics, loaded.changefeed.name) as metrics, progress_bar() as show:
-
-        def report(status: StatusLine) -> None:
-            show(status)
-            metrics.take(status)
-
-        reports = Reports(report, metrics.begin)
+    with watching(loaded) as board, progress_bar() as show:
+        reports = Reports(show, board.begin, board.take)
         follow(loaded, once=once, take_over=take_over, reports=reports, accept_remade=accept_remade_topics)
 
 

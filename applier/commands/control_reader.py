@@ -63,7 +63,7 @@ class ControlView:
     def letters(self, *, whole: bool = False) -> list[DeadLetter]:
         """The dead letters that are not made up for, newest first; `whole` ones have the bytes of their messages."""
         found = rows.dead_letters(self._rows(DEAD_LETTERS, without=() if whole else ("key", "value")))
-        return sorted(found, key=lambda letter: (letter.buried_at, letter.offset), reverse=True)
+        return rows.newest_first(found)
 
     def _rows(self, kind: ControlTable, only: str = "true", without: tuple[str, ...] = ()) -> list[dict[str, Any]]:
         columns = tuple(name for name in kind.columns.names if name not in without)

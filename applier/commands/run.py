@@ -25,10 +25,17 @@ _SET_ASIDE = (
 
 
 class Reports(NamedTuple):
-    """Functions that take the status line of each step, and at the start the resolved ts of the checkpoint, if any."""
+    """Functions that take what a run has to tell.
+
+    Attributes:
+        step: Takes the status line of each step that moved, and of those that wait.
+        start: Takes the pipeline, once the changefeed is held.
+        every_step: Takes every step, also those that found nothing.
+    """
 
     step: Report
-    start: Callable[[int | None], None] = lambda resolved_ts: None
+    start: Callable[[Pipeline], None] = lambda pipeline: None
+    every_step: Callable[[Pipeline, Step], None] = lambda pipeline, step: None
 
 
 def run(config: Config, *, once: bool, take_over: bool, reports: Reports, accept_remade: bool = False) -> None:
@@ -41,7 +48,7 @@ def run(config: Config, *, once: bool, take_over: bool, reports: Reports, accept
         TerminalError: The feed cannot be followed any further; what came before it is applied.
     """
     with stop_signals(config.run.stop_seconds) as stop, assembled(config, take_over=take_over) as pipeline:
-        reports.start(pipeline.state.resolved_ts or None)
+        reports.start(pipeline)
         refuse_unloaded(pipeline)
         pipeline.hold_to_checkpoint()
         completeness.keep(pipeline.state, pipeline.targets)
@@ -49,12 +56,12 @@ def run(config: Config, *, once: bool, take_over: bool, reports: Reports, accept
         if accept_remade:
             topics.accept(pipeline.state, with_retry(pipeline.source.topic_ids))
         if once:
-            run_once(pipeline, stop, reports.step)
+            run_once(pipeline, stop, reports)
         else:
-            follow(pipeline, stop, reports.step)
+            follow(pipeline, stop, reports)
 
 
-def run_once(pipeline: Pipeline, stop: threading.Event, report: Report) -> None:
+def run_once(pipeline: Pipeline, stop: threading.Event, reports: Reports) -> None:
     """Step until the ends that the source has now.
 
     Raises:
@@ -64,8 +71,9 @@ def run_once(pipeline: Pipeline, stop: threading.Event, report: Report) -> None:
     ends = with_retry(pipeline.ends)
     while not stop.is_set():
         step = with_retry(lambda: pipeline.step(ends))
+        reports.every_step(pipeline, step)
         if step.moved or step.waiting:
-            report(step.status)
+            reports.step(step.status)
         if step.error is not None and not step.moved:
             raise refusal(step.error, step)
         if step.resuming:
@@ -77,7 +85,7 @@ def run_once(pipeline: Pipeline, stop: threading.Event, report: Report) -> None:
 
 
 def follow(
-    pipeline: Pipeline, stop: threading.Event, report: Report, clock: Callable[[], float] = time.monotonic
+    pipeline: Pipeline, stop: threading.Event, reports: Reports, clock: Callable[[], float] = time.monotonic
 ) -> None:
     """Step until asked to stop; sleep when nothing is new. The clock gives monotonic seconds.
 
@@ -89,11 +97,12 @@ def follow(
     warned = False
     while not stop.is_set():
         step = with_retry(pipeline.step)
+        reports.every_step(pipeline, step)
         now = clock()
         if step.error is not None and not step.moved:
             raise refusal(step.error, step)
         if step.moved:
-            report(step.status)
+            reports.step(step.status)
             progress, warned = now, False
             continue
         if step.resuming:
@@ -104,7 +113,7 @@ def follow(
         if now - progress > settings.stall_seconds and not warned and stall(step):
             if step.silent and not step.resolved:
                 refuse_stall(step)
-            report(step.status)
+            reports.step(step.status)
             logger().warning("watermark stands still", reason=stall(step))
             warned = True
         if step.complete or step.is_longest:

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError,
 from applier.changefeed.filter import TableFilter, TablePattern
 from applier.changefeed.table import TableName
 from applier.config.changefeed import ChangefeedSection
+from applier.config.http import HttpSection
 from applier.config.layout import LayoutSection, layout_of
 from applier.config.registry import RegistrySection
 from applier.config.source import SourceSection
@@ -168,15 +169,6 @@ class RunSection(Section):
         return self
 
 
-class MetricsSection(Section):
-    """Numbers for Prometheus."""
-
-    port: Annotated[int | None, Field(ge=1, le=65535)] = None
-    """Port of `/metrics` over HTTP. Default: it is not served."""
-    address: str = "127.0.0.1"
-    """Address to listen on; `0.0.0.0` in a container."""
-
-
 class Config(Section):
     """The whole file."""
 
@@ -191,7 +183,7 @@ class Config(Section):
     sink: SinkSection = SinkSection()
     maintenance: MaintenanceSection = MaintenanceSection()
     run: RunSection = RunSection()
-    metrics: MetricsSection = MetricsSection()
+    http: HttpSection = HttpSection()
     spark: dict[str, str] = {}
     """Any Spark configuration; `spark.master` defaults to local[*]."""
     _path: str = PrivateAttr(default="applier.toml")

@@ -14,6 +14,7 @@ import structlog
 
 from applier.changefeed.ts import unix_ms, wall_clock
 from applier.runtime.escaping import escape_event
+from applier.runtime.pulse import PULSE
 
 
 def set_up_logging(level: str = "info") -> None:
@@ -52,9 +53,11 @@ class Stopwatch:
     def stage(self, name: str) -> Iterator[None]:
         """Add the time spent inside to a stage."""
         start = time.perf_counter()
+        PULSE.beat()
         try:
             yield
         finally:
+            PULSE.beat()
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
 
 

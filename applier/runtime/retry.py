@@ -12,6 +12,8 @@ import tenacity
 
 from applier.errors import TransientError
 from applier.runtime.logs import logger
+from applier.runtime.outages import OUTAGES
+from applier.runtime.pulse import PULSE
 from applier.runtime.stop_requests import STOPPING
 
 OUTAGE_SECONDS = 300.0
@@ -46,6 +48,7 @@ def with_retry(call: Callable[[], T]) -> T:
     with ExitStack() as outage:
 
         def say(state: tenacity.RetryCallState) -> None:
+            PULSE.beat()
             logger().warning(
                 "waiting for an outside system",
                 error=str(state.outcome.exception()) if state.outcome else "",
@@ -54,6 +57,9 @@ def with_retry(call: Callable[[], T]) -> T:
                 next_try_seconds=round(state.upcoming_sleep, 1),
             )
             if state.attempt_number == 1:
+                if state.outcome and (error := state.outcome.exception()) is not None:
+                    OUTAGES.begin(error)
+                    outage.callback(OUTAGES.end)
                 # From the first failure on until the call succeeds, nothing is done that a stop could leave half done.
                 outage.enter_context(STOPPING.waiting())
 

@@ -254,6 +254,16 @@ def end_jvm(seconds: float) -> None:
     gateway.proc.wait(seconds)
 
 
+def finished_tasks() -> int:
+    """Tasks that the stages under way have finished: a sign of progress within a long job. 0 without Spark."""
+    context = SparkContext._active_spark_context
+    if context is None:
+        return 0
+    tracker = context.statusTracker()
+    stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+    return sum(stage.numCompletedTasks for stage in stages if stage is not None)
+
+
 @contextmanager
 def _submit_arguments(settings: Mapping[str, str]) -> Iterator[None]:
     """Hand the settings to spark-submit in a file of this user; its command line is open to the whole machine."""

@@ -16,7 +16,7 @@ from applier.changefeed.completeness import NO_CREATE
 from applier.changefeed.event import SchemaChange
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import Column, TableName
-from applier.commands.run import follow
+from applier.commands.run import Reports, follow
 from applier.config import settings
 from applier.decode.avro.names import sanitised
 from applier.decode.options import DecoderOptions
@@ -324,7 +324,7 @@ def test_a_run_that_follows_a_feed_without_watermarks_ends(
         minutes = itertools.count(0, 60)
         with found.running(spark) as pipeline:
             with pytest.raises(WatermarkStalled, match=r"No watermark has ever come from .*order = \"offset\""):
-                follow(pipeline, threading.Event(), lambda status: None, lambda: next(minutes))
+                follow(pipeline, threading.Event(), Reports(lambda status: None), lambda: next(minutes))
             assert pipeline.state.checkpoint.step == 0
 
     assert not found.tables()

@@ -32,7 +32,7 @@ def test_the_example_configuration_is_accepted() -> None:
 
 def test_the_commented_keys_of_the_example_are_accepted_too(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a user uncomments works; only alternatives to an active key stay out."""
-    for name in ("KAFKA_JAAS", "REGISTRY_PASSWORD"):
+    for name in ("KAFKA_JAAS", "REGISTRY_PASSWORD", "APPLIER_HTTP_TOKEN"):
         monkeypatch.setenv(name, "secret")
     text = (_DEPLOY / "applier.example.toml").read_text(encoding="utf-8")
     without_alternatives = re.sub(r"# A catalog without any server(.|\n)*?\n\n", "\n", text)
@@ -48,7 +48,14 @@ def test_the_configuration_of_the_manifest_is_accepted(
     manifest: dict[tuple[str, str], dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The ConfigMap loads with the variables that the Deployment and its Secret give."""
-    for name in ("POD_IP", "POD_NAME", "POD_NAMESPACE", "S3_ACCESS_KEY_ID", "S3_SECRET_ACCESS_KEY"):
+    for name in (
+        "POD_IP",
+        "POD_NAME",
+        "POD_NAMESPACE",
+        "S3_ACCESS_KEY_ID",
+        "S3_SECRET_ACCESS_KEY",
+        "APPLIER_HTTP_TOKEN",
+    ):
         monkeypatch.setenv(name, "given")
 
     loaded = config.parse(tomllib.loads(manifest["ConfigMap", "applier-shop"]["data"]["applier.toml"]))
@@ -69,7 +76,7 @@ def test_the_parts_of_the_manifest_name_each_other(manifest: dict[tuple[str, str
     pod = deployment["template"]["spec"]
     (container,) = pod["containers"]
     config = tomllib.loads(manifest["ConfigMap", "applier-shop"]["data"]["applier.toml"])
-    settings, metrics = config["spark"], str(config["metrics"]["port"])
+    settings, http = config["spark"], str(config["http"]["port"])
 
     assert deployment["selector"]["matchLabels"] == deployment["template"]["metadata"]["labels"]
     assert ("ServiceAccount", pod["serviceAccountName"]) in manifest
@@ -78,12 +85,12 @@ def test_the_parts_of_the_manifest_name_each_other(manifest: dict[tuple[str, str
     assert settings["spark.kubernetes.container.image"] == container["image"]
     ports = {port["name"]: str(port["containerPort"]) for port in container["ports"]}
     spark = {"driver": settings["spark.driver.port"], "blocks": settings["spark.blockManager.port"]}
-    assert ports == spark | {"metrics": metrics}
-    assert deployment["template"]["metadata"]["annotations"]["prometheus.io/port"] == metrics
+    assert ports == spark | {"http": http}
+    assert deployment["template"]["metadata"]["annotations"]["prometheus.io/port"] == http
 
 
 def test_only_executors_of_the_changefeed_reach_the_driver(manifest: dict[tuple[str, str], dict[str, Any]]) -> None:
-    """The policies select the pods by labels that they have; of the driver, strangers reach the metrics alone."""
+    """The policies select the pods by labels that they have; of the driver, strangers reach the page alone."""
     template = manifest["Deployment", "applier-shop"]["spec"]["template"]
     spark = tomllib.loads(manifest["ConfigMap", "applier-shop"]["data"]["applier.toml"])["spark"]
     prefix = "spark.kubernetes.executor.label."
@@ -98,7 +105,7 @@ def test_only_executors_of_the_changefeed_reach_the_driver(manifest: dict[tuple[
     assert executors["podSelector"]["matchLabels"] == executor
     assert [peer["podSelector"]["matchLabels"] for peer in inside["from"]] == [executor]
     assert [port["port"] for port in inside["ports"]] == ["driver", "blocks"]
-    assert outside == {"ports": [{"protocol": "TCP", "port": "metrics"}]}
+    assert outside == {"ports": [{"protocol": "TCP", "port": "http"}]}
     peers = [peer["podSelector"]["matchLabels"] for rule in executors["ingress"] for peer in rule["from"]]
     assert peers == [executor, template["metadata"]["labels"]]
 

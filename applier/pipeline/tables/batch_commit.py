@@ -13,6 +13,7 @@ from applier.pipeline.tables.filtered import FILTERED
 from applier.pipeline.tables.table_batch import Batch
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime import failpoints
+from applier.runtime.pulse import PULSE
 from applier.sink.commit.foreign_commits import BACKFILL
 from applier.sink.commit.stamp import OFFSETS, Stamp
 from applier.sink.iceberg.catalog import JavaError
@@ -43,6 +44,7 @@ def commit(
     """
 
     def applied(batch: Batch) -> Applied | None:
+        PULSE.beat()
         try:
             return _commit(targets, batch, tracked, whole)
         except ABOUT_A_TABLE as error:

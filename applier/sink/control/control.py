@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -61,6 +62,8 @@ class Control:
     changefeed: str
     tables: Mapping[ControlTable, AppendOnlyTable]
     """A process that only looks makes none: those that are missing are read as empty."""
+    written: Counter[ControlTable] = field(default_factory=Counter)
+    """Writes of this process to each table but the checkpoints."""
     _last: Checkpoint | None = None
     _known: set[str] = field(default_factory=set)
     _one_thread: threading.RLock = field(default_factory=threading.RLock)
@@ -236,6 +239,7 @@ class Control:
         if rows.num_rows > 0:
             self.confirm()
             self.tables[kind].append(rows, Stamp(self.changefeed, self._epoch, 0))
+            self.written[kind] += 1
 
 
 def _taken(last: Checkpoint | None, holder: Holder, lost_epoch: int, *, is_over: bool) -> Checkpoint:

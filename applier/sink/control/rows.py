@@ -190,6 +190,11 @@ def dead_letters(rows: Iterable[Row], *, every: bool = False) -> list[DeadLetter
     return [found[place] for place in sorted(found) if every or found[place].error]
 
 
+def newest_first(letters: Iterable[DeadLetter]) -> list[DeadLetter]:
+    """Letters in the order in which people look at them."""
+    return sorted(letters, key=lambda letter: (letter.buried_at, letter.offset), reverse=True)
+
+
 def open_requests(rows: Iterable[Row]) -> Sequence[TableRequest]:
     """Requests without an outcome, in the order in which they were made."""
     found: dict[str, TableRequest] = {}

@@ -1,4 +1,4 @@
-"""One state of an Iceberg table."""
+"""One state of an Iceberg table, and the figures of it."""
 
 from __future__ import annotations
 
@@ -20,3 +20,22 @@ class Snapshot:
     operation: str
     summary: Mapping[str, str]
     parent_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What the summary of a table's head counts.
+
+    Attributes:
+        snapshot_id: The head.
+        rows: Living rows.
+        files: Data files and delete files.
+        committed_ms: When it was committed, in Unix milliseconds.
+        sequence: Its sequence number: each snapshot of the table has a higher one than those before.
+    """
+
+    snapshot_id: int
+    rows: int
+    files: int
+    committed_ms: int
+    sequence: int

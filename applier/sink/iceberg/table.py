@@ -10,9 +10,11 @@ from applier.errors import TableMismatch, TransientError
 from applier.sink.format.types import TableSchema
 from applier.sink.iceberg.files import DataFile, TableFiles
 from applier.sink.iceberg.java import Java, JavaError, translated
-from applier.sink.iceberg.snapshot import MAIN, Snapshot
+from applier.sink.iceberg.snapshot import MAIN, Figures, Snapshot
 
 _T = TypeVar("_T")
+
+_COUNTED = ("records", "position-deletes", "data-files", "delete-files")
 
 
 class Table:
@@ -143,6 +145,18 @@ class Table:
         """Head of the branch; None while it has no snapshot."""
         head = self._snapshot(self.branch)
         return None if head is None else int(head.snapshotId())
+
+    @property
+    def figures(self) -> Figures | None:
+        """What the summary of the branch's head counts; None while it has no snapshot."""
+        head = self._snapshot(self.branch)
+        if head is None:
+            return None
+        told: Mapping[str, str] = self.java.plain(head.summary())
+        counts = {key: int(told.get(f"total-{key}", 0)) for key in _COUNTED}
+        rows, dead, data, deletes = counts.values()
+        place = int(head.timestampMillis()), int(head.sequenceNumber())
+        return Figures(int(head.snapshotId()), max(0, rows - dead), data + deletes, *place)
 
     def has_snapshot(self, snapshot_id: int) -> bool:
         """Whether this snapshot was committed and is still kept."""

@@ -13,7 +13,7 @@ import pytest
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName
 from applier.changefeed.ts import from_unix_ms
-from applier.commands.run import follow, run_once
+from applier.commands.run import Reports, follow, run_once
 from applier.config.settings import RunSection
 from applier.errors import IncompleteRow, WatermarkStalled
 from applier.pipeline.scan.task_result import Waiting
@@ -86,7 +86,7 @@ def _follow(feed: Feed, seconds: int, stop: threading.Event) -> list[StatusLine]
             stop.set()
         return next(now)
 
-    follow(cast("Pipeline", feed), stop, reports.append, clock)
+    follow(cast("Pipeline", feed), stop, Reports(reports.append), clock)
     return reports
 
 
@@ -167,7 +167,7 @@ def test_a_run_up_to_the_ends_ends_when_no_window_is_long_enough_for_the_next_wa
     longest = replace(short, is_longest=True, status=replace(STATUS, messages=32_000_000))
 
     with pytest.raises(WatermarkStalled) as refusal:
-        run_once(cast("Pipeline", Bounded(short, longest)), threading.Event(), lambda _: None)
+        run_once(cast("Pipeline", Bounded(short, longest)), threading.Event(), Reports(lambda _: None))
 
     assert refusal.value.what == (
         "No newer watermark comes within 32,000,000 messages, the most that a step may read. The backlog is longer."
@@ -182,6 +182,6 @@ def test_a_long_backlog_without_any_watermark_names_the_partitions_and_the_ways_
     silent = Step(moved=False, complete=False, status=replace(STATUS, messages=9), silent=[P0, P1], is_longest=True)
 
     with pytest.raises(WatermarkStalled) as refusal:
-        run_once(cast("Pipeline", Bounded(silent)), threading.Event(), lambda _: None)
+        run_once(cast("Pipeline", Bounded(silent)), threading.Event(), Reports(lambda _: None))
 
     assert refusal.value.what == "No watermark has ever come from t/0, t/1."

@@ -47,7 +47,7 @@ def test_all_problems_are_reported_at_once() -> None:
         "catalog.type: missing.",
         (
             "extra: unknown key; known keys are changefeed, source, upstream, registry, catalog, tables, ddl, sink, "
-            "maintenance, run, metrics, spark."
+            "maintenance, run, http, spark."
         ),
     ]
 

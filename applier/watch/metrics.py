@@ -1,41 +1,13 @@
-"""Serves status lines as metrics, which Prometheus reads from an address of the process."""
+"""The numbers of a changefeed, as Prometheus reads them."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server
+from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 
 from applier.changefeed.ts import unix_ms
-from applier.config.settings import MetricsSection
-from applier.errors import ConfigError
 from applier.runtime.logs import StatusLine
-
-
-@contextmanager
-def served(settings: MetricsSection, changefeed: str) -> Iterator[Metrics]:
-    """The numbers of a changefeed, which are served over HTTP meanwhile; without a port they cannot be asked for.
-
-    Raises:
-        ConfigError: The address cannot be listened on.
-    """
-    metrics = Metrics(changefeed)
-    if settings.port is None:
-        yield metrics
-        return
-    try:
-        server, thread = start_http_server(settings.port, settings.address, metrics.registry)
-    except OSError as error:
-        sentence = f"metrics.port: cannot listen on {settings.address}:{settings.port}: {error.strerror or error}."
-        raise ConfigError([f"{sentence} Choose another port or address, or leave metrics.port out."]) from error
-    try:
-        yield metrics
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 class Metrics:
@@ -58,6 +30,10 @@ class Metrics:
         labels = ("changefeed", "stage")
         self._seconds = Counter("stage_seconds", "Time per stage.", labels, namespace="applier", registry=self.registry)
         self._gauge("up", "1 while the process runs.").labels(changefeed).set(1)
+
+    def text(self) -> bytes:
+        """All of them, in the format of Prometheus."""
+        return generate_latest(self.registry)
 
     def begin(self, resolved_ts: int | None) -> None:
         """Take the resolved ts of the checkpoint from which the process goes on; None if there is none."""

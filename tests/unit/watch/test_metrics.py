@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import socket
-import urllib.request
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from applier.changefeed.ts import from_unix_ms
-from applier.config.settings import MetricsSection
-from applier.errors import ConfigError
 from applier.runtime.logs import StatusLine
-from applier.runtime.prometheus import Metrics, served
+from applier.watch.metrics import Metrics
 
 LINE = StatusLine(
     step=4,
@@ -56,7 +52,7 @@ def test_lag_grows_while_no_step_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     """A job that hangs must not look fresh: the lag is taken when it is asked for."""
     metrics = Metrics("shop")
     metrics.take(LINE)
-    monkeypatch.setattr("applier.runtime.prometheus.time.time", lambda: 1_700_000_060.0)
+    monkeypatch.setattr("applier.watch.metrics.time.time", lambda: 1_700_000_060.0)
 
     assert _value(metrics, "lag_seconds") == 60
 
@@ -69,38 +65,6 @@ def test_a_feed_in_offset_order_has_no_lag() -> None:
     assert _value(metrics, "messages_total") == 398
     assert _value(metrics, "resolved_timestamp_seconds") is None
     assert _value(metrics, "lag_seconds") is None
-
-
-def test_numbers_are_served_and_the_port_is_given_back() -> None:
-    """What Prometheus would fetch; after the end the address is free again."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    for _ in range(2):
-        with served(MetricsSection(port=port), "shop") as metrics:
-            metrics.take(LINE)
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as answer:
-                text = answer.read().decode()
-        assert 'applier_rows_total{changefeed="shop"} 301.0' in text
-
-
-def test_without_a_port_nothing_is_served() -> None:
-    """The default."""
-    with served(MetricsSection(), "shop") as metrics:
-        metrics.take(LINE)
-
-
-def test_a_port_that_is_taken_is_named() -> None:
-    """With the key that says it, and the ways out."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        with (
-            pytest.raises(ConfigError, match=rf"metrics\.port: cannot listen on 127\.0\.0\.1:{port}: .*Choose another"),
-            served(MetricsSection(port=port), "shop"),
-        ):
-            pytest.fail("it was served")
 
 
 def test_every_metric_is_explained() -> None:

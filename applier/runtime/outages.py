@@ -1,0 +1,52 @@
+"""Which outside systems do not answer, or did not: counted, and shown while it lasts."""
+
+from __future__ import annotations
+
+import traceback
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+_SYSTEMS = {"consume": "source", "decode": "registry", "sink": "lake"}
+"""The stage in which an error arose shows the system behind it."""
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+
+SYSTEMS = (*_SYSTEMS.values(), "other")
+"""`source`: Kafka, or the folder of recorded messages. `registry`: the schema registry, or the storage of claim checks.
+`lake`: the catalog and its storage. `other`: what no stage asked."""
+
+
+@dataclass(slots=True)
+class Outages:
+    """The outages of this process; any thread may look.
+
+    Attributes:
+        counts: Outages by system since the start.
+        current: What does not answer now, in a sentence; None while all is well.
+    """
+
+    counts: Counter[str] = field(default_factory=Counter)
+    current: str | None = None
+
+    def begin(self, error: BaseException) -> None:
+        """An outage begins with this error."""
+        self.counts[system_of(error)] += 1
+        self.current = str(error)
+
+    def end(self) -> None:
+        """The call that failed succeeded, or was given up."""
+        self.current = None
+
+
+def system_of(error: BaseException) -> str:
+    """The outside system that an error came from: one of `SYSTEMS`."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        file = Path(frame.filename)
+        if file.is_relative_to(_PACKAGE) and (system := _SYSTEMS.get(file.relative_to(_PACKAGE).parts[0])):
+            return system
+    return "other"
+
+
+OUTAGES = Outages()
+"""There is one, as they are the outages of a process."""

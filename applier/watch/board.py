@@ -1,0 +1,168 @@
+"""What a running process knows of its changefeed, for those who watch it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import cast
+
+from applier.changefeed.route import Route
+from applier.changefeed.table import TableName
+from applier.changefeed.ts import unix_ms
+from applier.config.settings import Config
+from applier.errors import ApplierError
+from applier.pipeline.state import State
+from applier.pipeline.step import Pipeline, Step
+from applier.runtime.logs import StatusLine, logger
+from applier.runtime.outages import OUTAGES
+from applier.sink.control.control import Control, DeadLetter, SchemaDecision
+from applier.sink.control.rows import last_decisions, newest_first
+from applier.sink.control.tables import DEAD_LETTERS, SCHEMA_CHANGES
+from applier.sink.iceberg.snapshot import Figures
+from applier.watch.compose import Facts, compose, empty
+from applier.watch.history import History, Point
+from applier.watch.metrics import Metrics
+from applier.watch.report import StatusReport, StepProgress, TableProgress, TableState, iso, iso_of
+
+STEPS = 20
+"""Steps whose stages are shown."""
+
+_READ_SECONDS = 10.0
+"""Time between two readings of the control tables; one that would come earlier is made up for."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What is known at one moment.
+
+    Attributes:
+        report: The same as `applier status` shows, as far as the process knows it: others may have changed a table
+            since, or dropped it.
+        points: The last hours, the oldest first.
+        phase: What the process does, in words: `starting`, `running`, `stopping`.
+        outage: What does not answer now; None while all is well.
+        now: Unix time in seconds.
+    """
+
+    report: StatusReport
+    points: Sequence[Point]
+    phase: str
+    outage: str | None
+    now: float
+
+
+@dataclass(slots=True)
+class Board:
+    """Takes what each step did, from the thread of the steps, and shows it to any other.
+
+    A failure in here is logged once and stops nothing: the tables matter, not those who watch them.
+
+    Args:
+        config: The configuration.
+    """
+
+    config: Config
+    phase: str = field(default="starting", init=False)
+    history: History = field(default_factory=History, init=False)
+    metrics: Metrics = field(init=False)
+    _state: State | None = field(default=None, init=False)
+    _figures: dict[tuple[str, ...], Figures] = field(default_factory=dict, init=False)
+    _stamps: dict[tuple[str, ...], int] = field(default_factory=dict, init=False)
+    _steps: deque[StepProgress] = field(default_factory=lambda: deque(maxlen=STEPS), init=False)
+    _decisions: Sequence[SchemaDecision] = field(default=(), init=False)
+    _letters: Sequence[DeadLetter] = field(default=(), init=False)
+    _read: tuple[int, int] = field(default=(-1, -1), init=False)
+    _read_at: float = field(default=-_READ_SECONDS, init=False)
+    _is_broken: bool = field(default=False, init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+
+    def __post_init__(self) -> None:
+        self.metrics = Metrics(self.config.changefeed.name)
+
+    def begin(self, pipeline: Pipeline) -> None:
+        """The changefeed is held, and its checkpoint is read."""
+        self._state, self.phase = pipeline.state, "running"
+        self.metrics.begin(pipeline.state.resolved_ts or None)
+        self._look(pipeline)
+
+    def take(self, pipeline: Pipeline, step: Step) -> None:
+        """A step was made, or one found nothing to do."""
+        status = step.status
+        now = status.now_ms / 1000
+        lag = None if status.resolved_ts is None else max(0.0, now - unix_ms(status.resolved_ts) / 1000)
+        moved = step.moved
+        with self._lock:
+            self.history.add(now, lag, status.rows, status.messages if moved else 0, status.backlog)
+            if moved:
+                self.metrics.take(status)
+                self._steps.appendleft(_progress_of(status, lag))
+        self._look(pipeline)
+
+    def view(self) -> View:
+        """What is known now; any thread may ask."""
+        now, limit, state = time.time(), self.config.http.max_lag_seconds, self._state
+        with self._lock:
+            points, steps = [*self.history.points], [*self._steps]
+        if state is None:
+            report = empty(self.config, limit, int(now * 1000))
+            return View(report, points, self.phase, OUTAGES.current, now)
+        last = state.checkpoint
+        route = Route(self.config.tables.route)
+        tables = [(name, self._progress(name, route.identifier(name), last.snapshots)) for name in sorted(last.tables)]
+        facts = Facts(last, tables, self._decisions, self._letters, steps)
+        return View(compose(self.config, facts, limit, int(now * 1000)), points, self.phase, OUTAGES.current, now)
+
+    def _progress(
+        self, name: TableName, identifier: tuple[str, ...], cut: Mapping[tuple[str, ...], int]
+    ) -> TableProgress:
+        found, stamp = self._figures.get(identifier), self._stamps.get(identifier, 0)
+        state: TableState = "in step" if identifier in cut else "empty"
+        progress = TableProgress(str(name), ".".join(identifier), state, cut_snapshot_id=cut.get(identifier))
+        if found is None:
+            return progress
+        return replace(
+            progress,
+            resolved_ts=stamp or None,
+            resolved=iso_of(stamp),
+            rows=found.rows,
+            files=found.files,
+            committed=iso(found.committed_ms),
+            snapshot_id=found.snapshot_id,
+        )
+
+    def _look(self, pipeline: Pipeline) -> None:
+        """Ask for what has changed, and nothing else: this runs in the thread of the steps."""
+        try:
+            for writer in pipeline.targets.writers:
+                table, known = writer.table, self._figures.get(writer.table.identifier)
+                if writer.head is not None and (known is None or known.snapshot_id != writer.head):
+                    found = table.figures
+                    if found is not None:
+                        self._figures[table.identifier] = found
+                    self._stamps[table.identifier] = writer.known.resolved_ts if writer.known else 0
+            self._read_control(cast("Control", pipeline.state.control))
+        except ApplierError as error:
+            if not self._is_broken:
+                logger().warning("page is not up to date", error=str(error))
+            self._is_broken = True
+        else:
+            self._is_broken = False
+
+    def _read_control(self, control: Control) -> None:
+        written = control.written[SCHEMA_CHANGES], control.written[DEAD_LETTERS]
+        now = time.monotonic()
+        if written == self._read or now - self._read_at < _READ_SECONDS:
+            return
+        self._decisions = last_decisions(control.decisions())
+        # The bytes of the messages are for `applier dead-letters show`.
+        self._letters = newest_first(replace(letter, key=None, value=None) for letter in control.letters())
+        self._read, self._read_at = written, now
+
+
+def _progress_of(status: StatusLine, lag: float | None) -> StepProgress:
+    figures = status.messages, status.rows, status.tables, status.backlog
+    seconds = {stage: round(spent, 3) for stage, spent in status.seconds.items()}
+    return StepProgress(status.step, iso(status.now_ms), None if lag is None else round(lag, 3), *figures, seconds)

@@ -1,0 +1,246 @@
+"""Serves what a process shows over HTTP; a slow client, or a hundred, hold no step up."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import gzip
+import hmac
+import ipaddress
+import ssl
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, ClassVar
+
+from applier.config.http import HttpSection
+from applier.errors import ConfigError
+
+KEPT_SECONDS = 1.0
+"""Time for which an answer is given again, however many ask."""
+
+_CLIENTS = 64
+"""Connections at once; further ones are closed, and their clients try again."""
+
+_PATIENCE_SECONDS = 10.0
+"""Time that a client may take to send its request, or to take the answer."""
+
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """An answer to a request.
+
+    Attributes:
+        body: Its bytes.
+        kind: Its media type.
+        status: Its code.
+        headers: Further headers.
+    """
+
+    body: bytes
+    kind: str = "text/plain; charset=utf-8"
+    status: HTTPStatus = HTTPStatus.OK
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """What answers the requests for a path.
+
+    Attributes:
+        answer: Makes the answer.
+        is_open: No token is needed for it.
+    """
+
+    answer: Callable[[], Answer]
+    is_open: bool = False
+
+
+@contextmanager
+def serving(settings: HttpSection, resources: Mapping[str, Resource]) -> Iterator[str | None]:
+    """Answer requests until the block ends; gives the address of the page, None where no port is set.
+
+    Raises:
+        ConfigError: The address cannot be listened on, or the certificate cannot be used.
+    """
+    if settings.port is None:
+        yield None
+        return
+    server = _listening(settings, resources)
+    thread = threading.Thread(target=server.serve_forever, name="http", daemon=True)
+    thread.start()
+    try:
+        host = f"[{settings.address}]" if ":" in settings.address else settings.address
+        yield f"{'http' if server.tls is None else 'https'}://{host}:{server.server_address[1]}/"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def _listening(settings: HttpSection, resources: Mapping[str, Resource]) -> _Server:
+    tls = _tls(settings)
+    try:
+        return _Server(settings, resources, tls)
+    except OSError as error:
+        sentence = f"http.port: cannot listen on {settings.address}:{settings.port}: {error.strerror or error}."
+        raise ConfigError([f"{sentence} Choose another port or address, or leave http.port out."]) from error
+
+
+def _tls(settings: HttpSection) -> ssl.SSLContext | None:
+    if settings.certificate is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(settings.certificate, settings.key)
+    except OSError as error:
+        what = f"http.certificate: {settings.certificate} and {settings.key} cannot be used: {error.strerror or error}."
+        raise ConfigError([f"{what} Both must be PEM files that this user may read, and belong together."]) from error
+    return context
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = _CLIENTS
+
+    def __init__(self, settings: HttpSection, resources: Mapping[str, Resource], tls: ssl.SSLContext | None) -> None:
+        self.tls = tls
+        self.token = None if settings.token is None else settings.token.get_secret_value()
+        self.answers = {path: _Kept(route.answer) for path, route in resources.items()}
+        self.open_paths = {path for path, route in resources.items() if route.is_open}
+        self._clients = threading.BoundedSemaphore(_CLIENTS)
+        if ":" in settings.address:
+            import socket  # noqa: PLC0415
+
+            self.address_family = socket.AF_INET6
+        super().__init__((settings.address, settings.port or 0), _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if not self._clients.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        try:
+            request.settimeout(_PATIENCE_SECONDS)
+            # The handshake is the client's matter, too: it must not hold up those who come after it.
+            with suppress(OSError):
+                secured = request if self.tls is None else self.tls.wrap_socket(request, server_side=True)
+                super().process_request_thread(secured, client_address)
+        finally:
+            self.shutdown_request(request)
+            self._clients.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing: a client that leaves is no event of this process."""
+
+
+class _Kept:
+    """An answer that is made at most once in `KEPT_SECONDS`, also compressed."""
+
+    def __init__(self, make: Callable[[], Answer]) -> None:
+        self._make = make
+        self._until = 0.0
+        self._answer = Answer(b"")
+        self._packed: bytes | None = None
+        self._lock = threading.Lock()
+
+    def get(self, *, packed: bool) -> tuple[Answer, bytes]:
+        """The answer, and its body as it is sent."""
+        with self._lock:
+            if time.monotonic() >= self._until:
+                self._answer, self._packed = self._make(), None
+                self._until = time.monotonic() + KEPT_SECONDS
+            if not packed:
+                return self._answer, self._answer.body
+            if self._packed is None:
+                self._packed = gzip.compress(self._answer.body, 1)
+            return self._answer, self._packed
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+    server_version = "applier"
+    sys_version = ""
+    error_content_type = "text/plain; charset=utf-8"
+    error_message_format = "%(code)d %(message)s\n"
+    _loopback: ClassVar[set[str]] = {"localhost", "127.0.0.1", "[::1]"}
+
+    def do_GET(self) -> None:
+        """Answer."""
+        path = self.path.partition("?")[0]
+        kept = self.server.answers.get(path)
+        if not self._is_of_this_host():
+            self._send(Answer(b"This address is not served here.\n", status=HTTPStatus.MISDIRECTED_REQUEST))
+        elif path not in self.server.open_paths and not self._is_allowed():
+            self._send(
+                Answer(
+                    b"Show the token of [http].\n",
+                    status=HTTPStatus.UNAUTHORIZED,
+                    headers={"WWW-Authenticate": 'Basic realm="applier", charset="UTF-8"'},
+                )
+            )
+        elif kept is None:
+            known = "\n".join(self.server.answers)
+            self._send(Answer(f"There is no such page. Known are:\n{known}\n".encode(), status=HTTPStatus.NOT_FOUND))
+        else:
+            is_packed = "gzip" in self.headers.get("Accept-Encoding", "")
+            answer, body = kept.get(packed=is_packed)
+            self._send(answer, body, is_packed=is_packed)
+
+    def do_HEAD(self) -> None:
+        """Answer without the body."""
+        self.do_GET()
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the library's name
+        """Say nothing: requests are no events of the changefeed."""
+
+    def _send(self, answer: Answer, body: bytes | None = None, *, is_packed: bool = False) -> None:
+        sent = answer.body if body is None else body
+        self.send_response(answer.status)
+        packed = {"Content-Encoding": "gzip"} if is_packed else {}
+        own = {"Content-Type": answer.kind, "Content-Length": str(len(sent)), "Connection": "close"}
+        for name, value in {**own, **packed, **_HEADERS, **answer.headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(sent)
+
+    def _is_of_this_host(self) -> bool:
+        """A page of another site, whose name leads to this machine, must not read what needs no token."""
+        host = self.headers.get("Host", "")
+        name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
+        return self.server.token is not None or name in self._loopback or _is_loopback(name)
+
+    def _is_allowed(self) -> bool:
+        token = self.server.token
+        if token is None:
+            return True
+        scheme, _, given = self.headers.get("Authorization", "").partition(" ")
+        if scheme.lower() == "basic":
+            with suppress(binascii.Error):
+                shown = base64.b64decode(given.strip(), validate=True).partition(b":")[2]
+                return hmac.compare_digest(shown, token.encode())
+            return False
+        return scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), token.encode())
+
+
+def _is_loopback(name: str) -> bool:
+    try:
+        return ipaddress.ip_address(name.strip("[]")).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,68 @@
+"""Lets others watch a running process: the page, its health, its metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http import HTTPStatus
+
+from applier.config.settings import Config
+from applier.runtime.logs import logger
+from applier.runtime.pulse import PULSE
+from applier.runtime.spark_session import finished_tasks
+from applier.watch.board import Board
+from applier.watch.server import Answer, Resource, serving
+
+_SUSPECT_SECONDS = 60.0
+"""Time without a sign of progress after which Spark is asked for one."""
+
+
+@contextmanager
+def watching(config: Config) -> Iterator[Board]:
+    """A board that takes what the steps did; what `[http]` says is served from it until the block ends.
+
+    Raises:
+        ConfigError: The address cannot be listened on, or the certificate cannot be used.
+    """
+    board = Board(config)
+    resources = {
+        "/metrics": Resource(lambda: Answer(board.metrics.text(), "text/plain; version=0.0.4; charset=utf-8")),
+        "/status.json": Resource(lambda: Answer(board.view().report.to_json().encode(), "application/json")),
+        "/healthz": Resource(Health(config.http.stuck_seconds).answer, is_open=True),
+        "/readyz": Resource(lambda: _ready(board), is_open=True),
+    }
+    with serving(config.http, resources) as address:
+        if address is not None:
+            logger().info("page", address=address)
+        yield board
+
+
+class Health:
+    """Tells a process that works from one that is stuck.
+
+    Args:
+        limit: Seconds without any progress after which it is stuck.
+    """
+
+    def __init__(self, limit: float) -> None:
+        self._limit = limit
+        self._tasks = 0
+
+    def answer(self) -> Answer:
+        """200 while there is progress, or 503."""
+        if PULSE.age > _SUSPECT_SECONDS and (tasks := finished_tasks()) != self._tasks:
+            # A job of Spark may run for hours within one stage.
+            self._tasks = tasks
+            PULSE.beat()
+        age = PULSE.age
+        if age <= self._limit:
+            return Answer(b"alive\n")
+        return Answer(f"stuck: no progress for {age:.0f} s\n".encode(), status=HTTPStatus.SERVICE_UNAVAILABLE)
+
+
+def _ready(board: Board) -> Answer:
+    report = board.view().report
+    if report.verdict == "fresh":
+        return Answer(b"fresh\n")
+    # The reasons name tables, and this answer needs no token.
+    return Answer(b"stale; / and /status.json say why\n", status=HTTPStatus.SERVICE_UNAVAILABLE)
