@@ -7,6 +7,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from applier.errors import RegistryError
+
 _SYSTEMS = {"consume": "source", "decode": "registry", "sink": "lake"}
 """The stage in which an error arose shows the system behind it."""
 
@@ -41,6 +43,8 @@ class Outages:
 
 def system_of(error: BaseException) -> str:
     """The outside system that an error came from: one of `SYSTEMS`."""
+    if isinstance(error, RegistryError):
+        return "registry"
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         file = Path(frame.filename)
         if file.is_relative_to(_PACKAGE) and (system := _SYSTEMS.get(file.relative_to(_PACKAGE).parts[0])):

@@ -120,13 +120,18 @@ class Board:
     ) -> TableProgress:
         found, stamp = self._figures.get(identifier), self._stamps.get(identifier, 0)
         state: TableState = "in step" if identifier in cut else "empty"
-        progress = TableProgress(str(name), ".".join(identifier), state, cut_snapshot_id=cut.get(identifier))
+        progress = TableProgress(
+            str(name),
+            ".".join(identifier),
+            state,
+            resolved_ts=stamp or None,
+            resolved=iso_of(stamp),
+            cut_snapshot_id=cut.get(identifier),
+        )
         if found is None:
             return progress
         return replace(
             progress,
-            resolved_ts=stamp or None,
-            resolved=iso_of(stamp),
             rows=found.rows,
             files=found.files,
             committed=iso(found.committed_ms),
@@ -137,12 +142,12 @@ class Board:
         """Ask for what has changed, and nothing else: this runs in the thread of the steps."""
         try:
             for writer in pipeline.targets.writers:
-                table, known = writer.table, self._figures.get(writer.table.identifier)
-                if writer.head is not None and (known is None or known.snapshot_id != writer.head):
-                    found = table.figures
-                    if found is not None:
-                        self._figures[table.identifier] = found
-                    self._stamps[table.identifier] = writer.known.resolved_ts if writer.known else 0
+                identifier, known = writer.table.identifier, self._figures.get(writer.table.identifier)
+                if writer.head is None:
+                    self._figures.pop(identifier, None)
+                elif known is None or known.snapshot_id != writer.head:
+                    self._figures[identifier] = cast("Figures", writer.table.figures)
+                self._stamps[identifier] = writer.known.resolved_ts if writer.known else 0
             self._read_control(cast("Control", pipeline.state.control))
         except ApplierError as error:
             if not self._is_broken:

@@ -1,0 +1,73 @@
+"""Alive or stuck, by the signs of progress of the process; and which outside system an outage is of."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+import pytest
+
+from applier.consume import offsets
+from applier.errors import RegistryDenied, TransientError
+from applier.runtime import pulse
+from applier.runtime.outages import Outages, system_of
+from applier.sink.format.types import TableSchema
+from applier.watch import watching
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Monotonic seconds that the test sets."""
+    now = [1000.0]
+    monkeypatch.setattr("applier.runtime.pulse.time.monotonic", lambda: now[0])
+    pulse.PULSE.beat()
+    return now
+
+
+def test_a_process_without_progress_is_stuck(clock: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sign of progress later it is alive again."""
+    monkeypatch.setattr(watching, "finished_tasks", lambda: 0)
+    health = watching.Health(600)
+    clock[0] += 599
+    assert health.answer().status == HTTPStatus.OK
+    clock[0] += 2
+    found = health.answer()
+    assert (found.status, found.body) == (HTTPStatus.SERVICE_UNAVAILABLE, b"stuck: no progress for 601 s\n")
+    pulse.PULSE.beat()
+    assert health.answer().status == HTTPStatus.OK
+
+
+def test_tasks_of_spark_are_progress(clock: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rewrite of a large table is one stage for hours; only if its tasks stand still, too, it is stuck."""
+    tasks = [0]
+    monkeypatch.setattr(watching, "finished_tasks", lambda: tasks[0])
+    health = watching.Health(600)
+    for _ in range(10):
+        clock[0] += 300
+        tasks[0] += 1
+        assert health.answer().status == HTTPStatus.OK
+    for passed in (300, 300):
+        clock[0] += passed
+        assert health.answer().status == HTTPStatus.OK
+    clock[0] += 1
+    assert health.answer().status == HTTPStatus.SERVICE_UNAVAILABLE
+
+
+def test_the_stage_shows_whose_outage_it_is() -> None:
+    """By the innermost stage that raised."""
+    with pytest.raises(TypeError) as of_source:
+        offsets.capped(None, None)  # type: ignore[arg-type]
+    assert system_of(of_source.value) == "source"
+    with pytest.raises(ValueError) as of_lake:  # noqa: PT011 - any error will do
+        TableSchema.parse("no JSON")
+    assert system_of(of_lake.value) == "lake"
+    assert system_of(RegistryDenied("a task of Spark met it")) == "registry"
+    assert system_of(TransientError("nobody raised it")) == "other"
+
+
+def test_an_outage_is_counted_once_and_ends() -> None:
+    """Its sentence is shown while it lasts."""
+    outages = Outages()
+    outages.begin(TransientError("Kafka does not answer."))
+    assert (outages.current, sum(outages.counts.values())) == ("Kafka does not answer.", 1)
+    outages.end()
+    assert outages.current is None
