@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from urllib.parse import quote
 import pyiceberg.table.snapshots
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, NotInstalledError
+from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.table import Table
 
 from applier.config.settings import CatalogSection
@@ -85,13 +87,25 @@ class Lake:
         found = self._load(identifier)
         return None if found is None else _described(identifier, found)
 
-    def rows(self, identifier: tuple[str, ...], columns: tuple[str, ...], only: str = "true") -> list[dict[str, Any]]:
-        """Rows of a table that fit into memory, by a filter of PyIceberg such as `step = 7`; [] without a table."""
+    def rows(
+        self,
+        identifier: tuple[str, ...],
+        columns: tuple[str, ...],
+        only: str = "true",
+        most_bytes: int | None = None,
+    ) -> list[dict[str, Any]]:
+        """Rows of a table that fit into memory, by a filter of PyIceberg such as `step = 7`; [] without a table.
+
+        Files of more than `most_bytes` bytes are left out.
+        """
         found = self._load(identifier)
         if found is None:
             return []
         with reported(f"read table {'.'.join(identifier)} of catalog {self._name}"):
-            return list(found.scan(only, selected_fields=columns).to_arrow().to_pylist())
+            scan = found.scan(only, selected_fields=columns)
+            files = [task for task in scan.plan_files() if task.file.file_size_in_bytes <= (most_bytes or math.inf)]
+            rows = ArrowScan(found.metadata, found.io, scan.projection(), scan.row_filter).to_table(files)
+            return list(rows.to_pylist())
 
     def _load(self, identifier: tuple[str, ...]) -> Table | None:
         if self._catalog is None:

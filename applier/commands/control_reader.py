@@ -8,6 +8,7 @@ from applier.changefeed.checkpoint import Checkpoint
 from applier.changefeed.table import TableVersion
 from applier.commands.catalog_reader import Lake
 from applier.sink.control import checkpoints, rows
+from applier.sink.control.checkpoint_form import from_json
 from applier.sink.control.rows import DeadLetter, SchemaDecision
 from applier.sink.control.tables import (
     CHECKPOINTS,
@@ -18,6 +19,12 @@ from applier.sink.control.tables import (
     ControlTable,
     namespace,
 )
+
+RECENT = 32
+"""Checkpoints that are read for the newest steps: ten minutes of heartbeats, or as many steps."""
+
+_FOLD_BYTES = 4 << 20
+"""Size from which on a file of checkpoints is left alone: it holds thousands of old ones."""
 
 
 class ControlView:
@@ -43,6 +50,17 @@ class ControlView:
         table = self._lake.table(self.name(CHECKPOINTS))
         newest = table.properties.get(STEP, "") if table else ""
         return rows.newest_checkpoint(self._rows(CHECKPOINTS, f"step = {newest}" if newest.isdecimal() else "true"))
+
+    def recent(self, newest: Checkpoint) -> list[Checkpoint]:
+        """The newest checkpoints that can be read without the old ones, newest first; heartbeats are among them.
+
+        Raises:
+            TerminalError: One is damaged, or of a newer format.
+        """
+        only = f"step > {newest.step - RECENT} AND step < {newest.step}"
+        found = self._lake.rows(self.name(CHECKPOINTS), ("step", "checkpoint"), only, most_bytes=_FOLD_BYTES)
+        older = sorted(found, key=lambda row: row["step"], reverse=True)
+        return [newest, *(from_json(row["checkpoint"]) for row in older)]
 
     def lost_epoch(self) -> int:
         """The highest epoch that is known where the checkpoints are lost; else 0."""

@@ -10,7 +10,6 @@ from typing import Protocol
 
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.position import Reading
-from applier.changefeed.window import OffsetRange
 from applier.config.settings import Config
 from applier.consume.source import Source
 from applier.decode.decoder import Decoder
@@ -27,14 +26,13 @@ from applier.pipeline.next_step import NextStep, StepReader
 from applier.pipeline.requests import Requests
 from applier.pipeline.scan.scanner import WindowScanner
 from applier.pipeline.scan.task_result import Waiting
-from applier.pipeline.scan.window_scan import WindowScan
 from applier.pipeline.schema_changes.handler import DdlHandler
 from applier.pipeline.since import since
 from applier.pipeline.state import State
 from applier.pipeline.tables import completeness
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime import failpoints
-from applier.runtime.logs import StatusLine, Stopwatch
+from applier.runtime.logs import StatusLine, Stopwatch, milliseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +107,7 @@ class Pipeline:
     _is_started: bool = field(default=False, init=False)
     _mended: Counter[str] = field(default_factory=Counter, init=False)
     _applier: WindowApplier = field(init=False)
+    _last_checkpoint: dict[str, float] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self._reader = StepReader(self.config, self.source, self.scanner, self.targets, self.state, self.is_copy)
@@ -184,8 +183,9 @@ class Pipeline:
             self._is_torn = True
             tables = self._applier.apply(scan, self._reader.described(scan), watch)
             with watch.stage("checkpoint"):
-                self._checkpoint(scan, found.bounds, tables)
+                self._checkpoint(found, tables, watch)
             self._is_torn = False
+            self._last_checkpoint = {"checkpoint": watch.seconds["checkpoint"]}
         is_longest = self._reader.is_longest
         self._reader.adapt(found, moved=moved)
         if scan.error is not None and not moved and self.scanner.may_come(scan.error):
@@ -205,8 +205,9 @@ class Pipeline:
         with watch.stage("maintain"):
             self._mended.update(self.maintenance.tend(self.state.checkpoint))
 
-    def _checkpoint(self, scan: WindowScan, bounds: Mapping[TopicPartition, OffsetRange], tables: int) -> None:
+    def _checkpoint(self, found: NextStep, tables: int, watch: Stopwatch) -> None:
         failpoints.reach("applied")
+        scan, bounds = found.scan, found.bounds
         upto = self.targets.feed.order.as_of(scan.upto) or 0
         readings = {}
         for place in bounds:
@@ -218,7 +219,9 @@ class Pipeline:
                 resolved = min(resolved or 0, upto) or None
             readings[place] = Reading(next_offset, resolved)
         next_offsets = {place: reading.next_offset for place, reading in readings.items()}
-        counts = {**scan.results.counts, "tables": tables}
+        # How long this checkpoint takes shows once it is written: it has the figure of the one before.
+        spent = milliseconds({**watch.seconds, **self._last_checkpoint})
+        counts = {**scan.results.counts, "tables": tables, "backlog": found.backlog(next_offsets), **spent}
         done = [ddl.barrier.change.id for ddl in scan.ddl]
         had = passed(scan.job.order.passages, next_offsets)
         self.state.advance(upto, readings, completeness.cut(self.state, self.targets), counts, done, had)

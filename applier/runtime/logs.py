@@ -61,6 +61,11 @@ class Stopwatch:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
 
 
+def milliseconds(seconds: Mapping[str, float]) -> dict[str, int]:
+    """Seconds per stage as figures of a checkpoint, such as `apply_ms`."""
+    return {f"{stage}_ms": round(spent * 1000) for stage, spent in seconds.items()}
+
+
 @dataclass(frozen=True, slots=True)
 class StatusLine:
     """One step in one line; `docs/output.md` explains every field.

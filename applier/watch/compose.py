@@ -9,7 +9,7 @@ from typing import cast
 
 from applier.changefeed.checkpoint import Checkpoint, caught_up
 from applier.changefeed.completeness import LEFT_OUT, UNRECORDED, Completeness
-from applier.changefeed.filter import TableFilter
+from applier.changefeed.filter import TableFilter, option
 from applier.changefeed.table import TableName
 from applier.config.settings import Config
 from applier.order.feed_order import ORDERS
@@ -30,11 +30,13 @@ from applier.watch.report import (
     judged,
     spark_name,
 )
+from applier.watch.steps import explained
 
 MAX_LAG_SECONDS = 300.0
 """Lag from which on tables are stale: as long as `applier run` bears an outage."""
 
 _SHOWN = 10
+_GONE = "Table {} is not in the catalog, though the checkpoint lists it."
 _START = "run `applier run`, which looks at what made the table and records it."
 
 
@@ -60,7 +62,7 @@ class Facts:
 def empty(config: Config, max_lag_seconds: float, now_ms: int) -> StatusReport:
     """The report on a changefeed that has no checkpoint."""
     report = StatusReport(config.changefeed.name, max_lag_seconds, iso(now_ms))
-    return replace(report, stale=tuple(judged(report)))
+    return replace(report, stale=tuple(judged(report, _start(config))))
 
 
 def compose(
@@ -109,7 +111,13 @@ def compose(
         cut=tuple(_cut(config.catalog.name, _in_cut(last, tables))),
         notes=tuple(_notes(tables, silent, config, last, letters=len(facts.letters))),
     )
-    return replace(report, stale=tuple(judged(report)))
+    is_gone = last.released or silent > config.run.lease_seconds
+    stale = judged(report, _start(config) if is_gone else "")
+    return replace(report, stale=tuple(stale), explanation=explained(report))
+
+
+def _start(config: Config) -> str:
+    return f"start `applier run -c {config.path}`."
 
 
 def _holder(last: Checkpoint, silent: float) -> HolderReport:
@@ -136,11 +144,13 @@ def _judged(
     loaded: Callable[[TableName], float | None],
 ) -> TableProgress:
     """A table that lacks rows is not in the cut, whatever its snapshots say."""
+    if progress.state == "missing":
+        return replace(progress, because=_GONE.format(progress.iceberg), way_out=_again(name, config.path))
     recorded = last.tables[name].completeness
     known = recorded or Completeness("incomplete", reason=UNRECORDED)
     if recorded and not is_wanted and not recorded.is_parked:
         known = Completeness("parked", since=last.resolved_ts, reason=LEFT_OUT, cause="include")
-    if known.is_live or progress.state in ("missing", "dropped"):
+    if known.is_live or progress.state == "dropped":
         return progress
     return replace(
         progress,
@@ -151,6 +161,14 @@ def _judged(
         is_wanted=is_wanted,
         since=known.since or None,
         caught_up=loaded(name) if known.word == "loading" else caught_up(known, last),
+    )
+
+
+def _again(name: TableName, config: str) -> str:
+    resume = f"`applier resume -c {config} --tables {option([name])}`"
+    return (
+        "register it again from its last metadata file (system.register_table) and start "
+        f"`applier run -c {config}`; if that parks it, {resume} builds it anew from its CREATE TABLE."
     )
 
 

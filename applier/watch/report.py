@@ -74,7 +74,7 @@ class TableProgress:
         committed: When the head was committed, ISO 8601.
         snapshot_id: Its head.
         cut_snapshot_id: The snapshot that the newest checkpoint lists.
-        because: Why it is incomplete, parked or rolled back; `way_out` says how it becomes whole again.
+        because: Why it is incomplete, missing, parked or rolled back; `way_out` says how it becomes whole again.
         is_wanted: `tables.include` admits it.
         since: Commit ts up to which a parked table is whole; None for others, and in offset order.
         caught_up: Share of what it misses that a table has which is being brought back or loaded; None for others.
@@ -174,7 +174,8 @@ class StatusReport:
         resolved: Wall clock of it, ISO 8601.
         lag_seconds: Age of what the tables show: of the resolved ts, and in offset order of the last sign of life.
         step: Number of the newest checkpoint, and `counts` its figures.
-        steps: The newest steps that moved, newest first.
+        steps: The newest steps that moved, newest first, and `explanation` why the lag is what it is by them, as one
+            sentence; None where they do not show it.
         holder: Who holds the changefeed; None before its first applier.
         schema_changes: The newest decisions on DDL, newest first, of `schema_change_count`.
         dead_letters: The newest dead letters, newest first, of `dead_letter_count`.
@@ -193,6 +194,7 @@ class StatusReport:
     holder: HolderReport | None = None
     counts: Mapping[str, int] | None = None
     steps: tuple[StepProgress, ...] = ()
+    explanation: str | None = None
     tables: tuple[TableProgress, ...] = ()
     partitions: tuple[PartitionProgress, ...] = ()
     schema_changes: tuple[DdlReport, ...] = ()
@@ -219,24 +221,23 @@ class StatusReport:
         return json.dumps(shown, indent=2)
 
 
-def judged(report: StatusReport) -> Iterator[str]:
-    """Why the tables are stale, one sentence each."""
+def judged(report: StatusReport, start: str) -> Iterator[str]:
+    """Why the tables are stale, one sentence each; `start` is the hint where no applier runs, else ""."""
+    hint = f" Hint: {start}" if start else ""
     if report.holder is None:
-        yield f"Changefeed {report.changefeed} has never run: there is no checkpoint."
+        yield f"Changefeed {report.changefeed} has never run: there is no checkpoint.{hint}"
         return
     if report.lag_seconds is None:
-        yield "No resolved ts has been applied yet."
+        yield f"No resolved ts has been applied yet.{hint}"
     elif report.lag_seconds > report.max_lag_seconds:
         what = f"resolved ts {report.resolved_ts}" if report.resolved_ts else "the last sign of life"
         yield (
             f"The tables are {shown_seconds(report.lag_seconds)} behind ({what}), "
-            f"more than {shown_seconds(report.max_lag_seconds)}."
+            f"more than {shown_seconds(report.max_lag_seconds)}.{hint}"
         )
     for table in report.tables:
         if table.because:
             yield f"{table.because} Hint: {table.way_out}"
-        if table.state == "missing":
-            yield f"Table {table.iceberg} is not in the catalog, though the checkpoint lists it."
 
 
 def iso(milliseconds: int) -> str:

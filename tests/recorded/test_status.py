@@ -40,5 +40,9 @@ def test_the_queries_of_the_cut_show_every_table_at_its_resolved_ts(
     assert {table.state for table in report.tables} == {"in step"}
     counted = {query.split()[3].removeprefix("lake."): spark.sql(query.rstrip(";")).count() for query in report.cut}
     assert counted == wanted
+    newest = report.steps[0]
+    assert newest.backlog == 0
+    assert {"plan", "read", "apply"} <= newest.seconds.keys()
+    assert "checkpoint" in report.steps[1].seconds
     assert report.schema_change_count == len(report.schema_changes) == len(state["tables"]) + 2
     assert {change.decision for change in report.schema_changes} == {"applied"}

@@ -15,11 +15,13 @@ from applier.commands.catalog_reader import Lake, LakeTable, open_lake
 from applier.commands.control_reader import ControlView
 from applier.commands.status.rollback import rollback
 from applier.config.settings import Config
+from applier.order.feed_order import ORDERS
 from applier.pipeline.tables.loads import Load, place_of
 from applier.sink.commit.stamp import RESOLVED_TS
 from applier.sink.control.tables import CHECKPOINTS
 from applier.watch.compose import MAX_LAG_SECONDS, Facts, compose, empty
 from applier.watch.report import StatusReport, TableProgress, TableState, iso, iso_of
+from applier.watch.steps import moved
 
 _THREADS = 8
 
@@ -36,7 +38,8 @@ def status(config: Config, *, max_lag_seconds: float = MAX_LAG_SECONDS, now_ms: 
         view = ControlView(lake, config.changefeed.name)
         last = view.checkpoint()
         if last is not None:
-            facts = Facts(last, _tables(lake, last, config), view.decisions(), view.letters())
+            steps = moved(view.recent(last), ORDERS[config.changefeed.order])
+            facts = Facts(last, _tables(lake, last, config), view.decisions(), view.letters(), steps)
             return compose(config, facts, max_lag_seconds, now_ms, loaded=lambda name: _loaded(lake, name, config))
         report = empty(config, max_lag_seconds, now_ms)
         if epoch := view.lost_epoch():

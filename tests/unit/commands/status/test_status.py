@@ -162,7 +162,11 @@ def test_the_lag_is_said_in_one_sentence(lake: Lake) -> None:
     """With both figures."""
     lake.checkpoint(lake.orders(1))
 
-    assert lake.status(3600).stale == (f"The tables are 60 min behind (resolved ts {TS}), more than 5 min.",)
+    late = f"The tables are 60 min behind (resolved ts {TS}), more than 5 min."
+    assert lake.status(3600).stale == (f"{late} Hint: start `applier run -c applier.toml`.",)
+
+    lake.checkpoint(lake.head, step=13, written_at=AT + 3_600_000)
+    assert lake.status(3600).stale == (late,)
 
 
 def test_a_feed_in_offset_order_goes_by_the_sign_of_life(lake: Lake) -> None:
@@ -171,14 +175,17 @@ def test_a_feed_in_offset_order_goes_by_the_sign_of_life(lake: Lake) -> None:
     lake.checkpoint(lake.orders(1, 0), resolved_ts=0)
 
     assert (lake.status(31).resolved_ts, lake.status(31).lag_seconds, lake.status(31).exit_code) == (None, 30.0, 0)
-    assert lake.status(400).stale == ("The tables are 7 min behind (the last sign of life), more than 5 min.",)
+    (sentence,) = lake.status(400).stale
+    assert sentence.startswith("The tables are 7 min behind (the last sign of life), more than 5 min. Hint: start")
 
 
 def test_a_changefeed_that_never_ran_is_stale(lake: Lake) -> None:
     """Also where the catalog's database does not exist yet."""
     found = lake.status()
 
-    assert found.stale == ("Changefeed shop has never run: there is no checkpoint.",)
+    assert found.stale == (
+        "Changefeed shop has never run: there is no checkpoint. Hint: start `applier run -c applier.toml`.",
+    )
     assert (found.exit_code, found.holder, found.cut) == (1, None, ())
 
 
@@ -204,7 +211,12 @@ def test_a_table_that_is_gone_makes_the_changefeed_stale(lake: Lake) -> None:
     found = lake.status()
 
     assert [table.state for table in found.tables] == ["missing"]
-    assert found.stale == ("Table shop.orders is not in the catalog, though the checkpoint lists it.",)
+    (sentence,) = found.stale
+    assert sentence == (
+        "Table shop.orders is not in the catalog, though the checkpoint lists it. Hint: register it again from its "
+        "last metadata file (system.register_table) and start `applier run -c applier.toml`; if that parks it, "
+        "`applier resume -c applier.toml --tables 'shop.orders'` builds it anew from its CREATE TABLE."
+    )
 
 
 @pytest.mark.parametrize(
@@ -369,6 +381,19 @@ def test_decisions_and_letters_are_listed_newest_first(lake: Lake) -> None:
     assert found.dead_letter_count == 2
     assert found.notes == ("2 messages were set aside as dead letters.",)
     assert "secret" not in found.to_json()
+
+
+def test_the_newest_steps_are_read_from_the_checkpoints(lake: Lake) -> None:
+    """Of a table of many files only those that hold the newest."""
+    head = lake.orders(1)
+    for step, counts in ((9, {}), (10, {"backlog": 4, "read_ms": 30, "apply_ms": 1200}), (11, {"checkpoint_ms": 80})):
+        lake.checkpoint(head, step=step, resolved_ts=TS - 20 + step, counts={"rows": 5, **counts})
+    lake.checkpoint(head, step=12, resolved_ts=TS - 20 + 11)
+
+    found = lake.status().steps
+
+    assert [(step.step, step.rows, step.backlog) for step in found] == [(11, 5, None), (10, 5, 4)]
+    assert found[1].seconds == {"read": 0.03, "apply": 1.2, "checkpoint": 0.08}
 
 
 def test_names_are_quoted_where_they_must_be(lake: Lake) -> None:
