@@ -18,6 +18,7 @@ from applier.runtime.escaping import escaped
 
 if TYPE_CHECKING:
     from applier.config.settings import Config
+    from applier.watch.report import StatusReport
 
 app = typer.Typer(
     name="applier",
@@ -82,18 +83,45 @@ def check(
 
 
 @app.command()
-def status(
+def status(  # noqa: PLR0913 - each is an option
     config: ConfigFile,
     *,
     max_lag: Annotated[float, typer.Option(help="Lag in seconds beyond which the tables are stale.")] = 300.0,
+    tables: Annotated[str, typer.Option(help="List these tables with their snapshots: shop.a,shop.b*, or *.*")] = "",
+    ddl: Annotated[bool, typer.Option("--ddl", help="Show the newest DDL with the decisions on them.")] = False,
+    partitions: Annotated[bool, typer.Option("--partitions", help="Show how far each partition is read.")] = False,
+    cut: Annotated[
+        bool, typer.Option("--cut", help="Print only the queries that read all tables as of one moment.")
+    ] = False,
+    watch: Annotated[
+        float | None, typer.Option(help="Redraw every so many seconds, until Ctrl-C.", min=0.1, show_default=False)
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show how far the tables are, who holds the changefeed, and how to read all tables as of one moment."""
-    from applier.commands.status.command import status as examine  # noqa: PLC0415
-    from applier.commands.status.render import render  # noqa: PLC0415
+    """Show whether the tables are true, what to do if not, how far they are, and why they lag."""
+    from rich.console import Console  # noqa: PLC0415
 
-    report = examine(_loaded(config), max_lag_seconds=max_lag, now_ms=time.time_ns() // 1_000_000)
-    _show(report, render, as_json=as_json)
+    from applier.commands.status.command import status as examine  # noqa: PLC0415
+    from applier.commands.status.render import Choice, render  # noqa: PLC0415
+    from applier.commands.status.watch import refuse, watching  # noqa: PLC0415
+
+    rules = tuple(rule.strip() for rule in tables.split(",") if rule.strip())
+    modes = {"--json": as_json, "--cut": cut, "--watch": watch is not None}
+    refuse({**modes, "--tables": bool(rules), "--ddl": ddl, "--partitions": partitions}, Console())
+    loaded = _loaded(config)
+    choice = Choice(loaded.path, rules, ddl, partitions)
+
+    def look() -> StatusReport:
+        return examine(loaded, max_lag_seconds=max_lag, now_ms=time.time_ns() // 1_000_000)
+
+    if watch is not None:
+        raise typer.Exit(watching(look, choice, Console(), watch))
+    report = look()
+    if cut:
+        for query in report.cut:
+            print(escaped(query))
+    else:
+        _show(report, lambda found, console: render(found, console, choice), as_json=as_json)
     raise typer.Exit(report.exit_code)
 
 

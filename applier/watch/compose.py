@@ -174,6 +174,9 @@ def _again(name: TableName, config: str) -> str:
 
 def _aged(found: TableProgress, lag: float | None, now_ms: int) -> TableProgress:
     """With the age of what the table shows: that of the cut, or of the place at which it was parked."""
+    if found.committed is not None:
+        silent = now_ms / 1000 - datetime.fromisoformat(found.committed).timestamp()
+        found = replace(found, commit_age_seconds=round(max(0.0, silent), 3))
     if found.since is not None:
         return replace(found, lag_seconds=age(found.since, now_ms))
     return replace(found, lag_seconds=lag if found.state in ("in step", "ahead", "expired") else None)

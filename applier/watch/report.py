@@ -71,7 +71,7 @@ class TableProgress:
         lag_seconds: Age of what it shows; None where that is not known.
         rows: Living rows, by the head's summary.
         files: Data files and delete files of the head, by its summary.
-        committed: When the head was committed, ISO 8601.
+        committed: When the head was committed, ISO 8601; `commit_age_seconds` have passed since then.
         snapshot_id: Its head.
         cut_snapshot_id: The snapshot that the newest checkpoint lists.
         because: Why it is incomplete, missing, parked or rolled back; `way_out` says how it becomes whole again.
@@ -96,6 +96,7 @@ class TableProgress:
     is_wanted: bool = True
     since: int | None = None
     caught_up: float | None = None
+    commit_age_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,140 +1,163 @@
-"""Prints what `applier status` found as tables on a terminal."""
+"""Prints what `applier status` found on a terminal: the verdict first, then what to do, then how far everything is."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
 
-from rich.console import Console, RenderableType
-from rich.table import Table
+from rich.console import Console, Group, RenderableType
+from rich.text import Text as RichText
 
+from applier.changefeed.table import TableName
+from applier.commands.status import grids
+from applier.commands.status.grids import STYLES, clock, counted, line, prose, span
+from applier.pipeline.table_selection import selected
 from applier.runtime.escaping import Text, escaped
-from applier.watch.report import HolderReport, StatusReport, shown_seconds
+from applier.watch.report import HolderReport, StatusReport
 
-_STYLES = {
-    "fresh": "green",
-    "in step": "green",
-    "applied": "green",
-    "stale": "bold red",
-    "missing": "bold red",
-    "refused": "bold red",
-    "rolled back": "bold red",
-    "ahead": "yellow",
-    "incomplete": "bold red",
-    "loading": "yellow",
-    "catching up": "yellow",
-    "parked": "yellow",
-    "expired": "yellow",
-    "dropped": "dim",
-    "empty": "dim",
-}
-_SLOWEST = 5
-_SQL = 100
+_REASONS = 10
+"""Reasons that are shown where no tables are asked for."""
+
+_LOUD = ("refused", "skipped", "to skip")
+"""Decisions on DDL that deserve a look."""
+
+_COMMAND = re.compile(r"""`((?:"[^"]*"|'[^']*'|`[^`]+`\.(?=\w)|[^`'"])+)`""")
+"""A command within a sentence; names in its quotes, and before a dot, may be in backticks of their own."""
 
 
-def render(report: StatusReport, console: Console) -> None:
-    """Print a report; the verdict comes last, where a terminal shows it."""
-    for part in _parts(report):
-        console.print(part)
-        console.print()
-    _cut(report, console)
-    for sentence in (*report.notes, *report.stale):
-        console.print(Text(escaped(sentence), style="red" if sentence in report.stale else "yellow"), soft_wrap=True)
-    console.print(Text.assemble("Verdict: ", _styled(report.verdict), f" (exit code {report.exit_code})"))
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What of a report is shown in full.
+
+    Attributes:
+        config: Path of the configuration file, for commands.
+        tables: Filter rules of the tables to list with their snapshots; () for those that need a look.
+        ddl: Show the newest DDL with the decisions on them.
+        partitions: Show each partition.
+    """
+
+    config: str = "applier.toml"
+    tables: tuple[str, ...] = ()
+    ddl: bool = False
+    partitions: bool = False
 
 
-def _parts(report: StatusReport) -> Iterable[RenderableType]:
+def render(report: StatusReport, console: Console, choice: Choice | None = None) -> None:
+    """Print a report; lines that are to be copied may be longer than the terminal is wide."""
+    console.print(Group(*parts(report, choice or Choice(), console.width)), crop=False)
+
+
+def parts(report: StatusReport, choice: Choice, width: int) -> Iterator[RenderableType]:
+    """All of a report, from top to bottom, for a terminal with so many columns.
+
+    Raises:
+        ConfigError: A filter rule of the choice is malformed, or no table is meant.
+    """
+    yield verdict(report)
     if report.holder is not None:
-        yield _overview(report, report.holder)
+        yield _holder(report, report.holder)
+    yield from _reasons(report, choice)
+    if report.notes:
+        yield Text()
+    for sentence in report.notes:
+        yield prose(sentence, "yellow")
     if report.tables:
-        yield _tables(report)
+        yield Text()
+        yield from grids.tables(report, _chosen(report, choice.tables), width)
+    if report.steps:
+        yield Text()
+        yield from grids.steps(report, width)
+    if others := [*_others(report, choice)]:
+        yield Text()
+        yield from others
+
+
+def _chosen(report: StatusReport, rules: Sequence[str]) -> Collection[str] | None:
+    names = (TableName(*table.table.partition(".")[::2]) for table in report.tables)
+    return {str(name) for name in selected(rules, names)} if rules else None
+
+
+def verdict(report: StatusReport) -> RichText:
+    """Whether the tables are true, and as of when."""
+    return Text.assemble((report.verdict, STYLES[report.verdict]), escaped(f" · {_summary(report)}"))
+
+
+def _summary(report: StatusReport) -> str:
+    if report.holder is None:
+        return "there is no table yet"
+    if report.lag_seconds is None:
+        return "nothing of the feed is applied yet"
+    found = [table for table in report.tables if table.state != "dropped"]
+    bad = sum(table.because is not None for table in found)
+    ago = f"({span(report.lag_seconds)} ago)"
+    when = f"true as of {clock(report.resolved)} {ago}" if report.resolved else f"as step {report.step} left them {ago}"
+    all_tables = counted(len(found), "table")
+    if not found:
+        return f"there is no table yet, and what the source sent is applied {when.removeprefix('true ')}"
+    if not bad:
+        return f"all {all_tables} are {when}" if len(found) > 1 else f"the only table is {when}"
+    needs = f"{bad:,} of {all_tables} need{'' if bad > 1 else 's'} a hand"
+    return f"{needs}; the others are {when}" if bad < len(found) else needs
+
+
+def _holder(report: StatusReport, holder: HolderReport) -> Text:
+    held = "released" if holder.released else "held"
+    shown = [f"changefeed {report.changefeed}", f"step {report.step}"]
+    shown += [f"resolved ts {report.resolved_ts}"] if report.resolved_ts else []
+    shown += [f"{held} by {holder.name}, epoch {holder.epoch}, since {clock(holder.since)}"]
+    shown += [f"last seen {span(holder.silent_seconds)} ago"]
+    return prose(" · ".join(shown), "dim")
+
+
+def _reasons(report: StatusReport, choice: Choice) -> Iterator[Text]:
+    """Why the tables are stale, and the way out of it."""
+    shown = report.stale if choice.tables else report.stale[:_REASONS]
+    for sentence in shown:
+        because, _, way_out = sentence.partition(" Hint: ")
+        yield Text()
+        yield prose(because, "red")
+        yield from _way_out(way_out)
+    if rest := len(report.stale) - len(shown):
+        yield Text()
+        yield prose(f"… and {counted(rest, 'more reason')}, which this shows:", "red")
+        yield line(f"    applier status -c {choice.config} --tables '*.*'", "bold", is_cut=False)
+
+
+def _way_out(sentence: str) -> Iterator[Text]:
+    """Each command on a line of its own, which a terminal may break but no space does: it can be copied."""
+    pieces = _COMMAND.split(sentence)
+    for piece, command in zip_longest(pieces[::2], pieces[1::2]):
+        words = piece.strip(" ,;:.")
+        if words not in ("", "run", "start"):
+            yield prose(f"  {words}{':' if command else '.'}")
+        if command:
+            yield line(f"    {command}", "bold", is_cut=False)
+
+
+def _others(report: StatusReport, choice: Choice) -> Iterator[RenderableType]:
+    """Partitions, DDL, dead letters and the cut: a line each, or in full."""
     if report.partitions:
-        yield _partitions(report)
+        last = min(report.partitions, key=lambda item: item.resolved_ts or 0)
+        where = f"{last.topic}/{last.partition}, resolved {clock(last.resolved) or 'never'}"
+        yield line(f"{counted(len(report.partitions), 'partition')}, furthest behind: {where}")
+        if choice.partitions:
+            yield grids.partitions(report.partitions)
     if report.schema_changes:
-        yield _schema_changes(report)
+        decided = Counter(item.decision for item in report.schema_changes)
+        counts = ", ".join(f"{count} {decision}" for decision, count in decided.most_common())
+        yield line(f"{report.schema_change_count:,} DDL, of the last {len(report.schema_changes)}: {counts}")
+        for item in report.schema_changes:
+            if choice.ddl:
+                yield from grids.ddl(item)
+            elif item.decision in _LOUD:
+                yield line(f"  {item.decision}  {clock(item.committed)}  {item.table}  {' '.join(item.sql.split())}")
     if report.dead_letters:
-        yield _dead_letters(report)
-
-
-def _overview(report: StatusReport, holder: HolderReport) -> RenderableType:
-    shown = _grid(f"Changefeed {report.changefeed}", "", "")
-    lag = "" if report.lag_seconds is None else shown_seconds(report.lag_seconds)
-    held = "released by" if holder.released else "held by"
-    rows = {
-        "resolved ts": str(report.resolved_ts) if report.resolved_ts else "not available",
-        "true as of (UTC)": _clock(report.resolved),
-        "lag": lag,
-        "step": str(report.step),
-        held: f"{holder.name}, epoch {holder.epoch}",
-        "since": _clock(holder.since),
-        "last seen": f"{_clock(holder.seen)}, {shown_seconds(holder.silent_seconds)} ago",
-        "dead letters": str(report.dead_letter_count),
-    }
-    for name, value in rows.items():
-        shown.add_row(Text(name), Text(value))
-    return shown
-
-
-def _tables(report: StatusReport) -> RenderableType:
-    shown = _grid("Tables", "upstream", "Iceberg", "state", "last change (UTC)", "rows", "snapshot of the cut")
-    for table in report.tables:
-        rows, cut = f"{table.rows:,}", str(table.cut_snapshot_id or "")
-        names = Text(escaped(table.table)), Text(escaped(table.iceberg))
-        since = Text(_clock(table.resolved))
-        share = "" if table.caught_up is None else f" {table.caught_up:.0%}"
-        shown.add_row(*names, Text.assemble(_styled(table.state), share), since, Text(rows, justify="right"), Text(cut))
-    return shown
-
-
-def _partitions(report: StatusReport) -> RenderableType:
-    slowest = sorted(report.partitions, key=lambda item: item.resolved_ts or 0)[:_SLOWEST]
-    is_all = len(slowest) == len(report.partitions)
-    title = "Partitions" if is_all else f"The {_SLOWEST} partitions that are furthest behind"
-    shown = _grid(title, "partition", "next offset", "resolved (UTC)")
-    for item in slowest:
-        place = Text(f"{item.topic}/{item.partition}")
-        shown.add_row(place, Text(str(item.next_offset), justify="right"), Text(_clock(item.resolved) or "never"))
-    return shown
-
-
-def _schema_changes(report: StatusReport) -> RenderableType:
-    title = f"DDL, the last {len(report.schema_changes)} of {report.schema_change_count}"
-    shown = _grid(title, "committed (UTC)", "table", "decision", "statement", "because")
-    for item in report.schema_changes:
-        sql = " ".join(item.sql.split())
-        cut = sql if len(sql) <= _SQL else f"{sql[:_SQL]}…"
-        because = Text(item.reason)
-        shown.add_row(Text(_clock(item.committed)), Text(item.table), _styled(item.decision), Text(cut), because)
-    return shown
-
-
-def _dead_letters(report: StatusReport) -> RenderableType:
-    shown = _grid(f"Dead letters, the last {len(report.dead_letters)} of {report.dead_letter_count}", "message", "why")
-    for item in report.dead_letters:
-        shown.add_row(Text(f"{item.topic}/{item.partition} offset {item.offset}"), Text(item.error))
-    return shown
-
-
-def _cut(report: StatusReport, console: Console) -> None:
-    """Lines that can be copied: no borders, no wrapping."""
-    if not report.cut:
-        return
-    moment = f"as of resolved ts {report.resolved_ts}" if report.resolved_ts else "as of the newest checkpoint"
-    console.print(Text(f"All tables {moment}", style="bold"))
-    for query in report.cut:
-        console.print(Text(escaped(query)), soft_wrap=True)
-    console.print()
-
-
-def _clock(iso: str | None) -> str:
-    return "" if iso is None else iso.replace("T", " ").removesuffix("+00:00")
-
-
-def _grid(title: str, *headings: str) -> Table:
-    shown = Table(title=Text(title, style="bold"), title_justify="left", show_header=any(headings))
-    for heading in headings:
-        shown.add_column(heading, overflow="fold")
-    return shown
-
-
-def _styled(word: str) -> Text:
-    return Text(word, style=_STYLES.get(word, ""))
+        letters = counted(report.dead_letter_count, "dead letter")
+        yield line(f"{letters}, the newest: {report.dead_letters[0].error}", "yellow")
+        yield line(f"    applier dead-letters list -c {choice.config}", is_cut=False)
+    if report.cut:
+        yield line(f"{counted(len(report.cut), 'query', 'queries')} read all these tables as of one moment:")
+        yield line(f"    applier status -c {choice.config} --cut", is_cut=False)

@@ -16,8 +16,8 @@ from applier.commands.status.render import render
 from applier.runtime.escaping import Text, escape_event, escaped
 from applier.watch.report import DdlReport, HolderReport, StatusReport, TableProgress
 
-HOSTILE = "a\x1b[31mred\x1b]0;pwned\x07\nVerdict: fresh\u202eb[bold]"
-SHOWN = "a\\x1b[31mred\\x1b]0;pwned\\x07\\x0aVerdict: fresh\\u202eb[bold]"
+HOSTILE = "a\x1b[31mred\x1b]0;pwned\x07\nfresh · all\u202eb[bold]"
+SHOWN = "a\\x1b[31mred\\x1b]0;pwned\\x07\\x0afresh · all\\u202eb[bold]"
 
 
 def printed(show: object) -> str:
@@ -30,7 +30,7 @@ def printed(show: object) -> str:
 
 def is_safe(text: str) -> bool:
     """True if no character moves the cursor, turns the direction, or ends a line of its own."""
-    return not any(char in text for char in "\x1b\x07\u202e") and "\nVerdict: fresh\u202e" not in text
+    return not any(char in text for char in "\x1b\x07\u202e") and "\nfresh · all" not in text
 
 
 @pytest.mark.parametrize("text", ["", "plain", "日本語 テーブル", "a\u00a0b", "é😀"])
@@ -63,7 +63,7 @@ def test_status_shows_hostile_names_as_text() -> None:
     text = printed(lambda console: render(report, console))
 
     assert is_safe(text)
-    assert text.count("\nVerdict: ") == 1
+    assert text.startswith("stale · ")
 
 
 def test_a_backfill_shows_hostile_names_as_text() -> None:

@@ -432,7 +432,7 @@ def _keys(value: Any) -> set[str]:
 
 
 def test_a_terminal_shows_all_of_it(lake: Lake) -> None:
-    """Queries stay on one line, to be copied; the verdict comes last."""
+    """The verdict comes first, and what is left out is counted."""
     head = lake.orders(2)
     lake.checkpoint(head)
     lake.write("schema_changes", decision_rows([SchemaDecision(TS, ORDERS, "DROP TABLE x", "x", "refused", "no")], 3))
@@ -442,14 +442,13 @@ def test_a_terminal_shows_all_of_it(lake: Lake) -> None:
     render(lake.status(), Console(file=out, width=140))
 
     shown = out.getvalue()
-    assert f"SELECT * FROM lake.shop.orders VERSION AS OF {head};\n" in shown
-    for text in ("process 41 on host-a", "shop/1", "never", "DROP TABLE x", "bad [red]", "in step"):
+    assert shown.startswith("fresh · the only table is true as of 2026-11-21 01:01:45 (30 s ago)\n")
+    for text in ("process 41 on host-a", "shop/1", "never", "DROP TABLE x", "bad [red]", "in step", "1 query"):
         assert text in shown
-    assert shown.rstrip().endswith("Verdict: fresh (exit code 0)")
 
 
 def test_the_command_prints_json_and_exits_with_the_verdict(lake: Lake, tmp_path: Path) -> None:
-    """`--max-lag` moves the line between fresh and stale."""
+    """`--max-lag` moves the line between fresh and stale; `--cut` prints what Spark SQL takes, and nothing else."""
     lake.checkpoint(lake.orders(1))
     file = tmp_path / "applier.toml"
     sections = lake.world.raw
@@ -460,6 +459,9 @@ def test_the_command_prints_json_and_exits_with_the_verdict(lake: Lake, tmp_path
     stale = CliRunner().invoke(cli.app, ["status", "-c", str(file), "--json", "--max-lag", "0"])
     fresh = CliRunner().invoke(cli.app, ["status", "-c", str(file), "--json", "--max-lag", "1e12"])
 
+    cut = CliRunner().invoke(cli.app, ["status", "-c", str(file), "--cut", "--max-lag", "0"])
+
+    assert (cut.exit_code, cut.stdout) == (1, f"SELECT * FROM lake.shop.orders VERSION AS OF {lake.head};\n")
     assert (stale.exit_code, json.loads(stale.stdout)["verdict"]) == (1, "stale")
     assert (fresh.exit_code, json.loads(fresh.stdout)["exit_code"]) == (0, 0)
 

@@ -1,0 +1,205 @@
+"""The tables of figures that `applier status` prints, each row on one line."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+
+from rich.console import JustifyMethod, RenderableType
+from rich.table import Table
+from rich.text import Text as RichText
+
+from applier.runtime.escaping import Text, escaped
+from applier.watch.report import (
+    LACKING,
+    DdlReport,
+    PartitionProgress,
+    StatusReport,
+    StepProgress,
+    TableProgress,
+    shown_seconds,
+)
+
+STYLES = {
+    "fresh": "bold green",
+    "in step": "green",
+    "applied": "green",
+    "stale": "bold red",
+    "missing": "bold red",
+    "refused": "bold red",
+    "rolled back": "bold red",
+    "ahead": "yellow",
+    "incomplete": "bold red",
+    "loading": "yellow",
+    "catching up": "yellow",
+    "parked": "yellow",
+    "expired": "yellow",
+    "dropped": "dim",
+    "empty": "dim",
+}
+_FEW = 20
+"""Tables that are all listed, and of more the most that need a look."""
+
+_WIDE = 120
+"""Width from which on a terminal shows further columns."""
+
+_STAGES = ("read", "decode", "apply", "checkpoint", "maintain")
+"""Stages of a step that have a column everywhere."""
+
+_MILLION = 1_000_000
+
+_NAMES = ("table", "Iceberg", "Iceberg table", "partition")
+"""Headings of the columns that are cut where a row is too long."""
+
+_UNKNOWN = "?"
+
+
+def tables(report: StatusReport, chosen: Collection[str] | None, width: int) -> Iterator[RenderableType]:
+    """How far the tables are: those that need a look come first.
+
+    Args:
+        report: What is known.
+        chosen: Names of the tables to list, with their snapshots; None for those that need a look, or a few.
+        width: Columns of the terminal.
+    """
+    found = sorted(report.tables, key=lambda table: (_rank(table), table.table))
+    shown = [table for table in found if chosen is None or table.table in chosen]
+    if chosen is None and len(found) > _FEW:
+        shown = [table for table in found if _rank(table)][:_FEW]
+    if shown:
+        yield _progress(shown, width)
+    if chosen is not None:
+        yield Text()
+        yield _snapshots(shown)
+    elif rest := found[len(shown) :]:
+        counts = Counter(table.state for table in rest)
+        states = ", ".join(f"{counted(count, 'table')} {state}" for state, count in counts.most_common())
+        yield prose(f"… and {states}" if shown else states)
+
+
+def _rank(table: TableProgress) -> int:
+    """0 for a table that needs no look."""
+    if table.because is not None or table.state in LACKING:
+        return -2
+    return 0 if table.state == "in step" else -1
+
+
+def _progress(shown: Sequence[TableProgress], width: int) -> Table:
+    is_wide = width >= _WIDE
+    is_routed = is_wide and any(table.iceberg != table.table for table in shown)
+    made = _grid("table", *(["Iceberg"] if is_routed else []), "state", ">rows", ">files", ">last commit", ">lag")
+    for heading in ("last commit (UTC)", "last change (UTC)") if is_wide else ():
+        made.add_column(heading, no_wrap=True)
+    for table in shown:
+        share = "" if table.caught_up is None else f" {table.caught_up:.0%}"
+        is_there = table.state != "missing"
+        cells = [_cell(table.table), *([_cell(table.iceberg)] if is_routed else [])]
+        cells += [Text(f"{table.state}{share}", style=STYLES.get(table.state, ""))]
+        cells += [Text(f"{table.rows:,}" if is_there else _UNKNOWN), Text(f"{table.files:,}" if is_there else _UNKNOWN)]
+        cells += [Text(_ago(table.commit_age_seconds)), Text(_span(table.lag_seconds))]
+        cells += [Text(clock(table.committed)), Text(clock(table.resolved))] if is_wide else []
+        made.add_row(*cells)
+    return made
+
+
+def _snapshots(shown: Sequence[TableProgress]) -> Table:
+    made = _grid("Iceberg table", ">snapshot", ">in the cut")
+    for table in shown:
+        ids = (str(found or "none") for found in (table.snapshot_id, table.cut_snapshot_id))
+        made.add_row(_cell(table.iceberg), *map(Text, ids))
+    return made
+
+
+def steps(report: StatusReport, width: int) -> Iterator[RenderableType]:
+    """What the newest steps did, how many seconds each stage took, and what follows from it."""
+    is_wide = width >= _WIDE
+    stages = ("plan", *_STAGES) if is_wide else _STAGES
+    figures = (">messages", ">rows", ">backlog", ">lag")
+    made = _grid(
+        *(["at (UTC)"] if is_wide else []), ">step", *figures, *(f">{name}" for name in stages), gap=1 + is_wide
+    )
+    for step in report.steps:
+        cells = [clock(step.at)] if is_wide else []
+        cells += [str(step.step), *map(_figure, (step.messages, step.rows, step.backlog)), _span(step.lag_seconds)]
+        made.add_row(*map(Text, cells), *(Text(_seconds(step, stage)) for stage in stages))
+    yield prose("The newest steps, and the seconds that each stage took")
+    yield made
+    if report.explanation:
+        yield prose(report.explanation, "bold")
+
+
+def partitions(found: Sequence[PartitionProgress]) -> Table:
+    """How far each partition is read, those that are furthest behind first."""
+    made = _grid("  partition", ">next offset", "resolved (UTC)")
+    for item in sorted(found, key=lambda item: (item.resolved_ts or 0, item.topic, item.partition)):
+        place = _cell(f"  {item.topic}/{item.partition}")
+        made.add_row(place, Text(f"{item.next_offset:,}"), Text(clock(item.resolved) or "never"))
+    return made
+
+
+def ddl(item: DdlReport) -> Iterator[RichText]:
+    """A DDL with its commit ts, what became of it, and why; the statement can be copied."""
+    yield Text()
+    heading = f"{item.commit_ts}  {clock(item.committed)}  {item.table}  {item.kind}"
+    yield Text.assemble("  ", (escaped(item.decision), STYLES.get(item.decision, "yellow")), "  ", escaped(heading))
+    yield line(f"    {' '.join(item.sql.split())}", is_cut=False)
+    if item.reason:
+        yield prose(f"    {item.reason}")
+
+
+def prose(text: str, style: str = "") -> Text:
+    """A sentence, which wraps at spaces."""
+    return Text(escaped(text), style)
+
+
+def line(text: str, style: str = "", *, is_cut: bool = True) -> Text:
+    """One line, which is cut where the terminal ends, or goes on as it is."""
+    return Text(escaped(text), style, no_wrap=True, overflow="ellipsis" if is_cut else "ignore")
+
+
+def counted(count: int, noun: str, nouns: str = "") -> str:
+    """A number of things: `1 table`, `1,000 tables`."""
+    return f"{count:,} {noun if count == 1 else nouns or f'{noun}s'}"
+
+
+def clock(iso: str | None) -> str:
+    """A time to the second; "" for none."""
+    return "" if iso is None else iso.replace("T", " ").removesuffix("+00:00").partition(".")[0]
+
+
+def span(seconds: float) -> str:
+    """A time span, short ones to a tenth of a second."""
+    return f"{seconds:.1f} s" if seconds < 10 else shown_seconds(seconds)
+
+
+def _span(seconds: float | None) -> str:
+    return _UNKNOWN if seconds is None else span(seconds)
+
+
+def _figure(count: int | None) -> str:
+    if count is None:
+        return _UNKNOWN
+    return f"{count:,}" if count < _MILLION else f"{count / _MILLION:,.1f} M"
+
+
+def _ago(seconds: float | None) -> str:
+    return "never" if seconds is None else f"{span(seconds)} ago"
+
+
+def _seconds(step: StepProgress, stage: str) -> str:
+    return f"{step.seconds[stage]:.2f}" if stage in step.seconds else _UNKNOWN
+
+
+def _cell(text: str) -> Text:
+    """A name, which is cut where its column ends."""
+    return Text(escaped(text), no_wrap=True, overflow="ellipsis")
+
+
+def _grid(*headings: str, gap: int = 2) -> Table:
+    """A table without lines; a heading that begins with `>` is that of numbers. Columns of names give way."""
+    made = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim")
+    for heading in headings:
+        is_name = heading.strip() in _NAMES
+        justify: JustifyMethod = "right" if heading.startswith(">") else "left"
+        made.add_column(heading.removeprefix(">"), justify=justify, no_wrap=not is_name, overflow="ellipsis")
+    return made

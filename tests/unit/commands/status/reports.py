@@ -1,0 +1,161 @@
+"""Reports of `applier status` whose captures are kept in `captures/`.
+
+`python -m tests.unit.commands.status.reports` writes the captures anew; read the difference before you commit it.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from applier.changefeed.completeness import NO_CREATE, Completeness
+from applier.changefeed.position import FeedPosition
+from applier.changefeed.table import TableName
+from applier.commands.status.render import Choice, render
+from applier.watch.report import (
+    DdlReport,
+    HolderReport,
+    LetterReport,
+    PartitionProgress,
+    StatusReport,
+    StepProgress,
+    TableProgress,
+    judged,
+)
+
+CAPTURES = Path(__file__).parent / "captures"
+WIDTHS = (80, 160)
+TS = 470_606_913_415_151_618
+NOW = "2026-11-25T12:00:18.000+00:00"
+TRUE = "2026-11-25T12:00:17.300+00:00"
+HEAD = 8_013_223_372_036_854_775
+
+
+def table(name: str, **changes: Any) -> TableProgress:
+    """A table that is in step."""
+    found = TableProgress(name, name, "in step", TS, TRUE, 0.7, 1234, 12, TRUE, HEAD, HEAD, commit_age_seconds=0.7)
+    return replace(found, **changes)
+
+
+def lacking(name: TableName, known: Completeness, **changes: Any) -> TableProgress:
+    """A table that is not whole, with what `status` says about it."""
+    because, way_out = known.sentence(name), known.way_out(name, "applier.toml")
+    return table(str(name), state=known.word, because=because, way_out=way_out, cut_snapshot_id=None, **changes)
+
+
+def fresh() -> StatusReport:
+    """A changefeed that is followed closely."""
+    times = {"plan": 0.01, "read": 0.12, "decode": 0.2, "apply": 2.51, "maintain": 0.0}
+    return StatusReport(
+        changefeed="shop",
+        max_lag_seconds=300.0,
+        now=NOW,
+        resolved_ts=TS,
+        resolved=TRUE,
+        lag_seconds=0.7,
+        step=120,
+        holder=HolderReport("process 41 on host-a", "host-a", 41, 3, "2026-11-25T11:00:00.000+00:00", NOW, 0.4, False),
+        counts={},
+        steps=(
+            StepProgress(120, TRUE, 0.7, 1200, 1100, 5, 0, times),
+            StepProgress(119, TRUE, 0.9, 1_200_000, 9_900_000, 5, 1200, {**times, "checkpoint": 0.11}),
+            StepProgress(118, TRUE, None, 7, 0, 0, None, {}),
+        ),
+        explanation="Apply takes 88% of the steps' time: it makes 5 commits a step, one or more a table.",
+        tables=tuple(table(f"shop.table_{index}", rows=10**index) for index in range(5)),
+        partitions=tuple(PartitionProgress("shop", index, 100 + index, TS, TRUE) for index in range(3)),
+        schema_changes=(
+            DdlReport(TS, TRUE, "shop.table_1", "add-column", "applied", "", "ALTER TABLE table_1 ADD c INT", NOW),
+        ),
+        schema_change_count=12,
+        cut=tuple(f"SELECT * FROM lake.shop.table_{index} VERSION AS OF {HEAD};" for index in range(5)),
+    )
+
+
+def stale() -> StatusReport:
+    """Three tables that need a hand, and what else deserves a look."""
+    orders, users = TableName("shop", "orders"), TableName("shop", "users")
+    call = f"CALL lake.system.set_current_snapshot('shop.lines', {HEAD})"
+    out = "set it to that snapshot again, in Spark SQL with `{}`; or apply what it lacks with {}."
+    repair = "`applier backfill -c applier.toml --from beginning --repair --tables 'shop.lines'`"
+    ddl = "ALTER TABLE table_1 MODIFY COLUMN total INT NOT NULL DEFAULT 0 COMMENT 'of all that was ever ordered'"
+    parked = Completeness("parked", TS, "out of order", "hand", FeedPosition(orders, TS))
+    report = replace(
+        fresh(),
+        tables=(
+            table("shop.table_1"),
+            lacking(orders, parked, caught_up=0.4, lag_seconds=4000.0),
+            lacking(users, Completeness("incomplete", reason=NO_CREATE), lag_seconds=None),
+            table(
+                "shop.lines",
+                state="rolled back",
+                because=f"Table shop.lines was rolled back by hand: it shows snapshot 5, which is older than {HEAD}.",
+                way_out=out.format(call, repair),
+                lag_seconds=None,
+            ),
+            table("shop.old", state="dropped", iceberg="archive.old"),
+        ),
+        schema_changes=(DdlReport(TS, TRUE, "shop.table_1", "modify-column", "refused", "It narrows.", ddl, NOW),),
+        dead_letters=(LetterReport("shop", 0, 7, "Cannot decode message", 119, NOW),),
+        dead_letter_count=3,
+        notes=("3 messages were set aside as dead letters.",),
+    )
+    return replace(report, stale=tuple(judged(report, "")))
+
+
+def many() -> StatusReport:
+    """A thousand tables, most of them in step."""
+    parked = Completeness("parked", TS, "by hand", "hand", FeedPosition(TableName("shop", "t"), TS))
+    bad = [lacking(TableName("shop", f"table_{index:04}"), parked) for index in range(500, 504)]
+    good = [table(f"shop.table_{index:04}") for index in range(1000) if not 500 <= index < 504]
+    report = replace(fresh(), tables=(*good, *bad, table("shop.z", state="ahead")))
+    return replace(report, stale=tuple(judged(report, "")))
+
+
+def strange() -> StatusReport:
+    """Names in wide characters, names that are too long, and names that a terminal would obey."""
+    names = (
+        "shop.注文明細テーブル" * 5,
+        "shop." + "long_name_" * 10,
+        "shop.a\x1b[31mred\nfresh · all\u202e",
+        "shop.[bold]",
+    )
+    return replace(fresh(), changefeed="s\x1bop", tables=tuple(table(name, iceberg=f"lake.{name}") for name in names))
+
+
+def never() -> StatusReport:
+    """A changefeed without a checkpoint."""
+    report = StatusReport("shop", 300.0, NOW)
+    return replace(report, stale=tuple(judged(report, "start `applier run -c applier.toml`.")))
+
+
+FULL = Choice(tables=("*.orders", "*.lines"), ddl=True, partitions=True)
+
+CASES: dict[str, tuple[Callable[[], StatusReport], Choice]] = {
+    "fresh": (fresh, Choice()),
+    "stale": (stale, Choice()),
+    "stale-in-full": (stale, FULL),
+    "many": (many, Choice()),
+    "strange": (strange, Choice()),
+    "never": (never, Choice()),
+}
+
+
+def captured(name: str, width: int) -> str:
+    """What a terminal of that width shows, without the spaces at the ends of lines."""
+    make, choice = CASES[name]
+    out = io.StringIO()
+    render(make(), Console(file=out, width=width), choice)
+    return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
+
+
+if __name__ == "__main__":
+    CAPTURES.mkdir(exist_ok=True)
+    for case in CASES:
+        for columns in WIDTHS:
+            (CAPTURES / f"{case}-{columns}.txt").write_text(captured(case, columns), encoding="utf-8")

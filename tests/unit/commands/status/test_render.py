@@ -1,0 +1,146 @@
+"""What a terminal shows of a report, at two widths, and what the options of `applier status` allow."""
+
+from __future__ import annotations
+
+import io
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+from typer.testing import CliRunner
+
+from applier import cli
+from applier.commands.status.render import Choice, render
+from applier.commands.status.watch import watching
+from applier.errors import ConfigError, TransientError
+from applier.watch.report import StatusReport
+from tests.unit.commands.status.reports import CAPTURES, CASES, WIDTHS, captured, fresh, many, never, stale
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", CASES)
+def test_a_report_looks_as_it_did(name: str, width: int) -> None:
+    """`python -m tests.unit.commands.status.reports` writes the captures anew, after a change that is meant."""
+    assert captured(name, width) == (CAPTURES / f"{name}-{width}.txt").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_no_row_is_longer_than_the_terminal(name: str) -> None:
+    """Only commands and statements, which are to be copied, go on beyond its end."""
+    long = [line for line in captured(name, 80).splitlines() if cell_len(line) > 80 and not line.startswith("    ")]
+
+    assert long == []
+
+
+def test_each_command_is_a_line_to_copy() -> None:
+    """Also one that is longer than the terminal, and one with names in backticks."""
+    call = "CALL `my-lake`.system.set_current_snapshot('shop.`a``b`', 5)"
+    adopt = "applier adopt -c applier.toml --tables '`a.b`.`c`' --why TEXT"
+    sentence = f"Table x was set back. Hint: set it again, in Spark SQL with `{call}`; or run `{adopt}`."
+
+    shown = _shown(replace(fresh(), stale=(sentence,)), 40)
+
+    assert f"\n    {call}\n" in shown
+    assert f"\n    {adopt}\n" in shown
+
+
+def test_reasons_beyond_the_tenth_are_counted() -> None:
+    """A command shows all of them."""
+    report = replace(stale(), stale=tuple(f"Reason {number}." for number in range(12)))
+
+    assert "Reason 9.\n" in _shown(report)
+    assert "Reason 10." not in _shown(report)
+    assert "… and 2 more reasons" in _shown(report)
+    assert "Reason 11." in _shown(report, choice=Choice(tables=("*.*",)))
+
+
+def test_the_tables_of_the_rules_are_listed() -> None:
+    """All of a thousand, or those that are meant; rules that mean none are refused."""
+    assert _shown(many(), choice=Choice(tables=("*.*",))).count(" in step ") == 996
+    assert _shown(many(), choice=Choice(tables=("shop.table_000?",))).count(" in step ") == 10
+    with pytest.raises(ConfigError, match="--tables shop.nothing: the changefeed has no such table"):
+        _shown(many(), choice=Choice(tables=("shop.nothing",)))
+
+
+def test_a_thousand_tables_in_step_are_a_line() -> None:
+    """None of them needs a look."""
+    report = many()
+
+    shown = _shown(replace(report, tables=report.tables[:996], stale=()))
+
+    assert "\n996 tables in step\n" in shown
+    assert "shop.table_0001" not in shown
+
+
+def test_offset_order_has_no_moment() -> None:
+    """The verdict names the step instead."""
+    report = replace(fresh(), resolved_ts=None, resolved=None, lag_seconds=4.0)
+
+    assert _shown(report).startswith("fresh · all 5 tables are as step 120 left them (4.0 s ago)\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--json", "--watch", "2"], "--json prints everything: leave out --watch."),
+        (["--json", "--ddl", "--tables", "a.b"], "--json prints everything: leave out --tables, --ddl."),
+        (["--cut", "--partitions"], "--cut prints the queries and nothing else: leave out --partitions."),
+        (["--watch", "2"], "--watch redraws a terminal, and standard output is none: leave out --watch."),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(options: list[str], sentence: str, tmp_path: Path) -> None:
+    """Before the configuration is read; the sentence names what to leave out."""
+    done = CliRunner().invoke(cli.app, ["status", "-c", str(tmp_path / "none.toml"), *options])
+
+    assert isinstance(done.exception, ConfigError)
+    assert done.exception.problems == [sentence]
+
+
+def test_watching_ends_with_the_last_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A catalog that does not answer in between is shown, and asked again."""
+    answers: Iterator[StatusReport | Exception] = iter([fresh(), TransientError("Cannot open it.", "Wait."), stale()])
+
+    code, shown = _watched(answers, monkeypatch)
+
+    assert code == 1
+    assert "Cannot open it. Hint: Wait." in shown
+    after_the_screen = shown.rpartition("\x1b[?1049l")[2]
+    assert "stale · 3 of 4 tables need a hand" in after_the_screen
+
+
+def test_watching_a_catalog_that_does_not_answer_is_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The code is that of the error, not of what was found before."""
+    assert _watched(iter([never(), TransientError("Cannot open it.", "Wait.")]), monkeypatch)[0] == 3
+
+
+def test_watching_that_never_showed_anything_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As any command is."""
+    with pytest.raises(KeyboardInterrupt):
+        _watched(iter([]), monkeypatch)
+
+
+def _watched(answers: Iterator[StatusReport | Exception], monkeypatch: pytest.MonkeyPatch) -> tuple[int, str]:
+    """The code, and what was shown, of looking until there is no answer left, which stands for Ctrl-C."""
+
+    def look() -> StatusReport:
+        answer = next(answers, None)
+        if answer is None:
+            raise KeyboardInterrupt
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+    out = io.StringIO()
+    code = watching(look, Choice(), Console(file=out, width=80, height=40, force_terminal=True, color_system=None), 1)
+    return code, out.getvalue()
+
+
+def _shown(report: StatusReport, width: int = 80, choice: Choice | None = None) -> str:
+    out = io.StringIO()
+    render(report, Console(file=out, width=width), choice)
+    return out.getvalue()
