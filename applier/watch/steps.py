@@ -29,7 +29,7 @@ _STAGES = {
     "plan": "the source takes long to say where it ends",
     "read": "the source takes long to deliver messages",
     "decode": "more cores decode faster",
-    "apply": "it makes {commits:,.0f} commits a step, one or more a table",
+    "apply": "commits of rows to tables, {commits:g} a step on average",
     "checkpoint": "the catalog, or its storage, takes long to make one commit",
 }
 
@@ -106,13 +106,12 @@ def _holding_back(partitions: Sequence[PartitionProgress]) -> str | None:
 
 
 def _grown(steps: Sequence[StepProgress]) -> str | None:
-    """From what to what the backlog grew, where it did so by more than half, and by more than a step reads."""
+    """From what to what the backlog grew, where it was never lower or higher in between, by more than a step reads."""
     known = [step.backlog for step in steps if step.backlog is not None]
     if len(known) < _TREND:
         return None
-    newest, oldest = known[0], known[-1]
-    most = max(step.messages for step in steps)
-    is_growing = newest - oldest > max(most, oldest / 2)
+    newest, oldest, most = known[0], known[-1], max(step.messages for step in steps)
+    is_growing = newest == max(known) and oldest == min(known) and newest - oldest > most
     return f"from {oldest:,} to {newest:,} messages in {len(known)} steps" if is_growing else None
 
 
@@ -127,6 +126,6 @@ def _slowest(steps: Sequence[StepProgress]) -> str | None:
     stage, most = spent.most_common(1)[0]
     if most < total * _MOST:
         return None
-    commits = sum(step.tables for step in steps) / len(steps)
+    commits = round(sum(step.tables for step in steps) / len(steps), 1)
     meaning = _STAGES.get(stage, "").format(commits=commits)
     return f"{stage} takes {most / total:.0%} of the steps' time{f': {meaning}' if meaning else ''}"

@@ -83,11 +83,13 @@ def steps(*backlogs: int | None, seconds: Mapping[str, float] | None = None) -> 
     ("found", "sentence"),
     [
         (report(steps(0, 0, 0)), None),
+        (report(steps(500, 900, 0)), None),
+        (report(steps(22_005, 22_000, 21_999)), None),
         (report([]), None),
         (report(steps(None, None, None, seconds={}), lag=900), None),
         (
             report(steps(0, 0, seconds={"apply": 4.0, "read": 1.0})),
-            "Apply takes 80% of the steps' time: it makes 3 commits a step, one or more a table.",
+            "Apply takes 80% of the steps' time: commits of rows to tables, 3 a step on average.",
         ),
         (
             report(steps(900, 500, 100), lag=60),

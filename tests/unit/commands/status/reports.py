@@ -66,7 +66,7 @@ def fresh() -> StatusReport:
             StepProgress(119, TRUE, 0.9, 1_200_000, 9_900_000, 5, 1200, {**times, "checkpoint": 0.11}),
             StepProgress(118, TRUE, None, 7, 0, 0, None, {}),
         ),
-        explanation="Apply takes 88% of the steps' time: it makes 5 commits a step, one or more a table.",
+        explanation="Apply takes 88% of the steps' time: commits of rows to tables, 5 a step on average.",
         tables=tuple(table(f"shop.table_{index}", rows=10**index) for index in range(5)),
         partitions=tuple(PartitionProgress("shop", index, 100 + index, TS, TRUE) for index in range(3)),
         schema_changes=(
