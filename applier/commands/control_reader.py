@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from applier.changefeed.checkpoint import Checkpoint
@@ -51,7 +52,7 @@ class ControlView:
         newest = table.properties.get(STEP, "") if table else ""
         return rows.newest_checkpoint(self._rows(CHECKPOINTS, f"step = {newest}" if newest.isdecimal() else "true"))
 
-    def recent(self, newest: Checkpoint) -> list[Checkpoint]:
+    def recent(self, newest: Checkpoint) -> Iterator[Checkpoint]:
         """The newest checkpoints that can be read without the old ones, newest first; heartbeats are among them.
 
         Raises:
@@ -59,8 +60,9 @@ class ControlView:
         """
         only = f"step > {newest.step - RECENT} AND step < {newest.step}"
         found = self._lake.rows(self.name(CHECKPOINTS), ("step", "checkpoint"), only, most_bytes=_FOLD_BYTES)
-        older = sorted(found, key=lambda row: row["step"], reverse=True)
-        return [newest, *(from_json(row["checkpoint"]) for row in older)]
+        yield newest
+        for row in sorted(found, key=lambda row: row["step"], reverse=True):
+            yield from_json(row["checkpoint"])
 
     def lost_epoch(self) -> int:
         """The highest epoch that is known where the checkpoints are lost; else 0."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice, pairwise
 
 from applier.changefeed.checkpoint import Checkpoint
@@ -34,20 +34,19 @@ _STAGES = {
 }
 
 
-def moved(checkpoints: Sequence[Checkpoint], order: FeedOrder) -> list[StepProgress]:
+def moved(checkpoints: Iterable[Checkpoint], order: FeedOrder) -> list[StepProgress]:
     """The newest steps, newest first.
 
     Heartbeats, starts and stops repeat the checkpoint before them: they are left out, and so is the oldest checkpoint,
     which has none before it to compare it with. How long a checkpoint took is in the next one.
 
     Args:
-        checkpoints: The newest ones without a gap, newest first.
+        checkpoints: The newest ones without a gap, newest first; no more of them are read than it takes.
         order: That of the feed.
     """
     pairs = pairwise(checkpoints)
-    steps = [newer for newer, older in pairs if (newer.resolved_ts, newer.partitions) != _place(older)]
-    later = [None, *steps]
-    return [_progress(step, after, order) for step, after in islice(zip(steps, later, strict=False), SHOWN)]
+    steps = list(islice((newer for newer, older in pairs if _place(newer) != _place(older)), SHOWN))
+    return [_progress(step, after, order) for step, after in zip(steps, [None, *steps], strict=False)]
 
 
 def _place(checkpoint: Checkpoint) -> tuple[object, ...]:

@@ -23,6 +23,7 @@ from applier.changefeed.message import TopicPartition
 from applier.changefeed.position import Reading
 from applier.changefeed.table import TableName
 from applier.changefeed.ts import from_unix_ms, unix_ms
+from applier.commands import control_reader
 from applier.commands.status.command import status
 from applier.commands.status.render import render
 from applier.errors import ConfigError, TransientError
@@ -383,8 +384,8 @@ def test_decisions_and_letters_are_listed_newest_first(lake: Lake) -> None:
     assert "secret" not in found.to_json()
 
 
-def test_the_newest_steps_are_read_from_the_checkpoints(lake: Lake) -> None:
-    """Of a table of many files only those that hold the newest."""
+def test_the_newest_steps_are_read_from_the_checkpoints(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a table of many files only those that hold the newest; a large file, which holds thousands, is left alone."""
     head = lake.orders(1)
     for step, counts in ((9, {}), (10, {"backlog": 4, "read_ms": 30, "apply_ms": 1200}), (11, {"checkpoint_ms": 80})):
         lake.checkpoint(head, step=step, resolved_ts=TS - 20 + step, counts={"rows": 5, **counts})
@@ -394,6 +395,9 @@ def test_the_newest_steps_are_read_from_the_checkpoints(lake: Lake) -> None:
 
     assert [(step.step, step.rows, step.backlog) for step in found] == [(11, 5, None), (10, 5, 4)]
     assert found[1].seconds == {"read": 0.03, "apply": 1.2, "checkpoint": 0.08}
+
+    monkeypatch.setattr(control_reader, "_FOLD_BYTES", 1)
+    assert lake.status().steps == ()
 
 
 def test_names_are_quoted_where_they_must_be(lake: Lake) -> None:
