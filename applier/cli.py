@@ -53,12 +53,13 @@ def run(
     log_level: LogLevel = "info",
 ) -> None:
     """Follow the changefeed and keep its tables up to date."""
+    loaded = _loaded(config, log_level)
+    # These imports take a second or two: only once the first line is shown.
     from applier.commands.run import Reports  # noqa: PLC0415
     from applier.commands.run import run as follow  # noqa: PLC0415
     from applier.runtime.progress_bar import progress_bar  # noqa: PLC0415
     from applier.watch.watching import watching  # noqa: PLC0415
 
-    loaded = _loaded(config, log_level)
     with watching(loaded) as board, progress_bar() as show:
         reports = Reports(show, board.begin, board.take)
         follow(loaded, once=once, take_over=take_over, reports=reports, accept_remade=accept_remade_topics)
@@ -146,6 +147,7 @@ def backfill(  # noqa: PLR0913 - each is an option
     log_level: LogLevel = "info",
 ) -> None:
     """Apply a bounded range of the changefeed, once more or for the first time, while `run` is stopped."""
+    loaded = _loaded(config, log_level)
     from rich.console import Console  # noqa: PLC0415
 
     from applier.commands.backfill.command import backfill as replay  # noqa: PLC0415
@@ -155,7 +157,7 @@ def backfill(  # noqa: PLR0913 - each is an option
     from applier.runtime.progress_bar import progress_bar  # noqa: PLC0415
 
     request = asked(begin, end, tables=tables, branch=branch, publish=publish, repair=repair, dead_letters=dead_letters)
-    loaded = from_archive(_loaded(config, log_level), archive)
+    loaded = from_archive(loaded, archive)
     if plan:
         render(planned(loaded, request), Console())
         return
@@ -178,10 +180,10 @@ def load(
     log_level: LogLevel = "warning",
 ) -> None:
     """Begin on a database that has rows already, or load tables again: from a Dumpling export, also beside `run`."""
+    loaded, rules = _loaded(config, log_level), [rule.strip() for rule in tables.split(",") if rule.strip()]
     from applier.commands.load.command import load as bring  # noqa: PLC0415
     from applier.commands.load.command import planned  # noqa: PLC0415
 
-    loaded, rules = _loaded(config, log_level), [rule.strip() for rule in tables.split(",") if rule.strip()]
     if plan:
         for line in planned(loaded, export, rules):
             print(escaped(line))
@@ -252,13 +254,17 @@ def ddl_skip(
 
 
 def _loaded(config: Path, log_level: str | None = None) -> Config:
-    """The configuration; with a level, logging is set up first. Imports wait, as `--help` must not load Spark."""
+    """The configuration; with a level, for a command that starts Spark. Imports wait, as `--help` must not load it."""
     from applier.config import settings  # noqa: PLC0415
     from applier.runtime.logs import set_up_logging  # noqa: PLC0415
+    from applier.runtime.terminal import say  # noqa: PLC0415
 
-    if log_level is not None:
-        set_up_logging(log_level)
-    return settings.load(config)
+    if log_level is None:
+        return settings.load(config)
+    set_up_logging(log_level)
+    loaded = settings.load(config)
+    say("starting Spark …")
+    return loaded
 
 
 def _show(report: Any, render: Callable[[Any, Any], None], *, as_json: bool) -> None:

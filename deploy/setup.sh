@@ -36,6 +36,23 @@ make_venv() {
   return 1
 }
 
+# how_far: what pip prints, as one row of a terminal that says which package it is at; nothing where nobody watches
+how_far() {
+  local line number=0 all
+  all=$(grep -c '^[a-z].*==' requirements.lock)
+  if [ ! -t 1 ] || [ "${TERM:-dumb}" = dumb ]; then cat >/dev/null; return; fi
+  while IFS= read -r line; do
+    case $line in
+      Collecting*) number=$((number + 1)); line=${line#Collecting }; line="package $number of $all: ${line%% *}" ;;
+      *Downloading*MB*) line="package $number of $all: downloading ${line##*Downloading }" ;;
+      Installing*) line="unpacking $all packages, which takes a minute" ;;
+      *) continue ;;
+    esac
+    printf '\r\033[K%.79s' "$line"
+  done
+  printf '\r\033[K'
+}
+
 if ! fits .venv/bin/python; then
   make_venv || { [ -z "${PYTHON:-}" ] && apt_install python3 python3-venv && make_venv; } || {
     echo "applier needs Python 3.11 or newer with its venv module; install python3.11-venv or set PYTHON to one." >&2
@@ -45,9 +62,9 @@ fi
 
 if ! cmp -s requirements.lock .venv/requirements.lock; then
   echo "Installing the pinned packages into .venv ..."
-  pip=(.venv/bin/python -m pip --quiet --disable-pip-version-check --no-input)
-  "${pip[@]}" install --require-hashes -r requirements.lock
-  "${pip[@]}" install --no-build-isolation --no-deps -e .
+  pip=(.venv/bin/python -m pip --disable-pip-version-check --no-input)
+  "${pip[@]}" install --progress-bar off --require-hashes -r requirements.lock | how_far
+  "${pip[@]}" --quiet install --no-build-isolation --no-deps -e .
   cp requirements.lock .venv/requirements.lock
 else
   touch .venv/requirements.lock
@@ -58,5 +75,6 @@ if ! .venv/bin/python -m applier.runtime.java_home >/dev/null 2>&1; then
   .venv/bin/python -m applier.runtime.java_home >/dev/null
 fi
 .venv/bin/python -m applier.runtime.jars
+echo "Archiving the classes of Spark, which makes every start faster ..."
 .venv/bin/python -m applier.commands.cds_training || true
 echo "Ready: .venv/bin/applier"

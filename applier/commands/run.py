@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
+from applier.changefeed.ts import wall_clock
 from applier.config.settings import Config
 from applier.errors import DecodeError
 from applier.pipeline import topics
@@ -15,6 +16,7 @@ from applier.pipeline.load.begin import refuse_unloaded
 from applier.pipeline.stall import WATERMARK_HINT, refuse_far, refuse_stall, stall
 from applier.pipeline.step import Pipeline, Step
 from applier.pipeline.tables import completeness, layouts
+from applier.runtime import terminal
 from applier.runtime.logs import Report, logger
 from applier.runtime.retry import with_retry
 from applier.runtime.stop_requests import stop_signals
@@ -68,7 +70,8 @@ def run_once(pipeline: Pipeline, stop: threading.Event, reports: Reports) -> Non
         WatermarkStalled: The ends are reached, but rows wait for their schema or partitions never sent a resolved ts;
             or the longest window brings no newer watermark.
     """
-    ends = with_retry(pipeline.ends)
+    with terminal.waiting("asking the source where it ends"):
+        ends = with_retry(pipeline.ends)
     while not stop.is_set():
         step = with_retry(lambda: pipeline.step(ends))
         reports.every_step(pipeline, step)
@@ -94,7 +97,7 @@ def follow(
     """
     settings = pipeline.config.run
     progress = clock()
-    warned = False
+    warned, idle = False, ""
     while not stop.is_set():
         step = with_retry(pipeline.step)
         reports.every_step(pipeline, step)
@@ -117,7 +120,27 @@ def follow(
             logger().warning("watermark stands still", reason=stall(step))
             warned = True
         if step.complete or step.is_longest:
+            idle = _say_once(_idle(step), idle)
             stop.wait(settings.interval_seconds)
+
+
+def _idle(step: Step) -> str:
+    """What a run waits for that has read all there is."""
+    if step.waiting:
+        names = ", ".join(sorted({str(row.name) for row in step.waiting}))
+        return f"waiting for the schema of {names}, which TiCDC sends every 120 seconds or 10,000 rows of a table"
+    if step.status.resolved_ts is None:
+        return "up to date, waiting for new messages"
+    if not step.status.resolved_ts:
+        return "waiting for the first watermark"
+    return f"up to date at {wall_clock(step.status.resolved_ts):%F %T} UTC, waiting for new messages"
+
+
+def _say_once(text: str, last: str) -> str:
+    """Say what is waited for, unless that is what was said last; only the time of being up to date is no news."""
+    if text.partition(" at ")[0] != last.partition(" at ")[0]:
+        terminal.say(text)
+    return text
 
 
 def refusal(error: DecodeError, step: Step) -> DecodeError:

@@ -41,6 +41,7 @@ from applier.pipeline.tables import completeness
 from applier.pipeline.tables.commit_policy import Changefeed, MainPolicy
 from applier.pipeline.tables.table_maker import TableMaker
 from applier.pipeline.tables.target_tables import TargetTables
+from applier.runtime import terminal
 from applier.runtime.logs import logger
 from applier.runtime.retry import with_retry
 from applier.runtime.spark_session import build_session
@@ -76,17 +77,18 @@ def assembled(config: Config, *, take_over: bool = False, spark: SparkSession | 
         f"applier {config.changefeed.name}", config.spark, catalog_section.name, catalog_section.properties
     )
     try:
-        with leaving():
+        with leaving(), terminal.waiting("opening the catalog"):
             catalog = with_retry(lambda: Catalog(session, catalog_section.name))
         with open_source(config, session) as source:
             me = this_process(unix_ms())
-            with leaving():
+            with leaving(), terminal.waiting("reading the checkpoint and taking the lease"):
                 control, checkpoint = with_retry(lambda: _taken(config, catalog, source, me, take_over=take_over))
                 state = with_retry(lambda: State.load(control, checkpoint))
             try:
                 with beating(state, config.run.heartbeat_seconds), leaving(state.control.release):
-                    pipeline = with_retry(lambda: assemble(config, source, catalog, state))
-                    with_retry(lambda: completeness.keep(state, pipeline.targets))
+                    with terminal.waiting("reading the tables, and fencing them if another applier held them"):
+                        pipeline = with_retry(lambda: assemble(config, source, catalog, state))
+                        with_retry(lambda: completeness.keep(state, pipeline.targets))
                     yield pipeline
             except BaseException:
                 # What went wrong counts, not that the changefeed could then not be released either.

@@ -36,8 +36,3 @@ class Text(RichText):
         """Add text; see Rich."""
         super().append(escaped(text, lines=True) if isinstance(text, str) else text, style)
         return self
-
-
-def escape_event(_: Any, __: str, event: dict[str, Any]) -> dict[str, Any]:
-    """Escape every text of a log event; a processor of structlog, for lines that people read."""
-    return {key: escaped(value) if isinstance(value, str) else value for key, value in event.items()}

@@ -14,16 +14,22 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
+from contextlib import suppress
 from pathlib import Path
 
 from applier.errors import ApplierError, ConfigError, TransientError
 from applier.runtime import java_home
 from applier.runtime.logs import logger, set_up_logging
+from applier.runtime.terminal import progress
 
 OWN = Path(__file__).parent
 """The lock of the jars that applier itself runs on: groups `spark` and `s3`."""
 
 _FETCH_SECONDS = 900
+
+_LOOK_SECONDS = 0.2
+"""Time between two looks at what was fetched."""
 
 
 def fetch(group: str, lock: Path = OWN, into: Path | None = None) -> list[Path]:
@@ -93,12 +99,22 @@ def _run_ivy(group: str, lock: Path, staging: Path) -> None:
     pattern = staging / "jars" / "[artifact]-[revision](-[classifier]).[ext]"
     options = ["-settings", settings, "-ivy", lock / "jars.xml", "-confs", group, "-cache", staging / "cache"]
     command = [java_home.find() / "bin" / "java", "-jar", _ivy(), "-warn", *options, "-retrieve", pattern]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_FETCH_SECONDS, check=False)
-    except subprocess.TimeoutExpired as error:
-        raise _unreachable(group, f"no end after {_FETCH_SECONDS} seconds") from error
-    if done.returncode:
-        raise _unreachable(group, _reason(done.stdout + done.stderr))
+    deadline, files = time.monotonic() + _FETCH_SECONDS, len(_sums(lock, group))
+    with (
+        tempfile.TemporaryFile("w+") as output,
+        subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT) as ivy,
+        progress(f"fetching {group} jars", "files") as bar,
+    ):
+        while ivy.poll() is None:
+            if time.monotonic() > deadline:
+                ivy.kill()
+                raise _unreachable(group, f"no end after {_FETCH_SECONDS} seconds")
+            bar(sum(1 for _ in (staging / "cache").rglob("*.jar")), files)
+            with suppress(subprocess.TimeoutExpired):
+                ivy.wait(_LOOK_SECONDS)
+        if ivy.returncode:
+            output.seek(0)
+            raise _unreachable(group, _reason(output.read()))
 
 
 def _ivy() -> Path:

@@ -13,34 +13,66 @@ from typing import Any, TypeAlias
 import structlog
 
 from applier.changefeed.ts import unix_ms, wall_clock
-from applier.runtime.escaping import escape_event
+from applier.runtime import terminal
 from applier.runtime.pulse import PULSE
 
 
 def set_up_logging(level: str = "info") -> None:
-    """Log to standard error: coloured on a terminal, JSON lines elsewhere."""
-    shown: list[Any] = [structlog.processors.JSONRenderer(ensure_ascii=False)]
-    if sys.stderr.isatty():
-        # JSON escapes control characters; on a terminal a name from upstream could move the cursor or hide a line.
-        shown = [escape_event, structlog.dev.ConsoleRenderer()]
+    """Log to standard error: lines for reading on a terminal, JSON lines elsewhere."""
+    shown: list[Any] = [
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.JSONRenderer(ensure_ascii=False),
+    ]
+    is_watched = terminal.is_watched()
+    if is_watched:
+        shown = [as_line]
     structlog.configure(
-        processors=[
-            structlog.contextvars.merge_contextvars,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            *shown,
-        ],
+        processors=[structlog.contextvars.merge_contextvars, structlog.processors.add_log_level, *shown],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=_Lines if is_watched else structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=False,
     )
     # py4j logs every lost connection of its own at shutdown, which needs no action.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
 
 
+class _Lines:
+    """Where structlog writes on a terminal."""
+
+    def __init__(self, *_: Any) -> None:
+        pass
+
+    def msg(self, text: str, level: str) -> None:
+        terminal.say(text, level)
+
+    debug = info = warning = error = critical = msg
+
+
+def as_line(_: Any, level: str, event: Mapping[str, Any]) -> tuple[tuple[str, str], dict[str, Any]]:
+    """A log event for reading: its name, then each field as `name value`; a processor of structlog."""
+    fields = {name: value for name, value in event.items() if name not in {"event", "level"} and value is not None}
+    return (" · ".join([str(event["event"]), *map(_field, fields, fields.values())]), level), {}
+
+
+def _field(name: str, value: Any) -> str:
+    shown = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    return f"{name.replace('_', ' ')} {shown}".rstrip()
+
+
 def logger() -> Any:
     """The logger of the process."""
     return structlog.get_logger()
+
+
+_STAGES = {
+    "maintain": "maintaining tables",
+    "plan": "asking the source what is new",
+    "read": "reading messages",
+    "decode": "decoding messages",
+    "apply": "applying rows and DDL",
+    "checkpoint": "writing the checkpoint",
+}
+"""What the stages of a step do, for people."""
 
 
 @dataclass(slots=True)
@@ -55,7 +87,8 @@ class Stopwatch:
         start = time.perf_counter()
         PULSE.beat()
         try:
-            yield
+            with terminal.waiting(_STAGES.get(name, name), passes=True):
+                yield
         finally:
             PULSE.beat()
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start

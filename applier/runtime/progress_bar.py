@@ -1,34 +1,53 @@
-"""Shows status lines: as a progress bar on a terminal, and as one log line per step."""
+"""Shows status lines: on a terminal as lines to read above a bar of the backlog, and elsewhere as log events."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Iterator
+import logging
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
+from applier.changefeed.ts import unix_ms
+from applier.runtime import terminal
 from applier.runtime.logs import StatusLine, logger
 
 _LONG_BACKLOG = 10_000
+
+_TIME_COLUMNS = 9
+"""Width of the time that every line on a terminal begins with."""
+
+_SHARE = 0.05
+"""A stage that takes less of a step than this is not shown."""
+
+_WARNINGS = {
+    "parked": ("table", "parked"),
+    "dead_letters": ("message", "set aside"),
+    "missing": ("offset", "without a message"),
+    "not_found": ("row", "to change not found"),
+    "zero_dates": ("zero date", "became NULL"),
+}
+"""Notes that a person may have to act on: what is counted, and what became of it."""
+
+_OTHERS = {
+    "replayed": ("row", "sent again"),
+    "excluded": ("row", "excluded"),
+    "compacted": ("file", "rewritten"),
+    "vectors": ("deletion vector", "removed"),
+    "manifests": ("manifest", "merged"),
+    "expired": ("snapshot", "expired"),
+    "orphans": ("orphan", "removed"),
+}
 
 
 @contextmanager
 def progress_bar() -> Iterator[Callable[[StatusLine], None]]:
     """A function to give each status line to; on a terminal a bar shows how much of the backlog is done."""
-    if not sys.stderr.isatty():
-        yield log_status
-        return
-    columns = (TextColumn("[bold]catching up"), BarColumn(), TextColumn("{task.completed:,}/{task.total:,} messages"))
-    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("backlog", total=0, visible=False)
+    with terminal.progress("catching up", "messages") as bar:
         done = 0
 
         def show(status: StatusLine) -> None:
             nonlocal done
             done += status.messages
-            bar.update(task, completed=done, total=done + status.backlog, visible=status.backlog > _LONG_BACKLOG)
+            bar(done, done + status.backlog if status.backlog > _LONG_BACKLOG else 0)
             log_status(status)
 
         yield show
@@ -36,4 +55,55 @@ def progress_bar() -> Iterator[Callable[[StatusLine], None]]:
 
 def log_status(status: StatusLine) -> None:
     """Log one step."""
-    logger().info("step", **status.fields())
+    log = logger()
+    if not terminal.is_watched():
+        log.info("step", **status.fields())
+    elif log.is_enabled_for(logging.INFO):
+        terminal.say(step_line(status, terminal.CONSOLE.width - _TIME_COLUMNS))
+
+
+def step_line(status: StatusLine, width: int) -> str:
+    """One step for reading, in so many columns where that can be: details go first, warnings and the lag stay."""
+    total = sum(status.seconds.values())
+    stages = _stages(status.seconds, total)
+    took = terminal.duration(round(total, 1))
+    start = [f"step {status.step:,}", _counted(status.rows, "row")]
+    tables = [_counted(status.tables, "table")]
+    end = [_lag(status), f"backlog {status.backlog:,}"]
+    end += _said(status.notes, _WARNINGS)
+    others = [f"{_counted(status.waiting, 'row')} waiting"] if status.waiting else []
+    others += _said(status.notes, _OTHERS)
+    lines = [
+        [*start, *tables, f"{took} ({stages})" if stages else took, *end, *others],
+        [*start, *tables, took, *end, *others],
+        [*start, *tables, took, *end],
+        [*start, *tables, *end],
+        [*start, *end],
+    ]
+    joined = [" · ".join(line) for line in lines]
+    return next((line for line in joined if len(line) <= width), joined[-1])
+
+
+def _lag(status: StatusLine) -> str:
+    if status.resolved_ts is None:
+        return "the feed carries no watermark"
+    if not status.resolved_ts:
+        return "no watermark yet"
+    return f"lag {terminal.duration(max(0, status.now_ms - unix_ms(status.resolved_ts)) / 1000)}"
+
+
+def _stages(seconds: Mapping[str, float], total: float) -> str:
+    shown = {stage: spent for stage, spent in seconds.items() if spent >= max(0.01, _SHARE * total)}
+    return " ".join(f"{stage} {_brief(spent)}" for stage, spent in shown.items())
+
+
+def _brief(seconds: float) -> str:
+    return f"{seconds:.1f}" if seconds >= 1 else f"{seconds:.2f}".removeprefix("0")
+
+
+def _said(notes: Mapping[str, int], words: Mapping[str, tuple[str, str]]) -> list[str]:
+    return [f"{_counted(notes[note], noun)} {what}" for note, (noun, what) in words.items() if notes.get(note)]
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

@@ -23,6 +23,7 @@ from pyspark.sql import SparkSession
 
 from applier.errors import ApplierError, ConfigError, TransientError
 from applier.runtime import cds_archive, jars, java_home
+from applier.runtime.logs import logger
 from applier.runtime.stop_requests import kept_handlers
 
 _EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
@@ -81,7 +82,14 @@ _JAVA_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 
 _USER_JARS = ("spark.jars", "spark.jars.packages")
 
-_NOISE = (b"WARNING: Using incubator modules: jdk.incubator.vector", b"Picked up JAVA_TOOL_OPTIONS:")
+_NOISE = re.compile(
+    r"WARNING: Using incubator modules: jdk\.incubator\.vector|Picked up JAVA_TOOL_OPTIONS:"
+    r"|\s|Caused by: |Suppressed: |Traceback \(most recent call last\):"
+)
+"""Lines that every start prints, and those of a stack trace below its first one, of Java or of Python's workers."""
+
+_LOG_LINE = re.compile(r"([A-Z]+) ([^\s:]+): (.*)")
+"""As log4j2.properties lays a line out; any other is the JVM's own, or in a layout of the user."""
 
 
 def build_session(name: str, spark: Mapping[str, str], catalog_name: str, catalog: Mapping[str, str]) -> SparkSession:
@@ -289,7 +297,7 @@ def _property(value: str) -> str:
 
 
 class _Stderr(threading.Thread):
-    """Passes on what the JVM says, without the two lines that every start prints."""
+    """Logs what the JVM says, a line each: stack traces, which tell a user nothing, are left out."""
 
     def __init__(self, reader: int) -> None:
         super().__init__(name="jvm-stderr", daemon=True)
@@ -297,16 +305,23 @@ class _Stderr(threading.Thread):
         self._latest: deque[str] = deque(maxlen=3)
 
     def run(self) -> None:
-        with os.fdopen(self._reader, "rb") as lines:
+        with os.fdopen(self._reader, encoding="utf-8", errors="replace") as lines:
             for line in lines:
-                if not line.startswith(_NOISE):
-                    self._latest.append(line.decode(errors="replace").strip())
-                    os.write(2, line)
+                if not _NOISE.match(line):
+                    self._latest.append(line.strip())
+                    _log(line.strip())
 
     def end(self) -> str:
         """Wait for the end of the stream and return its last lines."""
         self.join(timeout=5)
         return " ".join(self._latest) or "it said nothing"
+
+
+def _log(line: str) -> None:
+    match = _LOG_LINE.fullmatch(line)
+    level, of, said = match.groups() if match else ("ERROR", "JVM", line)
+    write = logger().warning if level == "WARN" else logger().error
+    write("spark", **{"from": of, "said": said})
 
 
 def _first_line(error: Exception) -> str:

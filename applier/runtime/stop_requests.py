@@ -16,6 +16,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
+from applier.runtime import terminal
+
 STOP_SECONDS = 60.0
 """Longest time that a step may go on after a stop request, where the configuration says nothing."""
 
@@ -81,7 +83,9 @@ class Stopping:
             self.event.set()
             if sys.stderr.isatty() and not self._waits:
                 # A logger may hold its lock while the handler of a signal runs.
-                os.write(2, b"Stopping after the step under way. Press Ctrl-C again to end at once.\n")
+                os.write(
+                    2, f"{_no_bar()}Stopping after the step under way. Press Ctrl-C again to end at once.\n".encode()
+                )
             self._end_of_step = threading.Timer(seconds, self._abandon, [seconds])
             self._end_of_step.daemon = True
             self._end_of_step.start()
@@ -118,9 +122,14 @@ class Stopping:
     def _end(self, sentence: str) -> None:
         for folder in self._folders:
             shutil.rmtree(folder, ignore_errors=True)
-        shown = "\x1b[?25h" if sys.stderr.isatty() else ""  # A progress bar hides the cursor.
+        shown = f"{_no_bar()}\x1b[?25h" if _no_bar() else ""  # A progress bar hides the cursor.
         os.write(2, f"{shown}{sentence}\n".encode())
         os._exit(0)
+
+
+def _no_bar() -> str:
+    """What takes the row of a progress bar off a terminal: the interrupted thread may hold the lock of Rich."""
+    return "\r\x1b[2K" if terminal.is_watched() and not terminal.CONSOLE.is_dumb_terminal else ""
 
 
 STOPPING = Stopping()

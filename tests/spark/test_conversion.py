@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 import pytest
@@ -152,8 +152,10 @@ def test_rows_that_others_commit_meanwhile_are_cast_too(upstream: Upstream, monk
     original = rewrite.rewrite
     rivals = [upstream.spark.createDataFrame([(2, 2)], "id bigint, v int")]
 
-    def rewritten(live: LiveRows, sources: Sequence[ValueSource], table: Table) -> list[DataFile]:
-        staged = original(live, sources, table)
+    def rewritten(
+        live: LiveRows, sources: Sequence[ValueSource], table: Table, show: Callable[[int], None]
+    ) -> list[DataFile]:
+        staged = original(live, sources, table, show)
         if rivals:
             rivals.pop().writeTo(sql_name(upstream.identifier)).append()
         return staged

@@ -15,7 +15,7 @@ from applier.commands.backfill.request import Request
 from applier.errors import ConfigError, RangeRefused
 from applier.pipeline.step import Pipeline
 from applier.pipeline.tables.completeness import cut
-from applier.runtime import failpoints
+from applier.runtime import failpoints, terminal
 from applier.runtime.logs import logger
 from applier.sink.iceberg.catalog import JavaError
 
@@ -74,7 +74,11 @@ def build(main: Pipeline, request: Request, span: Range, names: Sequence[TableNa
         return Outcome([STOPPED], is_done=False)
     failpoints.reach("branch-built")
     job.branches.refuse_part()
-    differences = [_compared(job, name) for name in names]
+    differences: list[Difference] = []
+    with terminal.progress("comparing branches", "tables") as bar:
+        for name in names:
+            bar(len(differences), len(names))
+            differences.append(_compared(job, name))
     built = f"The range {span.text} is built in branch {request.branch} of {len(names)} tables."
     if not request.publish:
         shown = f"--publish shows it; until then `VERSION AS OF '{request.branch}'` reads it."

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from applier.changefeed.table import TableName
 from applier.commands.load.outlook import megabytes
+from applier.runtime.terminal import duration
 
 
 @dataclass(slots=True)
@@ -47,10 +48,5 @@ class LoadProgress:
         rate = self._read / seconds
         # The first small files take as long as a job of Spark, and tell nothing of the others.
         is_telling = self._read > self.size // 50 and self.size - self.done > rate
-        left = f", {_clock((self.size - self.done) / rate)} left" if is_telling else ""
+        left = f", {duration(round((self.size - self.done) / rate))} left" if is_telling else ""
         return f"{self.rows:,} rows, {megabytes(self.done)} of {megabytes(self.size)}, {megabytes(int(rate))}/s{left}"
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

@@ -19,6 +19,7 @@ from applier.errors import CheckpointConflict, ConfigError, TerminalError
 from applier.pipeline.build import assembled
 from applier.pipeline.requests import REFUSED
 from applier.pipeline.table_selection import selected
+from applier.runtime import terminal
 from applier.runtime.retry import with_retry
 from applier.runtime.stop_requests import stop_signals
 from applier.runtime.user_name import user_name
@@ -78,6 +79,7 @@ def ask(
         outcome = wait(config, request, say, comes_back=kind == "resume")
         if outcome is not None:
             return accepted(outcome)
+    terminal.say("starting Spark …")
     with stop_signals(config.run.stop_seconds) as stop, assembled(config, take_over=take_over, spark=spark) as pipeline:
         beside = pipeline.beside
         assert beside is not None  # noqa: S101 - `assembled` gives each pipeline one

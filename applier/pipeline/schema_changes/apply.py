@@ -24,10 +24,10 @@ from applier.pipeline.schema_changes.whole_tables import TableDdl
 from applier.pipeline.state import State
 from applier.pipeline.tables import completeness
 from applier.pipeline.tables.batch_commit import doubt
-from applier.pipeline.tables.ddl_stamp import DROPPED_AT, is_in
+from applier.pipeline.tables.ddl_stamp import DROPPED_AT, is_in, shown
 from applier.pipeline.tables.filtered import left_behind
 from applier.pipeline.tables.target_tables import TargetTables
-from applier.runtime import failpoints
+from applier.runtime import failpoints, terminal
 from applier.runtime.logs import logger
 from applier.sink.control.control import SchemaDecision
 from applier.sink.control.rows import Decision
@@ -94,7 +94,8 @@ class DdlApplier:
                 failpoints.reach("ddl-due")
             verdict = self._rules.decide(change, group, self.state.parked, self.state.ddl)
             try:
-                decision = self._carry_out(change, group, verdict, done=done)
+                with terminal.waiting(f"applying {shown(change.sql)}"):
+                    decision = self._carry_out(change, group, verdict, done=done)
             except SchemaChangeRefused as refusal:
                 placed = at_its_place(refusal, change, self.state.config_path)
                 self.state.record([decided(change, group, "refused", placed.what)])
@@ -105,6 +106,7 @@ class DdlApplier:
                 failpoints.reach("ddl-applied")
                 self.state.record([_located(self.targets, decision, group)])
                 failpoints.reach("ddl-recorded")
+                _log(decision)
 
     def is_begun(self, ddl: Ddl) -> bool:
         """True if a step that did not reach its checkpoint came as far as the DDL: the rows below it are in the tables.
@@ -204,6 +206,13 @@ def _located(targets: TargetTables, decision: SchemaDecision, group: Sequence[sa
         return decision
     schema_id = int(json.loads(writer.table.schema_json)["schema-id"])
     return replace(decision, snapshot_id=writer.table.snapshot_id, schema_id=schema_id)
+
+
+def _log(made: SchemaDecision) -> None:
+    table = str(made.table) if made.table.table else made.table.database or None
+    logger().info(
+        "ddl", table=table, decision=made.decision, kind=made.kind, commit_ts=made.commit_ts, sql=shown(made.sql)
+    )
 
 
 def _skipped(change: SchemaChange) -> str:

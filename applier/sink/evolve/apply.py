@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 
 from applier.errors import RELOAD, SchemaChangeRefused, TableMismatch
-from applier.runtime import failpoints
+from applier.runtime import failpoints, terminal
 from applier.runtime.logs import logger
 from applier.sink.commit.committer import Committer
 from applier.sink.commit.stamp import Stamp
@@ -103,7 +103,8 @@ def _stage(table: Table, what: Resolution, live: LiveRows, stamp: Stamp) -> Chan
     if what.rewrites:
         logger().info("rewriting table", table=str(table), rows=live.count)
         pending = revision.pending
-        rows = rewrite(live, what.sources(pending.schema), pending)
+        with terminal.progress(f"rewriting {table}", "rows") as bar:
+            rows = rewrite(live, what.sources(pending.schema), pending, lambda done: bar(done, live.count))
     return Change(
         rows=rows,
         truncate=what.truncates,

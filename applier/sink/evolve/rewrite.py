@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -129,15 +129,24 @@ class LiveRows:
                 yield rows
 
 
-def rewrite(live: LiveRows, sources: Sequence[ValueSource], table: Table) -> list[DataFile]:
-    """Write all rows to the table as it will be, each field with the values of its source.
+def rewrite(
+    live: LiveRows, sources: Sequence[ValueSource], table: Table, show: Callable[[int], None]
+) -> list[DataFile]:
+    """Write all rows to the table as it will be, each field with the values of its source; show how many were read.
 
     Raises:
         CastRefused: A value cannot be cast exactly; the files written so far are orphans.
     """
     old = {source.old.name: source.old for source in sources if source.old is not None}
-    groups = live.groups(list(old.values()))
-    return stage_in_parts(table, ([source.values(rows) for source in sources] for rows in groups))
+
+    def groups() -> Iterator[list[Column]]:
+        done = 0
+        for rows in live.groups(list(old.values())):
+            yield [source.values(rows) for source in sources]
+            done += rows.num_rows
+            show(done)
+
+    return stage_in_parts(table, groups())
 
 
 def stage_in_parts(table: Table, groups: Iterable[Sequence[Column]]) -> list[DataFile]:

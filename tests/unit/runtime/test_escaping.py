@@ -7,13 +7,14 @@ from dataclasses import replace
 
 import pytest
 from rich.console import Console
-from structlog.dev import ConsoleRenderer
 
 from applier import cli
 from applier.commands.backfill.report import Outcome
 from applier.commands.backfill.report import render as render_outcome
 from applier.commands.status.render import render
-from applier.runtime.escaping import Text, escape_event, escaped
+from applier.runtime import terminal
+from applier.runtime.escaping import Text, escaped
+from applier.runtime.logs import as_line
 from applier.watch.report import DdlReport, HolderReport, StatusReport, TableProgress
 
 HOSTILE = "a\x1b[31mred\x1b]0;pwned\x07\nfresh · all\u202eb[bold]"
@@ -79,8 +80,11 @@ def test_the_last_line_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == f"Table {SHOWN} is gone.\n"
 
 
-def test_log_lines_for_people_are_escaped() -> None:
+def test_log_lines_for_people_are_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every text of an event on a terminal."""
-    line = ConsoleRenderer(colors=False)(None, "info", escape_event(None, "info", {"event": HOSTILE, "table": HOSTILE}))
+    shown = io.StringIO()
+    monkeypatch.setattr(terminal, "CONSOLE", Console(file=shown, force_terminal=True, color_system=None))
+    monkeypatch.setattr(terminal, "is_watched", lambda: True)
+    terminal.say(*as_line(None, "info", {"event": HOSTILE, "table": HOSTILE, "tables": [HOSTILE]})[0])
 
-    assert is_safe(str(line))
+    assert is_safe(shown.getvalue())
