@@ -54,7 +54,8 @@ def run(config: Config, *, once: bool, take_over: bool, reports: Reports, accept
         refuse_unloaded(pipeline)
         pipeline.hold_to_checkpoint()
         completeness.keep(pipeline.state, pipeline.targets)
-        with_retry(lambda: layouts.bring(pipeline.state, pipeline.targets, config.tables))
+        with terminal.waiting("comparing the layout of the tables with the configuration"):
+            with_retry(lambda: layouts.bring(pipeline.state, pipeline.targets, config.tables))
         if accept_remade:
             topics.accept(pipeline.state, with_retry(pipeline.source.topic_ids))
         if once:

@@ -111,7 +111,8 @@ def _taken(
         refuse_gaps(name, source.bounds())
     elif checkpoints.is_absent(catalog.load, name):
         decoder = build(config.changefeed.protocol, decoder_options(config))
-        look_first(source, decoder, config.changefeed.protocol, config.catalog)
+        with terminal.waiting("asking the source what it holds"):
+            look_first(source, decoder, config.changefeed.protocol, config.catalog)
     control = Control.open(catalog, name)
     lost_epoch = _epoch_of_tables(control, config, catalog) if is_lost else 0
     checkpoint, why = control.take(me, config.run.lease_seconds, take_over=take_over, lost_epoch=lost_epoch)

@@ -88,7 +88,7 @@ _NOISE = re.compile(
 )
 """Lines that every start prints, and those of a stack trace below its first one, of Java or of Python's workers."""
 
-_LOG_LINE = re.compile(r"([A-Z]+) ([^\s:]+): (.*)")
+_LOG_LINE = re.compile(r"([A-Z]+) ([^\s:]+): (.*?)(?:: Traceback \(most recent call last\):)?")
 """As log4j2.properties lays a line out; any other is the JVM's own, or in a layout of the user."""
 
 

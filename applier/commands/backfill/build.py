@@ -69,7 +69,8 @@ def build(main: Pipeline, request: Request, span: Range, names: Sequence[TableNa
         RangeRefused: The result would be wrong.
     """
     refuse_short(main, request, span, names)
-    job = prepare(main, request, span, names)
+    with terminal.waiting("preparing the branches"):
+        job = prepare(main, request, span, names)
     if not driver.drive(job.pipeline, job.ends, job.upto):
         return Outcome([STOPPED], is_done=False)
     failpoints.reach("branch-built")
@@ -84,7 +85,8 @@ def build(main: Pipeline, request: Request, span: Range, names: Sequence[TableNa
         shown = f"--publish shows it; until then `VERSION AS OF '{request.branch}'` reads it."
         return Outcome([built, shown], differences=differences)
     _refuse_short_build(main, job, differences)
-    publish(main, job, names)
+    with terminal.waiting("showing the branches to readers"):
+        publish(main, job, names)
     return Outcome([built, "Readers see it now."], differences=differences)
 
 

@@ -21,6 +21,7 @@ from applier.pipeline.build import assembled
 from applier.pipeline.step import Pipeline
 from applier.pipeline.table_selection import selected
 from applier.pipeline.tables import completeness
+from applier.runtime import terminal
 from applier.runtime.logs import Report
 from applier.runtime.retry import with_retry
 from applier.runtime.stop_requests import stop_signals
@@ -46,7 +47,8 @@ def backfill(
         driver = Driver(stop, report)
         if request.dead_letters:
             return _make_up(pipeline, request, driver)
-        span = _range(pipeline, request)
+        with terminal.waiting("asking the source for the range"):
+            span = _range(pipeline, request)
         names = _names(pipeline, request)
         if request.builds:
             return build(pipeline, request, span, names, driver)

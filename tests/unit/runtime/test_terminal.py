@@ -175,7 +175,7 @@ def test_stack_traces_of_the_jvm_are_left_out(screen: io.StringIO) -> None:
         "Traceback (most recent call last):\n"
         '  File "worker.py", line 1\n'
         "\n"
-        "ERROR Executor: Exception in task \x1b[2J\n"
+        "ERROR Executor: Exception in task \x1b[2J: Traceback (most recent call last):\n"
         "java.lang.OutOfMemoryError: Java heap space\n"
     )
     reader, writer = os.pipe()
