@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import structlog
@@ -34,6 +35,12 @@ def set_up_logging(level: str = "info") -> None:
     )
     # py4j logs every lost connection of its own at shutdown, which needs no action.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    # It logs some of them by the root, with a stack trace; what they lead to is raised as well.
+    logging.getLogger().addFilter(_is_not_of_py4j)
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return "py4j" not in Path(record.pathname).parts
 
 
 class _Lines:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import os
 import re
 import time
@@ -116,6 +117,18 @@ def test_elsewhere_a_step_is_the_json_that_it_was(capsys: pytest.CaptureFixture[
     line = json.loads(capsys.readouterr().err)
     assert line.pop("timestamp")
     assert line == {**STEP.fields(), "event": "step", "level": "info"}
+
+
+def test_what_py4j_says_of_a_lost_connection_is_not_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    """It uses the root logger and a stack trace; others still get through."""
+    set_up_logging("info")
+    structlog.reset_defaults()
+    root = logging.getLogger()
+    its, other = (logging.LogRecord("root", logging.ERROR, path, 1, "x", (), None) for path in ("/py4j/a.py", "/b.py"))
+
+    assert not root.filter(its)
+    assert root.filter(other)
+    assert not capsys.readouterr().err
 
 
 def test_a_bar_leaves_no_copies(screen: io.StringIO) -> None:
