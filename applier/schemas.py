@@ -154,9 +154,20 @@ One TOML file.
 This page is generated from `applier/config/settings.py` by `make schemas`.
 `schemas/config.schema.json` says the same to editors.
 
-Unknown keys are refused with the nearest known one, and every problem of the file is reported at once (exit 2).
+`applier init` writes a first one, from a look at your topics.
+
+Every problem of the file is reported at once (exit 2), each with its line:
+
+```
+applier.toml:3: changefeed.protcol: unknown key, did you mean protocol?
+applier.toml:8: source.messages_per_step: must be a whole number, without quotes.
+```
+
+A number is written without quotes, and a text with them.
 `${NAME}` in any text stands for the environment variable of that name; one that is not set is a problem.
+Where all of a value is one variable, it may hold a number as well: `messages_per_step = "${STEP}"`.
 Paths are relative to the folder from which the command is started.
+Commands find the file by `-c FILE`, or by the environment variable `APPLIER_CONFIG`.
 """
 
 

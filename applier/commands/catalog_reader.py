@@ -167,7 +167,7 @@ def _sqlite_file(properties: Mapping[str, str]) -> Path | None:
     uri = properties.get("uri", "").removeprefix("jdbc:")
     if not uri.startswith("sqlite:"):
         return None
-    return Path(uri.removeprefix("sqlite:").removeprefix("///").partition("?")[0].removeprefix("file:"))
+    return Path(uri.removeprefix("sqlite:").partition("?")[0].removeprefix("file:"))
 
 
 def _described(identifier: tuple[str, ...], table: Table) -> LakeTable:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from applier.config.protocols import PROTOCOLS, ProtocolName, ProtocolTraits
+from applier.config.section import Section
+from applier.config.zones import Zone
 
 
-class ChangefeedSection(BaseModel):
+class ChangefeedSection(Section):
     """Which changefeed, and how TiCDC writes it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]+$")]
     """Names the changefeed and the control namespace applier_<name>."""
@@ -29,9 +29,9 @@ class ChangefeedSection(BaseModel):
     """`large-message-handle-compression`; detected from the bytes when absent."""
     claim_check: str | None = None
     """`claim-check-storage-uri`: a folder or any fsspec address."""
-    timezone: str = "UTC"
+    timezone: Zone = "UTC"
     """IANA zone of the changefeed, for protocols that do not say it."""
-    session_timezone: str | None = None
+    session_timezone: Zone | None = None
     """IANA zone of the upstream sessions that run DDL, in which DDL text writes TIMESTAMP defaults. When absent: UTC if
     `timezone` is UTC, else unknown."""
     filtered: bool = False

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from applier.config.section import Section
+from applier.config.zones import Zone
 
 
-class CsvSection(BaseModel):
+class CsvSection(Section):
     """Options that Dumpling had for its CSV files. What is left out is taken from the files, which show most of it."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     separator: str | None = None
     """`--csv-separator`."""
@@ -23,7 +22,7 @@ class CsvSection(BaseModel):
     backslash_escapes: bool | None = None
     """`--escape-backslash`, which is on by default; of SQL files as well. Set it to false after
     `--escape-backslash=false`, where the first rows do not show that."""
-    timezone: str = "UTC"
+    timezone: Zone = "UTC"
     """IANA zone of TIMESTAMP values in CSV and SQL files, which no file shows: that of the TiDB server,
     unless Dumpling had `--params 'time_zone=+00:00'`."""
     binary: Literal["raw", "hex", "base64"] | None = None

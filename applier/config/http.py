@@ -6,13 +6,13 @@ import ipaddress
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
+from pydantic import Field, SecretStr, model_validator
+
+from applier.config.section import Section, refuse
 
 
-class HttpSection(BaseModel):
+class HttpSection(Section):
     """The page of the running process, its health, and its metrics."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     port: Annotated[int | None, Field(ge=1, le=65535)] = None
     """Port of the page `/`, of `/metrics`, `/status.json`, `/healthz` and `/readyz`. Default: nothing is served."""
@@ -32,18 +32,17 @@ class HttpSection(BaseModel):
 
     @model_validator(mode="after")
     def _check(self) -> HttpSection:
+        problems = {}
         if (self.certificate is None) != (self.key is None):
-            msg = "certificate and key are needed together"
-            raise ValueError(msg)
+            problems["certificate"] = "certificate and key are needed together"
         if self.token is not None and not self.token.get_secret_value():
-            msg = "token is empty, so anybody could show it"
-            raise ValueError(msg)
+            problems["token"] = "token is empty, so anybody could show it"  # noqa: S105 - a sentence
         if self.token is None and not self.is_loopback:
-            msg = (
+            problems["address"] = (
                 f"address {self.address} lets others in, and the page shows names and DDL of your database: "
                 'set token = "${APPLIER_HTTP_TOKEN}", or listen on 127.0.0.1'
             )
-            raise ValueError(msg)
+        refuse(problems)
         return self
 
     @property

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import re
+import warnings
 
 _NAMES = frozenset(
     """
@@ -47,3 +49,31 @@ def near_miss(key: str) -> str | None:
         return None
     close = difflib.get_close_matches(name, _NAMES, n=1, cutoff=_NEAR)
     return f"kafka.{close[0]}" if close else None
+
+
+def option_meant(key: str) -> str | None:
+    """The `kafka.*` option that a key means which is misspelt or lacks the prefix; None if it is like none."""
+    name = key.removeprefix("kafka.")
+    return f"kafka.{name}" if name in _NAMES else near_miss(name)
+
+
+_BROKEN = {
+    "missing ), unterminated subpattern": "a parenthesis is not closed",
+    "unbalanced parenthesis": "a parenthesis was never opened",
+    "unterminated character set": "a bracket is not closed",
+    "nothing to repeat": "nothing stands before a repetition",
+    "bad escape (end of pattern)": "a backslash is its end",
+}
+"""What Python says of patterns that Java refuses as well."""
+
+
+def broken_pattern(pattern: str) -> str | None:
+    """Why a Java regular expression is none, as far as Python shows it: the two differ in rare constructs."""
+    if r"\Q" in pattern:
+        return None
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            re.compile(pattern)
+    except re.error as error:
+        return _BROKEN.get(error.msg)
+    return None

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import Field, model_validator
 
 from applier.changefeed.filter import TablePattern
 from applier.changefeed.table import TableName
+from applier.config.section import Section, refuse
 from applier.config.table_layout import TableLayout, partition_fields, sort_fields
 
 
-class LayoutSection(BaseModel):
+class LayoutSection(Section):
     """How the tables of a pattern lie, which is as in `include` without `!`: `[tables."shop.*"]`. Of the patterns that
     name a table, the most specific one counts, and it alone: an exact name before a pattern, then the pattern with more
     letters, then the last.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     partition_by: tuple[str, ...] | None = None
     """Partition fields, e.g. `["day(created)", "bucket(16, id)", "region"]`. Transforms: `identity`, `year`, `month`,
@@ -26,16 +25,21 @@ class LayoutSection(BaseModel):
     sort_by: tuple[str, ...] | None = None
     """Order of the rows in a file, e.g. `["created", "id desc"]`. Default: the key for new tables, and existing ones
     stay as they are."""
-    properties: dict[str, str] = {}
+    properties: dict[str, str] = Field(default={})
     """Iceberg properties of these tables, beside `tables.properties`; existing tables get them as well."""
 
     @model_validator(mode="after")
     def _check(self) -> LayoutSection:
-        _ = self.layout
+        problems = {}
+        for key, read in {"partition_by": partition_fields, "sort_by": sort_fields}.items():
+            try:
+                read(getattr(self, key) or ())
+            except ValueError as error:
+                problems[key] = str(error).removeprefix(f"{key} ")
         own = sorted(key for key in self.properties if key.startswith("applier"))
         if own:
-            msg = f"properties: {own[0]} is set by applier alone"
-            raise ValueError(msg)
+            problems["properties"] = f"{own[0]} is set by applier alone"
+        refuse(problems)
         return self
 
     @property

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Annotated, NamedTuple
 from urllib.parse import unquote, urlsplit, urlunsplit
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
+
+from applier.config.section import Section
 
 
 class Endpoint(NamedTuple):
@@ -22,29 +24,29 @@ class Endpoint(NamedTuple):
     password: str
 
 
-class RegistrySection(BaseModel):
+class RegistrySection(Section):
     """The Confluent schema registry of Avro feeds."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, hide_input_in_errors=True)
+    model_config = ConfigDict(hide_input_in_errors=True)
 
     url: Annotated[str, Field(repr=False)]
-    """One address, or several separated by commas."""
+    """Address of the registry, `https://host:port`; several, separated by commas, are asked in turn when one fails."""
     username: str | None = None
-    """For basic authentication."""
+    """User name for basic authentication; addresses may have their own, `https://user:password@host`."""
     password: Annotated[str | None, Field(repr=False)] = None
-    """Its password."""
+    """Password of `username`; write it as `${NAME}`."""
     bearer_token: Annotated[str | None, Field(repr=False)] = None
-    """Token instead of user and password."""
+    """Token that is sent instead of user and password; write it as `${NAME}`."""
     ca: str | None = None
-    """PEM file of a private certificate authority."""
+    """PEM file of the certificate authority, where the registry's certificate is of a private one."""
     client_cert: str | None = None
-    """PEM file of the client certificate."""
+    """PEM file of the client certificate, where the registry asks for one; it may hold the key as well."""
     client_key: str | None = None
-    """PEM file of its key."""
+    """PEM file of the key of `client_cert`, where that file does not hold it."""
     timeout_seconds: Annotated[float, Field(gt=0, le=300)] = 10.0
     """Longest wait for a connection, and for an answer; both together are bounded."""
     attempts: Annotated[int, Field(ge=1, le=100)] = 5
-    """Rounds over all addresses before an outage is logged; a run goes on to ask."""
+    """Rounds over all addresses before an outage is logged; `run` goes on to ask."""
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 import shlex
@@ -10,39 +9,66 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, model_validator
+from pydantic import ConfigDict, Field, PrivateAttr, model_validator
 
 from applier.changefeed.filter import TableFilter, TablePattern
 from applier.changefeed.table import TableName
 from applier.config.changefeed import ChangefeedSection
 from applier.config.http import HttpSection
 from applier.config.layout import LayoutSection, layout_of
+from applier.config.places import lines_of
+from applier.config.problems import Problems, note_unknown, validated, with_known_keys
 from applier.config.registry import RegistrySection
+from applier.config.section import Section, nearest, refuse
 from applier.config.source import SourceSection
 from applier.config.table_layout import TableLayout
 from applier.config.upstream import UpstreamSection
 from applier.ddl.actions import KINDS
 from applier.errors import ConfigError
 
+_LOGIN_MISSING = (
+    'missing: kafka.security.protocol asks for a log-in. For user and password: "kafka.sasl.jaas.config" = '
+    "'org.apache.kafka.common.security.plain.PlainLoginModule required "
+    'username="${KAFKA_USER}" password="${KAFKA_PASSWORD}";\''
+)
+
+CATALOGS = ("jdbc", "rest", "hive", "glue", "hadoop", "nessie", "bigquery")
+"""The types of catalogs that Iceberg has names for."""
+
 ZeroDates = Literal["null", "stop", "string"]
 Policy = Literal["apply", "ignore", "stop"]
 
 
-class Section(BaseModel):
-    """A table of the file; unknown keys are refused."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-
-class CatalogSection(BaseModel):
+class CatalogSection(Section):
     """The Iceberg catalog; keys beyond these go to it as they are."""
 
-    model_config = ConfigDict(frozen=True, extra="allow", use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="allow")
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
     """Name of the catalog in Spark."""
     type: str
-    """`jdbc`, `rest`, `hive`, `glue`, …."""
+    """`jdbc`, `rest`, `hive`, `glue`, `hadoop`, `nessie` or `bigquery`. With the key `catalog-impl`, which names a Java
+    class instead, any text."""
+
+    @classmethod
+    def takes(cls, key: str) -> bool:
+        """See `Section`."""
+        return bool(key)
+
+    @model_validator(mode="after")
+    def _check(self) -> CatalogSection:
+        uri, problems = self.properties.get("uri", ""), {}
+        if "catalog-impl" not in self.properties and self.type not in CATALOGS:
+            near = nearest(self.type, CATALOGS)
+            hint = f"did you mean {near}?" if near else f"known types are {', '.join(CATALOGS)}"
+            problems["type"] = f"unknown type {self.type}, {hint}"
+        if self.type == "jdbc" and uri and not uri.startswith("jdbc:"):
+            kind = uri.partition(":")[0]
+            problems["uri"] = (
+                f"must begin with `jdbc:{kind}:`, not `{kind}:`" if ":" in uri else "must begin with `jdbc:`"
+            )
+        refuse(problems)
+        return self
 
     @property
     def properties(self) -> dict[str, str]:
@@ -60,43 +86,63 @@ class TablesSection(Section):
     include: tuple[str, ...] = ("*.*",)
     """TiCDC's filter rules, e.g. `shop.*`, `!shop.tmp_*`; the last that fits wins."""
     route: str = "{database}.{table}"
-    """Iceberg namespace and table of an upstream table."""
+    """Iceberg namespace and table of an upstream table: `{database}` and `{table}` stand for its names, and dots
+    separate levels, as in `lake.{database}.{table}`."""
     incomplete: Literal["allow", "refuse"] = "allow"
     """What becomes of a table whose CREATE TABLE the feed does not hold, as it may lack earlier rows: it is made,
     marked as incomplete and kept out of the cut; or the run is refused."""
     on_drop: Literal["keep", "drop"] = "keep"
     """What DROP TABLE does to the Iceberg table; kept ones are stamped."""
     format_version: Literal[2, 3] = 3
-    """Iceberg format of new tables."""
-    properties: dict[str, str] = {}
+    """Iceberg format of new tables: 3 marks removed rows by deletion vectors, 2 by position delete files, which older
+    engines read. Existing tables keep theirs."""
+    properties: dict[str, str] = Field(default={})
     """Iceberg properties of new tables."""
     tinyint1: Literal["int", "boolean"] = "int"
     """Type of tinyint(1)."""
     zero_dates: ZeroDates = "null"
     """What zero and partial dates become: NULL (counted), a stop, or text columns."""
-    zero_dates_of: dict[str, ZeroDates] = {}
+    zero_dates_of: dict[str, ZeroDates] = Field(default={})
     """The same for single columns, by `database.table.column`."""
     virtual_columns: Literal["omit", "null"] = "omit"
     """Virtual generated columns, whose values no message carries, are left out of new tables and columns, or are there
     and hold NULL."""
     unknown_default: Literal["stop", "null"] = "stop"
     """A new column whose default is not known in rows before the DDL."""
-    keys: dict[str, tuple[str, ...]] = {}
+    keys: dict[str, tuple[str, ...]] = Field(default={})
     """Debezium of TiCDC v8.0 to v8.4, whose messages have no key: key columns by `database.table`, `[]` for a table
     without any key."""
 
+    @classmethod
+    def takes(cls, key: str) -> bool:
+        """See `Section`; the pattern of a layout has a dot."""
+        return super().takes(key) or "." in key
+
+    @classmethod
+    def instead(cls, key: str, value: Any) -> str:
+        """See `Section`."""
+        is_pattern = isinstance(value, dict)
+        return f'a pattern needs quotes: [tables."{key}.…"]' if is_pattern else super().instead(key, value)
+
+    @classmethod
+    def section_of(cls, key: str) -> type[Section] | None:
+        """See `Section`."""
+        return LayoutSection if "." in key else super().section_of(key)
+
     @model_validator(mode="after")
     def _check(self) -> TablesSection:
-        TableFilter(self.include)
-        for pattern in self._layouts:
-            TablePattern(pattern)
-        if "{table}" not in self.route or "." not in self.route:
-            msg = "route needs a namespace and {table}, such as {database}.{table}"
-            raise ValueError(msg)
+        problems = {}
+        for key in ["include", *self._layouts]:
+            try:
+                TableFilter(self.include) if key == "include" else TablePattern(key)
+            except ValueError as error:
+                problems[key] = str(error)
         unknown = set(re.findall(r"\{(.*?)\}", self.route)) - {"database", "table"}
-        if unknown:
-            msg = f"route knows {{database}} and {{table}}, not {sorted(unknown)}"
-            raise ValueError(msg)
+        if "{table}" not in self.route or "." not in self.route:
+            problems["route"] = "needs a namespace and {table}, such as {database}.{table}"
+        elif unknown:
+            problems["route"] = f"knows {{database}} and {{table}}, not {', '.join(sorted(unknown))}"
+        refuse(problems)
         return self
 
     @property
@@ -131,7 +177,7 @@ class MaintenanceSection(Section):
     share: Annotated[float, Field(gt=0, le=1)] = 0.1
     """Share of wall time that it may take."""
     pause_seconds: Annotated[float, Field(gt=0)] = 0.5
-    """Work that the next step waits for, in seconds: after so many no other unit begins before it."""
+    """Longest maintenance, in seconds, that may delay a step."""
     small_files: Annotated[int, Field(ge=2)] = 50
     """Small data files in one partition from which on they are compacted."""
     deleted_share: Annotated[float, Field(gt=0, le=1)] = 0.1
@@ -139,7 +185,7 @@ class MaintenanceSection(Section):
     snapshots: Annotated[int, Field(ge=1)] = 500
     """Snapshots of a table to keep; the older ones expire."""
     snapshot_hours: Annotated[float, Field(ge=0)] = 24.0
-    """Age at which the other snapshots expire. Those that the checkpoint names stay."""
+    """Snapshots older than this expire too, except those the checkpoint names."""
     orphan_hours: Annotated[float, Field(ge=1)] = 72.0
     """Age from which on a file that no snapshot knows is removed; once a day."""
 
@@ -148,7 +194,8 @@ class RunSection(Section):
     """The loop."""
 
     interval_seconds: Annotated[float, Field(gt=0)] = 1.0
-    """Pause when nothing is new."""
+    """Seconds from one look at the source to the next where nothing is new: a shorter pause shows changes sooner and
+    asks the brokers more often."""
     heartbeat_seconds: Annotated[float, Field(gt=0)] = 20.0
     """The process renews its hold on the changefeed this often, also within a long step."""
     lease_seconds: Annotated[float, Field(gt=0)] = 60.0
@@ -161,11 +208,11 @@ class RunSection(Section):
     @model_validator(mode="after")
     def _check(self) -> RunSection:
         if self.heartbeat_seconds > self.lease_seconds / 2:
-            msg = (
-                f"heartbeat_seconds {self.heartbeat_seconds:g} must be half of lease_seconds {self.lease_seconds:g} or "
-                "less: a healthy holder would lose the changefeed"
+            what = (
+                f"{self.heartbeat_seconds:g} must be half of lease_seconds {self.lease_seconds:g} or less: "
+                "a healthy holder would lose the changefeed"
             )
-            raise ValueError(msg)
+            refuse({"heartbeat_seconds": what})
         return self
 
 
@@ -178,13 +225,13 @@ class Config(Section):
     registry: RegistrySection | None = None
     catalog: CatalogSection
     tables: TablesSection = TablesSection()
-    ddl: dict[str, Policy] = {}
+    ddl: dict[str, Policy] = Field(default={})
     """Policy per kind of DDL, as `docs/ddl.md` names them."""
     sink: SinkSection = SinkSection()
     maintenance: MaintenanceSection = MaintenanceSection()
     run: RunSection = RunSection()
     http: HttpSection = HttpSection()
-    spark: dict[str, str] = {}
+    spark: dict[str, str] = Field(default={})
     """Any Spark configuration; `spark.master` defaults to local[*]."""
     _path: str = PrivateAttr(default="applier.toml")
 
@@ -198,92 +245,106 @@ class Config(Section):
         """Path of the file, for commands in messages."""
         return self._path
 
+    @property
+    def _java_has_login(self) -> bool:
+        """Whether an option of Java names a file with log-ins."""
+        given = [*self.spark.values(), *map(os.environ.get, ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"))]
+        return any("java.security.auth.login.config" in (options or "") for options in given)
+
     @model_validator(mode="after")
     def _check(self) -> Config:
-        unknown = sorted(self.ddl.keys() - KINDS)
-        if unknown:
-            close = difflib.get_close_matches(unknown[0], KINDS, n=1)
-            msg = f"[ddl] knows no kind {unknown[0]!r}" + (f", did you mean {close[0]!r}?" if close else "")
-            raise ValueError(msg)
-        if self.tables.keys and self.changefeed.traits.keys_in_rows:
-            msg = f"[tables.keys] is for protocol debezium; rows of {self.changefeed.protocol} name their key"
-            raise ValueError(msg)
-        if self.upstream.schemas is not None and self.changefeed.traits.carries.schema == "messages":
-            msg = "[upstream] schemas is not for protocol simple, whose messages describe each table"
-            raise ValueError(msg)
-        if self.upstream.schemas is not None and self.upstream.dump is not None:
-            msg = (
-                "[upstream] has both schemas and dump: the export has the CREATE TABLE texts already, so remove schemas"
-            )
-            raise ValueError(msg)
-        if self.changefeed.traits.carries.schema == "registry" and self.registry is None:
-            msg = f"[registry] is needed for protocol {self.changefeed.protocol}"
-            raise ValueError(msg)
+        feed, upstream = self.changefeed, self.upstream
+        problems = {}
+        if self.tables.keys and feed.traits.keys_in_rows:
+            problems["tables.keys"] = f"is for protocol debezium; rows of {feed.protocol} name their key"
+        if upstream.schemas is not None and feed.traits.carries.schema == "messages":
+            problems["upstream.schemas"] = "is not for protocol simple, whose messages describe each table"
+        elif upstream.schemas is not None and upstream.dump is not None:
+            problems["upstream.schemas"] = "remove it: the export of upstream.dump has the CREATE TABLE texts already"
+        if feed.traits.carries.schema == "registry" and self.registry is None:
+            problems["registry"] = f"is needed for protocol {feed.protocol}: add [registry] with url"
+        kafka = self.source.kafka
+        if kafka is not None and kafka.lacks_login and not self._java_has_login:
+            problems["source.kafka.kafka.sasl.jaas.config"] = _LOGIN_MISSING
+        refuse(problems)
         return self
 
 
 def load(path: str | Path) -> Config:
-    """Read and check a configuration file.
+    """Read and check a configuration file; a byte order mark at its begin is passed over.
 
     Raises:
         ConfigError: With every problem found: unreadable file, bad TOML, unknown or missing keys, wrong values,
             environment variables that are not set.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError([f"Cannot read the configuration {path}: {_reason(error)}."]) from error
+        text = Path(path).read_text(encoding="utf-8-sig")
+    except OSError as error:
+        way_out = " Write one with `applier init FILE`." if isinstance(error, FileNotFoundError) else ""
+        raise ConfigError([f"Cannot read the configuration {path}: {error.strerror or error}.{way_out}"]) from error
+    except UnicodeDecodeError as error:
+        problem = f"Cannot read the configuration {path}: byte {error.start} is not UTF-8. Save it as UTF-8."
+        raise ConfigError([problem]) from error
     try:
         raw = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError([f"{path} is not valid TOML: {error}."]) from error
-    return parse(raw).of_file(shlex.quote(str(path)))
+        raise ConfigError([_not_toml(str(path), text, str(error))]) from error
+    return parse(raw, Problems(str(path), lines_of(text))).of_file(shlex.quote(str(path)))
 
 
-def parse(raw: dict[str, Any]) -> Config:
+def parse(raw: dict[str, Any], problems: Problems | None = None) -> Config:
     """Check a configuration that is already a dictionary. Raises ConfigError with every problem found."""
-    problems: list[str] = []
-    expanded = _expand(raw, (), problems)
-    try:
-        config = Config.model_validate(_flatten(_without_unknown(expanded, problems)))
-    except ValidationError as error:
-        problems.extend(_sentence(detail) for detail in error.errors())
-    if problems:
-        raise ConfigError(problems)
+    problems = Problems() if problems is None else problems
+    values = with_known_keys(_flatten(_expand(raw, (), problems), problems), Config, "", problems)
+    if isinstance(ddl := values.get("ddl"), dict):
+        values["ddl"] = _known_kinds(ddl, problems)
+    config = validated(Config, values, problems)
+    if config is None or problems:
+        raise ConfigError(problems.sentences())
     return config
 
 
-def _reason(error: Exception) -> str:
-    return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
+def _not_toml(path: str, text: str, error: str) -> str:
+    match = re.fullmatch(r"(.*) \(at (?:line (\d+), column (\d+)|end of document)\)", error)
+    if match is None:
+        return f"{path}: not valid TOML: {error}."
+    line = match[2] or text.count("\n") + 1
+    return f"{path}:{line}: not valid TOML: {match[1]}{f' (column {match[3]})' if match[3] else ''}."
 
 
 def _text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _expand(value: Any, path: tuple[str, ...], problems: list[str]) -> Any:
-    """Replace ${NAME} in every string by the environment variable."""
+def _expand(value: Any, path: tuple[str, ...], problems: Problems) -> Any:
+    """Replace ${NAME} in every text by the environment variable, and lists by tuples."""
     if isinstance(value, dict):
         return {key: _expand(item, (*path, key), problems) for key, item in value.items()}
     if isinstance(value, list):
-        return [_expand(item, path, problems) for item in value]
+        return tuple(_expand(item, path, problems) for item in value)
     if not isinstance(value, str):
         return value
+    key = ".".join(path)
 
     def variable(match: re.Match[str]) -> str:
         if match[1] not in os.environ:
-            problems.append(f"{'.'.join(path)}: the environment variable {match[1]} is not set.")
+            problems.add(key, f"the environment variable {match[1]} is not set")
         return os.environ.get(match[1], "")
 
-    return re.sub(r"\$\{(\w+)\}", variable, value)
+    expanded = re.sub(r"\$\{(\w+)\}", variable, value)
+    if expanded != value:
+        problems.from_environment.add(key)
+    return expanded
 
 
-def _flatten(raw: dict[str, Any]) -> dict[str, Any]:
+def _flatten(raw: dict[str, Any], problems: Problems) -> dict[str, Any]:
     """Undo TOML's nesting of unquoted dotted keys where keys are passed on: `kafka.bootstrap.servers = …`."""
     flat = dict(raw)
     for section in ("catalog", "spark"):
         if isinstance(flat.get(section), dict):
             flat[section] = _dotted(flat[section])
+            for key in [key for key, value in flat[section].items() if isinstance(value, tuple)]:
+                problems.add(f"{section}.{key}", "must be one text; commas separate several values")
     source = flat.get("source")
     if isinstance(source, dict) and isinstance(source.get("kafka"), dict):
         flat["source"] = source | {"kafka": _dotted(source["kafka"])}
@@ -291,18 +352,6 @@ def _flatten(raw: dict[str, Any]) -> dict[str, Any]:
         prefixed = {key if key.startswith("spark.") else f"spark.{key}": value for key, value in flat["spark"].items()}
         flat["spark"] = {key: _text(value) for key, value in prefixed.items()}
     return flat
-
-
-def _without_unknown(raw: dict[str, Any], problems: list[str]) -> dict[str, Any]:
-    """The file without the keys of `[tables]` that are neither known nor the pattern of a layout, which has a dot."""
-    tables = raw.get("tables")
-    if not isinstance(tables, dict):
-        return raw
-    unknown = [key for key in tables if key not in TablesSection.model_fields and "." not in key]
-    for key in unknown:
-        quotes = f'; a pattern needs quotes: [tables."{key}.…"]' if isinstance(tables[key], dict) else ""
-        problems.append(f"tables.{key}: unknown key{_nearest(('tables', key))}{quotes}.")
-    return raw | {"tables": {key: value for key, value in tables.items() if key not in unknown}}
 
 
 def _dotted(nested: dict[str, Any]) -> dict[str, Any]:
@@ -315,28 +364,7 @@ def _dotted(nested: dict[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def _sentence(detail: Any) -> str:
-    path = ".".join(str(part) for part in detail["loc"])
-    if detail["type"] == "extra_forbidden":
-        return f"{path}: unknown key{_nearest(detail['loc'])}."
-    if detail["type"] == "missing":
-        return f"{path}: missing."
-    if detail["type"] == "model_type":
-        return f"{path}: must be a table."
-    message = detail["msg"].removeprefix("Value error, ")
-    return f"{path or 'the file'}: {message}."
-
-
-def _nearest(location: tuple[int | str, ...]) -> str:
-    model: Any = Config
-    for part in location[:-1]:
-        if model is TablesSection and part not in model.model_fields:
-            model = LayoutSection
-            continue
-        annotation = model.model_fields[part].annotation
-        options = getattr(annotation, "__args__", (annotation,))
-        model = next(
-            (option for option in options if isinstance(option, type) and issubclass(option, BaseModel)), Config
-        )
-    close = difflib.get_close_matches(str(location[-1]), model.model_fields, n=1, cutoff=0.6)
-    return f", did you mean {close[0]}?" if close else f"; known keys are {', '.join(model.model_fields)}"
+def _known_kinds(ddl: dict[str, Any], problems: Problems) -> dict[str, Any]:
+    for kind in sorted(ddl.keys() - KINDS):
+        note_unknown(problems, f"ddl.{kind}", nearest(kind, KINDS), f"kinds are {', '.join(sorted(KINDS))}")
+    return {kind: policy for kind, policy in ddl.items() if kind in KINDS}

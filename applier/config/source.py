@@ -2,41 +2,61 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from applier.changefeed.message import MAX_MESSAGE_BYTES
-from applier.config.kafka_options import near_miss
+from applier.config.kafka_options import broken_pattern, near_miss, option_meant
+from applier.config.section import Section, refuse
 
 SourceEngine = Literal["auto", "driver", "spark"]
 
 
-class KafkaSection(BaseModel):
+class KafkaSection(Section):
     """Kafka, read by its own consumer or by Spark's tasks; every `kafka.*` key goes to the clients as it is."""
 
-    model_config = ConfigDict(frozen=True, extra="allow", use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="allow")
 
     topics: tuple[str, ...] = ()
     """Topics of the changefeed."""
     topic_pattern: str | None = None
     """Java regular expression for the topics, instead of `topics`."""
 
+    @classmethod
+    def takes(cls, key: str) -> bool:
+        """See `Section`."""
+        return super().takes(key) or (key.startswith("kafka.") and near_miss(key) is None)
+
+    @classmethod
+    def meant(cls, key: str) -> str | None:
+        """See `Section`; options of Kafka's clients need their prefix."""
+        return option_meant(key) or super().meant(key)
+
+    @classmethod
+    def instead(cls, key: str, value: Any) -> str:
+        """See `Section`."""
+        return f"{super().instead(key, value)}, and options of Kafka's clients, which begin with `kafka.`"
+
     @model_validator(mode="after")
     def _check(self) -> KafkaSection:
-        problems = [f"unknown key {key!r}" for key in self.options if not key.startswith("kafka.")]
-        problems += [
-            f'Kafka has no option "{key}", did you mean "{meant}"'
-            for key in self.options
-            if key.startswith("kafka.") and (meant := near_miss(key)) is not None
-        ]
-        if bool(self.topics) == bool(self.topic_pattern):
-            problems.append("exactly one of topics and topic_pattern is needed")
+        problems = {}
+        if self.topics and self.topic_pattern:
+            problems["topic_pattern"] = "excludes topics: exactly one of them is needed"
+        elif not self.topics and not self.topic_pattern:
+            problems["topics"] = "missing: exactly one of topics and topic_pattern is needed"
+        if self.topic_pattern and (reason := broken_pattern(self.topic_pattern)):
+            problems["topic_pattern"] = f"is no regular expression: {reason}"
         if "kafka.bootstrap.servers" not in self.options:
-            problems.append('"kafka.bootstrap.servers" is missing')
-        if problems:
-            raise ValueError("; ".join(problems))
+            problems["kafka.bootstrap.servers"] = "missing"
+        refuse(problems)
         return self
+
+    @property
+    def lacks_login(self) -> bool:
+        """Whether the clients are to log in by SASL, and no option says how."""
+        protocol = self.options.get("kafka.security.protocol", "")
+        return protocol.upper().startswith("SASL") and not self.options.get("kafka.sasl.jaas.config")
 
     @property
     def options(self) -> dict[str, str]:
@@ -44,10 +64,8 @@ class KafkaSection(BaseModel):
         return {key: str(value) for key, value in (self.__pydantic_extra__ or {}).items()}
 
 
-class SourceSection(BaseModel):
+class SourceSection(Section):
     """Where the messages are; exactly one of `archive` and `kafka`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     archive: str | None = None
     """Folder of *.jsonl, *.jsonl.gz or *.parquet."""
@@ -66,11 +84,12 @@ class SourceSection(BaseModel):
     """Messages are decoded in the driver, for a backlog with other processes beside it, or in Spark's tasks; `auto`
     takes these for large steps where four or more run at once."""
     missing_offsets: Literal["stop", "pass"] = "stop"
-    """Offsets that hold no message stop the job, or are counted: compaction loses rows by them."""
+    """`stop` on offsets without a message (compaction loses rows), or `pass` and count."""
 
     @model_validator(mode="after")
     def _check(self) -> SourceSection:
-        if (self.archive is None) == (self.kafka is None):
-            msg = "exactly one of archive and [source.kafka] is needed"
-            raise ValueError(msg)
+        if self.archive is not None and self.kafka is not None:
+            refuse({"archive": "excludes [source.kafka]: exactly one of them is needed"})
+        if self.archive is None and self.kafka is None:
+            refuse({"kafka": "missing: exactly one of archive and [source.kafka] is needed"})
         return self

@@ -7,10 +7,9 @@ import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict
-
 from applier.changefeed.filter import TableFilter
 from applier.config.dump_form import CsvSection
+from applier.config.section import Section
 from applier.ddl.schema_files import is_schema_file, read_schemas
 from applier.ddl.schema_tracker import Tables
 from applier.errors import ConfigError, SchemaChangeRefused
@@ -18,10 +17,8 @@ from applier.errors import ConfigError, SchemaChangeRefused
 _EXPORT = "Export the tables with `tiup dumpling --no-data -o DIR`, and name that folder as upstream.schemas."
 
 
-class UpstreamSection(BaseModel):
+class UpstreamSection(Section):
     """The upstream itself, for what no message says."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     schemas: str | None = None
     """Folder with CREATE TABLE texts as Dumpling writes them (`DATABASE.TABLE-schema.sql`), of the moment at which the

@@ -199,6 +199,9 @@ def _catalog_settings(name: str, catalog: Mapping[str, str]) -> dict[str, str]:
         properties["uri"] = _sqlite_uri(properties["uri"])
     if "warehouse" in properties:
         properties["warehouse"] = _absolute(properties["warehouse"])
+    if "catalog-impl" in properties:
+        # Iceberg takes one of the two, and the configuration needs a type.
+        properties.pop("type", None)
     prefix = f"spark.sql.catalog.{name}"
     return {prefix: "org.apache.iceberg.spark.SparkCatalog"} | {
         f"{prefix}.{key}": value for key, value in properties.items()

@@ -53,7 +53,7 @@ def test_configuration_error_is_exit_2(tmp_path: Path) -> None:
     refused = once({"changefeed": {"name": "x", "protocl": "simple"}}, tmp_path)
 
     assert refused.code == 2
-    assert "changefeed.protocl: unknown key, did you mean protocol?." in refused.everything
+    assert "changefeed.protocl: unknown key, did you mean protocol?" in refused.everything
 
 
 def test_second_applier_is_refused_until_the_first_is_gone(tmp_path: Path) -> None:

@@ -25,7 +25,6 @@ def world(tmp_path: Path) -> World:
     ("given", "uri"),
     [
         ({"uri": "jdbc:sqlite:/a b/c.db"}, "sqlite:///file:/a%20b/c.db?mode=ro&uri=true"),
-        ({"uri": "sqlite:////a/c.db"}, "sqlite:///file:/a/c.db?mode=ro&uri=true"),
         ({"uri": "jdbc:postgresql://h:1/d"}, "postgresql+psycopg2://h:1/d"),
         (
             {"uri": "jdbc:postgresql://h/d", "jdbc.user": "me", "jdbc.password": "p@ss/"},

@@ -58,11 +58,11 @@ def test_the_most_specific_pattern_counts_alone(patterns: list[str], chosen: str
 @pytest.mark.parametrize(
     ("tables", "problem"),
     [
-        ({"inclde": ["a.b"]}, "tables.inclde: unknown key, did you mean include?."),
-        ({"shop.a": {"partiton_by": ["x"]}}, "tables.shop.a.partiton_by: unknown key, did you mean partition_by?."),
+        ({"inclde": ["a.b"]}, "tables.inclde: unknown key, did you mean include?"),
+        ({"shop.a": {"partiton_by": ["x"]}}, "tables.shop.a.partiton_by: unknown key, did you mean partition_by?"),
         ({"shop.a": 3}, "tables.shop.a: must be a table."),
-        ({"!shop.a": {}}, "tables: the pattern '!shop.a' must not begin with !."),
-        ({"shop.a.b": {}}, "tables: the filter rule 'shop.a.b' is not of the form database.table."),
+        ({"!shop.a": {}}, "tables.!shop.a: the pattern '!shop.a' must not begin with !."),
+        ({"shop.a.b": {}}, "tables.shop.a.b: the filter rule 'shop.a.b' is not of the form database.table."),
     ],
 )
 def test_what_is_no_layout_is_refused(tables: dict[str, Any], problem: str) -> None:
@@ -97,5 +97,5 @@ def test_a_pattern_without_quotes_is_explained() -> None:
 def test_malformed_layouts_are_refused_when_the_file_is_read(section: dict[str, Any], problem: str) -> None:
     """With the pattern and the text as they were written."""
     (found,) = problems(minimal(tables={"shop.*": section}))
-    assert found.startswith("tables.shop.*: ")
+    assert found.startswith("tables.shop.*.")
     assert problem in found

@@ -41,14 +41,10 @@ def test_all_problems_are_reported_at_once() -> None:
     raw = minimal(changefeed={"name": "a b", "protcol": "simple"}, catalog={"name": "lake"}, extra=1)
 
     assert problems(raw) == [
-        "changefeed.name: String should match pattern '^[A-Za-z0-9_-]+$'.",
-        "changefeed.protocol: missing.",
-        "changefeed.protcol: unknown key, did you mean protocol?.",
+        "changefeed.protcol: unknown key, did you mean protocol?",
+        f"extra: unknown key; known keys are {', '.join(Config.model_fields)}.",
+        "changefeed.name: must consist of letters, digits, _ and -.",
         "catalog.type: missing.",
-        (
-            "extra: unknown key; known keys are changefeed, source, upstream, registry, catalog, tables, ddl, sink, "
-            "maintenance, run, http, spark."
-        ),
     ]
 
 
@@ -67,7 +63,7 @@ def test_unknown_keys_name_the_nearest_known_one(section: str, key: str, nearest
     raw = minimal()
     raw[section] = {**raw.get(section, {}), key: "x"}
 
-    assert f"{section}.{key}: unknown key, did you mean {nearest}?." in problems(raw)
+    assert f"{section}.{key}: unknown key, did you mean {nearest}?" in problems(raw)
 
 
 def test_secrets_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,21 +95,22 @@ def test_kafka_keys_may_be_quoted_or_not() -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "problem"),
+    ("source", "expected"),
     [
-        ({}, "source: exactly one of archive and [source.kafka] is needed."),
+        ({}, ["source.kafka: missing: exactly one of archive and [source.kafka] is needed."]),
         (
             {"kafka": {"topic": "x"}},
-            (
-                "source.kafka: unknown key 'topic'; exactly one of topics and topic_pattern is needed; "
-                '"kafka.bootstrap.servers" is missing.'
-            ),
+            [
+                "source.kafka.topic: unknown key, did you mean topics?",
+                "source.kafka.topics: must be a list: [ … ].",
+                "source.kafka.kafka.bootstrap.servers: missing.",
+            ],
         ),
     ],
 )
-def test_source_is_exactly_one(source: dict[str, Any], problem: str) -> None:
+def test_source_is_exactly_one(source: dict[str, Any], expected: list[str]) -> None:
     """An archive or Kafka, and Kafka needs topics and an address."""
-    assert problems(minimal(source=source)) == [problem]
+    assert problems(minimal(source=source)) == expected
 
 
 @pytest.mark.parametrize(
@@ -129,7 +126,7 @@ def test_a_misspelt_option_of_kafka_is_refused(key: str, meant: str) -> None:
     """Kafka's clients pass over names that they do not know, so a log-in or a certificate would be left out."""
     source = {"kafka": {"topics": ["t"], "kafka.bootstrap.servers": "b:1", key: "x"}}
 
-    assert problems(minimal(source=source)) == [f'source.kafka: Kafka has no option "{key}", did you mean "{meant}".']
+    assert f"source.kafka.{key}: unknown key, did you mean {meant}?" in problems(minimal(source=source))
 
 
 def test_an_option_of_a_plug_in_reaches_kafka() -> None:
@@ -142,7 +139,7 @@ def test_an_option_of_a_plug_in_reaches_kafka() -> None:
 @pytest.mark.parametrize("route", ["table", "{database}", "{db}.{table}"])
 def test_route_must_place_every_table(route: str) -> None:
     """A route without the table's name would write all tables into one."""
-    assert problems(minimal(tables={"route": route}))[0].startswith("tables: route ")
+    assert problems(minimal(tables={"route": route}))[0].startswith("tables.route: ")
 
 
 def test_a_beat_must_come_well_within_the_lease() -> None:
@@ -151,7 +148,7 @@ def test_a_beat_must_come_well_within_the_lease() -> None:
 
     assert problems(raw) == [
         (
-            "run: heartbeat_seconds 40 must be half of lease_seconds 60 or less: "
+            "run.heartbeat_seconds: 40 must be half of lease_seconds 60 or less: "
             "a healthy holder would lose the changefeed."
         )
     ]
@@ -161,7 +158,7 @@ def test_avro_needs_a_registry() -> None:
     """Avro messages hold no schema."""
     raw = minimal(changefeed={"name": "shop", "protocol": "avro"})
 
-    assert problems(raw) == ["the file: [registry] is needed for protocol avro."]
+    assert problems(raw) == ["registry: is needed for protocol avro: add [registry] with url."]
 
 
 def test_patience_with_the_registry_has_bounds() -> None:
@@ -173,8 +170,8 @@ def test_patience_with_the_registry_has_bounds() -> None:
     plain = parse(minimal(changefeed=avro, registry={"url": url})).registry
 
     assert problems(wrong) == [
-        "registry.timeout_seconds: Input should be greater than 0.",
-        "registry.attempts: Input should be greater than or equal to 1.",
+        "registry.timeout_seconds: must be greater than 0.",
+        "registry.attempts: must be greater than or equal to 1.",
     ]
     assert right is not None
     assert plain is not None
@@ -189,7 +186,7 @@ def test_unreadable_file_and_bad_toml(tmp_path: Path) -> None:
         load(missing)
     bad = tmp_path / "bad.toml"
     bad.write_text("[changefeed\n")
-    with pytest.raises(ConfigError, match="bad.toml is not valid TOML"):
+    with pytest.raises(ConfigError, match="bad.toml:1: not valid TOML: Expected"):
         load(bad)
 
 
@@ -221,6 +218,4 @@ def test_keys_of_tables_are_for_rows_that_may_not_name_them() -> None:
     feed = {"name": "shop", "protocol": "debezium"}
 
     assert parse(minimal(changefeed=feed, tables=keys)).tables.keys == {"shop.orders": ("id",), "shop.log": ()}
-    assert problems(minimal(tables=keys)) == [
-        "the file: [tables.keys] is for protocol debezium; rows of simple name their key."
-    ]
+    assert problems(minimal(tables=keys)) == ["tables.keys: is for protocol debezium; rows of simple name their key."]

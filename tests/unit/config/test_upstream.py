@@ -66,5 +66,5 @@ def test_simple_needs_no_supplied_schemas() -> None:
     """Its messages describe each table, so the key would have no effect."""
     raw = {"changefeed": {"name": "a", "protocol": "simple"}, "source": {"archive": "x"}, "upstream": {"schemas": "y"}}
 
-    with pytest.raises(ConfigError, match=r"\[upstream\] schemas is not for protocol simple, whose messages describe"):
+    with pytest.raises(ConfigError, match=r"upstream\.schemas: is not for protocol simple, whose messages describe"):
         parse({**raw, "catalog": {"name": "lake", "type": "jdbc"}})

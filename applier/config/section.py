@@ -1,0 +1,57 @@
+"""What all sections of the configuration have in common: which keys they take, and which key a misspelt one means."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+
+class Section(BaseModel):
+    """A table of the file; unknown keys are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    @classmethod
+    def takes(cls, key: str) -> bool:
+        """Whether the section knows a key, or passes it on."""
+        return key in cls.model_fields
+
+    @classmethod
+    def meant(cls, key: str) -> str | None:
+        """The key that an unknown one probably means."""
+        return nearest(key, cls.model_fields)
+
+    @classmethod
+    def instead(cls, key: str, value: Any) -> str:  # noqa: ARG003 - some sections look at them
+        """What a sentence about an unknown key says where nothing is near."""
+        return f"known keys are {', '.join(cls.model_fields)}"
+
+    @classmethod
+    def section_of(cls, key: str) -> type[Section] | None:
+        """The section that a key holds; None for a plain value."""
+        field = cls.model_fields.get(key)
+        options = getattr(field.annotation, "__args__", (field.annotation,)) if field else ()
+        return next((each for each in options if isinstance(each, type) and issubclass(each, Section)), None)
+
+
+class WrongKeysError(ValueError):
+    """Values that do not fit; one sentence without a full stop for each key, whose name is relative to the section."""
+
+    def __init__(self, problems: Mapping[str, str]) -> None:
+        super().__init__("; ".join(problems.values()))
+        self.problems = problems
+
+
+def refuse(problems: Mapping[str, str]) -> None:
+    """Raise WrongKeysError if there are problems: a sentence for each key."""
+    if problems:
+        raise WrongKeysError(problems)
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that a misspelt one is most like; None where it is like none."""
+    close = difflib.get_close_matches(name.lower(), list(known), n=1, cutoff=0.6)
+    return close[0] if close else None
