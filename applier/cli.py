@@ -12,7 +12,7 @@ import typer
 
 from applier.commands import dead_letters_cli
 from applier.commands.tables import cli as tables_cli
-from applier.commands.tables.cli import ConfigFile, LogLevel, Tables, TakeOver
+from applier.commands.tables.cli import ConfigFile, LogLevel, Tables, TakeOver, examples
 from applier.errors import ApplierError, ConfigError, IncompatibleSchema
 from applier.runtime.escaping import escaped
 
@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="applier",
-    help="Keeps Apache Iceberg tables equal to a TiDB database, from its TiCDC changefeed.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
@@ -37,7 +35,53 @@ app.add_typer(ddl_app, name="ddl")
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "init",
+        "init applier.toml --servers broker:9092 --topics shop --name shop",
+        "init applier.toml --servers broker:9092 --topics shop --name shop --catalog hive --uri thrift://hive:9083",
+    )
+)
+def init(  # noqa: PLR0913 - each is an option
+    file: Annotated[Path, typer.Argument(help="The file to write.")] = Path("applier.toml"),
+    *,
+    servers: Annotated[str, typer.Option(help="Kafka brokers, host:port.")] = "",
+    topics: Annotated[str, typer.Option(help="Topics of the changefeed, separated by commas.")] = "",
+    topic_pattern: Annotated[str, typer.Option(help="Java regular expression for the topics, instead.")] = "",
+    kafka: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="An option of Kafka's clients, such as kafka.security.protocol=SSL."),
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the changefeed.")] = None,
+    protocol: Annotated[str | None, typer.Option(help="TiCDC's protocol. Default: what the messages show.")] = None,
+    registry: Annotated[str | None, typer.Option(help="Address of the schema registry of an Avro feed.")] = None,
+    catalog: Annotated[str | None, typer.Option(help="Type of the Iceberg catalog.")] = None,
+    uri: Annotated[str | None, typer.Option(help="Address of the catalog.")] = None,
+    warehouse: Annotated[str | None, typer.Option(help="Where the catalog stores tables.")] = None,
+    catalog_option: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="Another key of [catalog].")
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+) -> None:
+    """Write a first configuration: look at the topics, and ask for what they do not show. Writes nothing else.
+
+    Secrets stay out of the file: write ${NAME} for the environment variable that holds one.
+    """
+    from applier.commands.init.command import init as write  # noqa: PLC0415
+    from applier.commands.init.command import options, split  # noqa: PLC0415
+    from applier.commands.init.write import Answers  # noqa: PLC0415
+    from applier.runtime.logs import set_up_logging  # noqa: PLC0415
+
+    set_up_logging("warning")
+    given = {"topics": split(topics), "topic_pattern": topic_pattern, "kafka.bootstrap.servers": servers}
+    section = {key: value for key, value in given.items() if value} | options(kafka or [], "--kafka")
+    extra = options(catalog_option or [], "--catalog-option")
+    answers = Answers(section, name, protocol, registry, catalog, uri, warehouse, extra)
+    ask = (lambda question: str(typer.prompt(question, default="", show_default=False))) if sys.stdin.isatty() else None
+    write(file, answers, ask=ask, say=lambda line: print(escaped(line)), force=force)
+
+
+@app.command(epilog=examples("run -c applier.toml", "run -c applier.toml --once --log-level warning"))
 def run(
     config: ConfigFile,
     *,
@@ -47,7 +91,7 @@ def run(
         bool,
         typer.Option(
             "--accept-remade-topics",
-            help="Continue with recreated topics whose messages kept their offsets, as in a mirror. Counts once.",
+            help="Accept recreated topics whose messages kept their offsets; this start only.",
         ),
     ] = False,
     log_level: LogLevel = "info",
@@ -65,7 +109,11 @@ def run(
         follow(loaded, once=once, take_over=take_over, reports=reports, accept_remade=accept_remade_topics)
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "check -c applier.toml", 'check -c applier.toml --ddl "ALTER TABLE shop.orders ADD COLUMN note TEXT"'
+    )
+)
 def check(
     config: ConfigFile,
     *,
@@ -83,7 +131,7 @@ def check(
     raise typer.Exit(report.exit_code)
 
 
-@app.command()
+@app.command(epilog=examples("status -c applier.toml", "status -c applier.toml --max-lag 60 --json"))
 def status(  # noqa: PLR0913 - each is an option
     config: ConfigFile,
     *,
@@ -126,7 +174,12 @@ def status(  # noqa: PLR0913 - each is an option
     raise typer.Exit(report.exit_code)
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "backfill -c applier.toml --from beginning --tables shop.orders --plan",
+        "backfill -c applier.toml --from '2026-11-01 00:00' --to end --repair",
+    )
+)
 def backfill(  # noqa: PLR0913 - each is an option
     config: ConfigFile,
     *,
@@ -136,8 +189,8 @@ def backfill(  # noqa: PLR0913 - each is an option
     end: Annotated[str | None, typer.Option("--to", help="The same; or end, the default.")] = None,
     tables: Tables = "",
     branch: Annotated[str, typer.Option(help="Build the tables in this branch, and compare it with main.")] = "",
-    publish: Annotated[bool, typer.Option("--publish", help="Show the branch to readers afterwards.")] = False,
-    repair: Annotated[bool, typer.Option("--repair", help="Apply what the tables cover again.")] = False,
+    publish: Annotated[bool, typer.Option("--publish", help="Make the branch current.")] = False,
+    repair: Annotated[bool, typer.Option("--repair", help="Apply again what the tables already have.")] = False,
     dead_letters: Annotated[
         bool, typer.Option("--dead-letters", help="Apply what the dead letters left out, now that they can be read.")
     ] = False,
@@ -167,7 +220,9 @@ def backfill(  # noqa: PLR0913 - each is an option
     raise typer.Exit(1 if outcome.left else 0)
 
 
-@app.command()
+@app.command(
+    epilog=examples("load -c applier.toml --plan", "load -c applier.toml --from /exports/shop --tables 'shop.*'")
+)
 def load(
     config: ConfigFile,
     *,
@@ -195,7 +250,7 @@ def load(
     raise typer.Exit(1 if done.refused else 0)
 
 
-@app.command()
+@app.command(epilog=examples("adopt -c applier.toml --tables shop.orders --why 'loaded by hand on Monday'"))
 def adopt(
     config: ConfigFile,
     *,
@@ -204,7 +259,7 @@ def adopt(
     take_over: TakeOver = False,
     log_level: LogLevel = "info",
 ) -> None:
-    """Mark tables as complete on your word, while `run` is stopped."""
+    """Mark tables as complete, on your word. `run` must be stopped."""
     from applier.commands.adopt import adopt as take  # noqa: PLC0415
 
     rules = [rule for rule in tables.split(",") if rule]
@@ -212,7 +267,7 @@ def adopt(
     print(f"Adopted: {escaped(', '.join(map(str, taken)))}." if taken else "Nothing to adopt: these tables are live.")
 
 
-@app.command()
+@app.command(epilog=examples("plan -c applier.toml", "plan -c applier.toml --json"))
 def plan(
     config: ConfigFile,
     *,
@@ -226,18 +281,22 @@ def plan(
     _show(look(_loaded(config, log_level)), render, as_json=as_json)
 
 
-@ddl_app.command("list")
-def ddl_list(config: ConfigFile) -> None:
+@ddl_app.command("list", epilog=examples("ddl list -c applier.toml", "ddl list -c applier.toml --json"))
+def ddl_list(config: ConfigFile, *, as_json: AsJson = False) -> None:
     """Show each DDL and what became of it, oldest first; `pending` ones hold the changefeed up. Changes nothing."""
-    from applier.commands.ddl import listed  # noqa: PLC0415
+    from applier.commands.ddl import listed, to_json  # noqa: PLC0415
 
-    for item in listed(_loaded(config)):
+    found = listed(_loaded(config))
+    if as_json:
+        print(to_json(found))
+        return
+    for item in found:
         print(escaped(f"{item.commit_ts}  {item.decision}  {item.kind}  {item.table}  {item.sql}"))
         if item.reason:
             print(escaped(f"    {item.reason}"))
 
 
-@ddl_app.command("skip")
+@ddl_app.command("skip", epilog=examples("ddl skip 470606913415151617 -c applier.toml --why 'no table of ours'"))
 def ddl_skip(
     commit_ts: Annotated[int, typer.Argument(help="Commit ts of the statement, as `ddl list` shows it.")],
     config: ConfigFile,
@@ -276,9 +335,23 @@ def _show(report: Any, render: Callable[[Any, Any], None], *, as_json: bool) -> 
         render(report, Console())
 
 
-@app.callback()
-def _commands() -> None:
-    """Keep `applier run` a subcommand."""
+def _show_version(asked: bool) -> None:  # noqa: FBT001 - typer hands it over by position
+    if asked:
+        from applier.runtime.versions import versions  # noqa: PLC0415
+
+        print(versions())
+        raise typer.Exit
+
+
+@app.callback(epilog=examples("init applier.toml", "check -c applier.toml", "run -c applier.toml"))
+def _commands(
+    *,
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show versions, and do nothing else."),
+    ] = False,
+) -> None:
+    """Keeps Apache Iceberg tables equal to a TiDB database, from its TiCDC changefeed."""
 
 
 def main() -> None:

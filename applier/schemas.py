@@ -154,7 +154,23 @@ One TOML file.
 This page is generated from `applier/config/settings.py` by `make schemas`.
 `schemas/config.schema.json` says the same to editors.
 
-`applier init` writes a first one, from a look at your topics.
+`applier init` writes a first one, from a look at your topics; this is a small one:
+
+```toml
+[changefeed]
+name = "shop"
+protocol = "simple"
+
+[source.kafka]
+topics = ["shop"]
+"kafka.bootstrap.servers" = "broker:9092"
+
+[catalog]
+name = "lake"
+type = "jdbc"
+uri = "jdbc:sqlite:./lake/catalog.db"
+warehouse = "./lake/warehouse"
+```
 
 Every problem of the file is reported at once (exit 2), each with its line:
 

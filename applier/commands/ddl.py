@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from applier.changefeed.completeness import furthest_back
@@ -63,6 +65,11 @@ def listed(config: Config) -> list[Listed]:
         )
         for item in found
     ]
+
+
+def to_json(found: Sequence[Listed]) -> str:
+    """The list as JSON."""
+    return json.dumps([item._asdict() for item in found], indent=2)
 
 
 def skip(

@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
-from applier.commands.tables.cli import ConfigFile, TakeOver
+from applier.commands.tables.cli import ConfigFile, TakeOver, examples
 
-app = typer.Typer(help="The messages that were set aside: list them, look at one, give some up.", no_args_is_help=True)
+app = typer.Typer(help="The messages that were set aside: list them, look at one, discard some.", no_args_is_help=True)
 
 
-@app.command("list")
+@app.command("list", epilog=examples("dead-letters list -c applier.toml", "dead-letters list -c applier.toml --json"))
 def show_all(
     config: ConfigFile,
     *,
@@ -30,7 +30,7 @@ def show_all(
         dead_letters.render(found, Console())
 
 
-@app.command()
+@app.command(epilog=examples("dead-letters show shop/0:4711 -c applier.toml --show-values"))
 def show(
     place: Annotated[str, typer.Argument(help="topic/partition:offset, as `list` shows it.")],
     config: ConfigFile,
@@ -48,23 +48,28 @@ def show(
     dead_letters.render_one(dead_letters.content(settings.load(config), place), Console(), values=show_values)
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        "dead-letters discard shop/0:4711 -c applier.toml --why 'test message'",
+        "dead-letters discard --all -c applier.toml --why 'all of one broken sender'",
+    )
+)
 def discard(
     config: ConfigFile,
     places: Annotated[list[str] | None, typer.Argument(help="Places as `list` shows them.")] = None,
     *,
     why: Annotated[str, typer.Option(help="Why these messages need not be applied; the control table keeps it.")],
-    every: Annotated[bool, typer.Option("--all", help="Give up all of them.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Discard all of them.")] = False,
     take_over: TakeOver = False,
 ) -> None:
-    """Give dead letters up, while `run` is stopped."""
+    """Discard dead letters, while `run` is stopped."""
     from applier.commands import dead_letters  # noqa: PLC0415
     from applier.config import settings  # noqa: PLC0415
     from applier.errors import ConfigError  # noqa: PLC0415
     from applier.runtime.logs import set_up_logging  # noqa: PLC0415
 
     if bool(places) == every:
-        raise ConfigError(["Name the dead letters to give up, or say --all."])
+        raise ConfigError(["Name the dead letters to discard, or say --all."])
     set_up_logging("info")
-    given_up = dead_letters.discard(settings.load(config), places or [], why, take_over=take_over)
-    print(f"Given up: {len(given_up)}.")
+    discarded = dead_letters.discard(settings.load(config), places or [], why, take_over=take_over)
+    print(f"Discarded: {len(discarded)}.")

@@ -30,7 +30,7 @@ from applier.consume.source import Job, R
 from applier.consume.workers.pool import WorkerPool
 from applier.consume.workers.task_error import defect, is_outage
 from applier.consume.workers.transport import CELLS_DDL, packed, settled, unpacked
-from applier.errors import OutsideRefused, SourceLost, TerminalError, TransientError
+from applier.errors import ConfigError, OutsideRefused, SourceLost, TerminalError, TransientError
 from applier.runtime.logs import logger
 from applier.runtime.permanent_errors import KAFKA, SPARK, chain_of, refusal, told, without_secrets
 
@@ -188,10 +188,13 @@ class KafkaSource:
         except Py4JJavaError as error:
             raise self._refusal(error) from error
 
-    def _refusal(self, error: Py4JJavaError) -> TransientError | SourceLost | OutsideRefused:
+    def _refusal(self, error: Py4JJavaError) -> TransientError | SourceLost | OutsideRefused | ConfigError:
         servers = self._options.get("kafka.bootstrap.servers", "")
         # Kafka repeats parts of what it cannot read, and that may be the value of an option that holds a secret.
         chain = [replace(cause, text=without_secrets(cause.text, self._options)) for cause in chain_of(error)]
+        if (broken := next((cause for cause in chain if "PatternSyntaxException" in cause.kind), None)) is not None:
+            reason = broken.text.splitlines()[0]
+            return ConfigError([f"source.kafka.topic_pattern: is no regular expression of Java: {reason}."])
         if any("UnknownTopicOrPartition" in cause.kind for cause in chain):
             hint = "check source.kafka.topics; TiCDC makes the topic when the changefeed starts."
             return SourceLost(f"Kafka at {servers} has no topic {', '.join(self._topics)}.", hint)

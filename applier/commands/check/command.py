@@ -19,6 +19,7 @@ from applier.commands.check.report import Report, TableReport
 from applier.commands.check.upstream_tables import tracked
 from applier.config.settings import Config
 from applier.decode.registry.client import SchemaRegistry
+from applier.errors import ConfigError
 
 ATTEMPTS = 3
 """Rounds over the registry's addresses before it counts as unreachable: a person waits for the answer."""
@@ -35,8 +36,14 @@ def check(config: Config, *, subject: str | None = None, schema: Path | None = N
 
     Returns:
         Everything that was found. Systems that do not answer are named in it; nothing is raised for them.
+
+    Raises:
+        ConfigError: A subject is asked for, and the configuration has no registry.
     """
     section = config.changefeed
+    if subject and config.registry is None:
+        what = f"--subject needs a schema registry, and {config.path} has no section [registry]."
+        raise ConfigError([f"{what} Leave --subject out, or add the section."])
     sides = Sides(config, subject)
     with ExitStack() as stack:
         with sides.noting():

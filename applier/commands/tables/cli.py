@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -14,16 +14,26 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
-ConfigFile = Annotated[Path, typer.Option("--config", "-c", help="Configuration file (TOML).", show_default=False)]
+ConfigFile = Annotated[
+    Path,
+    typer.Option("--config", "-c", envvar="APPLIER_CONFIG", help="Configuration file (TOML).", show_default=False),
+]
 Tables = Annotated[str, typer.Option(help="Filter rules of the tables that are meant: shop.a,shop.b*.")]
 Plan = Annotated[bool, typer.Option("--plan", help="Show what the command would do, and do nothing.")]
 TakeOver = Annotated[
     bool, typer.Option("--take-over", help="Take the changefeed even if another applier seems to hold it.")
 ]
-LogLevel = Annotated[str, typer.Option(help="debug, info, warning or error.")]
+LogLevel = Annotated[
+    Literal["debug", "info", "warning", "error"], typer.Option(help="The least severe log events that are written.")
+]
 
 
-@app.command()
+def examples(*lines: str) -> str:
+    """The end of a help text: commands to paste, each on a line of its own."""
+    return "\n".join(["\b", "Examples:", *(f"  applier {line}" for line in lines)])
+
+
+@app.command(epilog=examples("park -c applier.toml --tables shop.orders --why 'type change upstream'"))
 def park(
     config: ConfigFile,
     tables: Tables,
@@ -37,7 +47,9 @@ def park(
     _ask("park", config, tables, why, plan=plan, take_over=take_over, log_level=log_level)
 
 
-@app.command()
+@app.command(
+    epilog=examples("resume -c applier.toml --tables shop.orders --plan", "resume -c applier.toml --tables 'shop.*'")
+)
 def resume(
     config: ConfigFile,
     tables: Tables,
@@ -50,7 +62,9 @@ def resume(
     _ask("resume", config, tables, "", plan=plan, take_over=take_over, log_level=log_level)
 
 
-@app.command()
+@app.command(
+    epilog=examples("forget -c applier.toml --tables shop.old --plan", "forget -c applier.toml --tables shop.old")
+)
 def forget(
     config: ConfigFile,
     tables: Annotated[str, typer.Option(help="Filter rules of tables that are left out. Default: all of it.")] = "",

@@ -1,0 +1,1 @@
+"""Command `init`: write a first configuration from a look at the topics."""

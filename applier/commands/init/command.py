@@ -1,0 +1,170 @@
+"""Command `init`: a first configuration, from what the user says and what the topics show."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from applier.commands.init.look import Sight, look
+from applier.commands.init.write import Answers, protocol_of, text
+from applier.config.protocols import PROTOCOLS
+from applier.config.section import nearest
+from applier.config.settings import CATALOGS, load
+from applier.errors import ApplierError, ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Ask = Callable[[str], str]
+
+_SECRET = re.compile(r"password|secret|token|credential|jaas\.config$|ssl\.keystore\.key$", re.IGNORECASE)
+_VARIABLE = re.compile(r"\$\{\w+\}")
+
+
+def options(pairs: Sequence[str], option: str) -> dict[str, str]:
+    """The keys and values of a repeated option KEY=VALUE.
+
+    Raises:
+        ConfigError: One of them has no `=`, or holds a secret that the file would show.
+    """
+    found = {}
+    for pair in pairs:
+        key, mark, value = pair.partition("=")
+        if not mark or not key:
+            raise ConfigError([f"{option} {pair!r} is not of the form KEY=VALUE."])
+        if _SECRET.search(key) and not _VARIABLE.search(value):
+            what = f"{option} {key} would put a secret into the file."
+            raise ConfigError([f"{what} Put it into an environment variable, and write '{key}=${{NAME}}' in quotes."])
+        found[key] = value
+    return found
+
+
+def init(
+    file: Path,
+    answers: Answers,
+    *,
+    ask: Ask | None,
+    say: Callable[[str], None],
+    force: bool = False,
+    spark: SparkSession | None = None,
+) -> None:
+    """Write a configuration; what is not known becomes a comment that says what to fill in.
+
+    Args:
+        file: The file.
+        answers: What the user says.
+        ask: Asks a question on the terminal; None where nobody can be asked.
+        say: Takes one line for the user.
+        force: Replace a file that is there.
+        spark: A running session to use instead of a new one.
+
+    Raises:
+        ConfigError: The file is there already or cannot be written, an answer is wrong, or the cluster and the topics
+            are not named.
+        ApplierError: The topics could not be looked at, and the protocol is not known.
+    """
+    if file.exists() and not force:
+        raise ConfigError([f"{file} is there already. Choose another name, or replace it with --force."])
+    _refuse(answers)
+    answers = _with_source(answers, ask)
+    say("Looking at the topics …")
+    sight = _sight(answers, say, spark)
+    if ask is not None:
+        answers = _completed(answers, sight, ask)
+        _refuse(answers)
+        if sight and answers.registry and len(sight.findings.protocols) > 1 and answers.protocol is None:
+            sight = _sight(answers, say, spark)
+    try:
+        file.write_text(text(answers, sight), encoding="utf-8")
+    except OSError as error:
+        raise ConfigError([f"Cannot write {file}: {error.strerror or error}."]) from error
+    _report(file, answers, sight, say)
+
+
+def _with_source(answers: Answers, ask: Ask | None) -> Answers:
+    kafka = dict(answers.kafka)
+    if ask and not {"topics", "topic_pattern"} & kafka.keys():
+        kafka["topics"] = split(ask("Topics, separated by commas"))
+    if ask and not kafka.get("kafka.bootstrap.servers"):
+        kafka["kafka.bootstrap.servers"] = ask("Kafka brokers, host:port")
+    missing = [] if kafka.get("kafka.bootstrap.servers") else ["--servers HOST:PORT"]
+    missing += [] if kafka.get("topics") or kafka.get("topic_pattern") else ["--topics NAME,NAME"]
+    if missing:
+        raise ConfigError([f"applier init needs {' and '.join(missing)}."])
+    return replace(answers, kafka=kafka)
+
+
+def split(topics: str) -> list[str]:
+    """The names of a list with commas."""
+    return [name.strip() for name in topics.split(",") if name.strip()]
+
+
+def _sight(answers: Answers, say: Callable[[str], None], spark: SparkSession | None) -> Sight | None:
+    """What the topics show; None where they cannot be reached, and the user names the protocol."""
+    try:
+        return look(answers.kafka, answers.registry, answers.protocol, spark)
+    except ConfigError:
+        raise
+    except ApplierError as error:
+        if answers.protocol is None:
+            hint = f"{error.hint} To write the file all the same, name TiCDC's protocol: --protocol NAME.".lstrip()
+            raise type(error)(error.what, hint) from error
+        say(f"Nothing could be looked at: {error.what}")
+        return None
+
+
+def _completed(answers: Answers, sight: Sight | None, ask: Ask) -> Answers:
+    """The answers with those that were missing; an empty one stays unknown."""
+    found = sight.findings.protocols if sight else ()
+    needs_registry = any(PROTOCOLS[name].carries.schema == "registry" for name in (answers.protocol, *found) if name)
+    questions: Mapping[str, str] = {
+        **({"registry": "Address of the schema registry"} if needs_registry else {}),
+        **({"protocol": f"TiCDC's protocol ({', '.join(PROTOCOLS)})"} if not found else {}),
+        "name": "Name of the changefeed",
+        "catalog_type": f"Type of the Iceberg catalog ({', '.join(CATALOGS)})",
+        "uri": "Address of the catalog (uri)",
+        "warehouse": "Warehouse of the catalog",
+    }
+    given: dict[str, Any] = {key: getattr(answers, key) or ask(question) or None for key, question in questions.items()}
+    return replace(answers, **given)
+
+
+def _refuse(answers: Answers) -> None:
+    problems = []
+    for option, value, known in (
+        ("--protocol", answers.protocol, tuple(PROTOCOLS)),
+        ("--catalog", answers.catalog_type, CATALOGS),
+    ):
+        if value is not None and value not in known:
+            near = nearest(value, known)
+            hint = f"did you mean {near}?" if near else f"known are {', '.join(known)}."
+            problems.append(f"{option} {value} is not known, {hint}")
+    for option, value in (("--registry", answers.registry), ("--uri", answers.uri)):
+        password = urlsplit((value or "").removeprefix("jdbc:")).password
+        if password and not _VARIABLE.fullmatch(password):
+            problems.append(
+                f"{option} holds a password. Put it into an environment variable, and write ${{NAME}} in its place."
+            )
+    if problems:
+        raise ConfigError(problems)
+
+
+def _report(file: Path, answers: Answers, sight: Sight | None, say: Callable[[str], None]) -> None:
+    if sight and (protocol := protocol_of(answers, sight)):
+        findings = sight.findings
+        mark = {True: "with", False: "without", None: "not known whether with"}[findings.has_watermark]
+        say(f"{findings.messages} messages looked at: protocol {protocol}, {mark} a resolved ts.")
+    say(f"Wrote {file}.")
+    path = shlex.quote(str(file))
+    try:
+        load(file)
+    except ConfigError as error:
+        say("Before it can be used, fill in its commented lines, and mend:")
+        for problem in error.problems:
+            say(f"  {problem}")
+    say(f"Next: applier check -c {path}, then applier run -c {path}.")

@@ -1,0 +1,84 @@
+"""Determines from some messages of a topic which protocol they are of, and what its configuration must say."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from applier.changefeed.event import Resolved
+from applier.config.protocols import PROTOCOLS
+from applier.config.registry import RegistrySection
+from applier.decode.decoder import Decoder
+from applier.decode.options import DecoderOptions
+from applier.decode.protocols import build
+from applier.errors import DecodeError, IncompleteRow, TransientError, ValueRefused
+
+_ROW, _NO_ROW = 0, (1, 2, 3)
+"""First bytes of Avro messages: a row in the framing of the schema registry, and what TiCDC writes without a schema."""
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What messages show.
+
+    Attributes:
+        messages: Messages that were looked at.
+        protocols: Protocols that they may be of, most likely first: one where it is certain, none where nothing shows.
+        has_watermark: A resolved ts is among them; None while the protocol is not certain.
+        has_claim_checks: Rows lie in a claim-check storage.
+    """
+
+    messages: int = 0
+    protocols: tuple[str, ...] = ()
+    has_watermark: bool | None = None
+    has_claim_checks: bool = False
+
+
+def decoders(registry: RegistrySection | None, only: str | None = None) -> dict[str, Decoder]:
+    """A decoder of each protocol, or of one, that can be read: without a registry not those that need one."""
+    names = [only] if only else list(PROTOCOLS)
+    options = DecoderOptions(registry=registry)
+    return {
+        name: build(name, options)
+        for name in names
+        if registry is not None or PROTOCOLS[name].carries.schema != "registry"
+    }
+
+
+def detect(messages: Sequence[Mapping[str, Any]], readers: Mapping[str, Decoder]) -> Findings:
+    """What messages show to the decoders of some protocols; each message has a `key` and a `value` in bytes.
+
+    Raises:
+        TransientError: The schema registry does not answer.
+    """
+    count, claims, marks = Counter[str](), Counter[str](), Counter[str]()
+    for message in messages:
+        for name, decoder in readers.items():
+            try:
+                events = decoder.decode(message["key"], message["value"])
+            except DecodeError as error:
+                if isinstance(error, TransientError):
+                    raise
+                # Such a message was read so far that it is of the protocol.
+                count[name] += isinstance(error, (IncompleteRow, ValueRefused))
+                claims[name] += "changefeed.claim_check" in error.hint
+                continue
+            count[name] += bool(events)
+            marks[name] += any(isinstance(event, Resolved) for event in events)
+    likely = tuple(name for name, read in count.most_common() if read)
+    if not likely:
+        return Findings(len(messages), _of_registry(messages))
+    if len(likely) > 1:
+        return Findings(len(messages), likely)
+    (name,) = likely
+    return Findings(len(messages), likely, marks[name] > 0, claims[name] > 0)
+
+
+def _of_registry(messages: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Protocols of a registry that the first bytes of messages fit; () where they fit none."""
+    firsts = {message["value"][0] for message in messages if message["value"]}
+    if not firsts or not firsts <= {_ROW, *_NO_ROW}:
+        return ()
+    return ("avro",) if firsts & set(_NO_ROW) else ("avro", "debezium-avro")

@@ -1,0 +1,88 @@
+"""Looks at the topics that a first configuration names: partitions, offsets, and some messages of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from applier.changefeed.message import TopicPartition
+from applier.changefeed.window import OffsetRange, Window
+from applier.commands.init.detect import Findings, decoders, detect
+from applier.config.registry import RegistrySection
+from applier.config.settings import parse
+from applier.consume.source import Source
+from applier.consume.window_size import WindowTooLargeError
+from applier.pipeline.build import open_source
+from applier.runtime.spark_session import build_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_EACH = 200
+"""Messages at either end of a partition that are looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """What the topics show: the offsets that each partition holds, and what their messages are."""
+
+    bounds: Mapping[TopicPartition, OffsetRange]
+    findings: Findings
+
+
+def look(
+    kafka: Mapping[str, Any], registry: str | None, protocol: str | None, spark: SparkSession | None = None
+) -> Sight:
+    """Look at topics; reads some messages, and changes nothing.
+
+    Args:
+        kafka: The section `[source.kafka]`, with `${NAME}` where it is not to be shown.
+        registry: Address of the schema registry.
+        protocol: The protocol, where the user names it.
+        spark: A running session to use instead of a new one.
+
+    Raises:
+        ConfigError: The section is not right, or Spark cannot start.
+        SourceLost: There is no such topic.
+        OutsideRefused: The topic may not be read.
+        TransientError: The source or the registry does not answer.
+    """
+    raw: dict[str, Any] = {
+        # The name of a consumer group, and what else a configuration needs; none of it has an effect here.
+        "changefeed": {"name": "init", "protocol": "simple"},
+        "source": {"kafka": dict(kafka)},
+        "catalog": {"name": "lake", "type": "hadoop"},
+    }
+    config = parse(raw | ({"registry": {"url": registry}} if registry else {}))
+    session = spark or build_session("applier init", config.spark, config.catalog.name, config.catalog.properties)
+    try:
+        with open_source(config, session) as source:
+            bounds = source.bounds()
+            return Sight(bounds, _shown(source, bounds, config.registry, protocol))
+    finally:
+        if spark is None:
+            session.stop()
+
+
+def _shown(
+    source: Source, bounds: Mapping[TopicPartition, OffsetRange], registry: RegistrySection | None, protocol: str | None
+) -> Findings:
+    messages: list[Mapping[str, Any]] = []
+    for place, span in bounds.items():
+        middle = min(span.end, span.start + _EACH)
+        for part in (OffsetRange(span.start, middle), OffsetRange(max(middle, span.end - _EACH), span.end)):
+            if part.end > part.start:
+                messages += _messages(source, place, part)
+    return detect(messages, decoders(registry, protocol))
+
+
+def _messages(source: Source, place: TopicPartition, part: OffsetRange) -> list[Mapping[str, Any]]:
+    """Messages of a part of a partition, from its end; fewer where they are too large for memory."""
+    while True:
+        try:
+            return list(source.collect(Window({place: part})).to_pylist())
+        except WindowTooLargeError:
+            if part.end - part.start == 1:
+                return []
+            part = OffsetRange((part.start + part.end) // 2, part.end)

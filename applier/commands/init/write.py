@@ -1,0 +1,131 @@
+"""The text of a first configuration: what is known as keys, what is not as comments that say what to fill in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from applier.commands.init.look import Sight
+from applier.config.protocols import PROTOCOLS
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What the user says; None where it is not known.
+
+    Attributes:
+        kafka: The section `[source.kafka]`.
+    """
+
+    kafka: Mapping[str, Any]
+    name: str | None = None
+    protocol: str | None = None
+    registry: str | None = None
+    catalog_type: str | None = None
+    uri: str | None = None
+    warehouse: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+def protocol_of(answers: Answers, sight: Sight | None) -> str | None:
+    """The protocol that the user names, or that the messages show; None where neither is certain."""
+    found = sight.findings.protocols if sight else ()
+    return answers.protocol or (found[0] if len(found) == 1 else None)
+
+
+def text(answers: Answers, sight: Sight | None) -> str:
+    """The configuration as TOML; `sight` is None where the topics could not be looked at."""
+    protocol = protocol_of(answers, sight)
+    sections = [
+        ["[changefeed]", *_changefeed(answers, sight, protocol)],
+        ["[source.kafka]", *_source(answers, sight)],
+        _registry(answers, protocol),
+        ["[catalog]", *_catalog(answers)],
+        [
+            "[tables]",
+            '# include = ["shop.*", "!shop.tmp_*"]   # the tables that are followed; all of them without this line',
+        ],
+    ]
+    head = "# Written by `applier init`. Every key: docs/configuration.md. Check it with `applier check -c FILE`.\n\n"
+    return head + "\n\n".join("\n".join(lines) for lines in sections if lines) + "\n"
+
+
+def _changefeed(answers: Answers, sight: Sight | None, protocol: str | None) -> Iterator[str]:
+    yield _line("name", answers.name, "names the changefeed and its control tables: letters, digits, _ and -")
+    findings = sight.findings if sight else None
+    if protocol is None:
+        known = findings.protocols if findings and findings.protocols else tuple(PROTOCOLS)
+        yield _line("protocol", None, f"{_unclear(sight)}: TiCDC's `protocol` of the sink, one of {', '.join(known)}")
+        return
+    yield _line("protocol", protocol, "")
+    traits = PROTOCOLS[protocol].carries
+    if findings and findings.messages and findings.has_watermark is False:
+        yield f"# None of the {findings.messages} messages looked at has a resolved ts: `applier run` would wait."
+        yield f"# TiCDC's option: {traits.resolved_ts}. Where it cannot be turned on, rows can be"
+        yield "# applied in the order of their offsets, so that a transaction may be seen in part:"
+        yield '# order = "offset"'
+    if any("changefeed.timezone" in loss for loss in traits.losses):
+        yield '# timezone = "UTC"   # fill in the time zone of the TiCDC server, unless it is UTC'
+    if findings and findings.has_claim_checks:
+        yield '# claim_check = "s3://…"   # fill in TiCDC\'s claim-check-storage-uri: large rows lie there'
+
+
+def _unclear(sight: Sight | None) -> str:
+    if sight is None:
+        return "the topics could not be looked at"
+    if not sight.findings.messages:
+        return "the topics hold no message yet"
+    several = len(sight.findings.protocols) > 1
+    return "the messages fit several protocols" if several else "the messages fit no protocol"
+
+
+def _source(answers: Answers, sight: Sight | None) -> Iterator[str]:
+    for key, value in answers.kafka.items():
+        yield _line(key, value, "")
+    if sight is None:
+        return
+    for topic in sorted({place.topic for place in sight.bounds}):
+        spans = {place.partition: span for place, span in sight.bounds.items() if place.topic == topic}
+        yield f"# Topic {topic}: {len(spans)} partitions, {sum(it.end - it.start for it in spans.values())} offsets."
+        if cut := [number for number, span in spans.items() if span.start]:
+            yield (
+                f"# Its first messages are gone from partitions {_listed(cut)}: tables that are older need an export "
+                "first (docs/initial-load.md)."
+            )
+        empty = [number for number, span in spans.items() if span.end == span.start]
+        if empty and len(empty) < len(spans):
+            yield (
+                f"# Partitions {_listed(empty)} hold no message. If TiCDC does not use them, fill in how many it uses: "
+                "changefeed.partitions."
+            )
+
+
+def _registry(answers: Answers, protocol: str | None) -> list[str]:
+    if answers.registry:
+        return ["[registry]", _line("url", answers.registry, "")]
+    if protocol and PROTOCOLS[protocol].carries.schema == "registry":
+        return ["[registry]", _line("url", None, f"address of the schema registry, which {protocol} needs")]
+    return []
+
+
+def _catalog(answers: Answers) -> Iterator[str]:
+    yield _line("name", "lake", "")
+    yield _line("type", answers.catalog_type, "jdbc, rest, hive, glue, hadoop, nessie or bigquery")
+    if answers.uri or answers.catalog_type != "glue":
+        yield _line("uri", answers.uri, "address of the catalog, such as jdbc:postgresql://host/lake or https://host")
+    yield _line("warehouse", answers.warehouse, "where tables are stored, such as s3://bucket/lake; or its name")
+    for key, value in answers.options.items():
+        yield _line(key, value, "")
+
+
+def _line(key: str, value: Any, meaning: str) -> str:
+    name = json.dumps(key) if "." in key else key
+    if value is None:
+        return f'# {name} = "…"   # fill in: {meaning}'
+    return f"{name} = {json.dumps(value, ensure_ascii=False)}"
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, sorted(numbers)))

@@ -1,0 +1,183 @@
+"""`applier init` writes a file that `applier check` passes, and leaves open what it does not know."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from applier.changefeed.message import TopicPartition
+from applier.changefeed.window import OffsetRange
+from applier.commands.check.command import check
+from applier.commands.init import command
+from applier.commands.init.command import Ask, init, options
+from applier.commands.init.detect import Findings
+from applier.commands.init.look import Sight
+from applier.commands.init.write import Answers, text
+from applier.config.protocols import PROTOCOLS
+from applier.config.settings import load
+from applier.errors import ConfigError, TransientError
+
+KAFKA = {"topics": ["shop"], "kafka.bootstrap.servers": "broker:9092"}
+SPANS = {TopicPartition("shop", 0): OffsetRange(7, 300), TopicPartition("shop", 1): OffsetRange(0, 0)}
+
+
+def sight(protocol: str, *, has_watermark: bool = True) -> Sight:
+    """What a topic of one protocol shows."""
+    return Sight(SPANS, Findings(200, (protocol,), has_watermark))
+
+
+def answers(folder: Path) -> Answers:
+    """All that can be said beforehand."""
+    uri, lake = f"jdbc:sqlite:{folder}/catalog.db", f"{folder}/lake"
+    return Answers(KAFKA, name="shop", catalog_type="jdbc", uri=uri, warehouse=lake)
+
+
+def written(
+    folder: Path, given: Answers, seen: Sight | Exception, monkeypatch: pytest.MonkeyPatch, ask: Ask | None = None
+) -> tuple[str, list[str]]:
+    """The file's text, and the lines that the user sees."""
+
+    def look(*_: object) -> Sight:
+        if isinstance(seen, Exception):
+            raise seen
+        return seen
+
+    monkeypatch.setattr(command, "look", look)
+    said: list[str] = []
+    file = folder / "applier.toml"
+    init(file, given, ask=ask, say=said.append)
+    return file.read_text(encoding="utf-8"), said
+
+
+@pytest.mark.parametrize("protocol", [name for name, has in PROTOCOLS.items() if has.carries.schema != "registry"])
+def test_what_is_written_passes_the_check(protocol: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is left to fill in where topics and answers say all."""
+    _, said = written(tmp_path, answers(tmp_path), sight(protocol), monkeypatch)
+
+    config = load(tmp_path / "applier.toml")
+    assert (config.changefeed.protocol, config.source.kafka is not None) == (protocol, True)
+    assert check(config).exit_code == 0
+    assert said[1:3] == [
+        f"200 messages looked at: protocol {protocol}, with a resolved ts.",
+        f"Wrote {tmp_path}/applier.toml.",
+    ]
+
+
+def test_what_is_not_known_is_a_comment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says what to fill in, and so does the last word."""
+    seen = Sight(SPANS, Findings(20, ("avro", "debezium-avro")))
+
+    content, said = written(tmp_path, Answers(KAFKA), seen, monkeypatch)
+
+    for line in (
+        '# name = "…"   # fill in: names the changefeed and its control tables: letters, digits, _ and -',
+        (
+            '# protocol = "…"   # fill in: the messages fit several protocols: TiCDC\'s `protocol` of the sink, '
+            "one of avro, debezium-avro"
+        ),
+        '# type = "…"   # fill in: jdbc, rest, hive, glue, hadoop, nessie or bigquery',
+        "# Topic shop: 2 partitions, 293 offsets.",
+        (
+            "# Its first messages are gone from partitions 0: tables that are older need an export first "
+            "(docs/initial-load.md)."
+        ),
+        "# Partitions 1 hold no message. If TiCDC does not use them, fill in how many it uses: changefeed.partitions.",
+    ):
+        assert line in content.splitlines()
+    assert "Before it can be used, fill in its commented lines, and mend:" in said
+    assert f"  {tmp_path}/applier.toml:3: changefeed.protocol: missing." in said
+
+
+def test_a_feed_without_a_watermark_names_the_option(tmp_path: Path) -> None:
+    """Order by offset is offered, and not chosen."""
+    content = text(answers(tmp_path), sight("canal-json", has_watermark=False))
+
+    assert (
+        "# None of the 200 messages looked at has a resolved ts: `applier run` would wait.\n"
+        "# TiCDC's option: enable-tidb-extension. Where it cannot be turned on, rows can be\n"
+        "# applied in the order of their offsets, so that a transaction may be seen in part:\n"
+        '# order = "offset"\n'
+        '# timezone = "UTC"   # fill in the time zone of the TiCDC server, unless it is UTC\n'
+    ) in content
+
+
+def test_a_terminal_is_asked_for_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only for what neither options nor messages say; an empty answer stays open."""
+    asked: list[str] = []
+
+    def ask(question: str) -> str:
+        asked.append(question)
+        return {"Name of the changefeed": "shop", "Topics, separated by commas": "a, b"}.get(question, "")
+
+    given = Answers({"kafka.bootstrap.servers": "broker:9092"}, catalog_type="glue", warehouse="s3://lake")
+    content, _ = written(tmp_path, given, sight("simple"), monkeypatch, ask)
+
+    assert asked == ["Topics, separated by commas", "Name of the changefeed", "Address of the catalog (uri)"]
+    assert 'topics = ["a", "b"]' in content
+    assert load(tmp_path / "applier.toml").catalog.type == "glue"
+
+
+def test_a_file_that_is_there_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be the only one."""
+    (tmp_path / "applier.toml").write_text("mine")
+
+    with pytest.raises(ConfigError, match=r"is there already\. Choose another name, or replace it with --force\.$"):
+        written(tmp_path, answers(tmp_path), sight("simple"), monkeypatch)
+    assert (tmp_path / "applier.toml").read_text() == "mine"
+
+    init(tmp_path / "applier.toml", answers(tmp_path), ask=None, say=print, force=True)
+    assert load(tmp_path / "applier.toml").changefeed.name == "shop"
+
+
+def test_topics_that_cannot_be_reached_stop_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unless the user names the protocol."""
+    silent = TransientError("Kafka at broker:9092 does not answer: no.", "check the address.")
+
+    with pytest.raises(TransientError, match=r"check the address\. To write .* name TiCDC's protocol: --protocol"):
+        written(tmp_path, answers(tmp_path), silent, monkeypatch)
+    assert not (tmp_path / "applier.toml").exists()
+
+    _, said = written(tmp_path, replace(answers(tmp_path), protocol="open"), silent, monkeypatch)
+    assert said[1] == "Nothing could be looked at: Kafka at broker:9092 does not answer: no."
+    assert load(tmp_path / "applier.toml").changefeed.protocol == "open"
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (Answers({}), "applier init needs --servers HOST:PORT and --topics NAME,NAME."),
+        (Answers(KAFKA, protocol="opn"), "--protocol opn is not known, did you mean open?"),
+        (Answers(KAFKA, catalog_type="jbdc"), "--catalog jbdc is not known, did you mean jdbc?"),
+        (
+            Answers(KAFKA, registry="https://me:secret@registry"),
+            "--registry holds a password. Put it into an environment variable, and write ${NAME} in its place.",
+        ),
+    ],
+)
+def test_a_wrong_answer_is_one_sentence(given: Answers, sentence: str, tmp_path: Path) -> None:
+    """Before anything is looked at."""
+    with pytest.raises(ConfigError) as refused:
+        init(tmp_path / "applier.toml", given, ask=None, say=print)
+
+    assert refused.value.problems == [sentence]
+
+
+def test_secrets_stay_out_of_the_file(tmp_path: Path) -> None:
+    """A variable stands for each."""
+    key = "kafka.sasl.jaas.config"
+    with pytest.raises(ConfigError) as refused:
+        options([f'{key}=x required password="abc";'], "--kafka")
+    assert refused.value.problems == [
+        (
+            f"--kafka {key} would put a secret into the file. Put it into an environment variable, "
+            f"and write '{key}=${{NAME}}' in quotes."
+        )
+    ]
+    with pytest.raises(ConfigError, match=r"--kafka 'x' is not of the form KEY=VALUE\.$"):
+        options(["x"], "--kafka")
+
+    kafka = KAFKA | options([f'{key}=x required password="${{SECRET}}";'], "--kafka")
+    assert f'"{key}" = "x required password=\\"${{SECRET}}\\";"' in text(Answers(kafka), None)
+    assert str(tmp_path) not in text(Answers(kafka), None)
