@@ -19,7 +19,8 @@ GOLDEN = Path(__file__).parent / "golden_help"
 
 def commands(group: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Each command with its names."""
-    for name, item in (group or get_command(cli.app)).commands.items():
+    root: Any = group or get_command(cli.app)
+    for name, item in root.commands.items():
         if hasattr(item, "commands"):
             yield from commands(item, (*path, name))
         else:
