@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from applier.changefeed.completeness import furthest_back
 from applier.commands.catalog_reader import open_lake
 from applier.commands.control_reader import ControlView
+from applier.commands.user_name import user_name
 from applier.config.settings import Config
 from applier.errors import ConfigError
 from applier.pipeline.build import assembled
 from applier.pipeline.tables.ddl_stamp import shown
 from applier.runtime.escaping import escaped
 from applier.runtime.logs import logger
-from applier.runtime.user_name import user_name
 from applier.sink.control.rows import SchemaDecision, last_decisions
 
 if TYPE_CHECKING:

@@ -147,8 +147,17 @@ def test_the_image_reads_every_storage_and_catalog() -> None:
     project = tomllib.loads((_ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     image = _pins(_DEPLOY / "requirements.lock")
 
-    assert {"s3fs", "gcsfs", "adlfs", "psycopg2-binary", "pymysql", "boto3", "thrift"} <= image.keys()
-    assert set(project["optional-dependencies"]) == {"s3", "gcs", "azure", "postgres", "mysql", "glue", "hive"}
+    assert {
+        "s3fs",
+        "gcsfs",
+        "adlfs",
+        "psycopg2-binary",
+        "pymysql",
+        "boto3",
+        "thrift",
+        "opentelemetry-sdk",
+    } <= image.keys()
+    assert set(project["optional-dependencies"]) == {"s3", "gcs", "azure", "postgres", "mysql", "glue", "hive", "otel"}
 
 
 def test_locks_name_no_host() -> None:

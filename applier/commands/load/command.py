@@ -16,6 +16,7 @@ from applier.commands.load.outlook import Opened, counted, opened, reach, unprov
 from applier.commands.load.progress import LoadProgress
 from applier.commands.plan.read_only_pipeline import looking
 from applier.commands.tables.command import accepted, is_held, wait
+from applier.commands.user_name import user_name
 from applier.config.settings import Config
 from applier.errors import CheckpointConflict, TerminalError
 from applier.pipeline.build import assembled
@@ -25,7 +26,6 @@ from applier.pipeline.step import Pipeline
 from applier.pipeline.tables.loads import Load
 from applier.runtime.retry import with_retry
 from applier.runtime.stop_requests import stop_signals
-from applier.runtime.user_name import user_name
 from applier.sink.control.lease import this_process
 from applier.sink.control.rows import Kind, TableRequest
 

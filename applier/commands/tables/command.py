@@ -14,6 +14,7 @@ from applier.commands.catalog_reader import open_lake
 from applier.commands.catalog_writer import append
 from applier.commands.control_reader import ControlView
 from applier.commands.tables.preview import preview, progress
+from applier.commands.user_name import user_name
 from applier.config.settings import Config
 from applier.errors import CheckpointConflict, ConfigError, TerminalError
 from applier.pipeline.build import assembled
@@ -22,7 +23,6 @@ from applier.pipeline.table_selection import selected
 from applier.runtime import terminal
 from applier.runtime.retry import with_retry
 from applier.runtime.stop_requests import stop_signals
-from applier.runtime.user_name import user_name
 from applier.sink.control.control import unix_ms
 from applier.sink.control.lease import may_take, process_start, this_process
 from applier.sink.control.rows import Kind, TableRequest, request_rows
