@@ -102,10 +102,10 @@ def run(
     from applier.commands.run import Reports  # noqa: PLC0415
     from applier.commands.run import run as follow  # noqa: PLC0415
     from applier.runtime.progress_bar import progress_bar  # noqa: PLC0415
-    from applier.watch.watching import watching  # noqa: PLC0415
+    from applier.watch.watching import tracing, watching  # noqa: PLC0415
 
-    with watching(loaded) as board, progress_bar() as show:
-        reports = Reports(show, board.begin, board.take)
+    with watching(loaded) as board, tracing(loaded) as attempt, progress_bar() as show:
+        reports = Reports(show, board.begin, board.take, attempt)
         follow(loaded, once=once, take_over=take_over, reports=reports, accept_remade=accept_remade_topics)
 
 

@@ -33,11 +33,13 @@ class Reports(NamedTuple):
         step: Takes the status line of each step that moved, and of those that wait.
         start: Takes the pipeline, once the changefeed is held.
         every_step: Takes every step, also those that found nothing.
+        attempt: Makes an attempt at a step, by the function that it is given.
     """
 
     step: Report
     start: Callable[[Pipeline], None] = lambda pipeline: None
     every_step: Callable[[Pipeline, Step], None] = lambda pipeline, step: None
+    attempt: Callable[[Pipeline, Callable[[], Step]], Step] = lambda pipeline, make: make()
 
 
 def run(config: Config, *, once: bool, take_over: bool, reports: Reports, accept_remade: bool = False) -> None:
@@ -74,7 +76,7 @@ def run_once(pipeline: Pipeline, stop: threading.Event, reports: Reports) -> Non
     with terminal.waiting("asking the source where it ends"):
         ends = with_retry(pipeline.ends)
     while not stop.is_set():
-        step = with_retry(lambda: pipeline.step(ends))
+        step = with_retry(lambda: reports.attempt(pipeline, lambda: pipeline.step(ends)))
         reports.every_step(pipeline, step)
         if step.moved or step.waiting:
             reports.step(step.status)
@@ -100,7 +102,7 @@ def follow(
     progress = clock()
     warned, idle = False, ""
     while not stop.is_set():
-        step = with_retry(pipeline.step)
+        step = with_retry(lambda: reports.attempt(pipeline, pipeline.step))
         reports.every_step(pipeline, step)
         now = clock()
         if step.error is not None and not step.moved:

@@ -22,7 +22,9 @@ from applier.config.registry import RegistrySection
 from applier.config.section import Section, nearest, refuse
 from applier.config.source import SourceSection
 from applier.config.table_layout import TableLayout
+from applier.config.traces import TracesSection
 from applier.config.upstream import UpstreamSection
+from applier.config.webhook import WebhookSection
 from applier.ddl.actions import KINDS
 from applier.errors import ConfigError
 
@@ -231,6 +233,8 @@ class Config(Section):
     maintenance: MaintenanceSection = MaintenanceSection()
     run: RunSection = RunSection()
     http: HttpSection = HttpSection()
+    webhook: WebhookSection = WebhookSection()
+    traces: TracesSection = TracesSection()
     spark: dict[str, str] = Field(default={})
     """Any Spark configuration; `spark.master` defaults to local[*]."""
     _path: str = PrivateAttr(default="applier.toml")

@@ -91,6 +91,9 @@ class Pipeline:
         maintenance: Mends the tables between steps.
         beside: Brings parked tables back beside the steps; None where nothing is brought back.
         is_copy: It brings such tables back itself: what they are, the changefeed knows.
+
+    Attributes:
+        watch: Times of the stages of the newest step, also of one that failed.
     """
 
     config: Config
@@ -102,6 +105,7 @@ class Pipeline:
     maintenance: Maintenance
     beside: Beside | None = None
     is_copy: bool = False
+    watch: Stopwatch = field(default_factory=Stopwatch, init=False)
     _reader: StepReader = field(init=False)
     _is_torn: bool = field(default=False, init=False)
     _is_started: bool = field(default=False, init=False)
@@ -170,9 +174,9 @@ class Pipeline:
             return replace(outcome, resuming=self.beside.advance(is_busy=outcome.moved))
 
     def _step(self, ends: Mapping[TopicPartition, int] | None) -> Step:
+        watch = self.watch = Stopwatch()
         if self._is_torn:
             self.restore()
-        watch = Stopwatch()
         self._applier.not_found.count = 0
         self._maintain(watch)
         found = self.look(ends, watch)

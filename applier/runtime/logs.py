@@ -84,21 +84,29 @@ _STAGES = {
 
 @dataclass(slots=True)
 class Stopwatch:
-    """Seconds per stage of one step."""
+    """Seconds per stage of one step.
+
+    Attributes:
+        spans: Name of each stage that ended, with its start and end in Unix nanoseconds; a stage may come twice.
+    """
 
     seconds: dict[str, float] = field(default_factory=dict)
+    spans: list[tuple[str, int, int]] = field(default_factory=list)
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
         """Add the time spent inside to a stage."""
-        start = time.perf_counter()
+        start, began = time.perf_counter(), time.time_ns()
         PULSE.beat()
         try:
             with terminal.waiting(_STAGES.get(name, name), passes=True):
                 yield
         finally:
             PULSE.beat()
-            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+            spent = time.perf_counter() - start
+            self.seconds[name] = self.seconds.get(name, 0.0) + spent
+            # The clock of the wall may be set meanwhile, so the end follows from the other one.
+            self.spans.append((name, began, began + int(spent * 1e9)))
 
 
 def milliseconds(seconds: Mapping[str, float]) -> dict[str, int]:

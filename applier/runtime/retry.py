@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 import tenacity
+from urllib3 import Retry
+from urllib3.exceptions import InvalidHeader
 
 from applier.errors import TransientError
 from applier.runtime.logs import logger
@@ -72,3 +74,11 @@ def with_retry(call: Callable[[], T]) -> T:
             reraise=True,
         )
         return retrying(call)
+
+
+def asked_pause(header: str | None) -> float | None:
+    """Seconds that a `Retry-After` header asks for, as a number or as an HTTP date; None without one that is valid."""
+    try:
+        return Retry().parse_retry_after(header) if header else None
+    except InvalidHeader:
+        return None

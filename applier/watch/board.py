@@ -45,6 +45,7 @@ class View:
         phase: What the process does, in words: `starting`, `running`, `stopping`.
         outage: What does not answer now; None while all is well.
         now: Unix time in seconds.
+        decisions: The last decision on each DDL, in order of commit ts.
     """
 
     report: StatusReport
@@ -52,6 +53,7 @@ class View:
     phase: str
     outage: str | None
     now: float
+    decisions: Sequence[SchemaDecision] = ()
 
 
 @dataclass(slots=True)
@@ -62,9 +64,13 @@ class Board:
 
     Args:
         config: The configuration.
+
+    Attributes:
+        found: What was known when the changefeed was taken; None before.
     """
 
     config: Config
+    found: View | None = field(default=None, init=False)
     phase: str = field(default="starting", init=False)
     history: History = field(default_factory=History, init=False)
     metrics: Metrics = field(init=False)
@@ -87,6 +93,7 @@ class Board:
         self._state, self.phase = pipeline.state, "running"
         self.metrics.begin(pipeline.state.resolved_ts or None)
         self._look(pipeline)
+        self.found = self.view()
 
     def take(self, pipeline: Pipeline, step: Step) -> None:
         """A step was made, or one found nothing to do."""
@@ -109,11 +116,12 @@ class Board:
         if state is None:
             report = empty(self.config, limit, int(now * 1000))
             return View(report, points, self.phase, OUTAGES.current, now)
-        last = state.checkpoint
+        last, decisions = state.checkpoint, self._decisions
         route = Route(self.config.tables.route)
         tables = [(name, self._progress(name, route.identifier(name), last.snapshots)) for name in sorted(last.tables)]
-        facts = Facts(last, tables, self._decisions, self._letters, steps)
-        return View(compose(self.config, facts, limit, int(now * 1000)), points, self.phase, OUTAGES.current, now)
+        facts = Facts(last, tables, decisions, self._letters, steps)
+        report = compose(self.config, facts, limit, int(now * 1000))
+        return View(report, points, self.phase, OUTAGES.current, now, decisions)
 
     def _progress(
         self, name: TableName, identifier: tuple[str, ...], cut: Mapping[tuple[str, ...], int]

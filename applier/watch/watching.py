@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
+from typing import TypeAlias
 
 from applier.config.settings import Config
+from applier.errors import ConfigError
+from applier.pipeline.step import Pipeline, Step
 from applier.runtime.logs import logger
 from applier.runtime.pulse import PULSE
 from applier.runtime.spark_session import finished_tasks
 from applier.watch.board import Board
 from applier.watch.server import Answer, Resource, serving
+from applier.watch.webhook import alerting
+
+Attempt: TypeAlias = Callable[[Pipeline, Callable[[], Step]], Step]
+"""Makes an attempt at a step, by the function that it is given."""
 
 _SUSPECT_SECONDS = 60.0
 """Time without a sign of progress after which Spark is asked for one."""
@@ -19,7 +26,7 @@ _SUSPECT_SECONDS = 60.0
 
 @contextmanager
 def watching(config: Config) -> Iterator[Board]:
-    """A board that takes what the steps did; what `[http]` says is served from it until the block ends.
+    """A board that takes what the steps did; `[http]` and `[webhook]` show it to others until the block ends.
 
     Raises:
         ConfigError: The address cannot be listened on, or the certificate cannot be used.
@@ -31,10 +38,31 @@ def watching(config: Config) -> Iterator[Board]:
         "/healthz": Resource(Health(config.http.stuck_seconds).answer, is_open=True),
         "/readyz": Resource(lambda: _ready(board), is_open=True),
     }
-    with serving(config.http, resources) as address:
+    with serving(config.http, resources) as address, alerting(config, board):
         if address is not None:
             logger().info("page", address=address)
         yield board
+
+
+@contextmanager
+def tracing(config: Config) -> Iterator[Attempt]:
+    """A function that makes steps, and traces them as `[traces]` says until the block ends.
+
+    Raises:
+        ConfigError: OpenTelemetry is not installed.
+    """
+    settings = config.traces
+    if settings.endpoint is None:
+        yield lambda pipeline, make: make()
+        return
+    try:
+        from applier.watch.traces import Collector, traced  # noqa: PLC0415 - an optional package
+    except ImportError as error:
+        what = "traces.endpoint needs OpenTelemetry, which is not installed."
+        raise ConfigError([f"{what} Run `pip install 'applier[otel]'`, or leave [traces] out."]) from error
+    headers = {name: value.get_secret_value() for name, value in settings.headers.items()}
+    with traced(config, Collector(settings.endpoint, headers)) as traces:
+        yield traces.attempt
 
 
 class Health:

@@ -34,6 +34,7 @@ def test_the_commented_keys_of_the_example_are_accepted_too(monkeypatch: pytest.
     """What a user uncomments works; only alternatives to an active key stay out."""
     for name in ("KAFKA_JAAS", "REGISTRY_PASSWORD", "APPLIER_HTTP_TOKEN"):
         monkeypatch.setenv(name, "secret")
+    monkeypatch.setenv("APPLIER_WEBHOOK_URL", "https://hooks.example.org/secret")
     text = (_DEPLOY / "applier.example.toml").read_text(encoding="utf-8")
     without_alternatives = re.sub(r"# A catalog without any server(.|\n)*?\n\n", "\n", text)
     uncommented = re.sub(r'^# (?=\[|"?[a-z_.]+"? = )', "", without_alternatives, flags=re.MULTILINE)

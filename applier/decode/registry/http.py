@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import requests
 import tenacity
 from requests.auth import HTTPBasicAuth
-from urllib3 import Retry
-from urllib3.exceptions import HTTPError, InvalidHeader
+from urllib3.exceptions import HTTPError
 
 from applier.errors import RegistryDenied, RegistryError, SchemaUnknown, TransientError
 from applier.runtime.logs import logger
+from applier.runtime.retry import asked_pause
 from applier.runtime.stop_requests import STOPPING
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class RegistryHttp:
             what = f"Schema registry {endpoint.url} cannot be asked: {type(error).__name__}."
             raise RegistryError(what, "check url, ca, client_cert and client_key under [registry].") from error
         if response.status_code == 429 or response.status_code >= 500:
-            wait = _retry_after(response.headers.get("Retry-After"))
+            wait = asked_pause(response.headers.get("Retry-After"))
             raise _Unavailable(f"{endpoint.url} answers {response.status_code}", wait)
         return response.status_code, content
 
@@ -196,14 +196,6 @@ def _error_body(parsed: Any, status: int) -> tuple[int, str]:
     code, message = body.get("error_code"), body.get("message")
     text = " ".join(str(message).split())[:300].rstrip(".") if message else "no message"
     return (code if isinstance(code, int) else status), f"{text}."
-
-
-def _retry_after(header: str | None) -> float | None:
-    """Seconds of a Retry-After header: a number, or an HTTP date."""
-    try:
-        return Retry().parse_retry_after(header) if header else None
-    except InvalidHeader:
-        return None
 
 
 def _tls_error(endpoint: Endpoint, error: requests.exceptions.SSLError) -> Exception:
