@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from applier.changefeed.ts import wall_clock
 from applier.config.settings import Config
-from applier.errors import DecodeError
+from applier.errors import DecodeError, TerminalError
 from applier.pipeline import topics
 from applier.pipeline.build import assembled
 from applier.pipeline.load.begin import refuse_unloaded
@@ -34,12 +35,14 @@ class Reports(NamedTuple):
         start: Takes the pipeline, once the changefeed is held.
         every_step: Takes every step, also those that found nothing.
         attempt: Makes an attempt at a step, by the function that it is given.
+        end: Takes the pipeline when the run ends, while the changefeed is still held.
     """
 
     step: Report
     start: Callable[[Pipeline], None] = lambda pipeline: None
     every_step: Callable[[Pipeline, Step], None] = lambda pipeline, step: None
     attempt: Callable[[Pipeline, Callable[[], Step]], Step] = lambda pipeline, make: make()
+    end: Callable[[Pipeline], None] = lambda pipeline: None
 
 
 def run(config: Config, *, once: bool, take_over: bool, reports: Reports, accept_remade: bool = False) -> None:
@@ -51,7 +54,11 @@ def run(config: Config, *, once: bool, take_over: bool, reports: Reports, accept
         TransientError: Something outside did not answer for five minutes.
         TerminalError: The feed cannot be followed any further; what came before it is applied.
     """
-    with stop_signals(config.run.stop_seconds) as stop, assembled(config, take_over=take_over) as pipeline:
+    with (
+        stop_signals(config.run.stop_seconds) as stop,
+        assembled(config, take_over=take_over) as pipeline,
+        _ending(pipeline, reports),
+    ):
         reports.start(pipeline)
         refuse_unloaded(pipeline)
         pipeline.hold_to_checkpoint()
@@ -64,6 +71,17 @@ def run(config: Config, *, once: bool, take_over: bool, reports: Reports, accept
             run_once(pipeline, stop, reports)
         else:
             follow(pipeline, stop, reports)
+
+
+@contextmanager
+def _ending(pipeline: Pipeline, reports: Reports) -> Iterator[None]:
+    try:
+        yield
+    except TerminalError:
+        # The last step recorded why. After an outage or within a stop, nothing outside may answer any more.
+        reports.end(pipeline)
+        raise
+    reports.end(pipeline)
 
 
 def run_once(pipeline: Pipeline, stop: threading.Event, reports: Reports) -> None:

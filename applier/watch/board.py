@@ -6,6 +6,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import cast
 
@@ -107,6 +108,13 @@ class Board:
                 self.metrics.take(status)
                 self._steps.appendleft(_progress_of(status, lag))
         self._look(pipeline)
+
+    def end(self, pipeline: Pipeline) -> None:
+        """The run ends: read what its last step recorded, also one that failed."""
+        self._read_at = -_READ_SECONDS
+        with suppress(Exception):
+            # What ended the run counts, not that this could not be read.
+            self._read_control(cast("Control", pipeline.state.control))
 
     def view(self) -> View:
         """What is known now; any thread may ask."""

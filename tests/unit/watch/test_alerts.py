@@ -5,16 +5,25 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
 
 from applier.changefeed.table import TableName
+from applier.commands.run import Reports, _ending
 from applier.config import settings
-from applier.sink.control.rows import Decision, SchemaDecision
+from applier.errors import TerminalError, TransientError
+from applier.pipeline.step import Pipeline
+from applier.runtime.stop_requests import StopRequested
+from applier.sink.control.rows import DeadLetter, Decision, SchemaDecision
+from applier.sink.control.tables import DEAD_LETTERS, SCHEMA_CHANGES
 from applier.watch.alerts import HOLD_SECONDS, START_SECONDS, Alerts
-from applier.watch.board import View
+from applier.watch.board import Board, View
 from applier.watch.report import StatusReport, TableProgress, TableState
 
 CONFIG = settings.parse(
@@ -200,3 +209,48 @@ def test_texts_of_upstream_are_cut_and_call_nobody() -> None:
     assert [len(reason) for reason in shown["reasons"]] == [500] * 10
     assert len(shown["text"]) < 1000
     assert "&lt;!channel&gt; @\u200bhere \\x1b[31m &amp; " in shown["text"]
+
+
+class _Recorded:
+    """A pipeline with a refused DDL in its control tables."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.written = {SCHEMA_CHANGES: 1, DEAD_LETTERS: 0}
+        self.state = SimpleNamespace(control=self)
+        self.error = error
+
+    def decisions(self) -> list[SchemaDecision]:
+        """What became of each DDL."""
+        if self.error is not None:
+            raise self.error
+        return [_ddl("ALTER TABLE a")]
+
+    def letters(self) -> list[DeadLetter]:
+        """None."""
+        return []
+
+
+@pytest.mark.parametrize("error", [None, TerminalError("a policy stops the feed")])
+def test_a_ddl_that_ends_the_run_is_read_at_the_end(error: TerminalError | None) -> None:
+    """The step that met it failed, so no look came after it."""
+    board, pipeline = Board(CONFIG), cast("Pipeline", _Recorded())
+    with suppress(TerminalError), _ending(pipeline, Reports(lambda status: None, end=board.end)):
+        if error is not None:
+            raise error
+
+    assert [item.sql for item in board._decisions] == ["ALTER TABLE a"]
+
+
+def test_an_outage_or_a_stop_ends_the_run_without_another_question() -> None:
+    """The lake may not answer, and the connection to Java may be in mid-answer."""
+    board, pipeline = Board(CONFIG), cast("Pipeline", _Recorded())
+    for error in (TransientError("the lake is away"), StopRequested()):
+        with pytest.raises(type(error)), _ending(pipeline, Reports(lambda status: None, end=board.end)):
+            raise error
+
+    assert board._decisions == ()
+
+
+def test_a_board_that_cannot_read_at_the_end_hides_no_error() -> None:
+    """What ended the run counts."""
+    Board(CONFIG).end(cast("Pipeline", _Recorded(RuntimeError("no Java"))))
