@@ -14,7 +14,6 @@ from pydantic import ConfigDict, Field, PrivateAttr, model_validator
 from applier.changefeed.filter import TableFilter, TablePattern
 from applier.changefeed.table import TableName
 from applier.config.changefeed import ChangefeedSection
-from applier.config.http import HttpSection
 from applier.config.layout import LayoutSection, layout_of
 from applier.config.places import lines_of
 from applier.config.problems import Problems, note_unknown, validated, with_known_keys
@@ -22,9 +21,8 @@ from applier.config.registry import RegistrySection
 from applier.config.section import Section, nearest, refuse
 from applier.config.source import SourceSection
 from applier.config.table_layout import TableLayout
-from applier.config.traces import TracesSection
 from applier.config.upstream import UpstreamSection
-from applier.config.webhook import WebhookSection
+from applier.config.watch import HttpSection, TracesSection, WebhookSection
 from applier.ddl.actions import KINDS
 from applier.errors import ConfigError
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 from applier.config.settings import Config
-from applier.config.webhook import AlertKind
+from applier.config.watch import AlertKind
 from applier.runtime.escaping import escaped
 from applier.sink.control.rows import SchemaDecision
 from applier.watch.board import View

@@ -17,7 +17,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 
-from applier.config.http import HttpSection
+from applier.config.watch import HttpSection
 from applier.errors import ConfigError
 
 KEPT_SECONDS = 1.0

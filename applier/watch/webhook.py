@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import requests
 
 from applier.config.settings import Config
-from applier.config.webhook import WebhookSection
+from applier.config.watch import WebhookSection
 from applier.runtime.logs import logger
 from applier.runtime.retry import asked_pause
 from applier.watch.alerts import Alert, Alerts

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from applier.config.http import HttpSection
+from applier.config.watch import HttpSection
 from applier.errors import ConfigError
 from applier.watch.server import Answer, Resource, serving
 

@@ -327,7 +327,7 @@ def test_a_missing_package_is_named_with_the_command(monkeypatch: pytest.MonkeyP
             {"endpoint": "http://user:s3cret@collector:4318/v1/traces"},
             "traces.endpoint: must hold no password: give it in traces.headers.",
         ),
-        ({"sample": 1.5}, "traces.sample: Input should be less than or equal to 1."),
+        ({"sample": 1.5}, "traces.sample: must be less than or equal to 1."),
         ({"headers": {"a b": "c"}}, "traces.headers: the header 'a b' cannot be sent: names and values are ASCII, "),
     ],
 )

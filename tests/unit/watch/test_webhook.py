@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from applier.config import settings
 from applier.config.settings import Config
-from applier.config.webhook import WebhookSection
+from applier.config.watch import WebhookSection
 from applier.errors import ConfigError
 from applier.watch import webhook
 from applier.watch.alerts import START_SECONDS
