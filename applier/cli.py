@@ -5,16 +5,18 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.main import get_command
 
 from applier.commands import dead_letters_cli
 from applier.commands.tables import cli as tables_cli
-from applier.commands.tables.cli import ConfigFile, LogLevel, Tables, TakeOver, examples
-from applier.errors import ApplierError, ConfigError, IncompatibleSchema
+from applier.commands.tables.cli import ConfigFile, LogLevel, Tables, TakeOver, examples, with_file
 from applier.runtime.escaping import escaped
+from applier.runtime.process_end import Ending, ending_of, flushed, with_streams
 
 if TYPE_CHECKING:
     from applier.config.settings import Config
@@ -290,6 +292,8 @@ def ddl_list(config: ConfigFile, *, as_json: AsJson = False) -> None:
     if as_json:
         print(to_json(found))
         return
+    if not found:
+        print("No DDL has come.")
     for item in found:
         print(escaped(f"{item.commit_ts}  {item.decision}  {item.kind}  {item.table}  {item.sql}"))
         if item.reason:
@@ -356,25 +360,18 @@ def _commands(
 
 def main() -> None:
     """Run a command; an error becomes one sentence on standard error and an exit code."""
+    with_streams()
+    command = get_command(app)
     try:
-        # Without its own mode the exit code that a command asks for comes back as a value.
-        sys.exit(app(standalone_mode=False) or 0)
+        # Typer's own way of running a command ends with 1 where a pipe is closed, which is the code of a verdict.
+        with command.make_context("applier", sys.argv[1:]) as context:
+            command.invoke(context)
+        end = flushed(Ending(0))
     except typer.Exit as request:
-        sys.exit(request.exit_code)
-    except (typer.Abort, KeyboardInterrupt):
-        _fail("Interrupted.", 130)
-    except ConfigError as error:
-        _fail("\n".join(map(escaped, error.problems)), 2, lines=True)
-    except IncompatibleSchema as error:
-        _fail(str(error), 1)
-    except ApplierError as error:
-        _fail(str(error), 3)
-    except Exception as error:
-        if type(error).__module__.startswith(("click", "typer")) and hasattr(error, "format_message"):
-            _fail(error.format_message(), 2, lines=True)
-        raise
-
-
-def _fail(sentence: str, code: int, *, lines: bool = False) -> None:
-    print(escaped(sentence, lines=lines), file=sys.stderr)
-    sys.exit(code)
+        end = flushed(Ending(request.exit_code))
+    except (Exception, KeyboardInterrupt, SystemExit) as error:  # noqa: BLE001 - no user is to read a traceback
+        end = ending_of(error)
+    if end.text:
+        with suppress(OSError):
+            print(with_file(end.text), file=sys.stderr, flush=True)
+    sys.exit(end.code)

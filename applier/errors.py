@@ -20,11 +20,14 @@ ApplierError
     CheckpointConflict        another applier holds or moved the changefeed
     OutsideRefused            an outside system says no, and would say so again: rights, a log-in, a missing class
   IncompatibleSchema          exit 1: found by `applier check`
+  NeverRan                    exit 1: there is no changefeed of this name to look at
 
 A message has up to three parts: what happened, the detail, and after "Hint:" the way out.
 """
 
 from __future__ import annotations
+
+import os
 
 BY_HAND = "export the table with `tiup dumpling -o DIR`, and load it with `applier load`."
 """The hint of errors after which only a user can make a table whole."""
@@ -160,3 +163,16 @@ class OutsideRefused(TerminalError):
 
 class IncompatibleSchema(ApplierError):
     """`applier check` found something that does not fit."""
+
+
+class NeverRan(ApplierError):
+    """The catalog holds nothing of the changefeed that a command is to look at."""
+
+
+def reason_of(error: BaseException) -> str:
+    """Why a call failed: what the operating system says, else the class of the error.
+
+    The own texts of libraries are left out, as they may show addresses with credentials.
+    """
+    number = getattr(error, "errno", None)
+    return os.strerror(number) if isinstance(number, int) else type(error).__name__

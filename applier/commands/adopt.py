@@ -9,6 +9,7 @@ from applier.changefeed.table import TableName
 from applier.config.settings import Config
 from applier.errors import ConfigError
 from applier.pipeline.build import assembled
+from applier.pipeline.state import State
 from applier.pipeline.table_selection import selected
 from applier.pipeline.tables import completeness
 from applier.runtime.logs import logger
@@ -32,9 +33,13 @@ def adopt(
     """
     if not why.strip():
         raise ConfigError(["--why is empty: say how the rows of the table came to be complete."])
-    with assembled(config, take_over=take_over, spark=spark) as pipeline:
+
+    def meant(state: State, _: object = None) -> list[TableName]:
+        return selected(rules, state.tables)
+
+    with assembled(config, take_over=take_over, spark=spark, look=meant) as pipeline:
         state, targets = pipeline.state, pipeline.targets
-        names = selected(rules, state.tables)
+        names = meant(state)
         lacking = [name for name in names if not state.completeness[name].is_live]
         for name in lacking:
             completeness.adopt(state, targets, name, why)

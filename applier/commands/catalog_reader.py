@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
+import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -17,7 +17,7 @@ from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.table import Table
 
 from applier.config.settings import CatalogSection
-from applier.errors import ConfigError, TransientError
+from applier.errors import ConfigError, TransientError, reason_of
 from applier.sink.format.types import TableSchema
 from applier.sink.iceberg.snapshot import Snapshot
 
@@ -37,6 +37,8 @@ _EXTRAS = {
     "adlfs": "azure",
 }
 """By the module that is missing: the extra of pyproject.toml that installs it."""
+
+_LOCKED = ("SQLITE_BUSY", "SQLITE_LOCKED")
 
 _READS = ("rest", "hive", "glue", "sql", "jdbc", "dynamodb", "bigquery")
 
@@ -78,9 +80,14 @@ class Lake:
     its storage does not answer, and ConfigError if a library or a property is missing that reaching them needs.
     """
 
-    def __init__(self, name: str, catalog: Catalog | None) -> None:
+    def __init__(self, name: str, catalog: Catalog | None, place: str = "") -> None:
         self._name = name
         self._catalog = catalog
+        self._place = place
+
+    def __str__(self) -> str:
+        missing = f", whose file {self._place} does not exist" if self._catalog is None else ""
+        return f"catalog {self._name}{missing}"
 
     def table(self, identifier: tuple[str, ...]) -> LakeTable | None:
         """A table; None if the catalog has no table of that name."""
@@ -128,9 +135,9 @@ def open_lake(section: CatalogSection) -> Iterator[Lake]:
     if section.type not in _READS:
         known = ", ".join(_READS)
         raise ConfigError([f"catalog.type: {section.type} can be read through Spark alone; without it: {known}."])
-    file = _sqlite_file(section.properties)
+    file = section.sqlite_file
     if file is not None and not file.exists():
-        yield Lake(section.name, None)
+        yield Lake(section.name, None, str(file.absolute()))
         return
     with reported(f"open catalog {section.name}", section.type):
         catalog = load_catalog(section.name, **catalog_properties(section))
@@ -146,28 +153,21 @@ def catalog_properties(section: CatalogSection, *, is_read_only: bool = True) ->
     properties = {key: value for key, value in given.items() if not key.startswith(_JAVA_ONLY)}
     if section.type in ("jdbc", "sql"):
         # PyIceberg makes its own tables in a database that has none; a reader must not.
-        uri = _database(given, "ro" if is_read_only else "rw")
+        uri = _database(section, "ro" if is_read_only else "rw")
         properties |= {"type": "sql", "uri": uri, "init_catalog_tables": "false"}
     return properties
 
 
-def _database(properties: Mapping[str, str], mode: str) -> str:
+def _database(section: CatalogSection, mode: str) -> str:
     """Address of a catalog's database as SQLAlchemy has it."""
+    properties = section.properties
     uri = properties.get("uri", "").removeprefix("jdbc:")
-    if (file := _sqlite_file(properties)) is not None:
+    if (file := section.sqlite_file) is not None:
         return f"sqlite:///file:{quote(str(file.absolute()))}?mode={mode}&uri=true"
     scheme, mark, rest = uri.partition("://")
     user, password = (quote(properties.get(f"jdbc.{name}", ""), safe="") for name in ("user", "password"))
     login = f"{user}:{password}@" if user and "@" not in rest.partition("/")[0] else ""
     return f"{_DRIVERS.get(scheme, scheme)}{mark}{login}{rest}"
-
-
-def _sqlite_file(properties: Mapping[str, str]) -> Path | None:
-    """The file of a SQLite database; None for any other."""
-    uri = properties.get("uri", "").removeprefix("jdbc:")
-    if not uri.startswith("sqlite:"):
-        return None
-    return Path(uri.removeprefix("sqlite:").partition("?")[0].removeprefix("file:"))
 
 
 def _described(identifier: tuple[str, ...], table: Table) -> LakeTable:
@@ -206,8 +206,16 @@ def reported(what: str, kind: str = "") -> Iterator[None]:
     except (ImportError, NotInstalledError) as error:
         raise ConfigError([f"Cannot {what} without Spark: {_missing(error, kind)}"]) from error
     except Exception as error:
+        if _is_locked(error):
+            hint = "a program writes to it, or keeps a transaction open: give the command again when that has ended."
+            raise TransientError(f"Cannot {what}: its SQLite file is locked.", hint) from error
         hint = "check [catalog]: its address, its log-in, and whether it and its storage can be reached from here."
-        raise TransientError(f"Cannot {what} ({type(error).__name__}).", hint) from error
+        raise TransientError(f"Cannot {what} ({reason_of(error)}).", hint) from error
+
+
+def _is_locked(error: Exception) -> bool:
+    cause = getattr(error, "orig", None)
+    return isinstance(cause, sqlite3.OperationalError) and cause.sqlite_errorname.startswith(_LOCKED)
 
 
 def _missing(error: Exception, kind: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from applier.changefeed.checkpoint import Checkpoint
 from applier.changefeed.table import TableVersion
 from applier.commands.catalog_reader import Lake
+from applier.errors import NeverRan
 from applier.sink.control import checkpoints, rows
 from applier.sink.control.checkpoint_form import from_json
 from applier.sink.control.rows import DeadLetter, SchemaDecision
@@ -63,6 +64,13 @@ class ControlView:
         yield newest
         for row in sorted(found, key=lambda row: row["step"], reverse=True):
             yield from_json(row["checkpoint"])
+
+    def refuse_unknown(self) -> None:
+        """Raise NeverRan unless the catalog holds something of the changefeed."""
+        if self.checkpoint() is None and not self.lost_epoch():
+            what = f"Changefeed {self._changefeed} has never run: there is no checkpoint of it in {self._lake}."
+            hint = "check changefeed.name and [catalog]; a relative path begins in the folder that you are in."
+            raise NeverRan(what, hint)
 
     def lost_epoch(self) -> int:
         """The highest epoch that is known where the checkpoints are lost; else 0."""

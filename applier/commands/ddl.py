@@ -13,6 +13,7 @@ from applier.commands.user_name import user_name
 from applier.config.settings import Config
 from applier.errors import ConfigError
 from applier.pipeline.build import assembled
+from applier.pipeline.state import State
 from applier.pipeline.tables.ddl_stamp import shown
 from applier.runtime.escaping import escaped
 from applier.runtime.logs import logger
@@ -45,10 +46,12 @@ def listed(config: Config) -> list[Listed]:
 
     Raises:
         ConfigError: The catalog cannot be read without Spark.
+        NeverRan: There is no such changefeed in the catalog.
         TransientError: The catalog or its storage does not answer.
     """
     with open_lake(config.catalog) as lake:
         view = ControlView(lake, config.changefeed.name)
+        view.refuse_unknown()
         checkpoint = view.checkpoint()
         tables = checkpoint.tables.values() if checkpoint else ()
         whole = [table.completeness for table in tables if table.completeness]
@@ -83,8 +86,8 @@ def skip(
     """
     if not why.strip():
         raise ConfigError(["A statement is skipped only with a reason: --why TEXT."])
-    with assembled(config, take_over=take_over, spark=spark) as pipeline:
-        state = pipeline.state
+
+    def meant(state: State, _: object = None) -> list[SchemaDecision]:
         # A parked table may have had another name at a DDL that it waits for: the place alone tells.
         since = furthest_back(state.resolved_ts, state.completeness.values())
         pending = [item for item in last_decisions(state.control.decisions(since)) if item.decision == "refused"]
@@ -94,6 +97,11 @@ def skip(
             name = config.changefeed.name
             what = f"No DDL of commit ts {commit_ts} holds changefeed {name} or a table of it up; pending: {others}."
             raise ConfigError([what])
+        return chosen
+
+    with assembled(config, take_over=take_over, spark=spark, look=meant) as pipeline:
+        state = pipeline.state
+        chosen = meant(state)
         reason = f"{user_name()} on {state.checkpoint.holder.host}: {why.strip()}"
         decided = [SchemaDecision(it.commit_ts, it.table, it.sql, it.kind, "to skip", reason) for it in chosen]
         state.record(decided)

@@ -33,10 +33,13 @@ def found(config: Config, *, whole: bool = False) -> list[DeadLetter]:
     This reads the catalog without Spark.
 
     Raises:
+        NeverRan: There is no such changefeed in the catalog.
         TransientError: The catalog or its storage does not answer.
     """
     with open_lake(config.catalog) as lake:
-        return ControlView(lake, config.changefeed.name).letters(whole=whole)
+        view = ControlView(lake, config.changefeed.name)
+        view.refuse_unknown()
+        return view.letters(whole=whole)
 
 
 def content(config: Config, place: str) -> DeadLetter:

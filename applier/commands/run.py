@@ -14,7 +14,7 @@ from applier.errors import DecodeError, TerminalError
 from applier.pipeline import topics
 from applier.pipeline.build import assembled
 from applier.pipeline.load.begin import refuse_unloaded
-from applier.pipeline.stall import WATERMARK_HINT, refuse_far, refuse_stall, stall
+from applier.pipeline.stall import WATERMARK_HINT, refuse_far, refuse_stall, stall, way_out
 from applier.pipeline.step import Pipeline, Step
 from applier.pipeline.tables import completeness, layouts
 from applier.runtime import terminal
@@ -138,7 +138,8 @@ def follow(
             if step.silent and not step.resolved:
                 refuse_stall(step)
             reports.step(step.status)
-            logger().warning("watermark stands still", reason=stall(step))
+            hint = way_out(step)
+            logger().warning("watermark stands still", reason=f"{stall(step)} Hint: {hint}" if hint else stall(step))
             warned = True
         if step.complete or step.is_longest:
             idle = _say_once(_idle(step), idle)

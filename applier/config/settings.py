@@ -76,6 +76,14 @@ class CatalogSection(Section):
         extra = self.__pydantic_extra__ or {}
         return {"type": self.type} | {key: _text(value) for key, value in extra.items()}
 
+    @property
+    def sqlite_file(self) -> Path | None:
+        """The file of a catalog in SQLite; None for any other."""
+        uri = self.properties.get("uri", "").removeprefix("jdbc:")
+        if not uri.startswith("sqlite:"):
+            return None
+        return Path(uri.removeprefix("sqlite:").removeprefix("///").partition("?")[0].removeprefix("file:"))
+
 
 class TablesSection(Section):
     """Which tables, where they go, and how their types map."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import zlib
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import reduce
 from operator import or_
 from pathlib import Path
@@ -17,7 +19,7 @@ import pyarrow.parquet as pq
 
 from applier.changefeed.message import MESSAGE_ORDER, MESSAGE_SCHEMA, TopicPartition
 from applier.changefeed.window import OffsetRange, Window
-from applier.errors import SourceLost
+from applier.errors import OutsideRefused, SourceLost, reason_of
 
 SUFFIXES = (".jsonl", ".jsonl.gz", ".parquet")
 _BATCH_ROWS = 50_000
@@ -50,7 +52,8 @@ class Archive:
         self.files = [str(file) for file in files if file.suffix == ".parquet"]
         if lines := [file for file in files if file.suffix != ".parquet"]:
             self.files.append(str(_stage(lines, staging / "messages.parquet")))
-        self._data = ds.dataset(self.files, format="parquet")
+        with _read(folder):
+            self._data = ds.dataset(self.files, format="parquet")
 
     def bounds(self) -> dict[TopicPartition, OffsetRange]:
         """See `Source`."""
@@ -105,16 +108,30 @@ def _files(folder: Path) -> list[Path]:
 def _stage(files: list[Path], target: Path) -> Path:
     batches = [batch for file in files for batch in _batches(file)]
     table = pa.Table.from_batches(batches, schema=MESSAGE_SCHEMA)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(table.sort_by(MESSAGE_ORDER), target, compression="zstd", row_group_size=_BATCH_ROWS)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(table.sort_by(MESSAGE_ORDER), target, compression="zstd", row_group_size=_BATCH_ROWS)
+    except OSError as error:
+        hint = "applier keeps temporary files there; set TMPDIR to a folder with rights and space."
+        raise OutsideRefused(f"Cannot write {target}: {reason_of(error)}.", hint) from error
     return target
+
+
+@contextmanager
+def _read(file: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, EOFError, zlib.error, pa.ArrowException) as error:
+        reason = "it is damaged" if isinstance(error, (EOFError, gzip.BadGzipFile)) else reason_of(error)
+        hint = "replace the file, or take it out of source.archive if its messages are not needed."
+        raise SourceLost(f"Cannot read {file} of the archive: {reason}.", hint) from error
 
 
 def _batches(file: Path) -> Iterator[pa.RecordBatch]:
     decoder = msgspec.json.Decoder(_Record)
     rows: list[_Record] = []
     opener: Any = gzip.open if file.name.endswith(".gz") else open
-    with opener(file, "rb") as lines:
+    with _read(file), opener(file, "rb") as lines:
         for number, line in enumerate(lines, start=1):
             try:
                 rows.append(decoder.decode(line))

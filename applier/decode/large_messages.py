@@ -19,7 +19,7 @@ import msgspec
 
 from applier.changefeed.message import MAX_MESSAGE_BYTES
 from applier.decode.options import DecoderOptions
-from applier.errors import DecodeError, IncompleteRow, TransientError
+from applier.errors import DecodeError, IncompleteRow, TransientError, reason_of
 
 LIMIT_HINT = "Raise source.max_message_bytes, if the memory is there."
 
@@ -202,7 +202,7 @@ class ClaimCheck:
 def _unreachable(verb: str, error: Exception) -> TransientError:
     # The error's own text may hold the address with its credentials.
     hint = "Check that changefeed.claim_check can be reached and read."
-    return TransientError(f"Cannot {verb} the claim-check storage: {type(error).__name__}.", hint)
+    return TransientError(f"Cannot {verb} the claim-check storage: {reason_of(error)}.", hint)
 
 
 def _unwrap(content: bytes, name: str) -> ClaimedMessage:

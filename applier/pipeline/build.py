@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
@@ -21,11 +19,12 @@ from applier.config.upstream import admitted, supplied_tables
 from applier.consume.offsets import refuse_gaps
 from applier.consume.source import Source
 from applier.consume.spark import ArchiveSource, KafkaSource
+from applier.consume.staging_folder import staging_folder
 from applier.ddl.schema_tracker import Tables
 from applier.decode.dump.export import Export
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
-from applier.errors import ApplierError
+from applier.errors import ApplierError, OutsideRefused, TransientError
 from applier.order.feed_order import ORDERS
 from applier.pipeline import topics
 from applier.pipeline.first_look import look_first
@@ -45,12 +44,15 @@ from applier.runtime import terminal
 from applier.runtime.logs import logger
 from applier.runtime.retry import with_retry
 from applier.runtime.spark_session import build_session
-from applier.runtime.stop_requests import STOPPING, leaving
+from applier.runtime.stop_requests import leaving
 from applier.sink.commit.fence import Fenced, fence
 from applier.sink.commit.stamp import read
 from applier.sink.control import checkpoints
+from applier.sink.control.append_table import AppendOnlyTable
 from applier.sink.control.control import Control, unix_ms
 from applier.sink.control.lease import this_process
+from applier.sink.control.rows import newest_checkpoint
+from applier.sink.control.tables import CHECKPOINTS, CONTROL_TABLES, namespace
 from applier.sink.iceberg.catalog import Catalog
 from applier.sink.write.spark import SparkEngine
 
@@ -58,21 +60,30 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+Look = Callable[[State, Source], object]
+"""Looks at the last state of a changefeed before it is taken, and raises what speaks against that."""
+
+
 @contextmanager
-def assembled(config: Config, *, take_over: bool = False, spark: SparkSession | None = None) -> Iterator[Pipeline]:
+def assembled(
+    config: Config, *, take_over: bool = False, spark: SparkSession | None = None, look: Look | None = None
+) -> Iterator[Pipeline]:
     """Start Spark, take the changefeed, and hold it until the block ends.
 
     Args:
         config: The configuration.
         take_over: Take the changefeed even if another applier seems to hold it.
         spark: A running session to use instead of a new one; it is left running.
+        look: Called before anything is written.
 
     Raises:
-        ConfigError: Spark cannot start.
+        ConfigError: Spark cannot start, or the messages so far were of another protocol; nothing was written.
         CheckpointConflict: Another applier holds the changefeed.
         TransientError: Catalog or source do not answer.
     """
     catalog_section = config.catalog
+    if spark is None:
+        _announce_new_catalog(config)
     session = spark or build_session(
         f"applier {config.changefeed.name}", config.spark, catalog_section.name, catalog_section.properties
     )
@@ -82,7 +93,7 @@ def assembled(config: Config, *, take_over: bool = False, spark: SparkSession | 
         with open_source(config, session) as source:
             me = this_process(unix_ms())
             with leaving(), terminal.waiting("reading the checkpoint and taking the lease"):
-                control, checkpoint = with_retry(lambda: _taken(config, catalog, source, me, take_over=take_over))
+                control, checkpoint = with_retry(lambda: _taken(config, catalog, source, me, look, take_over=take_over))
                 state = with_retry(lambda: State.load(control, checkpoint))
             try:
                 with beating(state, config.run.heartbeat_seconds), leaving(state.control.release):
@@ -95,14 +106,39 @@ def assembled(config: Config, *, take_over: bool = False, spark: SparkSession | 
                 with suppress(ApplierError):
                     state.control.release()
                 raise
-            state.control.release()
+            _release(state)
     finally:
         if spark is None:
             session.stop()
 
 
+def _release(state: State) -> None:
+    """Say that this process has stopped; where storage takes nothing, the next one finds out by itself."""
+    try:
+        state.control.release()
+    except (TransientError, OutsideRefused) as error:
+        logger().warning("changefeed not released", error=str(error))
+
+
+def _announce_new_catalog(config: Config) -> None:
+    """Name the file of a catalog that is about to be made: in another folder a relative path makes another lake."""
+    file = config.catalog.sqlite_file
+    if file is not None and not file.exists():
+        way = "as it is" if file.is_absolute() else "seen from the folder in which applier was started"
+        logger().info("catalog is new", file=str(file.absolute()), reason=f"there is no file at catalog.uri, {way}")
+
+
+def last_state(catalog: Catalog, name: str) -> State:
+    """What the last holder of a changefeed left, to look at without the lease; no table is made."""
+    found = {kind: catalog.load((namespace(name), kind.name)) for kind in CONTROL_TABLES}
+    control = Control(name, {kind: AppendOnlyTable(table) for kind, table in found.items() if table})
+    # Only an applier that takes the changefeed fences the tables.
+    never = Checkpoint(epoch=0, step=0, resolved_ts=0, written_at=0, holder=Holder("", ""))
+    return State.load(control, replace(control.last_checkpoint() or never, unfenced=0, fenced=0))
+
+
 def _taken(
-    config: Config, catalog: Catalog, source: Source, me: Holder, *, take_over: bool
+    config: Config, catalog: Catalog, source: Source, me: Holder, look: Look | None, *, take_over: bool
 ) -> tuple[Control, Checkpoint]:
     """The control tables, and the checkpoint from which this process goes on."""
     name = config.changefeed.name
@@ -113,6 +149,11 @@ def _taken(
         decoder = build(config.changefeed.protocol, decoder_options(config))
         with terminal.waiting("asking the source what it holds"):
             look_first(source, decoder, config.changefeed.protocol, config.catalog)
+    elif (table := catalog.load((namespace(name), CHECKPOINTS.name))) is not None:
+        last = newest_checkpoint(AppendOnlyTable(table).newest().to_pylist())
+        topics.refuse_protocol(last, config.changefeed.protocol)
+    if look is not None and not is_lost:
+        look(last_state(catalog, name), source)
     control = Control.open(catalog, name)
     lost_epoch = _epoch_of_tables(control, config, catalog) if is_lost else 0
     checkpoint, why = control.take(me, config.run.lease_seconds, take_over=take_over, lost_epoch=lost_epoch)
@@ -134,7 +175,8 @@ def _epoch_of_tables(control: Control, config: Config, catalog: Catalog) -> int:
 
 def assemble(config: Config, source: Source, catalog: Catalog, state: State) -> Pipeline:
     """Put the stages together."""
-    topics.use_protocol(state, config.changefeed.protocol)
+    topics.refuse_protocol(state.checkpoint, config.changefeed.protocol)
+    state.protocol = config.changefeed.protocol
     state.supplied = supplied(config, state)
     rules = type_rules(config)
     order = ORDERS[config.changefeed.order]
@@ -214,17 +256,13 @@ def fence_tables(targets: TargetTables, names: Iterable[TableName], upto: int) -
 def open_source(config: Config, session: SparkSession) -> Iterator[Source]:
     """The source that the configuration names, and a folder for what it stages, until the block ends."""
     section = config.source
-    staging = Path(tempfile.mkdtemp(prefix="applier-"))
-    STOPPING.remove_when_left(staging)
-    try:
+    with staging_folder() as staging:
         if section.archive is not None:
             yield ArchiveSource(session, Path(section.archive), staging)
             return
         source = KafkaSource(session, section, f"applier-{config.changefeed.name}")
         with closing(source):
             yield source
-    finally:
-        shutil.rmtree(staging, ignore_errors=True)
 
 
 def type_rules(config: Config) -> TypeRules:

@@ -63,15 +63,20 @@ def _moment(tso: int) -> str:
 
 def refuse_stall(step: Step) -> None:
     """Raise WatermarkStalled if rows or partitions are waited for."""
-    reason = stall(step)
+    if hint := way_out(step):
+        raise WatermarkStalled(stall(step), hint)
+
+
+def way_out(step: Step) -> str:
+    """What ends a stall, in one sentence; "" where nothing but waiting does."""
     if step.waiting:
-        hint = (
+        return (
             "TiCDC sends a BOOTSTRAP message every 120 seconds or 10000 rows of a table "
             "(`send-bootstrap-interval-in-sec`); run again when it has, nothing is lost."
         )
-        raise WatermarkStalled(reason, hint)
     if step.silent:
-        raise WatermarkStalled(reason, _PARTITIONS_HINT if step.resolved else WATERMARK_HINT)
+        return _PARTITIONS_HINT if step.resolved else WATERMARK_HINT
+    return ""
 
 
 def refuse_far(step: Step) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from applier.changefeed.checkpoint import Checkpoint
 from applier.changefeed.message import TopicPartition
 from applier.consume.offsets import refuse_remade, remade
 from applier.errors import ConfigError
@@ -12,20 +13,15 @@ from applier.pipeline.state import State
 from applier.runtime.logs import logger
 
 
-def use_protocol(state: State, protocol: str) -> None:
-    """Take note of the protocol of the configuration.
-
-    Raises:
-        ConfigError: The messages so far were of another protocol.
-    """
-    known = state.checkpoint.protocol
+def refuse_protocol(checkpoint: Checkpoint | None, protocol: str) -> None:
+    """Raise ConfigError if the messages up to a checkpoint were of another protocol than the configuration says."""
+    known = checkpoint.protocol if checkpoint else ""
     if known and known != protocol:
         what = (
             f"changefeed.protocol: {protocol}, but the messages of this changefeed so far were of {known}: "
             "give a feed of another protocol a changefeed.name and tables of its own."
         )
         raise ConfigError([what])
-    state.protocol = protocol
 
 
 def meet(state: State, topic_ids: Mapping[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""Stop requests: SIGTERM and SIGINT are obeyed after the step under way, and at once while the process waits.
+"""Stop requests: SIGTERM, SIGINT and SIGHUP are obeyed after the step under way, and at once while the process waits.
 
 The process may be killed at any point, so it may also leave a wait at any point: the next start does again what was
 not finished.
@@ -23,6 +23,9 @@ STOP_SECONDS = 60.0
 
 _RELEASE_SECONDS = 2.0
 """Longest time that is spent on releasing the changefeed when a wait is left."""
+
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class StopRequested(BaseException):
@@ -138,9 +141,9 @@ STOPPING = Stopping()
 
 @contextmanager
 def stop_signals(seconds: float = STOP_SECONDS) -> Iterator[threading.Event]:
-    """An event that SIGTERM and SIGINT set; a second signal ends the process as usual.
+    """An event that SIGTERM, SIGINT and SIGHUP set; a second signal ends the process as usual.
 
-    A step may go on for so many seconds after the first one.
+    A step may go on for so many seconds after the first one. Under `nohup` SIGHUP stays ignored.
     """
     STOPPING.event.clear()
 
@@ -149,7 +152,8 @@ def stop_signals(seconds: float = STOP_SECONDS) -> Iterator[threading.Event]:
         signal.signal(number, signal.SIG_DFL)
         STOPPING.ask(seconds)
 
-    previous = {number: signal.signal(number, ask) for number in (signal.SIGTERM, signal.SIGINT)}
+    wanted = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    previous = {number: signal.signal(number, ask) for number in wanted}
     try:
         yield STOPPING.event
     finally:
@@ -164,7 +168,7 @@ def kept_handlers() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
     try:
         yield
     finally:

@@ -243,6 +243,11 @@ def test_the_user_may_vouch_for_a_table(make: Make) -> None:
     world.run(incomplete="allow")
     with pytest.raises(ConfigError, match="--why is empty"):
         adopt(world.config, ["shop.a"], " ", spark=world.spark)
+    before = world.status().step
+    for rule in ("shop.nothing", "["):
+        with pytest.raises(ConfigError, match="--tables"):
+            adopt(world.config, [rule], "it is", spark=world.spark)
+    assert world.status().step == before
 
     assert adopt(world.config, ["shop.a"], "the table was new", spark=world.spark) == [TableName("shop", "a")]
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -65,16 +68,104 @@ def test_an_error_is_one_sentence_and_its_code(
     error: Exception, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Each kind of error has one."""
-
-    def fail(**_: object) -> None:
-        raise error
-
-    monkeypatch.setattr(cli, "app", fail)
+    monkeypatch.setattr(cli, "_loaded", raising(error))
+    monkeypatch.setattr(sys, "argv", ["applier", "status", "-c", "applier.toml"])
 
     with pytest.raises(SystemExit) as ended:
         cli.main()
 
     assert (ended.value.code, capsys.readouterr().err) == (code, "Wrong.\n")
+
+
+def raising(error: BaseException) -> Callable[..., NoReturn]:
+    """A function that fails."""
+
+    def fail(*_: object) -> NoReturn:
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "sentence"),
+    [
+        (PermissionError(13, "Permission denied", "/x"), 3, "The system refuses: /x: Permission denied. Hint: "),
+        (MemoryError(), 3, "The process has no memory left. Hint: "),
+        (KeyboardInterrupt(), 130, "Interrupted."),
+        (KeyError("value of a row"), 70, "applier failed unexpectedly, with KeyError at applier/cli.py:"),
+    ],
+)
+def test_no_user_reads_a_traceback(
+    error: BaseException,
+    code: int,
+    sentence: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """What the system refuses is no defect; that of a defect is in a file which only its user can read."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(cli, "_loaded", raising(error))
+    monkeypatch.setattr(sys, "argv", ["applier", "status", "-c", "applier.toml"])
+
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+
+    said, files = capsys.readouterr().err, list(tmp_path.iterdir())
+    assert (ended.value.code, said.count("\n")) == (code, 1)
+    assert said.startswith(sentence)
+    assert "Traceback" not in said
+    assert "value of a row" not in said
+    assert len(files) == (code == 70)
+    for file in files:
+        assert file.stat().st_mode & 0o777 == 0o600
+        assert f"report it with {file}, which" in said
+        assert "KeyError: 'value of a row'" in file.read_text(encoding="utf-8")
+
+
+def test_a_way_out_names_the_file_as_it_was_given(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A command of a message can be pasted."""
+    monkeypatch.setattr(cli, "_loaded", raising(CheckpointConflict("No.", "run `applier run -c FILE --once`.")))
+    monkeypatch.setattr(sys, "argv", ["applier", "status", "--config", "my files/a.toml"])
+
+    with pytest.raises(SystemExit):
+        cli.main()
+
+    assert capsys.readouterr().err == "No. Hint: run `applier run -c 'my files/a.toml' --once`.\n"
+
+
+@pytest.mark.parametrize("arguments", ["status -c {0}", "status --json -c {0}", "ddl --help", "--help"])
+def test_an_output_that_cannot_be_written_is_no_verdict(arguments: str, config: str) -> None:
+    """A reader that is gone ends the process as SIGPIPE does; a full disk is one sentence."""
+    command = [sys.executable, "-m", "applier", *arguments.format(config).split()]
+    reader, writer = os.pipe()
+    os.close(reader)
+    closed = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        filled = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+
+    assert (closed.returncode, closed.stderr) == (141, "")
+    assert (filled.returncode, filled.stderr) == (3, "Cannot write the output: No space left on device.\n")
+
+
+@pytest.mark.parametrize("command", ["ddl list", "dead-letters list", "dead-letters list --json"])
+def test_nothing_is_not_an_empty_list(
+    command: str, config: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """From the wrong folder a command says that the changefeed has never run, and ends as `status` does."""
+    monkeypatch.setattr(sys, "argv", ["applier", *command.split(), "-c", config])
+
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+
+    said = capsys.readouterr()
+    assert (ended.value.code, said.out) == (1, "")
+    assert said.err.startswith(
+        "Changefeed shop has never run: there is no checkpoint of it in catalog lake, whose file"
+    )
 
 
 def test_the_process_ends_with_it(config: str) -> None:

@@ -15,9 +15,12 @@ from applier.commands.backfill.report import Outcome, TableAim
 from applier.commands.backfill.request import Request
 from applier.commands.plan.read_only_pipeline import looking
 from applier.config.settings import Config
+from applier.consume.source import Source
 from applier.errors import ConfigError
+from applier.order.feed_order import ORDERS
 from applier.pipeline import topics
 from applier.pipeline.build import assembled
+from applier.pipeline.state import State
 from applier.pipeline.step import Pipeline
 from applier.pipeline.table_selection import selected
 from applier.pipeline.tables import completeness
@@ -43,13 +46,20 @@ def backfill(
     """
     # A table that is compacted while its branch is built would not take the branch.
     config = config.model_copy(update={"maintenance": config.maintenance.model_copy(update={"tasks": ()})})
-    with stop_signals(config.run.stop_seconds) as stop, assembled(config, take_over=take_over, spark=spark) as pipeline:
-        driver = Driver(stop, report)
+
+    def meant(state: State, source: Source) -> tuple[Range, list[TableName]] | None:
         if request.dead_letters:
-            return _make_up(pipeline, request, driver)
+            return None
+        return _range(config, state, source, request), _names(config, state, request)
+
+    holding = assembled(config, take_over=take_over, spark=spark, look=meant)
+    with stop_signals(config.run.stop_seconds) as stop, holding as pipeline:
+        driver = Driver(stop, report)
         with terminal.waiting("asking the source for the range"):
-            span = _range(pipeline, request)
-        names = _names(pipeline, request)
+            found = meant(pipeline.state, pipeline.source)
+        if found is None:
+            return _make_up(pipeline, request, driver)
+        span, names = found
         if request.builds:
             return build(pipeline, request, span, names, driver)
         return catch_up(pipeline, span, names, driver)
@@ -60,10 +70,10 @@ def planned(config: Config, request: Request, *, spark: SparkSession | None = No
     with looking(config, spark=spark) as pipeline:
         state, said = pipeline.state, []
         if request.dead_letters:
-            letters = opened(pipeline, request, _all(pipeline))
+            letters = opened(pipeline, request, _all(config, state))
             span, names, said = letters.span, list(letters.names), list(letters.said)
         else:
-            span, names = _range(pipeline, request), _names(pipeline, request)
+            span, names = _range(config, state, pipeline.source, request), _names(config, state, request)
         if request.builds and names:
             refuse_short(pipeline, request, span, names)
         elif state.checkpoint.partitions:
@@ -73,13 +83,13 @@ def planned(config: Config, request: Request, *, spark: SparkSession | None = No
             for place, offsets in sorted(span.spans.items())
         ]
         target = f"branch {request.branch}" if request.builds else "main"
-        aims = [_aim(pipeline, name, target) for name in (names if request.builds else names or _all(pipeline))]
+        aims = [_aim(pipeline, name, target) for name in (names if request.builds else names or _all(config, state))]
         return Outcome([*said, _told(request, span, sum(row[3] for row in spans))], spans, aims)
 
 
 def _make_up(pipeline: Pipeline, request: Request, driver: Driver) -> Outcome:
     """Apply what dead letters left out, and take note of that."""
-    letters = opened(pipeline, request, _all(pipeline))
+    letters = opened(pipeline, request, _all(pipeline.config, pipeline.state))
     left = len(letters.said)
     if not letters.ready:
         return Outcome([*letters.said, "There is no dead letter that can be made up for."], left=left)
@@ -109,23 +119,23 @@ def from_archive(config: Config, archive: str | None) -> Config:
     return config.model_copy(update={"source": source})
 
 
-def _range(pipeline: Pipeline, request: Request) -> Range:
+def _range(config: Config, state: State, source: Source, request: Request) -> Range:
     by_time = request.begin.resolved_ts is not None or request.end.resolved_ts is not None
-    if by_time and not pipeline.targets.feed.order.has_watermark:
+    if by_time and not ORDERS[config.changefeed.order].has_watermark:
         what = "The feed is in offset order and carries no watermark: give --from and --to as offsets."
         raise ConfigError([what])
-    topics.meet(pipeline.state, with_retry(pipeline.source.topic_ids))
-    bounds = with_retry(pipeline.source.bounds)
-    return resolve(request.begin, request.end, bounds, lambda at: with_retry(lambda: pipeline.source.offsets_at(at)))
+    topics.meet(state, with_retry(source.topic_ids))
+    bounds = with_retry(source.bounds)
+    return resolve(request.begin, request.end, bounds, lambda at: with_retry(lambda: source.offsets_at(at)))
 
 
-def _names(pipeline: Pipeline, request: Request) -> list[TableName]:
-    return selected(request.tables, _all(pipeline)) if request.tables or request.builds else []
+def _names(config: Config, state: State, request: Request) -> list[TableName]:
+    return selected(request.tables, _all(config, state)) if request.tables or request.builds else []
 
 
-def _all(pipeline: Pipeline) -> list[TableName]:
-    admits = TableFilter(pipeline.config.tables.include).admits
-    return sorted(name for name in pipeline.state.tables if admits(name))
+def _all(config: Config, state: State) -> list[TableName]:
+    admits = TableFilter(config.tables.include).admits
+    return sorted(name for name in state.tables if admits(name))
 
 
 def _aim(pipeline: Pipeline, name: TableName, target: str) -> TableAim:

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from applier.changefeed.checkpoint import Checkpoint, Holder
-from applier.config.settings import Config
-from applier.pipeline.build import assemble, open_source
-from applier.pipeline.state import State
+from applier.config.settings import CatalogSection, Config
+from applier.consume.staging_folder import staging_folder
+from applier.pipeline.build import assemble, last_state, open_source
 from applier.pipeline.step import Pipeline
 from applier.runtime.spark_session import build_session
-from applier.sink.control.append_table import AppendOnlyTable
-from applier.sink.control.control import Control
-from applier.sink.control.tables import CONTROL_TABLES, namespace
 from applier.sink.iceberg.catalog import Catalog
 
 if TYPE_CHECKING:
@@ -32,18 +27,23 @@ def looking(config: Config, *, spark: SparkSession | None = None) -> Iterator[Pi
         ConfigError: Spark cannot start.
         TransientError: Catalog or source do not answer.
     """
-    section = config.catalog
-    name = config.changefeed.name
-    session = spark or build_session(f"applier {name}", config.spark, section.name, section.properties)
-    try:
-        catalog = Catalog(session, section.name)
-        with open_source(config, session) as source:
-            found = {kind: catalog.load((namespace(name), kind.name)) for kind in CONTROL_TABLES}
-            control = Control(name, {kind: AppendOnlyTable(table) for kind, table in found.items() if table})
-            # Only an applier that takes the changefeed fences the tables.
-            never = Checkpoint(epoch=0, step=0, resolved_ts=0, written_at=0, holder=Holder("", ""))
-            checkpoint = replace(control.last_checkpoint() or never, unfenced=0, fenced=0)
-            yield assemble(config, source, catalog, State.load(control, checkpoint))
-    finally:
-        if spark is None:
-            session.stop()
+    section, name = config.catalog, config.changefeed.name
+    with _readable(section) as properties:
+        session = spark or build_session(f"applier {name}", config.spark, section.name, properties)
+        try:
+            catalog = Catalog(session, section.name)
+            with open_source(config, session) as source:
+                yield assemble(config, source, catalog, last_state(catalog, name))
+        finally:
+            if spark is None:
+                session.stop()
+
+
+@contextmanager
+def _readable(section: CatalogSection) -> Iterator[dict[str, str]]:
+    """Properties of the catalog; of an empty one elsewhere where Iceberg would make the file that is not there yet."""
+    if section.sqlite_file is None or section.sqlite_file.exists():
+        yield section.properties
+        return
+    with staging_folder() as folder:
+        yield {**section.properties, "uri": f"jdbc:sqlite:{folder}/catalog.db"}

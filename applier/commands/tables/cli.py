@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -14,9 +15,29 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
+_given: list[Path] = []
+
+
+def _remember(path: Path) -> Path:
+    _given[:] = [path]
+    return path
+
+
+def with_file(text: str) -> str:
+    """A message whose commands name the configuration file as the user gave it, in place of FILE."""
+    return text.replace(" -c FILE", f" -c {shlex.quote(str(_given[0]))}") if _given else text
+
+
 ConfigFile = Annotated[
     Path,
-    typer.Option("--config", "-c", envvar="APPLIER_CONFIG", help="Configuration file (TOML).", show_default=False),
+    typer.Option(
+        "--config",
+        "-c",
+        envvar="APPLIER_CONFIG",
+        help="Configuration file (TOML).",
+        show_default=False,
+        callback=_remember,
+    ),
 ]
 Tables = Annotated[str, typer.Option(help="Filter rules of the tables that are meant: shop.a,shop.b*.")]
 Plan = Annotated[bool, typer.Option("--plan", help="Show what the command would do, and do nothing.")]

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from pyiceberg.io import SCHEMA_TO_FILE_IO, FileIO, load_file_io
 
-from applier.errors import OutsideRefused, TransientError
+from applier.errors import OutsideRefused, TransientError, reason_of
 from applier.runtime.logs import logger
 
 _LASTING = frozenset(
@@ -163,6 +163,6 @@ def _reported(verb: str, location: str) -> Iterator[None]:
     except OSError as error:
         if error.errno in _LASTING:
             raise OutsideRefused(f"Cannot {verb} {location}: {error.strerror}.", _RIGHTS) from error
-        raise TransientError(f"Cannot {verb} {location}: {type(error).__name__}") from error
+        raise TransientError(f"Cannot {verb} {location}: {reason_of(error)}.") from error
     except Exception as error:  # every storage library has exceptions of its own
-        raise TransientError(f"Cannot {verb} {location}: {type(error).__name__}") from error
+        raise TransientError(f"Cannot {verb} {location}: {reason_of(error)}.") from error

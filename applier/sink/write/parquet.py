@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from applier.errors import TableMismatch, TransientError
+from applier.errors import TableMismatch, TransientError, reason_of
 from applier.sink.format.bounds import Ordered, ordered
 from applier.sink.format.storage import Storage
 from applier.sink.format.types import FIELD_ID, Chunks, Field, default_of, leaves, repeated
@@ -100,7 +100,7 @@ class ParquetSource:
         try:
             yield
         except (pa.ArrowException, OSError) as error:
-            raise TransientError(f"Cannot read Parquet file {self.path}: {type(error).__name__}") from error
+            raise TransientError(f"Cannot read Parquet file {self.path}: {reason_of(error)}.") from error
 
 
 def ranges(groups: Sequence[int]) -> list[tuple[int, int]]:

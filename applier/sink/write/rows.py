@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from applier.config.table_layout import SortField
-from applier.errors import TableMismatch, TransientError, ValueRefused
+from applier.errors import TableMismatch, TransientError, ValueRefused, reason_of
 from applier.sink.format.column_metrics import Written
 from applier.sink.format.storage import Storage
 from applier.sink.format.types import Chunks, Field, TableSchema, repeated
@@ -114,7 +114,7 @@ def write(rows: pa.Table, storage: Storage, locate: Callable[[str], str], target
         try:
             files.append(_write_file(groups, schema, storage, location, target))
         except (pa.ArrowException, OSError) as error:
-            raise TransientError(f"Cannot write {location}: {type(error).__name__}") from error
+            raise TransientError(f"Cannot write {location}: {reason_of(error)}.") from error
     return files
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import sys
 import tomllib
 from pathlib import Path
@@ -64,6 +65,22 @@ def test_tables_and_rows_are_read(world: World) -> None:
     assert (str(table), table.rows, table.format_version) == ("shop.orders", 3, 2)
     assert [field.name for field in table.schema.fields] == ["id", "v"]
     assert rows == [{"id": 2}]
+
+
+def test_a_catalog_that_is_locked_is_called_so(world: World) -> None:
+    """The sentence says what to wait for, and not that the log-in may be wrong."""
+    world.create(("shop", "orders"), {"id": pa.int64()})
+    database = sqlite3.connect(f"{world.folder}/catalog.db", isolation_level=None)
+    database.execute("BEGIN EXCLUSIVE")
+
+    with (
+        open_lake(world.config.catalog) as lake,
+        pytest.raises(
+            TransientError, match=r"Cannot load table shop\.orders of catalog lake: its SQLite file is locked"
+        ),
+    ):
+        lake.table(("shop", "orders"))
+    database.close()
 
 
 def test_a_lost_metadata_file_is_one_sentence(world: World) -> None:

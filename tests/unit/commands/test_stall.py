@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import cast
 
 import pytest
+from structlog.testing import capture_logs
 
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName
@@ -142,8 +143,11 @@ def test_a_feed_with_some_watermarks_is_only_warned_of() -> None:
         Step(moved=False, complete=True, status=replace(STATUS, messages=3), silent=[P1], resolved={P0: EARLY}),
     )
 
-    assert len(_follow(feed, 20, threading.Event())) == 1
+    with capture_logs() as said:
+        assert len(_follow(feed, 20, threading.Event())) == 1
     assert feed.asked == 10
+    assert said[0]["reason"].startswith("No watermark has ever come from t/1. Hint: if TiCDC uses fewer partitions")
+    assert "say how many in changefeed.partitions" in said[0]["reason"]
 
 
 class Bounded:

@@ -13,7 +13,7 @@ import pytest
 from applier.changefeed.message import MESSAGE_SCHEMA, TopicPartition
 from applier.changefeed.window import OffsetRange, Window
 from applier.consume.archive import Archive
-from applier.errors import SourceLost
+from applier.errors import OutsideRefused, SourceLost
 
 P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -72,6 +72,8 @@ def test_parquet_archive_is_read_as_it_is(folder: Path, tmp_path: Path) -> None:
     [
         ("bad.jsonl", "{}\n", "Line 1 of bad.jsonl is not a recorded message"),
         ("other.txt", "", "holds no recorded messages"),
+        ("bad.jsonl.gz", "{}", "Cannot read .*/bad.jsonl.gz of the archive: it is damaged"),
+        ("bad.parquet", "no", "Cannot read .* of the archive: ArrowInvalid"),
     ],
 )
 def test_what_is_no_archive_is_named(tmp_path: Path, name: str, text: str, sentence: str) -> None:
@@ -79,6 +81,14 @@ def test_what_is_no_archive_is_named(tmp_path: Path, name: str, text: str, sente
     (tmp_path / name).write_text(text)
     with pytest.raises(SourceLost, match=sentence):
         Archive(tmp_path, tmp_path / "staging")
+
+
+def test_a_place_that_takes_no_copy_is_named(folder: Path, tmp_path: Path) -> None:
+    """The sentence says why, and what moves the temporary files elsewhere."""
+    (tmp_path / "staging").mkdir()
+    (tmp_path / "staging" / "messages.parquet").symlink_to("/dev/full")
+    with pytest.raises(OutsideRefused, match=r"Cannot write .*messages.parquet: No space left on device. .*TMPDIR"):
+        Archive(folder, tmp_path / "staging")
 
 
 def test_missing_folder_is_named(tmp_path: Path) -> None:

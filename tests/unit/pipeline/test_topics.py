@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -12,7 +13,7 @@ from applier.changefeed.checkpoint import Checkpoint, Holder
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.position import Reading
 from applier.changefeed.table import TableName
-from applier.errors import SourceLost
+from applier.errors import ConfigError, SourceLost
 from applier.pipeline import topics
 from applier.pipeline.state import State
 
@@ -76,3 +77,13 @@ def test_an_accepted_topic_is_kept_at_once_and_the_next_one_is_refused() -> None
     topics.meet(state, found)
     with pytest.raises(SourceLost, match="--accept-remade-topics`; else load the tables again"):
         topics.meet(state, {"feed": "third"})
+
+
+def test_another_protocol_is_refused_by_the_checkpoint_alone() -> None:
+    """So it can be before anything is written."""
+    checkpoint = replace(_state({}, {}).checkpoint, protocol="open")
+
+    topics.refuse_protocol(None, "simple")
+    topics.refuse_protocol(checkpoint, "open")
+    with pytest.raises(ConfigError, match="changefeed.protocol: simple, but the messages of this changefeed"):
+        topics.refuse_protocol(checkpoint, "simple")

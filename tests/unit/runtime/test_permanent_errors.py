@@ -150,3 +150,18 @@ def test_a_stop_request_ends_with_its_command() -> None:
         signal.raise_signal(signal.SIGTERM)
 
     STOPPING.pause(0)
+
+
+def test_a_closed_terminal_asks_to_stop_and_nohup_does_not() -> None:
+    """SIGHUP is a stop request; a process that was started to outlive its terminal goes on."""
+    with stop_signals() as stop:
+        signal.raise_signal(signal.SIGHUP)
+        assert stop.is_set()
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with stop_signals() as stop:
+            signal.raise_signal(signal.SIGHUP)
+            assert not stop.is_set()
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)

@@ -45,7 +45,7 @@ def test_bytes_come_back_from_where_they_were_written(tmp_path: Path) -> None:
 
 def test_missing_file_is_an_error_of_ours(tmp_path: Path) -> None:
     """Storage errors name the location and carry no foreign exception type."""
-    with pytest.raises(TransientError, match="Cannot read .*nothing: FileNotFoundError"):
+    with pytest.raises(TransientError, match="Cannot read .*nothing: No such file or directory"):
         LocalStorage().open(str(tmp_path / "nothing"))
 
 

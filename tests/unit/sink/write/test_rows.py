@@ -129,6 +129,8 @@ def test_storage_that_fails_is_an_error_of_ours(tmp_path: Path) -> None:
 
     with pytest.raises(TransientError, match="Cannot write"):
         rows_of.write(rows, LocalStorage(), lambda name: str(tmp_path / "file" / name))
+    with pytest.raises(TransientError, match="Cannot write /dev/full: No space left on device."):
+        rows_of.write(rows, LocalStorage(), lambda name: "/dev/full")
 
 
 def test_rows_are_sorted_as_the_order_of_the_table_says() -> None:

@@ -1,0 +1,68 @@
+"""What is said where a pipeline begins and where it ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import pytest
+from structlog.testing import capture_logs
+
+from applier.commands.plan.read_only_pipeline import _readable
+from applier.errors import ApplierError, CheckpointConflict, OutsideRefused
+from applier.pipeline.build import _announce_new_catalog, _release
+from tests.unit.commands.check.world import World
+
+if TYPE_CHECKING:
+    from applier.pipeline.state import State
+
+
+class Held:
+    """A state whose changefeed cannot be released."""
+
+    def __init__(self, error: ApplierError) -> None:
+        self.control, self._error = self, error
+
+    def release(self) -> None:
+        """Fail."""
+        raise self._error
+
+
+def test_a_process_that_is_done_ends_well_although_storage_takes_nothing() -> None:
+    """All that it had to write is there; the next process finds out by itself that this one is gone."""
+    with capture_logs() as said:
+        _release(cast("State", Held(OutsideRefused("Cannot write x: Read-only file system."))))
+
+    assert [(line["event"], line["error"]) for line in said] == [
+        ("changefeed not released", "Cannot write x: Read-only file system.")
+    ]
+    with pytest.raises(CheckpointConflict):
+        _release(cast("State", Held(CheckpointConflict("It was taken."))))
+
+
+def test_a_new_catalog_is_named_by_its_whole_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Started in another folder, applier would begin a second lake; the log shows where."""
+    monkeypatch.chdir(tmp_path)
+    world = World(tmp_path)
+    world.raw["catalog"]["uri"] = "jdbc:sqlite:./lake/catalog.db"
+
+    with capture_logs() as said:
+        _announce_new_catalog(world.config)
+        (tmp_path / "lake").mkdir()
+        (tmp_path / "lake/catalog.db").touch()
+        _announce_new_catalog(world.config)
+
+    assert [line["file"] for line in said] == [f"{tmp_path}/lake/catalog.db"]
+    assert said[0]["reason"] == ("there is no file at catalog.uri, seen from the folder in which applier was started")
+
+
+def test_looking_makes_no_catalog(tmp_path: Path) -> None:
+    """Iceberg makes the file of a catalog as soon as it opens it, so that of an empty one is elsewhere."""
+    section = World(tmp_path).config.catalog
+
+    with _readable(section) as properties:
+        assert not properties["uri"].startswith(f"jdbc:sqlite:{tmp_path}")
+        assert properties["warehouse"] == section.properties["warehouse"]
+    (tmp_path / "catalog.db").touch()
+    with _readable(section) as properties:
+        assert properties == section.properties
