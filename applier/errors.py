@@ -22,17 +22,23 @@ ApplierError
   IncompatibleSchema          exit 1: found by `applier check`
   NeverRan                    exit 1: there is no changefeed of this name to look at
 
-A message has up to three parts: what happened, the detail, and after "Hint:" the way out.
+A message has up to three parts: what happened, the detail, and after "Hint:" the way out. Its commands are complete;
+the command line writes the path of the configuration file in place of FILE.
 """
 
 from __future__ import annotations
 
 import os
 
-BY_HAND = "export the table with `tiup dumpling -o DIR`, and load it with `applier load`."
+BY_HAND = (
+    "export the table with `tiup dumpling -o DIR`, and load it with `applier load -c FILE --from DIR --tables TABLE`."
+)
 """The hint of errors after which only a user can make a table whole."""
 
-RELOAD = "Load the table again with `applier load` from a new export, or leave the table out in tables.include."
+RELOAD = (
+    "Load the table again from a new export, with `applier load -c FILE --from DIR --tables TABLE`, or leave the table "
+    "out in tables.include."
+)
 """The hint of errors after which the rows of a table can only come from upstream."""
 
 
@@ -84,7 +90,7 @@ class DecodeError(TerminalError):
 
     def at(self, topic: str, partition: int, offset: int, protocol: str) -> DecodeError:
         """Return the same error with the position of its message in front."""
-        what = f"Cannot decode {protocol} message at {topic}/{partition} offset {offset}: {self.what}"
+        what = f"Cannot decode {protocol} message at {topic}/{partition}:{offset}: {self.what}"
         return type(self)(what, self.hint)
 
 

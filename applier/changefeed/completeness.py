@@ -88,7 +88,7 @@ class Completeness:
             return f"run `{load}` again, which goes on."
         if self.cause == "include" and self.reason == LEFT_OUT:
             forget = f"applier forget -c {config} --tables {option([name])}"
-            return f"admit it in tables.include again, and `applier run` resumes it; or run `{forget}`."
+            return f"admit it in tables.include again, and `applier run -c {config}` resumes it; or run `{forget}`."
         if self.is_parked and self.position is None:
             return f"{by_hand}; or leave it out with '!{name}' in tables.include."
         if self.reason == LETTERS:

@@ -117,7 +117,7 @@ class Requests:
         """Park tables while an export is loaded aside."""
         state, admits = self.main.state, TableFilter(self.main.config.tables.include).admits
         if left_out := [name for name in names if not admits(name)]:
-            raise ConfigError([f"Table {left_out[0]} is {LEFT_OUT}: admit it there and start `applier run` again."])
+            raise _left_out(left_out[0])
         for name in names:
             known = state.completeness.get(name)
             if known is None:
@@ -183,7 +183,7 @@ class Requests:
         """
         state, targets = self.main.state, self.main.targets
         if not TableFilter(self.main.config.tables.include).admits(name):
-            raise ConfigError([f"Table {name} is {LEFT_OUT}: admit it there and start `applier run` again."])
+            raise _left_out(name)
         if known.is_due:
             return known
         position = known.position
@@ -209,8 +209,9 @@ class Requests:
         admits = TableFilter(self.main.config.tables.include).admits
         wanted = [name for name in names if admits(name)]
         if wanted:
-            what = f"Table {wanted[0]} would begin again as incomplete with its next row:"
-            way_out = f"leave it out first, with '!{wanted[0]}' in tables.include, and start `applier run` again."
+            first = wanted[0]
+            what = f"Table {first} would begin again as incomplete with its next row:"
+            way_out = f"leave it out first, with '!{first}' in tables.include, and start `applier run -c FILE` again."
             raise ConfigError([f"{what} {way_out}"])
         for name in names:
             targets.confirm()
@@ -223,3 +224,7 @@ class Requests:
             targets.forget(name)
         kept = ", ".join(".".join(targets.identifier(name)) for name in names)
         return f"forgotten: {', '.join(map(str, names))}. The Iceberg tables stay as they are: {kept}."
+
+
+def _left_out(name: TableName) -> ConfigError:
+    return ConfigError([f"Table {name} is {LEFT_OUT}: admit it there and start `applier run -c FILE` again."])

@@ -22,6 +22,13 @@ _WRITERS = ("cli.py", "console.py", "utils.py", "_output.py")
 """Files of applier, Rich, Typer and structlog from which the output is written."""
 
 
+_JVM_GONE = "Spark's Java process, which applier had started, is gone."
+_JVM_HINT = (
+    "a system that is short of memory ends the largest process: give it more, or lower spark.driver.memory; what was "
+    "applied stays, and a restart goes on from it."
+)
+
+
 class Ending(NamedTuple):
     """An exit code, and the lines that say why; "" where there is no one to read them."""
 
@@ -40,6 +47,8 @@ def ending_of(error: BaseException) -> Ending:
     if isinstance(error, SystemExit):
         # Rich, which has nobody left to print for, ends the process itself.
         return Ending(_CLOSED)
+    if _is_of_jvm(error):
+        return Ending(3, f"{_JVM_GONE} Hint: {_JVM_HINT}")
     if isinstance(error, OSError):
         return _unwritten(error) if _is_of_output(error) else _of_system(error)
     if isinstance(error, MemoryError):
@@ -74,6 +83,14 @@ def _on_purpose(error: ApplierError) -> Ending:
 def _is_of_output(error: OSError) -> bool:
     frames = traceback.extract_tb(error.__traceback__)
     return error.filename is None and Path(frames[-1].filename).name in _WRITERS
+
+
+def _is_of_jvm(error: BaseException) -> bool:
+    """Whether py4j finds nobody at the other end."""
+    lost = isinstance(error, ConnectionError) or type(error).__name__ == "Py4JNetworkError"
+    return lost and any(
+        Path(frame.filename).parent.name == "py4j" for frame in traceback.extract_tb(error.__traceback__)
+    )
 
 
 def _unwritten(error: OSError) -> Ending:

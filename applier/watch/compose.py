@@ -37,7 +37,7 @@ MAX_LAG_SECONDS = 300.0
 
 _SHOWN = 10
 _GONE = "Table {} is not in the catalog, though the checkpoint lists it."
-_START = "run `applier run`, which looks at what made the table and records it."
+_START = "run `applier run -c {config}`, which looks at what made the table and records it."
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ def _judged(
         state=cast("TableState", known.word),
         cut_snapshot_id=None,
         because=known.sentence(name),
-        way_out=known.way_out(name, config.path) if recorded else _START,
+        way_out=known.way_out(name, config.path) if recorded else _START.format(config=config.path),
         is_wanted=is_wanted,
         since=known.since or None,
         caught_up=loaded(name) if known.word == "loading" else caught_up(known, last),

@@ -246,7 +246,7 @@ class Judge:
         waiting = [number for rows in results.waiting.values() for number in (rows.version, rows.commit_ts)]
         pa.array([*stamps, *waiting, *(number for _, number in results.versions)], pa.int64())
         for bad in results.bad:
-            place = f"Cannot decode {self.feed.protocol} message at fuzz/0 offset {bad.offset}: "
+            place = f"Cannot decode {self.feed.protocol} message at fuzz/0:{bad.offset}: "
             assert str(bad.error).startswith(place)
         # Rows wait for a version that the decoder announced and this judge has forgotten.
         told = None if results.waiting or self._is_redefined(brought) else _told(results)

@@ -27,7 +27,7 @@ def test_bad_message_stops_with_its_place_and_keeps_what_came_before(tmp_path: P
     stopped = once(found.raw, tmp_path)
 
     assert stopped.code == 3
-    assert f"Cannot decode simple message at {bad['topic']}/0 offset {last + 1}" in stopped.everything
+    assert f"Cannot decode simple message at {bad['topic']}/0:{last + 1}" in stopped.everything
     assert "To go on without it" in stopped.everything
     assert differences(found, recordings.expected("pk")[-1]) == []
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
+from py4j.java_gateway import GatewayParameters, JavaGateway
 
 from applier import cli
 from applier.errors import CheckpointConflict, ConfigError, IncompatibleSchema
@@ -121,6 +122,26 @@ def test_no_user_reads_a_traceback(
         assert file.stat().st_mode & 0o777 == 0o600
         assert f"report it with {file}, which" in said
         assert "KeyError: 'value of a row'" in file.read_text(encoding="utf-8")
+
+
+def test_a_java_process_that_is_gone_is_no_defect(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Python meets a port on which nothing listens any more."""
+
+    def fail(*_: object) -> None:
+        JavaGateway(gateway_parameters=GatewayParameters(port=1)).jvm.System.exit(0)
+
+    monkeypatch.setattr(cli, "_loaded", fail)
+    monkeypatch.setattr(sys, "argv", ["applier", "status", "-c", "applier.toml"])
+
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+
+    assert ended.value.code == 3
+    assert (
+        capsys.readouterr().err.splitlines()[-1].startswith("Spark's Java process, which applier had started, is gone.")
+    )
 
 
 def test_a_way_out_names_the_file_as_it_was_given(

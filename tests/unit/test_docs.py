@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import re
+import shlex
 import tomllib
 from collections.abc import Iterator
 from functools import cache
@@ -81,15 +82,6 @@ def test_prose_is_plain(document: Path) -> None:
     )
 
     assert found == []
-
-
-@pytest.mark.parametrize("document", [path for path in _DOCUMENTS if path.name != "CHANGELOG.md"], ids=_name)
-def test_commands_can_be_pasted(document: Path) -> None:
-    """A command that is shown with options or values names its configuration, in the text as in blocks."""
-    text = document.read_text(encoding="utf-8")
-    commands = re.findall(r"(?:`|^)(applier (?:ddl |dead-letters )?[a-z-]+ (?:[A-Z0-9]|-)[^`\n]*)", text, re.MULTILINE)
-
-    assert [command for command in commands if not re.search(r" (?:-c|--config) \S", command)] == []
 
 
 def test_every_failure_has_its_test() -> None:
@@ -264,3 +256,46 @@ def _shown(value: Any) -> str:
     if value is None:
         return "NULL"
     return json.dumps(value) if isinstance(value, list) else str(value)
+
+
+_COMMAND = re.compile(r"applier (?:run|check|status|backfill|load|adopt|park|resume|forget|plan|dead-letters|ddl)\b.*")
+_PLACEHOLDERS = {"COMMIT_TS": "1", "SECONDS": "1", "PLACE…": "PLACE", "…": "X"}
+
+
+def _messages() -> Iterator[str]:
+    """Every text of the code that is not a docstring, with X for what is filled in."""
+    for file in _ROOT.glob("applier/**/*.py"):
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        nodes = list(ast.walk(tree))
+        quiet = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+        quiet |= {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+        for node in nodes:
+            if isinstance(node, ast.JoinedStr):
+                yield "".join(str(v.value) if isinstance(v, ast.Constant) else "X" for v in node.values)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in quiet:
+                yield node.value
+
+
+def _commands() -> list[str]:
+    """Commands that messages and pages show, between back quotes or, on a page, on a line of their own."""
+    pages = [path.read_text(encoding="utf-8") for path in _DOCUMENTS if path.name != "CHANGELOG.md"]
+    found = [text for whole in (*_messages(), *pages) for text in re.findall(r"`(applier [^`\n]*)", whole)]
+    found += [text for page in pages for text in re.findall(r"^ *(?:\.venv/bin/)?(applier .*)$", page, re.MULTILINE)]
+    return sorted({text for text in found if _COMMAND.fullmatch(text)})
+
+
+@pytest.mark.parametrize("shown", _commands())
+def test_a_command_that_is_shown_is_one(shown: str) -> None:
+    """The command line takes it as it is printed; the bare name of a command is no command to paste."""
+    text = re.sub(r"[\[\]]", "", re.sub(r"\{\w*\}|<.*?>", "X", shown))
+    for placeholder, value in _PLACEHOLDERS.items():
+        text = text.replace(placeholder, value)
+    words = shlex.split(text, comments=True)[1:]
+    command: Any = get_command(cli.app)
+    while hasattr(command, "commands"):
+        assert words, f"{shown} is a group of commands"
+        assert words[0] in command.commands, f"{words[0]} is no command"
+        command = command.commands[words.pop(0)]
+        if not words:
+            return
+    command.make_context("applier", words)

@@ -80,7 +80,8 @@ def build(main: Pipeline, request: Request, span: Range, names: Sequence[TableNa
         for name in names:
             bar(len(differences), len(names))
             differences.append(_compared(job, name))
-    built = f"The range {span.text} is built in branch {request.branch} of {len(names)} tables."
+    count = f"{len(names)} table{'' if len(names) == 1 else 's'}"
+    built = f"The range {span.text} is built in branch {request.branch} of {count}."
     if not request.publish:
         shown = f"--publish shows it; until then `VERSION AS OF '{request.branch}'` reads it."
         return Outcome([built, shown], differences=differences)

@@ -38,7 +38,7 @@ class Letters:
     @property
     def request(self) -> Request:
         """The repair that makes up for them."""
-        begin = Bound(f"{len(self.ready)} dead letters since {_place(self.ready[0])} offset {self.ready[0].offset}")
+        begin = Bound(f"{len(self.ready)} dead letters since {_place(self.ready[0])}:{self.ready[0].offset}")
         return Request(begin, Bound("end"), branch="applier_repair", publish=True, repair=True, dead_letters=True)
 
 
@@ -54,7 +54,7 @@ def opened(main: Pipeline, request: Request, tables: Collection[TableName]) -> L
     names: set[TableName] = set()
     said: list[str] = []
     for letter in main.state.control.letters():
-        where = f"The dead letter at {_place(letter)} offset {letter.offset}"
+        where = f"The dead letter at {_place(letter)}:{letter.offset}"
         if letter.offset >= main.state.next_offsets.get(_place(letter), 0):
             said.append(f"{where} is still to be read by `run`.")
             continue
@@ -127,7 +127,7 @@ def _span(main: Pipeline, letters: Sequence[DeadLetter]) -> Range:
     for letter in letters:
         place = _place(letter)
         if place not in bounds or letter.offset < bounds[place].start:
-            what = f"The source no longer has what came after the dead letter at {place} offset {letter.offset}."
+            what = f"The source no longer has what came after the dead letter at {place}:{letter.offset}."
             raise SourceLost(what, LOST_HINT)
         starts[place] = min(starts[place], letter.offset)
     spans = {place: OffsetRange(starts[place], span.end) for place, span in found.spans.items()}

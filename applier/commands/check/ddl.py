@@ -226,5 +226,6 @@ class _Group:
         self, name: TableName, outcome: TableOutcome, step: str = "", reason: str = "", hint: str = ""
     ) -> TableAnswer:
         iceberg, known_from = ".".join(self.replicas.identifier(name)), self.known_from.get(name, "")
+        hint = hint.replace("-c FILE", f"-c {self.replicas.config.path}")
         steps, reasons, hints = ((text,) if text else () for text in (step, reason, hint))
         return TableAnswer(str(name), iceberg, outcome, known_from, steps, reasons, hints)

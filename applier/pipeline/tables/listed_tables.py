@@ -65,6 +65,6 @@ def _lost(identifier: tuple[str, ...], *, is_other: bool) -> TableMismatch:
     what = f"Table {'.'.join(identifier)} {found}, though the checkpoint lists it: it was dropped."
     way_out = (
         "Register it again from its last metadata file (system.register_table), or build it anew from its CREATE TABLE "
-        "with `applier resume`."
+        "with `applier resume -c FILE --tables TABLE`."
     )
     return TableMismatch(what, way_out)

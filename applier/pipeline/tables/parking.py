@@ -67,6 +67,7 @@ def report(state: State, name: TableName, hint: str = "") -> None:
     """Log that a table was parked, why, and how it comes back."""
     found = state.completeness[name]
     way_out = found.way_out(name, state.config_path)
+    hint = hint.replace("-c FILE", f"-c {state.config_path}")
     logger().warning("table parked", table=str(name), because=found.reason, hint=hint, way_out=way_out)
 
 

@@ -109,6 +109,6 @@ def _refusal(table: Table, was: str, shows: str) -> TableMismatch:
     what = f"Table {table} was rolled back by hand: it {was}, but {shows}"
     way_out = (
         "Set it to its newest snapshot again (system.set_current_snapshot), or build it anew from its CREATE TABLE "
-        "with `applier resume`."
+        "with `applier resume -c FILE --tables TABLE`."
     )
     return TableMismatch(what, way_out)

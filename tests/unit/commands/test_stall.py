@@ -107,7 +107,7 @@ def test_a_feed_with_rows_and_never_a_watermark_ends_with_both_ways_out() -> Non
 
 def test_a_bad_message_before_any_watermark_names_the_ways_out_of_a_feed_without_any() -> None:
     """The message alone would send a reader after it; with a watermark, or the other order, it may not matter."""
-    error = IncompleteRow("Cannot decode avro message at t/0 offset 0: A delete has no Kafka key.", "Give it a key.")
+    error = IncompleteRow("Cannot decode avro message at t/0:0: A delete has no Kafka key.", "Give it a key.")
     lost = Step(moved=False, complete=True, status=replace(STATUS, messages=3), silent=[P0], error=error)
 
     with pytest.raises(IncompleteRow) as refusal:

@@ -50,7 +50,7 @@ def test_messages_of_another_protocol_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DecodeError) as raised:
         look_first(topic(b"not simple", b"nor this"), decoder(), "simple", catalog(tmp_path / "lake"))
 
-    assert raised.value.what.startswith("Cannot decode simple message at t/0 offset 0: ")
+    assert raised.value.what.startswith("Cannot decode simple message at t/0:0: ")
     assert raised.value.hint.endswith("check changefeed.protocol and the topics under [source]; nothing was written.")
     assert not (tmp_path / "lake").exists()
 

@@ -53,7 +53,7 @@ def test_a_message_above_the_limit_is_a_bad_message_and_the_others_are_read(prot
 
     assert bad.offset == 40
     assert str(bad.error) == (
-        f"Cannot decode {protocol} message at shop/3 offset 40: It holds 1,048,577 bytes; source.max_message_bytes "
+        f"Cannot decode {protocol} message at shop/3:40: It holds 1,048,577 bytes; source.max_message_bytes "
         "is 1,048,576. Hint: Raise source.max_message_bytes, if the memory is there."
     )
 
