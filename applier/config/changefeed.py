@@ -21,8 +21,8 @@ class ChangefeedSection(Section):
     order: Literal["resolved", "offset"] = "resolved"
     """`offset` for feeds that carry no watermark: the last offset of a key wins."""
     start: Literal["beginning", "midstream"] = "beginning"
-    """Simple: the feed starts with CREATE TABLE, or in the middle, where tables that a BOOTSTRAP message alone
-    describes are created as well."""
+    """`midstream`: tables that existed were loaded, so they count as complete; Simple also creates tables from
+    BOOTSTRAP messages."""
     partitions: Annotated[int | None, Field(ge=1)] = None
     """Partitions that TiCDC uses, where the topic has more. Default: all."""
     compression: Literal["none", "lz4", "snappy"] | None = None

@@ -101,7 +101,7 @@ def test_a_message_whose_schema_may_come_ends_the_window(registry: FakeRegistry,
     assert found.bad == []
     assert isinstance(found.error, SchemaUnknown)
     assert found.error.schema_id == late
-    assert f"offset {first}: Schema registry {registry.url} answers 404 (40403)" in found.error.what
+    assert f":{first}: Schema registry {registry.url} answers 404 (40403)" in found.error.what
     assert "the registry may be behind the messages; else" in found.error.hint
     assert found.window.ranges == ({world.source.place: OffsetRange(0, first)} if first else {})
     assert world.scanner.may_come(found.error)
