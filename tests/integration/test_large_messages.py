@@ -63,9 +63,8 @@ def test_a_message_that_does_not_fit_into_memory_is_named_by_its_place(
 
     topic, _, offset = place.rpartition(":")
     assert stopped.code == 3
-    assert (
-        f"Cannot decode simple message at {topic}:{offset}: It does not fit into the memory of the driver"
-        in (stopped.said)
+    assert f"Cannot decode simple message at {topic}:{offset}: It does not fit into the memory of the driver" in (
+        stopped.said
     )
 
     found.raw["changefeed"] |= DEAD_LETTER
