@@ -151,7 +151,7 @@ def test_maintenance_and_a_rollback_between_two_runs(spark: SparkSession, lake: 
         found.running(spark) as pipeline,
         pytest.raises(
             TableMismatch,
-            match=r"bank\.accounts was rolled back by hand: .*system.set_current_snapshot.*`applier resume`",
+            match=r"bank\.accounts was rolled back by hand: .*system.set_current_snapshot.*`applier resume -c FILE ",
         ),
     ):
         pipeline.hold_to_checkpoint()

@@ -126,7 +126,7 @@ def test_a_table_that_was_left_out_is_not_taken_for_whole(make: Make) -> None:
     assert left_out.because is not None
     assert "is parked since resolved ts" in left_out.because
     assert left_out.way_out == (
-        "admit it in tables.include again, and `applier run` resumes it; or run "
+        f"admit it in tables.include again, and `applier run -c {world.path}` resumes it; or run "
         f"`applier forget -c {world.path} --tables 'shop.a'`."
     )
     world.put("a", 4)

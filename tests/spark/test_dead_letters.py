@@ -14,7 +14,7 @@ from rich.console import Console
 from applier.commands import dead_letters
 from applier.commands.status.command import status
 from applier.config import settings as config
-from applier.errors import ConfigError, TerminalError
+from applier.errors import ConfigError, NeverRan, TerminalError
 from applier.pipeline.build import assembled
 from tests.spark.test_undated import archive
 
@@ -72,7 +72,8 @@ def test_a_wrong_protocol_is_refused_before_anything_is_set_aside(
         run(raw, spark)
 
     assert "check changefeed.protocol and the topics under [source]; nothing was written" in refusal.value.hint
-    assert dead_letters.found(config.parse(raw)) == []
+    with pytest.raises(NeverRan):
+        dead_letters.found(config.parse(raw))
 
 
 def test_a_changefeed_keeps_its_protocol(raw: dict[str, Any], spark: SparkSession) -> None:
