@@ -53,8 +53,8 @@ fuzz: $(READY) ## A million damaged messages through all decoders; FUZZ_ARGS="--
 	@$(PYTHON) -m tests.fuzz.run $(FUZZ_ARGS)
 
 services: $(READY)
-	@$(PYTHON) -m applier.runtime.jars s3 >/dev/null
-	@$(PYTHON) -m applier.runtime.jars --lock tests/services kafka registry >/dev/null
+	@$(PYTHON) -m applier.runtime.jvm.jars s3 >/dev/null
+	@$(PYTHON) -m applier.runtime.jvm.jars --lock tests/services kafka registry >/dev/null
 
 ##@ Quality
 

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from applier.runtime import jars, java_home
+from applier.runtime.jvm import jars, java_home
 from bench.lake import CORES, MEMORY
 from tests.services import kafka
 

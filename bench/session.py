@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
 
-from applier.runtime.spark_session import build_session
+from applier.runtime.jvm.spark_session import build_session
 from bench.lake import SPARK, Lake
 
 

@@ -16,7 +16,7 @@ done
 
 SPARK_HOME=$(python -c 'import importlib.util, pathlib; print(pathlib.Path(importlib.util.find_spec("pyspark").origin).parent)')
 export SPARK_HOME
-home=$(python -m applier.runtime.java_home)
+home=$(python -m applier.runtime.jvm.java_home)
 exec "$home/bin/java" ${options[@]+"${options[@]}"} -Xms"$SPARK_EXECUTOR_MEMORY" -Xmx"$SPARK_EXECUTOR_MEMORY" \
   -cp "${SPARK_CLASSPATH:+$SPARK_CLASSPATH:}$SPARK_HOME/jars/*" \
   org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend \

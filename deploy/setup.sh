@@ -70,11 +70,11 @@ else
   touch .venv/requirements.lock
 fi
 
-if ! .venv/bin/python -m applier.runtime.java_home >/dev/null 2>&1; then
+if ! .venv/bin/python -m applier.runtime.jvm.java_home >/dev/null 2>&1; then
   apt_install openjdk-17-jre-headless || apt_install openjdk-21-jre-headless || true
-  .venv/bin/python -m applier.runtime.java_home >/dev/null
+  .venv/bin/python -m applier.runtime.jvm.java_home >/dev/null
 fi
-.venv/bin/python -m applier.runtime.jars
+.venv/bin/python -m applier.runtime.jvm.jars
 echo "Archiving the classes of Spark, which makes every start faster ..."
 .venv/bin/python -m applier.commands.cds_training || true
 echo "Ready: .venv/bin/applier"

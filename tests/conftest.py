@@ -15,7 +15,7 @@ import pytest
 
 from applier.decode import protocols
 from applier.errors import ConfigError
-from applier.runtime import jars, java_home
+from applier.runtime.jvm import jars, java_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -77,7 +77,7 @@ def spark(request: pytest.FixtureRequest, warehouse: Path) -> Iterator[SparkSess
 
     A process has one JVM: no folder may override this, or its tests would get the catalog of whoever came first.
     """
-    from applier.runtime.spark_session import build_session  # noqa: PLC0415 - tests without it must not load Spark
+    from applier.runtime.jvm.spark_session import build_session  # noqa: PLC0415 - tests without it must not load Spark
 
     settings = {"spark.master": "local[2]", "spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
     if any(item.get_closest_marker("s3") for item in request.session.items):

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 from applier.config.settings import Config
 from applier.errors import ApplierError
 from applier.pipeline.build import assembled
-from applier.runtime import cds_archive, jars
+from applier.runtime.jvm import cds_archive, jars
+from applier.runtime.jvm.spark_session import build_session, end_jvm
 from applier.runtime.logs import set_up_logging
-from applier.runtime.spark_session import build_session, end_jvm
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -41,9 +41,9 @@ from applier.pipeline.tables.commit_policy import Changefeed, MainPolicy
 from applier.pipeline.tables.table_maker import TableMaker
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime import terminal
+from applier.runtime.jvm.spark_session import build_session
 from applier.runtime.logs import logger
 from applier.runtime.retry import with_retry
-from applier.runtime.spark_session import build_session
 from applier.runtime.stop_requests import leaving
 from applier.sink.commit.fence import Fenced, fence
 from applier.sink.commit.stamp import read

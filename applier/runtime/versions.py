@@ -6,7 +6,7 @@ import platform
 import re
 from importlib.metadata import version
 
-from applier.runtime import jars
+from applier.runtime.jvm import jars
 
 _ICEBERG = re.compile(r"iceberg-spark-runtime-.*-([\d.]+)\.jar")
 

@@ -10,9 +10,9 @@ from typing import TypeAlias
 from applier.config.settings import Config
 from applier.errors import ConfigError
 from applier.pipeline.step import Pipeline, Step
+from applier.runtime.jvm.spark_session import finished_tasks
 from applier.runtime.logs import logger
 from applier.runtime.pulse import PULSE
-from applier.runtime.spark_session import finished_tasks
 from applier.watch.board import Board
 from applier.watch.server import Answer, Resource, serving
 from applier.watch.webhook import alerting

@@ -24,7 +24,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from applier.runtime import jars, java_home
+from applier.runtime.jvm import jars, java_home
 from bench.contender import Feed, Run, as_run
 from bench.lake import CORES, Lake
 from bench.meter import measure

@@ -14,11 +14,11 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from applier.runtime import jars
+from applier.runtime.jvm import jars
 
 _SCRIPT = """
 import json, sys
-from applier.runtime.spark_session import build_session
+from applier.runtime.jvm.spark_session import build_session
 
 catalog = {"type": "jdbc", "uri": "jdbc:sqlite:lake/catalog.db", "warehouse": "lake/warehouse", "jdbc.password": "hush"}
 session = build_session("quiet", {"spark.master": "local[1]", "spark.driver.memory": "1g"}, "lake", catalog)

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from applier.runtime import spark_session
+from applier.runtime.jvm import spark_session
 from tests.unit.runtime.test_terminal import left
 
 pytestmark = pytest.mark.spark

@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from applier.runtime import jars
+from applier.runtime.jvm import jars
 from tests.services.process import JavaProcess, free_ports, run_java
 
 LOCK = Path(__file__).parent

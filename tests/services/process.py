@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from applier.runtime import java_home
+from applier.runtime.jvm import java_home
 
 _LEAN = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 """Flags for a server that lives for minutes: little memory, quick to start."""

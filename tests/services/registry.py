@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from applier.runtime import jars
+from applier.runtime.jvm import jars
 from tests.services.process import JavaProcess, free_ports
 
 LOCK = Path(__file__).parent

@@ -14,7 +14,7 @@ from applier.config.settings import parse
 from applier.consume.source import Source
 from applier.consume.window_size import WindowTooLargeError
 from applier.pipeline.build import open_source
-from applier.runtime.spark_session import build_session
+from applier.runtime.jvm.spark_session import build_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,7 +10,7 @@ from applier.config.settings import CatalogSection, Config
 from applier.consume.staging_folder import staging_folder
 from applier.pipeline.build import assemble, last_state, open_source
 from applier.pipeline.step import Pipeline
-from applier.runtime.spark_session import build_session
+from applier.runtime.jvm.spark_session import build_session
 from applier.sink.iceberg.catalog import Catalog
 
 if TYPE_CHECKING:

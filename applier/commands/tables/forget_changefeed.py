@@ -9,8 +9,8 @@ from applier.config.settings import Config
 from applier.errors import ConfigError
 from applier.pipeline.resume import copies
 from applier.pipeline.tables import loads
+from applier.runtime.jvm.spark_session import build_session
 from applier.runtime.retry import with_retry
-from applier.runtime.spark_session import build_session
 from applier.sink.commit.stamp import CHANGEFEED
 from applier.sink.control.checkpoints import drop_all, is_absent
 from applier.sink.control.control import Control, unix_ms

@@ -17,7 +17,8 @@ import structlog
 from rich.console import Console
 
 from applier.changefeed.ts import from_unix_ms
-from applier.runtime import progress_bar, spark_session, terminal
+from applier.runtime import progress_bar, terminal
+from applier.runtime.jvm import spark_session
 from applier.runtime.logs import StatusLine, logger, set_up_logging
 
 NOW = 1_700_000_000_000

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from applier.runtime import java_home as java
+from applier.runtime.jvm import java_home as java
 
 _QUIET = "-Xlog:cds=off -Xlog:cds+dynamic=off -Xlog:class+path=off"
 """The JVM says on standard output that it leaves an archive alone, and log lines are what belongs there."""

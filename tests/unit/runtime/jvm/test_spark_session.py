@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from applier.errors import ConfigError
-from applier.runtime import cds_archive, jars, spark_session
+from applier.runtime.jvm import cds_archive, jars, spark_session
 
 _JDBC = {"type": "jdbc", "uri": "jdbc:sqlite:lake/catalog.db", "warehouse": "lake/warehouse"}
 
@@ -126,7 +126,7 @@ def test_the_jvm_keeps_to_the_memory_that_it_needs(monkeypatch: pytest.MonkeyPat
     options = _settings({"spark.driver.extraJavaOptions": "-XX:GCTimeRatio=12"})["spark.driver.extraJavaOptions"]
     assert options.index("-XX:GCTimeRatio=4") < options.index("-XX:GCTimeRatio=12")
 
-    monkeypatch.setattr("applier.runtime.spark_session.java_home.find", lambda: tmp_path)
+    monkeypatch.setattr("applier.runtime.jvm.spark_session.java_home.find", lambda: tmp_path)
     for name in ("JAVA_HOME", "PYSPARK_PYTHON", "SPARK_HOME"):
         monkeypatch.setenv(name, "")
     for given, kept in (("", "2"), ("8", "8")):
@@ -154,7 +154,7 @@ def test_few_cores_have_the_collector_of_one_thread_and_less_heap(
     master: str, cores: int | None, is_serial: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With as many tasks at once as read for themselves, Java chooses."""
-    monkeypatch.setattr("applier.runtime.spark_session.os.cpu_count", lambda: cores)
+    monkeypatch.setattr("applier.runtime.jvm.spark_session.os.cpu_count", lambda: cores)
     monkeypatch.delenv("JAVA_TOOL_OPTIONS", raising=False)
 
     settings = _settings({"spark.master": master})

@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from applier.errors import ApplierError, ConfigError, TransientError
-from applier.runtime import java_home
+from applier.runtime.jvm import java_home
 from applier.runtime.logs import logger, set_up_logging
 from applier.runtime.terminal import progress
 
@@ -129,7 +129,7 @@ def _ivy() -> Path:
 
 def _unreachable(group: str, reason: str) -> TransientError:
     hint = (
-        f"run `python -m applier.runtime.jars --into DIR {group}` where there is a network, bring DIR here and set "
+        f"run `python -m applier.runtime.jvm.jars --into DIR {group}` where there is a network, bring DIR here and set "
         "APPLIER_JARS=DIR; behind a mirror, set APPLIER_IVY_SETTINGS to an ivysettings.xml that names it."
     )
     return TransientError(f"Cannot fetch the {group} jars from Maven Central: {reason}.", hint)
@@ -154,8 +154,10 @@ def _digest(path: Path) -> str:
 
 
 def main() -> int:
-    """`python -m applier.runtime.jars [--lock FOLDER] [--into DIR] [GROUP …]`: fetch groups and verify every file."""
-    parser = argparse.ArgumentParser(prog="python -m applier.runtime.jars", description="Fetch and verify pinned jars.")
+    """`python -m applier.runtime.jvm.jars [--lock FOLDER] [--into DIR] [GROUP …]`: fetch groups and verify every file."""
+    parser = argparse.ArgumentParser(
+        prog="python -m applier.runtime.jvm.jars", description="Fetch and verify pinned jars."
+    )
     parser.add_argument("groups", nargs="*", default=["spark"], metavar="GROUP", help="spark (default) or s3")
     parser.add_argument("--into", type=Path, help="folder for the groups; default $APPLIER_JARS or the user's cache")
     parser.add_argument(

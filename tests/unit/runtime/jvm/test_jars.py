@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from applier.errors import ConfigError, TransientError
-from applier.runtime import jars
+from applier.runtime.jvm import jars
 
-_SERVICES = Path(__file__).parents[2] / "services"
+_SERVICES = Path(__file__).parents[3] / "services"
 _NO_NETWORK = """\
 <ivysettings>
   <settings defaultResolver="none"/>

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from applier.errors import ConfigError
-from applier.runtime import java_home
+from applier.runtime.jvm import java_home
 
 
 def _install(folder: Path, version: str) -> Path:

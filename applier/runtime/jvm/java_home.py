@@ -75,7 +75,7 @@ def _answer(home: Path) -> str:
 
 
 def main() -> int:
-    """`python -m applier.runtime.java_home`: print the home, or say in one sentence what is missing."""
+    """`python -m applier.runtime.jvm.java_home`: print the home, or say in one sentence what is missing."""
     try:
         print(find())
     except ConfigError as error:

@@ -22,7 +22,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from applier.errors import ApplierError, ConfigError, TransientError
-from applier.runtime import cds_archive, jars, java_home
+from applier.runtime.jvm import cds_archive, jars, java_home
 from applier.runtime.logs import logger
 from applier.runtime.stop_requests import kept_handlers
 

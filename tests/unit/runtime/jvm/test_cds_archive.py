@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from applier.runtime import cds_archive, jars
+from applier.runtime.jvm import cds_archive, jars
 
 
 def test_another_class_path_has_another_archive(tmp_path: Path) -> None:
@@ -34,7 +34,7 @@ def test_our_jars_come_first() -> None:
 
 _START = """
 from pathlib import Path
-from applier.runtime.spark_session import build_session, end_jvm
+from applier.runtime.jvm.spark_session import build_session, end_jvm
 from pyspark import SparkContext
 
 session = build_session("archive", {"spark.master": "local[1]"}, "lake", {"type": "jdbc", "uri": "jdbc:sqlite:a.db"})

@@ -1,0 +1,1 @@
+"""The JVM that Spark runs in: its jars, its classes, its session."""
