@@ -154,7 +154,7 @@ def _digest(path: Path) -> str:
 
 
 def main() -> int:
-    """`python -m applier.runtime.jvm.jars [--lock FOLDER] [--into DIR] [GROUP …]`: fetch groups and verify every file."""
+    """`python -m applier.runtime.jvm.jars [--lock FOLDER] [--into DIR] [GROUP …]`: fetch groups, verify every file."""
     parser = argparse.ArgumentParser(
         prog="python -m applier.runtime.jvm.jars", description="Fetch and verify pinned jars."
     )
