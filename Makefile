@@ -53,6 +53,7 @@ fuzz: $(READY) ## A million damaged messages through all decoders; FUZZ_ARGS="--
 	@$(PYTHON) -m tests.fuzz.run $(FUZZ_ARGS)
 
 services: $(READY)
+	@command -v promtool >/dev/null || $$([ $$(id -u) = 0 ] || echo sudo -n) apt-get install -qy --no-install-recommends prometheus >/dev/null 2>&1 || true
 	@$(PYTHON) -m applier.runtime.jvm.jars s3 >/dev/null
 	@$(PYTHON) -m applier.runtime.jvm.jars --lock tests/services kafka registry >/dev/null
 

@@ -48,6 +48,7 @@ class WindowApplier:
 
     Attributes:
         not_found: Rows that changes did not find.
+        commits: The table of each commit that the step made, and the seconds that it took.
     """
 
     config: Config
@@ -56,6 +57,7 @@ class WindowApplier:
     ddl_handler: DdlHandler
     state: State
     not_found: MissingRows = field(default_factory=MissingRows, init=False)
+    commits: list[tuple[TableName, float]] = field(default_factory=list, init=False)
 
     def apply(self, scan: WindowScan, described: Sequence[TableVersion], watch: Stopwatch) -> int:
         """Apply DDL in order, each after the rows below it and before the rows above it; then all other rows.
@@ -198,6 +200,7 @@ class WindowApplier:
             self.set_apart({name: error}, "lost" if isinstance(error, TableIncomplete) else "table")
         for name, applied in done.items():
             self.not_found.note(name, applied.not_found, self.state)
+            self.commits.append((name, sum(applied.seconds.values())))
         return len(done)
 
 

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.position import Reading
+from applier.changefeed.table import TableName
 from applier.config.settings import Config
 from applier.consume.source import Source
 from applier.decode.decoder import Decoder
@@ -50,6 +51,7 @@ class Step:
         mark: Their minimum over the partitions that count: the watermark; None without one.
         is_longest: True if no step may read a longer window.
         resuming: True if parked tables are being brought back.
+        commits: The table of each commit, and the seconds that it took.
     """
 
     moved: bool
@@ -62,6 +64,7 @@ class Step:
     mark: int | None = None
     is_longest: bool = False
     resuming: bool = False
+    commits: Sequence[tuple[TableName, float]] = ()
 
 
 class Beside(Protocol):
@@ -177,7 +180,7 @@ class Pipeline:
         watch = self.watch = Stopwatch()
         if self._is_torn:
             self.restore()
-        self._applier.not_found.count = 0
+        self._applier.not_found.count, self._applier.commits = 0, []
         self._maintain(watch)
         found = self.look(ends, watch)
         scan = found.scan
@@ -245,6 +248,7 @@ class Pipeline:
             error=scan.error,
             resolved=scan.resolved if order.has_watermark else {},
             mark=order.as_of(scan.upto),
+            commits=self._applier.commits,
         )
 
     def _status(self, found: NextStep, watch: Stopwatch, *, moved: bool) -> StatusLine:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import structlog
 
@@ -71,7 +71,10 @@ def logger() -> Any:
     return structlog.get_logger()
 
 
-_STAGES = {
+Stage: TypeAlias = Literal["maintain", "plan", "read", "decode", "apply", "checkpoint"]
+"""The stages of a step, in their order."""
+
+_STAGES: Mapping[Stage, str] = {
     "maintain": "maintaining tables",
     "plan": "asking the source what is new",
     "read": "reading messages",
@@ -94,12 +97,12 @@ class Stopwatch:
     spans: list[tuple[str, int, int]] = field(default_factory=list)
 
     @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
+    def stage(self, name: Stage) -> Iterator[None]:
         """Add the time spent inside to a stage."""
         start, began = time.perf_counter(), time.time_ns()
         PULSE.beat()
         try:
-            with terminal.waiting(_STAGES.get(name, name), passes=True):
+            with terminal.waiting(_STAGES[name], passes=True):
                 yield
         finally:
             PULSE.beat()

@@ -26,19 +26,21 @@ class Outages:
     Attributes:
         counts: Outages by system since the start.
         current: What does not answer now, in a sentence; None while all is well.
+        system: Which of `SYSTEMS` that is.
     """
 
     counts: Counter[str] = field(default_factory=Counter)
     current: str | None = None
+    system: str | None = None
 
     def begin(self, error: BaseException) -> None:
         """An outage begins with this error."""
-        self.counts[system_of(error)] += 1
-        self.current = str(error)
+        self.system, self.current = system_of(error), str(error)
+        self.counts[self.system] += 1
 
     def end(self) -> None:
         """The call that failed succeeded, or was given up."""
-        self.current = None
+        self.system = self.current = None
 
 
 def system_of(error: BaseException) -> str:

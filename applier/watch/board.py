@@ -25,7 +25,7 @@ from applier.sink.control.tables import DEAD_LETTERS, SCHEMA_CHANGES
 from applier.sink.iceberg.snapshot import Figures
 from applier.watch.compose import Facts, compose, empty
 from applier.watch.history import History, Point
-from applier.watch.metrics import Metrics
+from applier.watch.prometheus.exposition import Exposition
 from applier.watch.report import StatusReport, StepProgress, TableProgress, TableState, iso, iso_of
 
 STEPS = 20
@@ -47,6 +47,7 @@ class View:
         outage: What does not answer now; None while all is well.
         now: Unix time in seconds.
         decisions: The last decision on each DDL, in order of commit ts.
+        commits: Snapshots that each Iceberg table got since the start, by its identifier joined by dots.
     """
 
     report: StatusReport
@@ -55,6 +56,7 @@ class View:
     outage: str | None
     now: float
     decisions: Sequence[SchemaDecision] = ()
+    commits: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -74,9 +76,11 @@ class Board:
     found: View | None = field(default=None, init=False)
     phase: str = field(default="starting", init=False)
     history: History = field(default_factory=History, init=False)
-    metrics: Metrics = field(init=False)
+    metrics: Exposition = field(init=False)
     _state: State | None = field(default=None, init=False)
     _figures: dict[tuple[str, ...], Figures] = field(default_factory=dict, init=False)
+    _first: dict[tuple[str, ...], int] = field(default_factory=dict, init=False)
+    _known: frozenset[tuple[str, ...]] = field(default_factory=frozenset, init=False)
     _stamps: dict[tuple[str, ...], int] = field(default_factory=dict, init=False)
     _steps: deque[StepProgress] = field(default_factory=lambda: deque(maxlen=STEPS), init=False)
     _decisions: Sequence[SchemaDecision] = field(default=(), init=False)
@@ -87,12 +91,14 @@ class Board:
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
     def __post_init__(self) -> None:
-        self.metrics = Metrics(self.config.changefeed.name)
+        self.metrics = Exposition(self.config, self.view)
 
     def begin(self, pipeline: Pipeline) -> None:
         """The changefeed is held, and its checkpoint is read."""
         self._state, self.phase = pipeline.state, "running"
-        self.metrics.begin(pipeline.state.resolved_ts or None)
+        route = Route(self.config.tables.route)
+        self._known = frozenset(route.identifier(name) for name in pipeline.state.checkpoint.tables)
+        self.metrics.begin(pipeline.state)
         self._look(pipeline)
         self.found = self.view()
 
@@ -105,8 +111,8 @@ class Board:
         with self._lock:
             self.history.add(now, lag, status.rows, status.messages if moved else 0, status.backlog)
             if moved:
-                self.metrics.take(status)
                 self._steps.appendleft(_progress_of(status, lag))
+        self.metrics.take(pipeline.state, step)
         self._look(pipeline)
 
     def end(self, pipeline: Pipeline) -> None:
@@ -129,7 +135,13 @@ class Board:
         tables = [(name, self._progress(name, route.identifier(name), last.snapshots)) for name in sorted(last.tables)]
         facts = Facts(last, tables, decisions, self._letters, steps)
         report = compose(self.config, facts, limit, int(now * 1000))
-        return View(report, points, self.phase, OUTAGES.current, now, decisions)
+        commits = {".".join(place): self._commits(place, found) for place, found in dict(self._figures).items()}
+        return View(report, points, self.phase, OUTAGES.current, now, decisions, commits)
+
+    def _commits(self, place: tuple[str, ...], found: Figures) -> int:
+        # A table that was made anew counts from its beginning.
+        first = self._first[place]
+        return found.sequence - (first if first <= found.sequence else 0)
 
     def _progress(
         self, name: TableName, identifier: tuple[str, ...], cut: Mapping[tuple[str, ...], int]
@@ -162,7 +174,10 @@ class Board:
                 if writer.head is None:
                     self._figures.pop(identifier, None)
                 elif known is None or known.snapshot_id != writer.head:
-                    self._figures[identifier] = cast("Figures", writer.table.figures)
+                    found = cast("Figures", writer.table.figures)
+                    # All that a table has which was made since, this process committed.
+                    self._first.setdefault(identifier, found.sequence if identifier in self._known else 0)
+                    self._figures[identifier] = found
                 self._stamps[identifier] = writer.known.resolved_ts if writer.known else 0
             self._read_control(cast("Control", pipeline.state.control))
         except ApplierError as error:
@@ -177,7 +192,9 @@ class Board:
         now = time.monotonic()
         if written == self._read or now - self._read_at < _READ_SECONDS:
             return
-        self._decisions = last_decisions(control.decisions())
+        decisions = control.decisions()
+        self._decisions = last_decisions(decisions)
+        self.metrics.decide(decisions, self._decisions)
         # The bytes of the messages are for `applier dead-letters show`.
         self._letters = newest_first(replace(letter, key=None, value=None) for letter in control.letters())
         self._read, self._read_at = written, now

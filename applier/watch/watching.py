@@ -31,11 +31,11 @@ def watching(config: Config) -> Iterator[Board]:
     Raises:
         ConfigError: The address cannot be listened on, or the certificate cannot be used.
     """
-    board = Board(config)
+    board, health = Board(config), Health(config.http.stuck_seconds)
     resources = {
-        "/metrics": Resource(lambda: Answer(board.metrics.text(), "text/plain; version=0.0.4; charset=utf-8")),
+        "/metrics": Resource(lambda: _metrics(board, health)),
         "/status.json": Resource(lambda: Answer(board.view().report.to_json().encode(), "application/json")),
-        "/healthz": Resource(Health(config.http.stuck_seconds).answer, is_open=True),
+        "/healthz": Resource(health.answer, is_open=True),
         "/readyz": Resource(lambda: _ready(board), is_open=True),
     }
     with serving(config.http, resources) as address, alerting(config, board):
@@ -78,14 +78,23 @@ class Health:
 
     def answer(self) -> Answer:
         """200 while there is progress, or 503."""
-        if PULSE.age > _SUSPECT_SECONDS and (tasks := finished_tasks()) != self._tasks:
-            # A job of Spark may run for hours within one stage.
-            self._tasks = tasks
-            PULSE.beat()
+        self.look()
         age = PULSE.age
         if age <= self._limit:
             return Answer(b"alive\n")
         return Answer(f"stuck: no progress for {age:.0f} s\n".encode(), status=HTTPStatus.SERVICE_UNAVAILABLE)
+
+    def look(self) -> None:
+        """Take what Spark has done for a sign of progress, where there was no other for long."""
+        if PULSE.age > _SUSPECT_SECONDS and (tasks := finished_tasks()) != self._tasks:
+            # A job of Spark may run for hours within one stage.
+            self._tasks = tasks
+            PULSE.beat()
+
+
+def _metrics(board: Board, health: Health) -> Answer:
+    health.look()
+    return Answer(board.metrics.text(), "text/plain; version=0.0.4; charset=utf-8")
 
 
 def _ready(board: Board) -> Answer:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ import pytest
 import yaml
 
 from applier.config import settings as config
+from applier.watch.prometheus.rules import ALERTS
 
 _ROOT = Path(__file__).parents[2]
 _DEPLOY = _ROOT / "deploy"
@@ -171,3 +174,38 @@ def _pins(lock: Path) -> dict[str, str]:
     """Package and marker -> version."""
     rows = re.findall(r"^([\w.-]+)==(\S+)(.*?) ?\\$", lock.read_text(encoding="utf-8"), re.MULTILINE)
     return {name + marker: version for name, version, marker in rows}
+
+
+def test_what_the_readme_gives_to_prometheus_is_accepted(tmp_path: Path, manifest: dict[Any, Any]) -> None:
+    """The scrape job is one of Prometheus, and the monitor finds the pods, their port and their token."""
+    text = (_DEPLOY / "README.md").read_text(encoding="utf-8")
+    scrape, monitor = re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    found = yaml.safe_load(monitor)["spec"]
+    deployment = manifest["Deployment", "applier-shop"]["spec"]["template"]
+    container = deployment["spec"]["containers"][0]
+
+    assert found["selector"]["matchLabels"].items() <= deployment["metadata"]["labels"].items()
+    endpoint = found["podMetricsEndpoints"][0]
+    assert endpoint["port"] in {port["name"] for port in container["ports"]}
+    secret = endpoint["authorization"]["credentials"]
+    assert secret["name"] in {source["secretRef"]["name"] for source in container["envFrom"]}
+    assert f"secret generic {secret['name']} --from-literal={secret['key']}=" in text
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("promtool is not installed (apt-get install prometheus)")
+    file = tmp_path / "prometheus.yml"
+    file.write_text(scrape.replace("applier.rules.yml", str(_DEPLOY / "prometheus/applier.rules.yml")), "utf-8")
+    done = subprocess.run([promtool, "check", "config", "--syntax-only", str(file)], capture_output=True, check=False)
+    assert done.returncode == 0, done.stdout.decode() + done.stderr.decode()
+
+
+def test_the_rules_become_an_object_of_the_operator() -> None:
+    """With the command that the README shows, as far as `kubectl` is not needed."""
+    text = (_DEPLOY / "README.md").read_text(encoding="utf-8")
+    command = next(line.strip() for line in text.splitlines() if "kind: PrometheusRule" in line)
+    made = subprocess.run(
+        ["/bin/bash", "-c", command.partition(" | kubectl")[0]], cwd=_ROOT, capture_output=True, check=True
+    )
+
+    rules = yaml.safe_load(made.stdout)["spec"]["groups"][0]["rules"]
+    assert {rule["alert"] for rule in rules} == {alert.name for alert in ALERTS}

@@ -1,0 +1,1 @@
+"""What Prometheus and Grafana get: metrics, alert rules, a dashboard."""

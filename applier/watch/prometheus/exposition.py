@@ -1,0 +1,229 @@
+"""Shows the metrics of a running changefeed to Prometheus."""
+
+from __future__ import annotations
+
+import platform
+import re
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias, get_args
+
+from prometheus_client import (
+    CollectorRegistry,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from applier.changefeed.table import TableName
+from applier.changefeed.ts import unix_ms
+from applier.config.settings import Config
+from applier.pipeline.state import State
+from applier.pipeline.step import Step
+from applier.runtime.jvm import jars
+from applier.runtime.logs import Stage
+from applier.runtime.outages import OUTAGES, SYSTEMS
+from applier.runtime.pulse import PULSE
+from applier.sink.control.rows import Decision, SchemaDecision
+from applier.watch.prometheus.metrics import METRICS, NOTES
+from applier.watch.report import StatusReport, TableProgress, TableState
+
+if TYPE_CHECKING:
+    from applier.watch.board import View
+
+Value: TypeAlias = tuple[str, tuple[str, ...], float]
+"""Name of a metric, its labels beside the changefeed, and its value."""
+
+_ERRORS = ("ddl", "row", "table", "lost")
+"""Causes of a parked table that are errors: people and `load` park tables on purpose."""
+
+_FAMILIES = {"gauge": GaugeMetricFamily, "counter": CounterMetricFamily}
+
+
+class Exposition:
+    """The metrics of one changefeed; they are put together when Prometheus asks, save for the counts of steps.
+
+    Args:
+        config: The configuration.
+        view: Gives what is known now.
+    """
+
+    def __init__(self, config: Config, view: Callable[[], View]) -> None:
+        self._config, self._view = config, view
+        self._own = config.changefeed.name
+        self._build = (version("applier"), platform.python_version(), version("pyspark"), _iceberg())
+        self._sums = Counter[str](dict.fromkeys(("steps", "messages", "rows", "commits", *NOTES), 0))
+        self._left: dict[str, float] = {}
+        self._failures: dict[TableName, int] = {}
+        self._failed: frozenset[TableName] = frozenset()
+        self._decided: tuple[Counter[str], Counter[str]] | None = None
+        self._refused: Sequence[TableName] = ()
+        self._state: State | None = None
+        # The time at which a counter began is of use to no query here, and would double the series.
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        PlatformCollector(registry=self.registry)
+        self._histograms = {
+            metric.name: Histogram(
+                metric.full_name,
+                metric.meaning,
+                ("changefeed", *metric.labels),
+                registry=self.registry,
+                buckets=metric.buckets,
+            )
+            for metric in METRICS
+            if metric.kind == "histogram"
+        }
+        self._step = self._histograms["step_duration_seconds"].labels(self._own)
+        stages = self._histograms["stage_duration_seconds"]
+        self._stages: dict[str, Histogram] = {stage: stages.labels(self._own, stage) for stage in get_args(Stage)}
+        self._commits: dict[TableName, Histogram] = {}
+        self.registry.register(self)
+
+    def text(self) -> bytes:
+        """All of them, in the format of Prometheus."""
+        return generate_latest(self.registry)
+
+    def begin(self, state: State) -> None:
+        """The checkpoint is read: what is parked now failed in another process."""
+        self._state, self._failed = state, _failed(state)
+        self._meet(state.checkpoint.tables)
+
+    def take(self, state: State, step: Step) -> None:
+        """Count what a step did, or how much is left where it found nothing to do."""
+        status = step.status
+        # Made anew each time, as another thread may be reading it.
+        self._left = self._left | {"backlog_messages": status.backlog, "waiting_rows": status.waiting}
+        failed = _failed(state)
+        for table in failed - self._failed:
+            self._failures[table] = self._failures.get(table, 0) + 1
+        self._failed = failed
+        if not step.moved:
+            return
+        self._left = self._left | {"last_step_timestamp_seconds": status.now_ms / 1000}
+        sums = self._sums
+        sums["steps"] += 1
+        sums["messages"] += status.messages
+        sums["rows"] += status.rows
+        sums["commits"] += status.tables
+        for name, note in NOTES.items():
+            # Bringing manifests together may leave more of them.
+            sums[name] += max(0, status.notes.get(note, 0))
+        for stage, spent in status.seconds.items():
+            self._stages[stage].observe(spent)
+        self._step.observe(sum(status.seconds.values()))
+        self._meet(state.checkpoint.tables)
+        for table, spent in step.commits:
+            if table in self._commits:
+                self._commits[table].observe(spent)
+
+    def decide(self, decisions: Sequence[SchemaDecision], last: Sequence[SchemaDecision]) -> None:
+        """Count all decisions that there are, of which `last` stand; those of the first call were made before."""
+        now = Counter[str](item.decision for item in decisions)
+        self._decided = (now if self._decided is None else self._decided[0], now)
+        self._refused = [item.table for item in last if item.decision == "refused"]
+
+    def collect(self) -> Iterator[Metric]:
+        """The metrics that are no histograms, as the registry asks for them."""
+        found: dict[str, list[tuple[tuple[str, ...], float]]] = defaultdict(list)
+        for name, labels, value in self._values():
+            found[name].append((labels, value))
+        for metric in METRICS:
+            if metric.kind == "histogram":
+                continue
+            family = _FAMILIES[metric.kind](metric.full_name, metric.meaning, labels=("changefeed", *metric.labels))
+            for labels, value in found[metric.name]:
+                family.add_metric([self._own, *labels], value)
+            yield family
+
+    def describe(self) -> Iterator[Metric]:
+        """Nothing: the registry need not ask for values to learn the names."""
+        return iter(())
+
+    def _meet(self, tables: Mapping[TableName, object]) -> None:
+        """Begin the series of tables that are new, and end those of tables that are gone."""
+        if self._commits.keys() == tables.keys():
+            return
+        histogram = self._histograms["commit_duration_seconds"]
+        for gone in self._commits.keys() - tables.keys():
+            histogram.remove(self._own, str(gone))
+            self._failures.pop(gone, None)
+            del self._commits[gone]
+        for name in tables.keys() - self._commits.keys():
+            self._commits[name] = histogram.labels(self._own, str(name))
+
+    def _values(self) -> Iterator[Value]:
+        changefeed, view = self._config.changefeed, self._view()
+        yield "up", (), 1
+        yield "build_info", self._build, 1
+        yield "changefeed_info", (changefeed.order, changefeed.protocol), 1
+        yield "max_lag_seconds", (), view.report.max_lag_seconds
+        yield "last_progress_timestamp_seconds", (), time.time() - PULSE.age
+        for name, value in (*self._left.items(), *self._sums.items()):
+            yield name, (), value
+        for system in SYSTEMS:
+            yield "outages", (system,), OUTAGES.counts[system]
+            yield "outage", (system,), OUTAGES.system == system
+        before, now = self._decided or (Counter(), Counter())
+        for decision in get_args(Decision):
+            yield "ddl_decisions", (decision,), now[decision] - before[decision]
+        yield from self._of_report(view.report, view.now)
+        failures = {str(name): count for name, count in dict(self._failures).items()}
+        for table in view.report.tables:
+            yield from _of_table(table)
+            yield "table_failures", (table.table,), failures.get(table.table, 0)
+            if (commits := view.commits.get(table.iceberg)) is not None:
+                yield "table_commits", (table.table,), commits
+
+    def _of_report(self, report: StatusReport, now: float) -> Iterator[Value]:
+        holder = report.holder
+        limit = self._config.run.lease_seconds
+        yield "lease_held", (), holder is not None and not holder.released and holder.silent_seconds <= limit
+        if holder is None or self._state is None:
+            return
+        tables = self._state.checkpoint.tables
+        parked = [tables[name].completeness for name in self._refused if name in tables]
+        yield "ddl_refused_pending", (), sum(found is not None and found.cause == "ddl" for found in parked)
+        yield "lease_epoch", (), holder.epoch
+        yield "last_heartbeat_timestamp_seconds", (), _unix(holder.seen)
+        yield "fresh", (), report.verdict == "fresh"
+        yield "dead_letters_open", (), report.dead_letter_count
+        if report.resolved_ts is not None:
+            resolved = unix_ms(report.resolved_ts) / 1000
+            yield "resolved_timestamp_seconds", (), resolved
+            yield "lag_seconds", (), max(0.0, now - resolved)
+
+
+def _of_table(table: TableProgress) -> Iterator[Value]:
+    label = (table.table,)
+    for state in get_args(TableState):
+        yield "table_state", (table.table, state), table.state == state
+    if table.lag_seconds is not None:
+        yield "table_lag_seconds", label, table.lag_seconds
+    if table.committed is not None:
+        yield "table_rows", label, table.rows
+        yield "table_files", label, table.files
+        yield "table_last_commit_timestamp_seconds", label, _unix(table.committed)
+
+
+def _failed(state: State) -> frozenset[TableName]:
+    return frozenset(name for name, found in state.completeness.items() if found.is_parked and found.cause in _ERRORS)
+
+
+def _unix(iso: str) -> float:
+    return datetime.fromisoformat(iso).timestamp()
+
+
+def _iceberg() -> str:
+    """The version of Iceberg's Java library, as it is pinned."""
+    pinned = Path(jars.__file__).with_name("jars.xml").read_text(encoding="utf-8")
+    found = re.search(r'name="iceberg-spark-runtime[^"]*" rev="([^"]+)"', pinned)
+    return found[1] if found else ""
