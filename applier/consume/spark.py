@@ -14,7 +14,7 @@ from typing import cast
 
 import pyarrow as pa
 from py4j.protocol import Py4JError, Py4JJavaError
-from pyspark.errors import PySparkException, PythonException
+from pyspark.errors import IllegalArgumentException, PySparkException, PythonException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -185,16 +185,19 @@ class KafkaSource:
     def _asking(self) -> Iterator[None]:
         try:
             yield
+        except IllegalArgumentException as error:
+            # So PySpark calls what Java's compiler of patterns raises.
+            if not self._pattern:
+                raise
+            reason = str(error).splitlines()[0]
+            raise ConfigError([f"source.kafka.topic_pattern: is no regular expression of Java: {reason}."]) from error
         except Py4JJavaError as error:
             raise self._refusal(error) from error
 
-    def _refusal(self, error: Py4JJavaError) -> TransientError | SourceLost | OutsideRefused | ConfigError:
+    def _refusal(self, error: Py4JJavaError) -> TransientError | SourceLost | OutsideRefused:
         servers = self._options.get("kafka.bootstrap.servers", "")
         # Kafka repeats parts of what it cannot read, and that may be the value of an option that holds a secret.
         chain = [replace(cause, text=without_secrets(cause.text, self._options)) for cause in chain_of(error)]
-        if (broken := next((cause for cause in chain if "PatternSyntaxException" in cause.kind), None)) is not None:
-            reason = broken.text.splitlines()[0]
-            return ConfigError([f"source.kafka.topic_pattern: is no regular expression of Java: {reason}."])
         if any("UnknownTopicOrPartition" in cause.kind for cause in chain):
             hint = "check source.kafka.topics; TiCDC makes the topic when the changefeed starts."
             return SourceLost(f"Kafka at {servers} has no topic {', '.join(self._topics)}.", hint)

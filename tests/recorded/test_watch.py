@@ -19,7 +19,7 @@ from tests.replay import replay
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-OF_THE_PROCESS = ("now", "lag_seconds", "steps", "max_lag_seconds", "holder")
+OF_THE_PROCESS = ("now", "lag_seconds", "steps", "explanation", "max_lag_seconds", "holder")
 """Keys that the process knows better, or at another moment."""
 
 
@@ -71,6 +71,6 @@ def _compare(shown: board.Board, raw: dict[str, Any], pipeline: Pipeline) -> Non
 def _facts(report: StatusReport) -> dict[str, Any]:
     facts = asdict(report)
     for table in facts["tables"]:
-        del table["lag_seconds"]
+        del table["lag_seconds"], table["commit_age_seconds"]
     facts["stale"] = [sentence for sentence in facts["stale"] if not sentence.startswith("The tables are")]
     return {key: value for key, value in facts.items() if key not in OF_THE_PROCESS}
