@@ -20,17 +20,29 @@ from bench.peers import PEERS
 from bench.report import render
 from bench.say import tell
 from bench.scenario import resized, scenarios
+from bench.watching import watched
 from tests.services.kafka import Broker, broker
 from tests.services.registry import Registry, registry_server
 
 _RESULTS = Path(__file__).parent / "results"
 _ROOT = Path(__file__).parent.parent
 
-_ORDINARY = ("catch-up", "catch-up-canal", "protocols", "updates", "batches", "hot", "tables", "freshness", "load")
+_ORDINARY = (
+    "catch-up",
+    "catch-up-canal",
+    "protocols",
+    "updates",
+    "batches",
+    "hot",
+    "tables",
+    "freshness",
+    "load",
+    "watching",
+)
 _QUICK = ("catch-up", "tables", "load")
 
-_LOAD = "load"
-"""It reads files and no topic, and so is no `Scenario`."""
+_LOAD, _WATCHING = "load", "watching"
+"""One reads files and no topic, the other looks into the job: neither is a `Scenario`."""
 
 
 def main() -> None:
@@ -38,8 +50,9 @@ def main() -> None:
     arguments = _arguments()
     known = scenarios(quick=arguments.quick)
     chosen = arguments.scenario or (_QUICK if arguments.quick else _ORDINARY)
-    if unknown := [name for name in chosen if name not in {*known, _LOAD}]:
-        sys.exit(f"There is no scenario {', '.join(unknown)}; there are {', '.join([*known, _LOAD])}.")
+    if unknown := [name for name in chosen if name not in {*known, _LOAD, _WATCHING}]:
+        names = ", ".join([*known, _LOAD, _WATCHING])
+        sys.exit(f"There is no scenario {', '.join(unknown)}; there are {names}.")
     peers = [name for name in arguments.peers.split(",") if name]
     if unknown := [name for name in peers if name not in PEERS]:
         sys.exit(f"There is no peer {', '.join(unknown)}; there are {', '.join(PEERS)}.")
@@ -60,9 +73,13 @@ def main() -> None:
             (work / "registry").mkdir()
             return stack.enter_context(registry_server(work / "registry"))
 
+        others = {
+            _LOAD: lambda: _load(work / _LOAD, arguments),
+            _WATCHING: lambda: watched(work / _WATCHING, kafka()),
+        }
         for name in chosen:
-            if name == _LOAD:
-                text, is_right = _load(work / name, arguments)
+            if name in others:
+                text, is_right = others[name]()
             else:
                 playground = Playground(work, kafka(), registry, arguments.repeat, peers)
                 tables = playground.measure(resized(known[name], arguments.events))
