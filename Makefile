@@ -5,11 +5,11 @@ SHELL := bash
 PYTHON := .venv/bin/python
 PYTEST := $(PYTHON) -m pytest $(PYTEST_ARGS)
 READY := .venv/requirements.lock
-NO_JVM := not (spark or kafka or registry or s3 or tidb or recovery or slow or soak)
+NO_JVM := not (spark or kafka or registry or s3 or tidb or browser or recovery or slow or soak)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-unit test-integration test-recovery test-recorded soak fuzz services check lint types imports structure generated fmt \
-        bench bench-quick schemas lock clean
+        bench bench-quick schemas picture lock clean
 
 ##@ Start
 
@@ -53,6 +53,7 @@ fuzz: $(READY) ## A million damaged messages through all decoders; FUZZ_ARGS="--
 	@$(PYTHON) -m tests.fuzz.run $(FUZZ_ARGS)
 
 services: $(READY)
+	@deploy/chromium.sh
 	@command -v promtool >/dev/null || $$([ $$(id -u) = 0 ] || echo sudo -n) apt-get install -qy --no-install-recommends prometheus >/dev/null 2>&1 || true
 	@$(PYTHON) -m applier.runtime.jvm.jars s3 >/dev/null
 	@$(PYTHON) -m applier.runtime.jvm.jars --lock tests/services kafka registry >/dev/null
@@ -93,6 +94,9 @@ bench-quick: $(READY) services ## The same on little data, in minutes
 
 schemas: $(READY) ## Write schemas/ and the generated parts of the documentation anew
 	@$(PYTHON) -m applier.schemas
+
+picture: $(READY) services ## Take the picture of the page anew that the README shows
+	@PICTURE=docs/images/page.png $(PYTEST) --quiet -k picture tests/browser
 
 lock: ## Pin all packages anew after a change of the dependencies in pyproject.toml (needs uv)
 	@deploy/lock.sh

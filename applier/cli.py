@@ -147,6 +147,7 @@ def status(  # noqa: PLR0913 - each is an option
     watch: Annotated[
         float | None, typer.Option(help="Redraw every so many seconds, until Ctrl-C.", min=0.1, show_default=False)
     ] = None,
+    page: Annotated[Path | None, typer.Option(help="Also write it to this file, as a page for a browser.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show whether the tables are true, what to do if not, how far they are, and why they lag."""
@@ -155,6 +156,7 @@ def status(  # noqa: PLR0913 - each is an option
     from applier.commands.status.command import status as examine  # noqa: PLC0415
     from applier.commands.status.render import Choice, render  # noqa: PLC0415
     from applier.commands.status.watch import refuse, watching  # noqa: PLC0415
+    from applier.watch.page.document import write  # noqa: PLC0415
 
     rules = tuple(rule.strip() for rule in tables.split(",") if rule.strip())
     modes = {"--json": as_json, "--cut": cut, "--watch": watch is not None}
@@ -163,7 +165,10 @@ def status(  # noqa: PLR0913 - each is an option
     choice = Choice(loaded.path, rules, ddl, partitions)
 
     def look() -> StatusReport:
-        return examine(loaded, max_lag_seconds=max_lag, now_ms=time.time_ns() // 1_000_000)
+        report = examine(loaded, max_lag_seconds=max_lag, now_ms=time.time_ns() // 1_000_000)
+        if page is not None:
+            write(page, report, loaded.path)
+        return report
 
     if watch is not None:
         raise typer.Exit(watching(look, choice, Console(), watch))

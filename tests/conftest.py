@@ -29,7 +29,7 @@ os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
 hypothesis.settings.register_profile("applier", derandomize=True, deadline=None)
 hypothesis.settings.load_profile("applier")
 
-_HEAVY = ("spark", "kafka", "registry", "s3", "tidb")
+_HEAVY = ("spark", "kafka", "registry", "s3", "tidb", "browser")
 
 
 def pytest_report_header() -> str:

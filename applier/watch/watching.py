@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
@@ -14,6 +15,8 @@ from applier.runtime.jvm.spark_session import finished_tasks
 from applier.runtime.logs import logger
 from applier.runtime.pulse import PULSE
 from applier.watch.board import Board
+from applier.watch.page.document import Origin
+from applier.watch.page.document import answer as page
 from applier.watch.server import Answer, Resource, serving
 from applier.watch.webhook import alerting
 
@@ -32,7 +35,9 @@ def watching(config: Config) -> Iterator[Board]:
         ConfigError: The address cannot be listened on, or the certificate cannot be used.
     """
     board, health = Board(config), Health(config.http.stuck_seconds)
+    origin = Origin(config.path, started=time.time())
     resources = {
+        "/": Resource(lambda: page(board.view(), origin)),
         "/metrics": Resource(lambda: _metrics(board, health)),
         "/status.json": Resource(lambda: Answer(board.view().report.to_json().encode(), "application/json")),
         "/healthz": Resource(health.answer, is_open=True),
