@@ -156,7 +156,6 @@ def status(  # noqa: PLR0913 - each is an option
     from applier.commands.status.command import status as examine  # noqa: PLC0415
     from applier.commands.status.render import Choice, render  # noqa: PLC0415
     from applier.commands.status.watch import refuse, watching  # noqa: PLC0415
-    from applier.watch.page.document import write  # noqa: PLC0415
 
     rules = tuple(rule.strip() for rule in tables.split(",") if rule.strip())
     modes = {"--json": as_json, "--cut": cut, "--watch": watch is not None}
@@ -167,6 +166,8 @@ def status(  # noqa: PLR0913 - each is an option
     def look() -> StatusReport:
         report = examine(loaded, max_lag_seconds=max_lag, now_ms=time.time_ns() // 1_000_000)
         if page is not None:
+            from applier.watch.page.document import write  # noqa: PLC0415
+
             write(page, report, loaded.path)
         return report
 

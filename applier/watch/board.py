@@ -24,39 +24,16 @@ from applier.sink.control.rows import last_decisions, newest_first
 from applier.sink.control.tables import DEAD_LETTERS, SCHEMA_CHANGES
 from applier.sink.iceberg.snapshot import Figures
 from applier.watch.compose import Facts, compose, empty
-from applier.watch.history import History, Point
+from applier.watch.history import History
 from applier.watch.prometheus.exposition import Exposition
-from applier.watch.report import StatusReport, StepProgress, TableProgress, TableState, iso, iso_of
+from applier.watch.report import StepProgress, TableProgress, TableState, iso, iso_of
+from applier.watch.view import View
 
 STEPS = 20
 """Steps whose stages are shown."""
 
 _READ_SECONDS = 10.0
 """Time between two readings of the control tables; one that would come earlier is made up for."""
-
-
-@dataclass(frozen=True, slots=True)
-class View:
-    """What is known at one moment.
-
-    Attributes:
-        report: The same as `applier status` shows, as far as the process knows it: others may have changed a table
-            since, or dropped it.
-        points: The last hours, the oldest first.
-        phase: What the process does, in words: `starting`, `running`, `stopping`.
-        outage: What does not answer now; None while all is well.
-        now: Unix time in seconds.
-        decisions: The last decision on each DDL, in order of commit ts.
-        commits: Snapshots that each Iceberg table got since the start, by its identifier joined by dots.
-    """
-
-    report: StatusReport
-    points: Sequence[Point]
-    phase: str
-    outage: str | None
-    now: float
-    decisions: Sequence[SchemaDecision] = ()
-    commits: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)

@@ -16,9 +16,9 @@ from selenium.webdriver.chrome.service import Service
 
 from applier.config.http import HttpSection
 from applier.watch import server
-from applier.watch.board import View
 from applier.watch.page.document import Origin, answer
 from applier.watch.server import Resource, serving
+from applier.watch.view import View
 from tests.browser import views
 
 _FLAGS = (
@@ -58,6 +58,7 @@ class Site:
 
     view: View = field(default_factory=views.fresh)
     port: int = 0
+    token: str | None = None
     _running: ExitStack = field(default_factory=ExitStack)
 
     @property
@@ -68,8 +69,9 @@ class Site:
     def start(self) -> None:
         """Serve, on the same port as before."""
         origin = Origin("applier.toml", views.NOW - 9 * 3600)
+        settings = HttpSection.model_validate({"port": self.port, "token": self.token})
         resources = {"/": Resource(lambda: answer(self.view, origin))}
-        self._running.enter_context(serving(HttpSection(port=self.port), resources))
+        self._running.enter_context(serving(settings, resources))
 
     def stop(self) -> None:
         """Serve no longer."""

@@ -13,7 +13,7 @@ from selenium.webdriver import Chrome
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.wait import WebDriverWait
 
-from applier.watch.board import View
+from applier.watch.view import View
 from tests.browser import views
 from tests.browser.conftest import Site, complaints, picture, requests, size
 
@@ -122,6 +122,18 @@ def test_a_page_says_when_it_is_not_connected(browser: Chrome, site: Site) -> No
     _until(browser, "document.getElementById('away').hidden")
     assert browser.title.startswith("Stale")
     assert _text(browser, "#verdict-h").endswith("Stale")
+
+
+def test_a_page_that_needs_a_token_stays_up_to_date(browser: Chrome, site: Site) -> None:
+    """Also where the address held it; the page itself never does."""
+    site.stop()
+    site.token = "s3cret"
+    site.start()
+    browser.get(site.address.replace("//", "//any:s3cret@"))
+    assert "s3cret" not in browser.page_source
+    site.view = views.stale()
+    _renew(browser)
+    _until(browser, "document.title.startsWith('Stale')")
 
 
 def test_a_page_of_another_process_is_loaded_anew(browser: Chrome, site: Site) -> None:

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from applier.watch.board import View
 from applier.watch.history import Point
 from applier.watch.report import (
     DdlReport,
@@ -21,6 +20,7 @@ from applier.watch.report import (
     iso,
     judged,
 )
+from applier.watch.view import View
 
 NOW = 1_795_608_018.0
 """2026-11-25 12:00:18 UTC."""

@@ -15,12 +15,12 @@ from pathlib import Path
 from urllib.parse import quote
 
 from applier.errors import ConfigError
-from applier.watch.board import View
 from applier.watch.page import parts, plots
 from applier.watch.page.html import Html, moment, tag, text
 from applier.watch.page.verdict import head, verdict_of
 from applier.watch.report import HolderReport, StatusReport, iso
 from applier.watch.server import Answer
+from applier.watch.view import View
 
 _RELOAD_SECONDS = 10
 
@@ -119,7 +119,7 @@ def _details(view: View, holder: HolderReport, origin: Origin) -> Html:
     return text(
         plots.history(view.points, view.now, report.lag_seconds),
         parts.tables(report),
-        plots.steps(report.steps, report.explanation),
+        plots.steps(report.steps),
         parts.schema_changes(report),
         parts.dead_letters(report, origin.config),
         tag("div", parts.lease(report, holder), parts.partitions(report), id="pair", class_="pair"),

@@ -17,6 +17,8 @@ _HEIGHT, _TOP, _BASE = 190, 22, 166
 _BARS = 120
 _WIDTHS = (10, 20, 30, 60, 120, 180, 300)
 _TICKS = (60, 120, 300, 600, 900, 1800, 3600, 7200)
+_TIME_STEPS = (60, 120, 300, 600, 1800, 3600, 7200, 21600, 43200)
+_DAY = 86400
 _COVERS = 120
 """Seconds that may pass between two points before the time between them is one of which nothing is known."""
 
@@ -132,8 +134,8 @@ def _times(found: Sequence[Bucket]) -> Iterator[Html]:
         yield tag("text", _clock(at), x=x, y=_BASE + 18, class_="tick mid")
 
 
-def steps(found: Sequence[StepProgress], explanation: str | None = None) -> Html:
-    """How long each stage of the last steps took, after the sentence that explains the lag by them."""
+def steps(found: Sequence[StepProgress]) -> Html:
+    """How long each stage of the last steps took."""
     timed = [step for step in reversed(found) if step.seconds]
     if not timed:
         return section("steps", "Where the time goes", tag("p", "No step is known with its times.", class_="soft"))
@@ -148,9 +150,8 @@ def steps(found: Sequence[StepProgress], explanation: str | None = None) -> Html
     drawn = [_stack(step, at, max(count, 12), marks[-1], list(totals)) for at, step in enumerate(timed)]
     shares = [(name, f"{name} {spent / whole:.0%}") for name, spent in totals.items()]
     legend = tag("ul", [tag("li", share, class_=f"s{_colour(name)}") for name, share in shares], class_="legend")
-    why = tag("p", explanation, class_="why") if explanation else None
     figure = _figure("stages", "Seconds of each step", caption, [(mark, _seconds(mark)) for mark in marks], drawn)
-    return section("steps", "Where the time goes", why, legend, figure, _numbers(timed[::-1], list(totals)))
+    return section("steps", "Where the time goes", legend, figure, _numbers(timed[::-1], list(totals)))
 
 
 def _stages(timed: Sequence[StepProgress]) -> list[str]:
@@ -210,11 +211,12 @@ def _ticks(highest: float) -> list[float]:
 
 
 def _time_ticks(highest: float) -> list[float]:
-    """The same in seconds, with minutes and hours for steps where they fit."""
-    steps = (60, 120, 300, 600, 1800, 3600, 7200, 21600, 43200, 86400)
-    step = next((step for step in steps if highest / step <= 4), None)
-    if highest <= 120 or step is None:
+    """The same in seconds, in steps of minutes, hours or days."""
+    if highest <= 120:
         return _ticks(max(highest, 1.0))
+    step = next((step for step in _TIME_STEPS if highest <= 4 * step), None)
+    if step is None:
+        return [_DAY * days for days in _ticks(highest / _DAY)]
     return [float(step * at) for at in range(int(-(-highest // step)) + 1)]
 
 

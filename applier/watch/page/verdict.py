@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from applier.watch.board import View
 from applier.watch.page.html import Html, copyable, moment, plural, section, span_of, tag, text
 from applier.watch.report import LACKING, StatusReport
+from applier.watch.view import View
 
 _REASONS = 10
 _MORE = 200
@@ -152,7 +152,8 @@ def _figures(view: View) -> Html:
             "bad" if report.dead_letter_count else None,
         ),
     ]
-    return section("figures", "Key figures", tag("dl", figures, class_="figures"))
+    why = tag("p", report.explanation, class_="why") if report.explanation else None
+    return section("figures", "Key figures", tag("dl", figures, class_="figures"), why)
 
 
 def _figure(name: str, value: str, note: str, tone: str | None = None) -> Html:

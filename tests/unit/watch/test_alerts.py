@@ -23,8 +23,9 @@ from applier.runtime.stop_requests import StopRequested
 from applier.sink.control.rows import DeadLetter, Decision, SchemaDecision
 from applier.sink.control.tables import DEAD_LETTERS, SCHEMA_CHANGES
 from applier.watch.alerts import HOLD_SECONDS, START_SECONDS, Alerts
-from applier.watch.board import Board, View
+from applier.watch.board import Board
 from applier.watch.report import StatusReport, TableProgress, TableState
+from applier.watch.view import View
 
 CONFIG = settings.parse(
     {
