@@ -46,7 +46,9 @@ def verdict_of(view: View) -> Glance:
     living = [table for table in report.tables if table.state != "dropped"]
     untrue = sum(table.state in (*LACKING, "missing", "rolled back") for table in living)
     true, verb = len(living) - untrue, "is" if len(living) - untrue == 1 else "are"
-    if not living:
+    if report.lag_seconds is None:
+        what = "Nothing of the feed is applied yet"
+    elif not living:
         what = "No table has come yet; the changefeed is read"
     elif untrue:
         what = f"{true:,} of {plural(len(living), 'table')} {verb} true"

@@ -12,7 +12,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+import typer
 
+from applier import cli
 from applier.errors import ConfigError
 from applier.watch.history import Point
 from applier.watch.page import document as page
@@ -229,6 +231,28 @@ def test_a_page_is_written_to_a_file(tmp_path: Path) -> None:
     assert '<meta http-equiv="Content-Security-Policy" content="default-src' in shown
     assert "data-live" not in re.sub(r"<script>.*</script>", "", shown, flags=re.DOTALL)
     assert "refresh" not in re.sub(r"<script>.*</script>", "", shown, flags=re.DOTALL)
+
+
+def test_status_writes_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Beside what it prints, and with its exit code; here of a changefeed that never ran."""
+    config, file = tmp_path / "my.toml", tmp_path / "page.html"
+    config.write_text(f"""
+[changefeed]
+name = "shop"
+protocol = "simple"
+[source]
+archive = "topic"
+[catalog]
+name = "lake"
+type = "jdbc"
+uri = "jdbc:sqlite:{tmp_path}/catalog.db"
+warehouse = "{tmp_path}/tables"
+""")
+    with pytest.raises(typer.Exit) as ended:
+        cli.status(config, page=file)
+    assert ended.value.exit_code == 1
+    assert "stale" in capsys.readouterr().out
+    assert "Changefeed shop has never run: there is no checkpoint." in _Reader(file.read_text("utf-8")).text
 
 
 def test_a_page_that_cannot_be_written_is_named(tmp_path: Path) -> None:
