@@ -66,7 +66,9 @@
   // Bring a part of the page to what it is now; what the reader opened, selected, focused or wrote stays.
   const KEPT = new Set(["open", "hidden", "title"]);
   const keyOf = (node) => node.nodeType === Node.ELEMENT_NODE ? node.id || node.dataset.key : undefined;
-  const isSelected = (node) => !getSelection().isCollapsed && getSelection().containsNode(node, true);
+  // Asked for once: the browser lays the page out anew before it says what is selected.
+  let selected;
+  const isSelected = (node) => selected !== undefined && selected.intersectsNode(node);
 
   const bring = (old, now) => {
     if (old.nodeType !== Node.ELEMENT_NODE) {
@@ -109,6 +111,7 @@
     const same = ["build", "changefeed"].every((name) => page.body.dataset[name] === body.dataset[name]);
     if (!page.getElementById("main") || !("live" in page.body.dataset)) throw new Error("something else answers at this address");
     if (!same) return location.reload();
+    selected = getSelection().isCollapsed ? undefined : getSelection().getRangeAt(0);
     for (const part of ["top", "main", "foot"]) bring(document.getElementById(part), page.getElementById(part));
     const icon = document.getElementById("icon"), href = page.getElementById("icon").getAttribute("href");
     if (icon.getAttribute("href") !== href) icon.setAttribute("href", href);
