@@ -14,7 +14,7 @@ import pytest
 from selenium.webdriver import Chrome, ChromeOptions
 from selenium.webdriver.chrome.service import Service
 
-from applier.config.http import HttpSection
+from applier.config.watch import HttpSection
 from applier.watch import server
 from applier.watch.page.document import Origin, answer
 from applier.watch.server import Resource, serving

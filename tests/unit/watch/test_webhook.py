@@ -20,8 +20,9 @@ from applier.config.watch import WebhookSection
 from applier.errors import ConfigError
 from applier.watch import webhook
 from applier.watch.alerts import START_SECONDS
-from applier.watch.board import Board, View
+from applier.watch.board import Board
 from applier.watch.report import StatusReport, TableProgress
+from applier.watch.view import View
 from applier.watch.webhook import Bell, Mail, alerting
 
 SECRET = "T0-s3cret"
