@@ -36,7 +36,7 @@ from applier.watch.prometheus.metrics import METRICS, NOTES
 from applier.watch.report import StatusReport, TableProgress, TableState
 
 if TYPE_CHECKING:
-    from applier.watch.board import View
+    from applier.watch.view import View
 
 Value: TypeAlias = tuple[str, tuple[str, ...], float]
 """Name of a metric, its labels beside the changefeed, and its value."""
