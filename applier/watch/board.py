@@ -94,7 +94,7 @@ class Board:
 
     def end(self, pipeline: Pipeline) -> None:
         """The run ends: read what its last step recorded, also one that failed."""
-        self._read_at = -_READ_SECONDS
+        self.phase, self._read_at = "stopping", -_READ_SECONDS
         with suppress(Exception):
             # What ended the run counts, not that this could not be read.
             self._read_control(cast("Control", pipeline.state.control))
