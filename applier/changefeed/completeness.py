@@ -90,7 +90,7 @@ class Completeness:
             forget = f"applier forget -c {config} --tables {option([name])}"
             return f"admit it in tables.include again, and `applier run -c {config}` resumes it; or run `{forget}`."
         if self.is_parked and self.position is None:
-            return f"{by_hand}; or leave it out with '!{name}' in tables.include."
+            return f"{by_hand}; or leave it out in tables.include."
         if self.reason == LETTERS:
             letters = f"applier backfill -c {config} --dead-letters"
             return f"run `{letters}`, or `applier dead-letters discard -c {config} --all --why TEXT`."

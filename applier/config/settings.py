@@ -299,6 +299,8 @@ def load(path: str | Path) -> Config:
         raw = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise ConfigError([_not_toml(str(path), text, str(error))]) from error
+    except (RecursionError, ValueError) as error:
+        raise ConfigError([f"{path} is no configuration: it holds a number or brackets beyond all measure."]) from error
     return parse(raw, Problems(str(path), lines_of(text))).of_file(shlex.quote(str(path)))
 
 

@@ -53,7 +53,7 @@ class HttpSection(Section):
     """File (PEM) with the certificate for TLS, and those that lead to its authority. Default: plain HTTP."""
     key: Path | None = None
     """File (PEM) with the private key of the certificate."""
-    max_lag_seconds: Annotated[float, Field(gt=0)] = 300.0
+    max_lag_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 300.0
     """Lag from which on the tables are stale: the page says so, and `/readyz` answers 503."""
     stuck_seconds: Annotated[float, Field(ge=60)] = 1800.0
     """Time without any progress, of Spark's tasks neither, after which `/healthz` answers 503."""
@@ -63,8 +63,8 @@ class HttpSection(Section):
         problems = {}
         if (self.certificate is None) != (self.key is None):
             problems["certificate"] = "certificate and key are needed together"
-        if self.token is not None and not self.token.get_secret_value():
-            problems["token"] = "token is empty, so anybody could show it"  # noqa: S105 - a sentence
+        if self.token is not None and not re.fullmatch(r"[!-~]+", self.token.get_secret_value()):
+            problems["token"] = "must be printable ASCII without spaces, and not empty"  # noqa: S105 - a sentence
         if self.token is None and not self.is_loopback:
             problems["address"] = (
                 f"address {self.address} lets others in, and the page shows names and DDL of your database: "

@@ -48,10 +48,12 @@ def _locked_folder() -> tuple[Path, int]:
 
 def _remove_left_ones(temporary: Path) -> None:
     for folder in temporary.glob(f"{_PREFIX}*"):
-        # Folders of other users cannot be opened, and locked ones are in use.
-        with suppress(OSError):
+        # Locked ones are in use. Those of other users are theirs, whatever they have put into them.
+        with suppress(OSError, RecursionError):
             lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
+                if os.fstat(lock).st_uid != os.getuid():
+                    continue
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(folder, ignore_errors=True)
             finally:

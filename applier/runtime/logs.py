@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 import time
@@ -22,7 +23,7 @@ def set_up_logging(level: str = "info") -> None:
     """Log to standard error: lines for reading on a terminal, JSON lines elsewhere."""
     shown: list[Any] = [
         structlog.processors.TimeStamper(fmt="iso", utc=True),
-        structlog.processors.JSONRenderer(ensure_ascii=False),
+        structlog.processors.JSONRenderer(_one_line),
     ]
     is_watched = terminal.is_watched()
     if is_watched:
@@ -35,6 +36,8 @@ def set_up_logging(level: str = "info") -> None:
     )
     # py4j logs every lost connection of its own at shutdown, which needs no action.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    # urllib3 warns of answers that it cannot read, with the address, which may hold a token.
+    logging.getLogger("urllib3").setLevel(logging.CRITICAL)
     # It logs some of them by the root, with a stack trace; what they lead to is raised as well.
     logging.getLogger().addFilter(_is_not_of_py4j)
 
@@ -64,6 +67,12 @@ def as_line(_: Any, level: str, event: Mapping[str, Any]) -> tuple[tuple[str, st
 def _field(name: str, value: Any) -> str:
     shown = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
     return f"{name.replace('_', ' ')} {shown}".rstrip()
+
+
+def _one_line(event: Any, **options: Any) -> str:
+    """JSON whose control characters are escaped, also those of Unicode that JSON would let pass."""
+    text = json.dumps(event, ensure_ascii=False, **options)
+    return text if text.isprintable() else "".join(c if c.isprintable() else json.dumps(c)[1:-1] for c in text)
 
 
 def logger() -> Any:

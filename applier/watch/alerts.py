@@ -144,5 +144,5 @@ def _cut(text: str, most: int = _SENTENCE) -> str:
 def _harmless(text: str) -> str:
     """A text that a chat tool shows as it is: a name from upstream must not call everybody, or hide behind a link."""
     plain = escaped(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    # No tool takes an @ for a mention if a space of no width follows.
-    return plain.replace("@", "@\u200b")
+    # No tool takes an @ for a mention, or brackets for a link, where a space of no width follows.
+    return plain.replace("@", "@\u200b").replace("](", "]\u200b(")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import cast
 
@@ -73,11 +73,12 @@ class Board:
     def begin(self, pipeline: Pipeline) -> None:
         """The changefeed is held, and its checkpoint is read."""
         self._state, self.phase = pipeline.state, "running"
-        route = Route(self.config.tables.route)
-        self._known = frozenset(route.identifier(name) for name in pipeline.state.checkpoint.tables)
-        self.metrics.begin(pipeline.state)
-        self._look(pipeline)
-        self.found = self.view()
+        with self._guarded():
+            route = Route(self.config.tables.route)
+            self._known = frozenset(route.identifier(name) for name in pipeline.state.checkpoint.tables)
+            self.metrics.begin(pipeline.state)
+            self._look(pipeline)
+            self.found = self.view()
 
     def take(self, pipeline: Pipeline, step: Step) -> None:
         """A step was made, or one found nothing to do."""
@@ -85,12 +86,13 @@ class Board:
         now = status.now_ms / 1000
         lag = None if status.resolved_ts is None else max(0.0, now - unix_ms(status.resolved_ts) / 1000)
         moved = step.moved
-        with self._lock:
-            self.history.add(now, lag, status.rows, status.messages if moved else 0, status.backlog)
-            if moved:
-                self._steps.appendleft(_progress_of(status, lag))
-        self.metrics.take(pipeline.state, step)
-        self._look(pipeline)
+        with self._guarded():
+            with self._lock:
+                self.history.add(now, lag, status.rows, status.messages if moved else 0, status.backlog)
+                if moved:
+                    self._steps.appendleft(_progress_of(status, lag))
+            self.metrics.take(pipeline.state, step)
+            self._look(pipeline)
 
     def end(self, pipeline: Pipeline) -> None:
         """The run ends: read what its last step recorded, also one that failed."""
@@ -117,7 +119,7 @@ class Board:
 
     def _commits(self, place: tuple[str, ...], found: Figures) -> int:
         # A table that was made anew counts from its beginning.
-        first = self._first[place]
+        first = self._first.get(place, 0)
         return found.sequence - (first if first <= found.sequence else 0)
 
     def _progress(
@@ -143,26 +145,44 @@ class Board:
             snapshot_id=found.snapshot_id,
         )
 
-    def _look(self, pipeline: Pipeline) -> None:
-        """Ask for what has changed, and nothing else: this runs in the thread of the steps."""
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
         try:
-            for writer in pipeline.targets.writers:
-                identifier, known = writer.table.identifier, self._figures.get(writer.table.identifier)
-                if writer.head is None:
-                    self._figures.pop(identifier, None)
-                elif known is None or known.snapshot_id != writer.head:
-                    found = cast("Figures", writer.table.figures)
-                    # All that a table has which was made since, this process committed.
-                    self._first.setdefault(identifier, found.sequence if identifier in self._known else 0)
-                    self._figures[identifier] = found
-                self._stamps[identifier] = writer.known.resolved_ts if writer.known else 0
-            self._read_control(cast("Control", pipeline.state.control))
-        except ApplierError as error:
+            yield
+        except Exception as error:  # noqa: BLE001 - whatever it is, no step may end for it
             if not self._is_broken:
-                logger().warning("page is not up to date", error=str(error))
+                said = str(error) if isinstance(error, ApplierError) else type(error).__name__
+                logger().warning("page is not up to date", error=said)
             self._is_broken = True
         else:
             self._is_broken = False
+
+    def _look(self, pipeline: Pipeline) -> None:
+        """Ask for what has changed, and nothing else: this runs in the thread of the steps."""
+        for writer in pipeline.targets.writers:
+            identifier, known = writer.table.identifier, self._figures.get(writer.table.identifier)
+            if writer.head is None:
+                self._figures.pop(identifier, None)
+            elif known is None or known.snapshot_id != writer.head:
+                found = cast("Figures", writer.table.figures)
+                # All that a table has which was made since, this process committed.
+                self._first.setdefault(identifier, found.sequence if identifier in self._known else 0)
+                self._figures[identifier] = found
+            self._stamps[identifier] = writer.known.resolved_ts if writer.known else 0
+        self._forget_gone(pipeline.state)
+        self._read_control(cast("Control", pipeline.state.control))
+
+    def _forget_gone(self, state: State) -> None:
+        """Forget tables that are gone, once they are as many as those that are there."""
+        tables = state.checkpoint.tables
+        if len(self._stamps) <= 2 * len(tables) + 100:
+            return
+        route = Route(self.config.tables.route)
+        kept = {route.identifier(name) for name in tables}
+        # Made anew, as another thread may be reading the old ones.
+        self._figures = {place: found for place, found in self._figures.items() if place in kept}
+        self._first = {place: found for place, found in self._first.items() if place in kept}
+        self._stamps = {place: found for place, found in self._stamps.items() if place in kept}
 
     def _read_control(self, control: Control) -> None:
         written = control.written[SCHEMA_CHANGES], control.written[DEAD_LETTERS]
@@ -172,8 +192,7 @@ class Board:
         decisions = control.decisions()
         self._decisions = last_decisions(decisions)
         self.metrics.decide(decisions, self._decisions)
-        # The bytes of the messages are for `applier dead-letters show`.
-        self._letters = newest_first(replace(letter, key=None, value=None) for letter in control.letters())
+        self._letters = newest_first(control.letters(whole=False))
         self._read, self._read_at = written, now
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import gzip
 import hmac
 import ipaddress
+import socket
 import ssl
 import threading
 import time
@@ -15,19 +15,27 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import TCPServer
 from typing import Any, ClassVar
 
 from applier.config.watch import HttpSection
 from applier.errors import ConfigError
+from applier.runtime.logs import logger
 
 KEPT_SECONDS = 1.0
 """Time for which an answer is given again, however many ask."""
 
-_CLIENTS = 64
-"""Connections at once; further ones are closed, and their clients try again."""
+_CLIENTS, _OF_ONE_ADDRESS = 64, 24
+"""Connections at once, in all and from one address; further ones are closed, and their clients try again."""
 
 _PATIENCE_SECONDS = 10.0
-"""Time that a client may take to send its request, or to take the answer."""
+"""Time from the connection of a client to the end of its answer."""
+
+_HEAD_BYTES = 16_384
+"""Longest request: it has to be read before the token is known."""
+
+_REST = 10
+"""An answer is kept as many times longer than it took to make: ten thousand tables take a while."""
 
 _HEADERS = {
     "Cache-Control": "no-store",
@@ -119,57 +127,124 @@ class _Server(ThreadingHTTPServer):
     def __init__(self, settings: HttpSection, resources: Mapping[str, Resource], tls: ssl.SSLContext | None) -> None:
         self.tls = tls
         self.token = None if settings.token is None else settings.token.get_secret_value()
-        self.answers = {path: _Kept(route.answer) for path, route in resources.items()}
-        self.open_paths = {path for path, route in resources.items() if route.is_open}
-        self._clients = threading.BoundedSemaphore(_CLIENTS)
+        self.answers = {path: _Kept(resource.answer) for path, resource in resources.items()}
+        self.open_paths = {path for path, resource in resources.items() if resource.is_open}
+        self._clients: dict[socket.socket, tuple[str, float]] = {}
+        self._lock = threading.Lock()
         if ":" in settings.address:
-            import socket  # noqa: PLC0415
-
             self.address_family = socket.AF_INET6
         super().__init__((settings.address, settings.port or 0), _Handler)
 
+    def server_bind(self) -> None:
+        # The library's own asks a name server for the name of the address.
+        TCPServer.server_bind(self)
+        self.server_name, self.server_port = self.server_address[:2]  # type: ignore[assignment]
+
     def process_request(self, request: Any, client_address: Any) -> None:
-        if not self._clients.acquire(blocking=False):
-            self.shutdown_request(request)
-            return
-        super().process_request(request, client_address)
+        with self._lock:
+            host = str(client_address[0])
+            is_full = len(self._clients) >= _CLIENTS
+            if is_full or sum(host == other for other, _ in self._clients.values()) >= _OF_ONE_ADDRESS:
+                self.shutdown_request(request)
+                return
+            self._clients[request] = (host, time.monotonic() + _PATIENCE_SECONDS)
+        try:
+            super().process_request(request, client_address)
+        except BaseException:
+            self._forget(request)
+            raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
+        current = request
         try:
             request.settimeout(_PATIENCE_SECONDS)
             # The handshake is the client's matter, too: it must not hold up those who come after it.
             with suppress(OSError):
-                secured = request if self.tls is None else self.tls.wrap_socket(request, server_side=True)
-                super().process_request_thread(secured, client_address)
+                if self.tls is not None:
+                    current = self.tls.wrap_socket(request, server_side=True, do_handshake_on_connect=False)
+                    with self._lock:
+                        # The deadline is for the socket that is open now.
+                        self._clients[current] = self._clients.pop(request)
+                    current.do_handshake()
+                super().process_request_thread(current, client_address)
         finally:
-            self.shutdown_request(request)
-            self._clients.release()
+            self._forget(current)
+            self.shutdown_request(current)
+
+    def service_actions(self) -> None:
+        """Close connections whose time is over: one that sends a byte now and then would stay for ever."""
+        now = time.monotonic()
+        with self._lock:
+            late = [client for client, (_, until) in self._clients.items() if now > until]
+        for client in late:
+            with suppress(OSError):
+                client.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing: a client that leaves is no event of this process."""
 
+    def _forget(self, client: socket.socket) -> None:
+        with self._lock:
+            self._clients.pop(client, None)
+
 
 class _Kept:
-    """An answer that is made at most once in `KEPT_SECONDS`, also compressed."""
+    """An answer that is made at most once in `KEPT_SECONDS`, also compressed; one that is slow to make is kept longer.
+
+    An answer that cannot be made is an answer, too.
+    """
 
     def __init__(self, make: Callable[[], Answer]) -> None:
         self._make = make
         self._until = 0.0
         self._answer = Answer(b"")
         self._packed: bytes | None = None
+        self._is_broken = False
         self._lock = threading.Lock()
 
     def get(self, *, packed: bool) -> tuple[Answer, bytes]:
         """The answer, and its body as it is sent."""
         with self._lock:
-            if time.monotonic() >= self._until:
-                self._answer, self._packed = self._make(), None
-                self._until = time.monotonic() + KEPT_SECONDS
+            if (start := time.monotonic()) >= self._until:
+                self._answer, self._packed = self._made(), None
+                now = time.monotonic()
+                self._until = now + max(KEPT_SECONDS, _REST * (now - start))
             if not packed:
                 return self._answer, self._answer.body
             if self._packed is None:
                 self._packed = gzip.compress(self._answer.body, 1)
             return self._answer, self._packed
+
+    def _made(self) -> Answer:
+        try:
+            found = self._make()
+        except Exception as error:  # noqa: BLE001 - whatever it is, the next request must not meet it again
+            if not self._is_broken:
+                logger().warning("page cannot be made", error=type(error).__name__)
+            self._is_broken = True
+            return Answer(b"This cannot be shown; the log says why.\n", status=HTTPStatus.INTERNAL_SERVER_ERROR)
+        self._is_broken = False
+        return found
+
+
+class _Head:
+    """The request of a client, of which no more than `_HEAD_BYTES` are read."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._left = _HEAD_BYTES
+
+    def readline(self, size: int) -> bytes:
+        """The next line; raises ConnectionError beyond the limit, which ends the connection."""
+        line: bytes = self._stream.readline(min(size, self._left + 1))
+        self._left -= len(line)
+        if self._left < 0:
+            raise ConnectionError
+        return line
+
+    def close(self) -> None:
+        """Close the stream."""
+        self._stream.close()
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -178,7 +253,13 @@ class _Handler(BaseHTTPRequestHandler):
     sys_version = ""
     error_content_type = "text/plain; charset=utf-8"
     error_message_format = "%(code)d %(message)s\n"
+    rfile: Any
     _loopback: ClassVar[set[str]] = {"localhost", "127.0.0.1", "[::1]"}
+
+    def setup(self) -> None:
+        """Read no more than a request may have."""
+        super().setup()
+        self.rfile = _Head(self.rfile)
 
     def do_GET(self) -> None:
         """Answer."""
@@ -232,11 +313,13 @@ class _Handler(BaseHTTPRequestHandler):
             return True
         scheme, _, given = self.headers.get("Authorization", "").partition(" ")
         if scheme.lower() == "basic":
-            with suppress(binascii.Error):
+            with suppress(ValueError):
                 shown = base64.b64decode(given.strip(), validate=True).partition(b":")[2]
                 return hmac.compare_digest(shown, token.encode())
             return False
-        return scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), token.encode())
+        return scheme.lower() == "bearer" and hmac.compare_digest(
+            given.strip().encode("utf-8", "replace"), token.encode()
+        )
 
 
 def _is_loopback(name: str) -> bool:

@@ -25,7 +25,7 @@ _WAITING = 100
 """Alerts that wait for a server that does not answer; the oldest goes first."""
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 300.0
-"""Seconds between two attempts: doubled each time, up to the longest, also where the server asks for more."""
+"""Seconds between two attempts: doubled each time, or what the server asks for, within these."""
 
 _END_SECONDS = 3.0
 """Longest time for which the end of the process waits for what is still to be sent."""
@@ -118,7 +118,8 @@ class Mail:
                 self._waiting.popleft()
                 self._failures = 0
                 continue
-            pause = min(asked if asked is not None else _FIRST_PAUSE * 2 ** min(self._failures, 10), _LONGEST_PAUSE)
+            wanted = asked if asked is not None else _FIRST_PAUSE * 2 ** min(self._failures, 10)
+            pause = min(max(wanted, _FIRST_PAUSE), _LONGEST_PAUSE)
             if self._failures == 0:
                 waiting = len(self._waiting)
                 logger().warning("webhook does not answer", error=problem, waiting=waiting, next_try_seconds=pause)

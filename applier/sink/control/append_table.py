@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import pyarrow as pa
 
@@ -101,14 +101,14 @@ class AppendOnlyTable:
                 self.table.refresh()
         return self.rows()
 
-    def rows(self) -> pa.Table:
-        """All rows, in no order."""
+    def rows(self, without: Collection[str] = ()) -> pa.Table:
+        """All rows, in no order, without some columns."""
         head = self.table.snapshot_id
         files = plan(str(self.table), head, (), self.table.scan).files
         if any(planned.file.deletes for planned in files.values()):
             what = f"Rows of control table {self.table} were deleted by position"
             raise TableMismatch(what, "Run rewrite_data_files with delete-file-threshold 1 on it once.")
-        return self._read(list(files)) if files else self._empty()
+        return self._read(list(files), without) if files else self._empty().drop_columns(list(without))
 
     def _change(self, rows: pa.Table, stamp: Stamp, *, is_fold: bool) -> Change:
         engine = ArrowEngine(self.table)
@@ -121,14 +121,15 @@ class AppendOnlyTable:
         rows = self.rows()
         return rows.sort_by([(self._order, "descending")]).slice(0, KEEP_ROWS) if self._order else rows
 
-    def _read(self, paths: list[str]) -> pa.Table:
+    def _read(self, paths: list[str], without: Collection[str] = ()) -> pa.Table:
         storage = ArrowEngine(self.table).storage
-        fields = self.table.schema.fields
+        fields = [field for field in self.table.schema.fields if field.name not in without]
         tables = []
         for path in paths:
             with ParquetSource(storage, path) as source:
                 tables += [source.read(group, fields) for group in range(len(source.group_rows))]
-        return pa.concat_tables(tables).cast(self.table.schema.arrow)
+        kept = pa.schema([column for column in self.table.schema.arrow if column.name not in without])
+        return pa.concat_tables(tables).cast(kept)
 
     def _expire(self) -> None:
         try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -79,12 +79,12 @@ class Control:
         where = namespace or (namespace_of(changefeed),)
         return Control(changefeed, {kind: AppendOnlyTable.open(catalog, where, kind) for kind in CONTROL_TABLES})
 
-    def rows(self, kind: ControlTable) -> list[dict[str, Any]]:
-        """All rows that a control table has now."""
+    def rows(self, kind: ControlTable, without: Collection[str] = ()) -> list[dict[str, Any]]:
+        """All rows that a control table has now, without some columns."""
         if (table := self.tables.get(kind)) is None:
             return []
         table.refresh()
-        return table.rows().to_pylist()
+        return table.rows(without).to_pylist()
 
     def last_checkpoint(self) -> Checkpoint | None:
         """The newest checkpoint, of any epoch; None for a new changefeed. Reads one small file."""
@@ -201,9 +201,12 @@ class Control:
         """Keep messages that were passed over. A replay may bury one again: topic, partition and offset show."""
         self.write(DEAD_LETTERS, letter_rows(letters, self._epoch))
 
-    def letters(self, *, every: bool = False) -> list[DeadLetter]:
-        """Messages that were passed over, each once, in order of offset; all or those not made up for since."""
-        return dead_letters(self.rows(DEAD_LETTERS), every=every)
+    def letters(self, *, every: bool = False, whole: bool = True) -> list[DeadLetter]:
+        """Messages that were passed over, each once, in order of offset; all or those not made up for since.
+
+        Those that are not `whole` lack the bytes of their messages.
+        """
+        return dead_letters(self.rows(DEAD_LETTERS, () if whole else ("key", "value")), every=every)
 
     @property
     def _epoch(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -34,3 +35,15 @@ def test_what_a_killed_process_left_is_removed(tmp_path: Path, monkeypatch: pyte
     assert len(left) == 2
     assert found == {first.name, second.name, "applier-other"}
     assert [path.name for path in tmp_path.iterdir()] == ["applier-other"]
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs the rights to give a folder away")
+def test_a_folder_of_another_user_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it is called, and whatever is in it."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    other = tmp_path / "applier-staging-other"
+    other.mkdir()
+    os.chown(other, 65_534, 65_534)
+
+    with staging_folder():
+        assert other.is_dir()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import json
 from dataclasses import replace
 
 import pytest
+import structlog
 from rich.console import Console
 
 from applier.commands.backfill.report import Outcome
@@ -14,7 +16,7 @@ from applier.commands.status.render import render
 from applier.errors import CheckpointConflict
 from applier.runtime import terminal
 from applier.runtime.escaping import Text, escaped
-from applier.runtime.logs import as_line
+from applier.runtime.logs import as_line, logger, set_up_logging
 from applier.runtime.process_end import ending_of
 from applier.watch.report import DdlReport, HolderReport, StatusReport, TableProgress
 
@@ -86,3 +88,16 @@ def test_log_lines_for_people_are_escaped(monkeypatch: pytest.MonkeyPatch) -> No
     terminal.say(*as_line(None, "info", {"event": HOSTILE, "table": HOSTILE, "tables": [HOSTILE]})[0])
 
     assert is_safe(shown.getvalue())
+
+
+def test_log_lines_for_programs_hold_no_control_character(capsys: pytest.CaptureFixture[str]) -> None:
+    """They are looked at on terminals, too; the text that they mean is the same."""
+    set_up_logging("info")
+    try:
+        logger().info("table parked", table=f"{HOSTILE}\x9b31m\x7f\U000e0041")
+    finally:
+        structlog.reset_defaults()
+    line = capsys.readouterr().err
+
+    assert line.rstrip("\n").isprintable()
+    assert json.loads(line)["table"] == f"{HOSTILE}\x9b31m\x7f\U000e0041"

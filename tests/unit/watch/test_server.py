@@ -122,10 +122,71 @@ def test_slow_clients_hold_nobody_up() -> None:
     """Connections that send nothing take places of their own; when all are taken, others are turned away, not kept."""
     port = _free()
     with serving(HttpSection(port=port), RESOURCES):
-        slow = [socket.create_connection(("127.0.0.1", port)) for _ in range(30)]
+        slow = [socket.create_connection(("127.0.0.1", port)) for _ in range(20)]
         assert _ask(port)[0] == 200
         for client in slow:
             client.close()
+
+
+def test_one_address_cannot_take_all_places() -> None:
+    """What comes from elsewhere, such as a probe, is answered still."""
+    port = _free()
+    with serving(HttpSection(port=port), RESOURCES):
+        slow = [socket.create_connection(("127.0.0.1", port)) for _ in range(24)]
+        time.sleep(0.2)
+        with pytest.raises((http.client.HTTPException, OSError)):
+            _ask(port)
+        own = http.client.HTTPConnection("127.0.0.1", port, timeout=10, source_address=("127.0.0.2", 0))
+        own.request("GET", "/healthz")
+        assert own.getresponse().status == 200
+        own.close()
+        for client in slow:
+            client.close()
+
+
+def test_a_client_that_sends_a_byte_now_and_then_is_put_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its time is from the connection to the answer, however often it says something."""
+    monkeypatch.setattr("applier.watch.server._PATIENCE_SECONDS", 1.0)
+    port = _free()
+    with serving(HttpSection(port=port), RESOURCES), socket.create_connection(("127.0.0.1", port)) as client:
+        client.settimeout(0.1)
+        is_open = True
+        for _ in range(100):
+            try:
+                client.sendall(b"G")
+                is_open = client.recv(1) != b""
+            except TimeoutError:
+                continue
+            except OSError:
+                is_open = False
+            if not is_open:
+                break
+        assert not is_open
+
+
+def test_a_long_request_is_not_read() -> None:
+    """Before the token is known, nobody may fill the memory."""
+    port = _free()
+    with serving(HttpSection(port=port, token="s3cret"), RESOURCES):  # type: ignore[arg-type]
+        with pytest.raises((http.client.HTTPException, OSError)):
+            _ask(port, headers={f"X-{number}": "x" * 1000 for number in range(90)})
+        assert _ask(port, headers={"Authorization": "Bearer s3cret"})[0] == 200
+
+
+def test_an_answer_that_fails_is_an_answer() -> None:
+    """It is made no more often than others, and the next one may be right."""
+    made: list[int] = []
+
+    def answer() -> Answer:
+        made.append(1)
+        raise KeyError("a defect")
+
+    port = _free()
+    with serving(HttpSection(port=port), {"/": Resource(answer)}):
+        start = time.monotonic()
+        for _ in range(20):
+            assert _ask(port)[:2] == (500, b"This cannot be shown; the log says why.\n")
+        assert len(made) <= 1 + (time.monotonic() - start)
 
 
 def test_a_page_is_compressed_where_the_client_takes_that() -> None:
@@ -170,7 +231,9 @@ def test_a_certificate_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     [
         ({"address": "0.0.0.0"}, "lets others in"),  # noqa: S104 - refused
         ({"address": "example.org"}, "lets others in"),
-        ({"token": ""}, "token is empty"),
+        ({"token": ""}, "printable ASCII"),
+        ({"token": " \n"}, "printable ASCII"),
+        ({"token": "schlüssel"}, "printable ASCII"),
         ({"certificate": "x.pem"}, "certificate and key are needed together"),
     ],
 )

@@ -148,6 +148,18 @@ def test_retry_after_is_respected_up_to_a_bound(receiver: Receiver) -> None:
     assert len(receiver.taken) == 4
 
 
+def test_a_server_that_asks_for_no_pause_is_not_asked_all_the_time(receiver: Receiver) -> None:
+    """Neither with 0 nor with a date that has passed."""
+    receiver.answers = [(503, {"Retry-After": "0"}), (503, {"Retry-After": "Wed, 21 Oct 2015 07:28:00 GMT"})]
+    mail = _mail(receiver.url)
+    mail.put(ALERT)
+
+    _deliver(mail, 0.0, 4.9)
+    assert len(receiver.taken) == 1
+    _deliver(mail, 5.0, 9.9)
+    assert len(receiver.taken) == 2
+
+
 @pytest.mark.parametrize(
     ("status", "hint"),
     [
