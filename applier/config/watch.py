@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 from urllib.parse import urlsplit
 
@@ -49,9 +48,9 @@ class HttpSection(Section):
     token: SecretStr | None = None
     """What a client must show for all but `/healthz` and `/readyz`: as bearer token, or as the password that a browser
     asks for."""
-    certificate: Path | None = None
+    certificate: str | None = None
     """File (PEM) with the certificate for TLS, and those that lead to its authority. Default: plain HTTP."""
-    key: Path | None = None
+    key: str | None = None
     """File (PEM) with the private key of the certificate."""
     max_lag_seconds: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 300.0
     """Lag from which on the tables are stale: the page says so, and `/readyz` answers 503."""

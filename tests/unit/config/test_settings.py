@@ -219,3 +219,35 @@ def test_keys_of_tables_are_for_rows_that_may_not_name_them() -> None:
 
     assert parse(minimal(changefeed=feed, tables=keys)).tables.keys == {"shop.orders": ("id",), "shop.log": ()}
     assert problems(minimal(tables=keys)) == ["tables.keys: is for protocol debezium; rows of simple name their key."]
+
+
+def test_every_key_of_the_watching_sections_can_be_given() -> None:
+    """As TOML gives them: texts, numbers and lists."""
+    loaded = parse(
+        minimal(
+            http={
+                "port": 9180,
+                "address": "0.0.0.0",  # noqa: S104 - a container
+                "token": "secret",
+                "certificate": "page.pem",
+                "key": "page.key",
+                "max_lag_seconds": 60,
+                "stuck_seconds": 600,
+            },
+            webhook={
+                "url": "https://chat.example/hook",
+                "events": ["verdict", "table-parked"],
+                "headers": {"Authorization": "Bearer x"},
+                "timeout_seconds": 5,
+            },
+            traces={"endpoint": "http://collector:4318/v1/traces", "headers": {"X-Key": "x"}, "sample": 0.5},
+        )
+    )
+
+    assert (loaded.http.certificate, loaded.http.max_lag_seconds) == ("page.pem", 60)
+    assert loaded.webhook.events == ("verdict", "table-parked")
+    assert loaded.traces.sample == 0.5
+    known = {"http": loaded.http, "webhook": loaded.webhook, "traces": loaded.traces}
+    assert {name: section.model_fields_set for name, section in known.items()} == {
+        name: set(type(section).model_fields) for name, section in known.items()
+    }

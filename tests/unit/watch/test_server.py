@@ -205,7 +205,7 @@ def test_over_tls(tmp_path: Path) -> None:
     names = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)]
     subprocess.run([*make, *names], check=True, capture_output=True)
     port = _free()
-    with serving(HttpSection(port=port, certificate=certificate, key=key), RESOURCES) as address:
+    with serving(HttpSection(port=port, certificate=str(certificate), key=str(key)), RESOURCES) as address:
         assert address == f"https://127.0.0.1:{port}/"
         with pytest.raises((http.client.HTTPException, OSError)):
             _ask(port)
@@ -221,7 +221,7 @@ def test_a_certificate_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     missing = tmp_path / "none.pem"
     with (
         pytest.raises(ConfigError, match=r"http\.certificate: .*none\.pem.*PEM files"),
-        serving(HttpSection(port=_free(), certificate=missing, key=missing), RESOURCES),
+        serving(HttpSection(port=_free(), certificate=str(missing), key=str(missing)), RESOURCES),
     ):
         pytest.fail("it was served")
 
