@@ -367,8 +367,8 @@ def _commands(
 def main() -> None:
     """Run a command; an error becomes one sentence on standard error and an exit code."""
     with_streams()
-    command = get_command(app)
     try:
+        command = get_command(app)
         # Typer's own way of running a command ends with 1 where a pipe is closed, which is the code of a verdict.
         with command.make_context("applier", sys.argv[1:]) as context:
             command.invoke(context)

@@ -141,7 +141,7 @@ def follow(
             hint = way_out(step)
             logger().warning("watermark stands still", reason=f"{stall(step)} Hint: {hint}" if hint else stall(step))
             warned = True
-        if step.complete or step.is_longest:
+        if (step.complete or step.is_longest) and not stop.is_set():
             idle = _say_once(_idle(step), idle)
             stop.wait(settings.interval_seconds)
 

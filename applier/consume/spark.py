@@ -32,7 +32,9 @@ from applier.consume.workers.task_error import defect, is_outage
 from applier.consume.workers.transport import CELLS_DDL, packed, settled, unpacked
 from applier.errors import ConfigError, OutsideRefused, SourceLost, TerminalError, TransientError
 from applier.runtime.logs import logger
+from applier.runtime.outages import OUTAGES
 from applier.runtime.permanent_errors import KAFKA, SPARK, chain_of, refusal, told, without_secrets
+from applier.runtime.stop_requests import STOPPING
 
 _USUAL = {
     # How long a broker may wait for more to come. A window ends where the topic did, so what comes later is not read;
@@ -93,6 +95,7 @@ class KafkaSource:
         self._spark = spark
         self._engine = section.engine
         self._options = {"kafka.group.id": group, **_USUAL, **kafka.options}
+        self._servers = self._options.get("kafka.bootstrap.servers", "")
         self._topics = kafka.topics
         self._pattern = kafka.topic_pattern
         own = {key.removeprefix("kafka."): value for key, value in self._options.items()}
@@ -184,7 +187,9 @@ class KafkaSource:
     @contextmanager
     def _asking(self) -> Iterator[None]:
         try:
-            yield
+            # A question changes nothing, so a stop request need not wait for the answer.
+            with STOPPING.waiting(), OUTAGES.asking("source", f"Kafka at {self._servers}"):
+                yield
         except IllegalArgumentException as error:
             # So PySpark calls what Java's compiler of patterns raises.
             if not self._pattern:
@@ -195,7 +200,7 @@ class KafkaSource:
             raise self._refusal(error) from error
 
     def _refusal(self, error: Py4JJavaError) -> TransientError | SourceLost | OutsideRefused:
-        servers = self._options.get("kafka.bootstrap.servers", "")
+        servers = self._servers
         # Kafka repeats parts of what it cannot read, and that may be the value of an option that holds a secret.
         chain = [replace(cause, text=without_secrets(cause.text, self._options)) for cause in chain_of(error)]
         if any("UnknownTopicOrPartition" in cause.kind for cause in chain):

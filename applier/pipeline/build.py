@@ -44,7 +44,7 @@ from applier.runtime import terminal
 from applier.runtime.jvm.spark_session import build_session
 from applier.runtime.logs import logger
 from applier.runtime.retry import with_retry
-from applier.runtime.stop_requests import leaving
+from applier.runtime.stop_requests import STOPPING, leaving
 from applier.sink.commit.fence import Fenced, fence
 from applier.sink.commit.stamp import read
 from applier.sink.control import checkpoints
@@ -84,11 +84,12 @@ def assembled(
     catalog_section = config.catalog
     if spark is None:
         _announce_new_catalog(config)
-    session = spark or build_session(
-        f"applier {config.changefeed.name}", config.spark, catalog_section.name, catalog_section.properties
-    )
+    with leaving(), STOPPING.waiting():
+        session = spark or build_session(
+            f"applier {config.changefeed.name}", config.spark, catalog_section.name, catalog_section.properties
+        )
     try:
-        with leaving(), terminal.waiting("opening the catalog"):
+        with leaving(), STOPPING.waiting(), terminal.waiting("opening the catalog"):
             catalog = with_retry(lambda: Catalog(session, catalog_section.name))
         with open_source(config, session) as source:
             me = this_process(unix_ms())
@@ -97,9 +98,11 @@ def assembled(
                 state = with_retry(lambda: State.load(control, checkpoint))
             try:
                 with beating(state, config.run.heartbeat_seconds), leaving(state.control.release):
+                    STOPPING.check()
                     with terminal.waiting("reading the tables, and fencing them if another applier held them"):
                         pipeline = with_retry(lambda: assemble(config, source, catalog, state))
                         with_retry(lambda: completeness.keep(state, pipeline.targets))
+                    STOPPING.check()
                     yield pipeline
             except BaseException:
                 # What went wrong counts, not that the changefeed could then not be released either.
@@ -142,20 +145,22 @@ def _taken(
 ) -> tuple[Control, Checkpoint]:
     """The control tables, and the checkpoint from which this process goes on."""
     name = config.changefeed.name
-    is_lost = checkpoints.lost_epoch(catalog.load, name) > 0
-    if is_lost:
-        refuse_gaps(name, source.bounds())
-    elif checkpoints.is_absent(catalog.load, name):
-        decoder = build(config.changefeed.protocol, decoder_options(config))
-        with terminal.waiting("asking the source what it holds"):
-            look_first(source, decoder, config.changefeed.protocol, config.catalog)
-    elif (table := catalog.load((namespace(name), CHECKPOINTS.name))) is not None:
-        last = newest_checkpoint(AppendOnlyTable(table).newest().to_pylist())
-        topics.refuse_protocol(last, config.changefeed.protocol)
-    if look is not None and not is_lost:
-        look(last_state(catalog, name), source)
-    control = Control.open(catalog, name)
-    lost_epoch = _epoch_of_tables(control, config, catalog) if is_lost else 0
+    # Nothing is held yet, so that a stop request need not wait for the lease.
+    with STOPPING.waiting():
+        is_lost = checkpoints.lost_epoch(catalog.load, name) > 0
+        if is_lost:
+            refuse_gaps(name, source.bounds())
+        elif checkpoints.is_absent(catalog.load, name):
+            decoder = build(config.changefeed.protocol, decoder_options(config))
+            with terminal.waiting("asking the source what it holds"):
+                look_first(source, decoder, config.changefeed.protocol, config.catalog)
+        elif (table := catalog.load((namespace(name), CHECKPOINTS.name))) is not None:
+            last = newest_checkpoint(AppendOnlyTable(table).newest().to_pylist())
+            topics.refuse_protocol(last, config.changefeed.protocol)
+        if look is not None and not is_lost:
+            look(last_state(catalog, name), source)
+        control = Control.open(catalog, name)
+        lost_epoch = _epoch_of_tables(control, config, catalog) if is_lost else 0
     checkpoint, why = control.take(me, config.run.lease_seconds, take_over=take_over, lost_epoch=lost_epoch)
     if is_lost:
         logger().warning("checkpoints are lost, the feed is read from its beginning", epoch=checkpoint.epoch)

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import threading
 import traceback
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 from applier.errors import RegistryError
+from applier.runtime.logs import logger
+
+LATE_SECONDS = 5.0
+"""An answer that takes longer is said to be late."""
 
 _SYSTEMS = {"consume": "source", "decode": "registry", "sink": "lake"}
 """The stage in which an error arose shows the system behind it."""
@@ -37,6 +45,31 @@ class Outages:
         """An outage begins with this error."""
         self.system, self.current = system_of(error), str(error)
         self.counts[self.system] += 1
+
+    @contextmanager
+    def asking(self, system: str, name: str) -> Iterator[None]:
+        """Ask one of `SYSTEMS`, known to people by a name: a late answer is logged once, and shown as an outage.
+
+        It counts as one only once the question has failed.
+        """
+        since, over = datetime.now(UTC), threading.Event()
+
+        def say() -> None:
+            # What failed before says more.
+            if over.wait(LATE_SECONDS) or self.current is not None:
+                return
+            self.system, self.current = system, f"{name} has not answered since {since:%H:%M:%S} UTC."
+            logger().warning("no answer yet", of=name, since=since.isoformat(timespec="seconds"))
+            over.wait()
+            self.end()
+
+        waits = threading.Thread(target=say, name="asking", daemon=True)
+        waits.start()
+        try:
+            yield
+        finally:
+            over.set()
+            waits.join()
 
     def end(self) -> None:
         """The call that failed succeeded, or was given up."""

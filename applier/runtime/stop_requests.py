@@ -59,6 +59,15 @@ class Stopping:
         finally:
             self._waits -= 1
 
+    def check(self) -> None:
+        """Begin nothing that a stop request would have to wait for.
+
+        Raises:
+            StopRequested: A stop was requested, and this is the main thread.
+        """
+        with self.waiting():
+            pass
+
     def pause(self, seconds: float) -> None:
         """Sleep; a stop request ends it at once.
 
@@ -67,8 +76,7 @@ class Stopping:
         """
         with self.waiting():
             self.event.wait(seconds)
-            if self.event.is_set() and threading.current_thread() is threading.main_thread():
-                raise StopRequested
+            self.check()
 
     def remove_when_left(self, folder: Path) -> None:
         """Remove a folder of temporary files if the process ends by `leave`."""
@@ -86,9 +94,8 @@ class Stopping:
             self.event.set()
             if sys.stderr.isatty() and not self._waits:
                 # A logger may hold its lock while the handler of a signal runs.
-                os.write(
-                    2, f"{_no_bar()}Stopping after the step under way. Press Ctrl-C again to end at once.\n".encode()
-                )
+                sentence = "Stopping once what is under way is done. Press Ctrl-C again to end at once."
+                os.write(2, f"{_no_bar()}{sentence}\n".encode())
             self._end_of_step = threading.Timer(seconds, self._abandon, [seconds])
             self._end_of_step.daemon = True
             self._end_of_step.start()
@@ -116,7 +123,7 @@ class Stopping:
             thread = threading.Thread(target=released, daemon=True)
             thread.start()
             thread.join(_RELEASE_SECONDS)
-        self._end("Stopped while waiting for an outside system; nothing was left half done.")
+        self._end("Stopped while waiting; nothing was left half done.")
 
     def _abandon(self, seconds: float) -> None:
         """End the process although a step is under way: the next start does that step again."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import gzip
 import hmac
 import ipaddress
@@ -36,6 +37,8 @@ _HEAD_BYTES = 16_384
 
 _REST = 10
 """An answer is kept as many times longer than it took to make: ten thousand tables take a while."""
+
+_TAKEN = "another process listens there, perhaps another `applier run` of this changefeed"
 
 _HEADERS = {
     "Cache-Control": "no-store",
@@ -102,7 +105,8 @@ def _listening(settings: HttpSection, resources: Mapping[str, Resource]) -> _Ser
     try:
         return _Server(settings, resources, tls)
     except OSError as error:
-        sentence = f"http.port: cannot listen on {settings.address}:{settings.port}: {error.strerror or error}."
+        reason = _TAKEN if error.errno == errno.EADDRINUSE else error.strerror or error
+        sentence = f"http.port: cannot listen on {settings.address}:{settings.port}: {reason}."
         raise ConfigError([f"{sentence} Choose another port or address, or leave http.port out."]) from error
 
 

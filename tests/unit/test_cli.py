@@ -78,6 +78,18 @@ def test_an_error_is_one_sentence_and_its_code(
     assert (ended.value.code, capsys.readouterr().err) == (code, "Wrong.\n")
 
 
+def test_an_interrupt_of_the_very_start_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Already while the commands are put together."""
+    monkeypatch.setattr(cli, "get_command", raising(KeyboardInterrupt()))
+
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+
+    assert (ended.value.code, capsys.readouterr().err) == (130, "Interrupted.\n")
+
+
 def raising(error: BaseException) -> Callable[..., NoReturn]:
     """A function that fails."""
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pyspark
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 from applier.errors import ApplierError, ConfigError, TransientError
 from applier.runtime.jvm import cds_archive, jars, java_home
 from applier.runtime.logs import logger
-from applier.runtime.stop_requests import kept_handlers
+from applier.runtime.stop_requests import STOPPING, StopRequested, kept_handlers
 
 _EXTENSIONS = "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions"
 
@@ -101,6 +101,7 @@ def build_session(name: str, spark: Mapping[str, str], catalog_name: str, catalo
     Raises:
         ConfigError: No suitable Java was found, or the settings do not let Spark start.
         TransientError: The jars cannot be fetched, or the cluster does not answer.
+        StopRequested: A stop was requested meanwhile, where a stop request ends a wait.
     """
     settings = _settings(name, spark, catalog_name, catalog)
     local = settings["spark.master"].startswith("local")
@@ -109,10 +110,15 @@ def build_session(name: str, spark: Mapping[str, str], catalog_name: str, catalo
         with kept_handlers():
             if SparkContext._gateway is None:
                 _start_jvm(settings)
-            return SparkSession.builder.config(map=dict[str, Any](settings)).getOrCreate()
+            # The handler comes with the context, so that the session is made without it.
+            SparkContext.getOrCreate(SparkConf().setAll(list(settings.items())))
+        return SparkSession.builder.config(map=dict[str, Any](settings)).getOrCreate()
     except ApplierError:
         raise
     except Exception as error:
+        if STOPPING.event.is_set():
+            # What Spark makes of a call that was left is no reason of its own.
+            raise StopRequested from error
         problem = f"Spark did not start on {settings['spark.master']}: {_first_line(error)}"
         raise ConfigError([problem]) if local else TransientError(problem) from error
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import cast
@@ -135,6 +136,21 @@ def test_a_topic_without_messages_is_waited_for() -> None:
         _follow(feed, 20, threading.Event())
 
     assert feed.asked == 9
+
+
+def test_a_run_that_is_to_stop_does_not_wait_for_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And does not say so."""
+    said: list[str] = []
+    monkeypatch.setattr("applier.runtime.terminal.say", said.append)
+    stop, up_to_date = threading.Event(), Step(moved=False, complete=True, status=STATUS, resolved={P0: EARLY})
+
+    def stopped(_: Pipeline, make: Callable[[], Step]) -> Step:
+        stop.set()
+        return make()
+
+    follow(cast("Pipeline", Feed(up_to_date)), stop, Reports(lambda _: None, attempt=stopped), lambda: 0.0)
+
+    assert said == []
 
 
 def test_a_feed_with_some_watermarks_is_only_warned_of() -> None:

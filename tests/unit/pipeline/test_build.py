@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from pyspark import SparkContext
 from structlog.testing import capture_logs
 
 from applier.commands.plan.read_only_pipeline import _readable
 from applier.errors import ApplierError, CheckpointConflict, OutsideRefused
-from applier.pipeline.build import _announce_new_catalog, _release
+from applier.pipeline.build import _announce_new_catalog, _release, _taken, assembled
+from applier.runtime.jvm import spark_session
+from applier.runtime.stop_requests import StopRequested, stop_signals
 from tests.unit.commands.check.world import World
 
 if TYPE_CHECKING:
@@ -54,6 +58,38 @@ def test_a_new_catalog_is_named_by_its_whole_path(tmp_path: Path, monkeypatch: p
 
     assert [line["file"] for line in said] == [f"{tmp_path}/lake/catalog.db"]
     assert said[0]["reason"] == ("there is no file at catalog.uri, seen from the folder in which applier was started")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_start_is_left_at_once(
+    number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """By a stop request while Spark starts, also where Spark makes an error of its own of it."""
+
+    def start(*_: object) -> None:
+        try:
+            signal.raise_signal(number)
+        except StopRequested as error:
+            raise RuntimeError("An error occurred while calling None.SparkSession") from error
+
+    monkeypatch.setattr(spark_session, "_settings", lambda *_: {"spark.master": "local[1]"})
+    monkeypatch.setattr(spark_session, "_set_environment", lambda *_, local: None)
+    monkeypatch.setattr(SparkContext, "_gateway", None)
+    monkeypatch.setattr(spark_session, "_start_jvm", start)
+    monkeypatch.setattr("os._exit", lambda code: None)
+    with stop_signals(), pytest.raises(StopRequested), assembled(World(tmp_path).config):
+        pytest.fail("it began")
+
+    assert capfd.readouterr().err.endswith("Stopped while waiting; nothing was left half done.\n")
+
+
+def test_the_changefeed_is_not_taken_after_a_stop_request(tmp_path: Path) -> None:
+    """The catalog is not even asked."""
+    nothing = cast("Any", None)
+    with stop_signals():
+        signal.raise_signal(signal.SIGTERM)
+        with pytest.raises(StopRequested):
+            _taken(World(tmp_path).config, nothing, nothing, nothing, nothing, take_over=False)
 
 
 def test_looking_makes_no_catalog(tmp_path: Path) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import threading
 from http import HTTPStatus
+from types import SimpleNamespace
 
 import pytest
 
@@ -71,3 +74,24 @@ def test_an_outage_is_counted_once_and_ends() -> None:
     assert (outages.current, sum(outages.counts.values())) == ("Kafka does not answer.", 1)
     outages.end()
     assert outages.current is None
+
+
+def test_an_answer_that_is_late_is_said_until_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As an outage that is not counted; what failed before says more."""
+    monkeypatch.setattr("applier.runtime.outages.LATE_SECONDS", 0.0)
+    outages, shown = Outages(), threading.Event()
+
+    def warning(event: str, **fields: str) -> None:
+        assert (event, fields["of"]) == ("no answer yet", "Kafka at b:9092")
+        shown.set()
+
+    monkeypatch.setattr("applier.runtime.outages.logger", lambda: SimpleNamespace(warning=warning))
+    with outages.asking("source", "Kafka at b:9092"):
+        assert shown.wait(30)
+        assert outages.system == "source"
+        assert re.fullmatch(r"Kafka at b:9092 has not answered since [0-9:]{8} UTC\.", outages.current or "")
+    assert outages == Outages()
+    outages.begin(TransientError("Kafka does not answer."))
+    with outages.asking("source", "Kafka at b:9092"):
+        pass
+    assert outages.current == "Kafka does not answer."

@@ -1,0 +1,32 @@
+"""A question to Kafka, which may be answered late or never."""
+
+from __future__ import annotations
+
+import signal
+from types import SimpleNamespace
+from typing import Any, NoReturn, cast
+
+import pytest
+
+from applier.config.source import SourceSection
+from applier.consume.kafka.admin import KafkaAdmin
+from applier.consume.spark import KafkaSource
+from applier.runtime.stop_requests import StopRequested, stop_signals
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stop_request_does_not_wait_for_an_answer(number: signal.Signals, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kafka's client waits 30 seconds for brokers that are away; a question changes nothing."""
+    section = SourceSection.model_validate({"kafka": {"topics": ["t"], "kafka.bootstrap.servers": "b:9092"}})
+    spark = cast("Any", SimpleNamespace(_jvm=None, sparkContext=SimpleNamespace(defaultParallelism=1)))
+    source = KafkaSource(spark, section, "applier-shop")
+
+    def wait(*_: object) -> NoReturn:
+        signal.raise_signal(number)
+        pytest.fail("the answer is waited for")
+
+    monkeypatch.setattr(KafkaAdmin, "partitions", wait)
+    monkeypatch.setattr(KafkaAdmin, "topic_ids", wait)
+    for ask in (source.bounds, source.topic_ids, lambda: source.offsets_at(0)):
+        with stop_signals(), pytest.raises(StopRequested):
+            ask()
