@@ -74,8 +74,9 @@ def init(
     answers = _with_source(answers, ask)
     say("Looking at the topics …")
     sight = _sight(answers, say, spark)
+    _refuse_unread(answers, sight)
     if ask is not None:
-        answers = _completed(answers, sight, ask)
+        answers = _completed(answers, sight, ask, say)
         _refuse(answers)
         if sight and answers.registry and len(sight.findings.protocols) > 1 and answers.protocol is None:
             sight = _sight(answers, say, spark)
@@ -118,7 +119,7 @@ def _sight(answers: Answers, say: Callable[[str], None], spark: SparkSession | N
         return None
 
 
-def _completed(answers: Answers, sight: Sight | None, ask: Ask) -> Answers:
+def _completed(answers: Answers, sight: Sight | None, ask: Ask, say: Callable[[str], None]) -> Answers:
     """The answers with those that were missing; an empty one stays unknown."""
     found = sight.findings.protocols if sight else ()
     needs_registry = any(PROTOCOLS[name].carries.schema == "registry" for name in (answers.protocol, *found) if name)
@@ -130,20 +131,46 @@ def _completed(answers: Answers, sight: Sight | None, ask: Ask) -> Answers:
         "uri": "Address of the catalog (uri)",
         "warehouse": "Warehouse of the catalog",
     }
-    given: dict[str, Any] = {key: getattr(answers, key) or ask(question) or None for key, question in questions.items()}
+    given: dict[str, Any] = {}
+    for key, question in questions.items():
+        answer = getattr(answers, key) or ask(question) or None
+        while (problem := _unknown(answer, key)) and not getattr(answers, key):
+            say(problem)
+            answer = ask(question) or None
+        given[key] = answer
     return replace(answers, **given)
 
 
+_KNOWN = {"protocol": ("--protocol", tuple(PROTOCOLS)), "catalog_type": ("--catalog", tuple(CATALOGS))}
+"""Option and values of the answers that are one of a few."""
+
+
+def _unknown(answer: str | None, key: str) -> str | None:
+    option, known = _KNOWN.get(key, ("", ()))
+    if answer is None or not known or answer in known:
+        return None
+    near = nearest(answer, known)
+    hint = f"did you mean {near}?" if near else f"known are {', '.join(known)}."
+    return f"{option} {answer} is not known, {hint}"
+
+
+def _refuse_unread(answers: Answers, sight: Sight | None) -> None:
+    """Refuse a named protocol of which no message is; without its registry nothing can be said."""
+    named = answers.protocol
+    if sight is None or named is None or not sight.findings.messages or named in sight.findings.protocols:
+        return
+    if PROTOCOLS[named].carries.schema == "registry" and not answers.registry:
+        return
+    found = sight.findings.protocols
+    look = (
+        f"They look like {' or '.join(found)}: leave out --protocol" if found else "They fit no other protocol either"
+    )
+    way_out = f"{look}, or check the topics and TiCDC's `protocol` of the sink."
+    raise ConfigError([f"None of the {sight.findings.messages} messages looked at is of protocol {named}. {way_out}"])
+
+
 def _refuse(answers: Answers) -> None:
-    problems = []
-    for option, value, known in (
-        ("--protocol", answers.protocol, tuple(PROTOCOLS)),
-        ("--catalog", answers.catalog_type, CATALOGS),
-    ):
-        if value is not None and value not in known:
-            near = nearest(value, known)
-            hint = f"did you mean {near}?" if near else f"known are {', '.join(known)}."
-            problems.append(f"{option} {value} is not known, {hint}")
+    problems = [said for key in _KNOWN if (said := _unknown(getattr(answers, key), key))]
     for option, value in (("--registry", answers.registry), ("--uri", answers.uri)):
         password = urlsplit((value or "").removeprefix("jdbc:")).password
         if password and not _VARIABLE.fullmatch(password):

@@ -74,7 +74,9 @@ def _shown(
         for part in (OffsetRange(span.start, middle), OffsetRange(max(middle, span.end - _EACH), span.end)):
             if part.end > part.start:
                 messages += _messages(source, place, part)
-    return detect(messages, decoders(registry, protocol))
+    found = detect(messages, decoders(registry, protocol))
+    # What the messages are instead is worth a second reading of them.
+    return detect(messages, decoders(registry)) if protocol and protocol not in found.protocols else found
 
 
 def _messages(source: Source, place: TopicPartition, part: OffsetRange) -> list[Mapping[str, Any]]:

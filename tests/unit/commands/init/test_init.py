@@ -119,6 +119,38 @@ def test_a_terminal_is_asked_for_the_rest(tmp_path: Path, monkeypatch: pytest.Mo
     assert load(tmp_path / "applier.toml").catalog.type == "glue"
 
 
+def test_a_wrong_answer_is_asked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At once: the others are not lost."""
+    types = iter(["jbdc", "hive"])
+
+    def ask(question: str) -> str:
+        return next(types) if question.startswith("Type of") else ""
+
+    content, said = written(tmp_path, replace(answers(tmp_path), catalog_type=None), sight("simple"), monkeypatch, ask)
+
+    assert 'type = "hive"' in content
+    assert "--catalog jbdc is not known, did you mean jdbc?" in said
+
+
+@pytest.mark.parametrize(
+    ("found", "hint"),
+    [
+        (("simple",), "They look like simple: leave out --protocol, or"),
+        ((), "They fit no other protocol either, or"),
+    ],
+)
+def test_a_named_protocol_of_which_no_message_is_is_refused(
+    found: tuple[str, ...], hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is written."""
+    seen = Sight(SPANS, Findings(449, found))
+    with pytest.raises(ConfigError) as refused:
+        written(tmp_path, replace(answers(tmp_path), protocol="open"), seen, monkeypatch)
+
+    assert refused.value.problems[0].startswith(f"None of the 449 messages looked at is of protocol open. {hint}")
+    assert not (tmp_path / "applier.toml").exists()
+
+
 def test_a_file_that_is_there_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It may be the only one."""
     (tmp_path / "applier.toml").write_text("mine")
