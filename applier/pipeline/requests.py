@@ -105,13 +105,18 @@ class Requests:
                 return self._forget(names)
 
     def _park(self, names: Sequence[TableName], request: TableRequest) -> str:
-        state = self.main.state
+        """Park tables; one that is parked already keeps its reason, on which it depends whether a start resumes it."""
+        state, parked, left = self.main.state, [], []
         for name in names:
+            known = state.completeness.get(name)
+            if known is not None and known.is_parked and not known.is_due:
+                left.append(known.sentence(name))
+                continue
             parking.park(state, self.main.targets, name, "hand", request.why)
-            known = state.completeness[name]
-            if known.cause != "include" or known.is_due:
-                state.completeness[name] = replace(known, cause="hand", reason=request.why, is_due=False)
-        return f"parked: {', '.join(map(str, names))}."
+            state.completeness[name] = replace(state.completeness[name], cause="hand", reason=request.why, is_due=False)
+            parked.append(str(name))
+        outcome = f"parked: {', '.join(parked)}." if parked else "nothing to park."
+        return " ".join([outcome, *(["Left as they were:", *left] if left else [])])
 
     def _load(self, names: Sequence[TableName]) -> str:
         """Park tables while an export is loaded aside."""

@@ -35,8 +35,8 @@ def preview(kind: Kind, names: Sequence[TableName], last: Checkpoint, config: Co
 def _park(name: TableName, known: Completeness, last: Checkpoint, iceberg: str) -> str:
     if known.is_parked and known.cause == "include" and not known.is_due:
         return f"{name} is {LEFT_OUT} and so parked already: it resumes once it is admitted there again."
-    if known.is_parked:
-        return f"{name} is parked already: it keeps its place, and only `applier resume` brings it back."
+    if known.is_parked and not known.is_due:
+        return f"{known.sentence(name)} It is left as it is, with this reason."
     at = f"resolved ts {last.resolved_ts}" if last.resolved_ts else "its last commit"
     return f"Park {name}: readers of {iceberg} keep what it shows at {at}, and no rows or DDL are applied to it."
 
