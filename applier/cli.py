@@ -137,7 +137,10 @@ def check(
 def status(  # noqa: PLR0913 - each is an option
     config: ConfigFile,
     *,
-    max_lag: Annotated[float, typer.Option(help="Lag in seconds beyond which the tables are stale.")] = 300.0,
+    max_lag: Annotated[
+        float | None,
+        typer.Option(help="Lag in seconds beyond which the tables are stale. Default: http.max_lag_seconds."),
+    ] = None,
     tables: Annotated[str, typer.Option(help="List these tables with their snapshots: shop.a,shop.b*, or *.*")] = "",
     ddl: Annotated[bool, typer.Option("--ddl", help="Show the newest DDL with the decisions on them.")] = False,
     partitions: Annotated[bool, typer.Option("--partitions", help="Show how far each partition is read.")] = False,
@@ -301,7 +304,8 @@ def ddl_list(config: ConfigFile, *, as_json: AsJson = False) -> None:
     if not found:
         print("No DDL has come.")
     for item in found:
-        print(escaped(f"{item.commit_ts}  {item.decision}  {item.kind}  {item.table}  {item.sql}"))
+        shown = str(item.commit_ts), item.decision, item.kind, item.table, item.sql
+        print(escaped("  ".join(filter(None, shown))))
         if item.reason:
             print(escaped(f"    {item.reason}"))
 

@@ -60,10 +60,10 @@ def listed(config: Config) -> list[Listed]:
     return [
         Listed(
             item.commit_ts,
-            escaped(str(item.table)),
+            escaped(item.subject),
             item.kind,
-            "pending" if item.decision == "refused" and item.commit_ts >= since else item.decision,
-            escaped(item.reason),
+            item.word(since),
+            escaped(item.because),
             escaped(shown(item.sql)),
         )
         for item in found

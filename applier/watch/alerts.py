@@ -78,8 +78,10 @@ class Alerts:
             return
         first, *others = report.stale
         more = f" {len(others)} more reason{'s' * (len(others) > 1)}." if others else ""
-        way_out = f"run `applier status -c {self.config.path}`, which shows each table with its way out."
-        yield self._alert("verdict", view, f"{_cut(first, _SENTENCE - 20)}{more}", way_out=way_out)
+        because, _, way_out = first.partition(" Hint: ")
+        if others or not way_out:
+            way_out = f"run `applier status -c {self.config.path}`, which shows each reason with its way out."
+        yield self._alert("verdict", view, f"{_cut(because, _SENTENCE - 20)}{more}", way_out=way_out)
 
     def _of_tables(self, view: View) -> Iterator[Alert]:
         parked = list(_parked(view.report))
@@ -95,7 +97,7 @@ class Alerts:
             if item.decision != "refused" or item.decided_at < self._since or key in self._told:
                 continue
             self._told.add(key)
-            sentence = f"A DDL of {item.table} was refused: {item.reason.rstrip('.')}."
+            sentence = f"A DDL{item.subject and f' of {item.subject}'} was refused: {item.reason.rstrip('.')}."
             way_out = self._way_past(item, view.report)
             yield self._alert("ddl-refused", view, sentence, way_out=way_out, table=str(item.table), ddl=item)
 

@@ -33,7 +33,8 @@ STEPS = 20
 """Steps whose stages are shown."""
 
 _READ_SECONDS = 10.0
-"""Time between two readings of the control tables; one that would come earlier is made up for."""
+"""Time between two readings of the control tables; one that would come earlier is made up for. What said that there is
+nothing is read at once."""
 
 
 @dataclass(slots=True)
@@ -63,7 +64,7 @@ class Board:
     _decisions: Sequence[SchemaDecision] = field(default=(), init=False)
     _letters: Sequence[DeadLetter] = field(default=(), init=False)
     _read: tuple[int, int] = field(default=(-1, -1), init=False)
-    _read_at: float = field(default=-_READ_SECONDS, init=False)
+    _read_at: float = field(default=float("-inf"), init=False)
     _is_broken: bool = field(default=False, init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
 
@@ -96,7 +97,7 @@ class Board:
 
     def end(self, pipeline: Pipeline) -> None:
         """The run ends: read what its last step recorded, also one that failed."""
-        self.phase, self._read_at = "stopping", -_READ_SECONDS
+        self.phase, self._read_at = "stopping", float("-inf")
         with suppress(Exception):
             # What ended the run counts, not that this could not be read.
             self._read_control(cast("Control", pipeline.state.control))
@@ -109,13 +110,15 @@ class Board:
         if state is None:
             report = empty(self.config, limit, int(now * 1000))
             return View(report, points, self.phase, OUTAGES.current, now)
+        # First, so that what is read meanwhile is shown as unread and not the other way round.
+        is_behind = _written(cast("Control", state.control)) != self._read
         last, decisions = state.checkpoint, self._decisions
         route = Route(self.config.tables.route)
         tables = [(name, self._progress(name, route.identifier(name), last.snapshots)) for name in sorted(last.tables)]
         facts = Facts(last, tables, decisions, self._letters, steps)
         report = compose(self.config, facts, limit, int(now * 1000))
         commits = {".".join(place): self._commits(place, found) for place, found in dict(self._figures).items()}
-        return View(report, points, self.phase, OUTAGES.current, now, decisions, commits)
+        return View(report, points, self.phase, OUTAGES.current, now, decisions, commits, is_behind)
 
     def _commits(self, place: tuple[str, ...], found: Figures) -> int:
         # A table that was made anew counts from its beginning.
@@ -185,15 +188,20 @@ class Board:
         self._stamps = {place: found for place, found in self._stamps.items() if place in kept}
 
     def _read_control(self, control: Control) -> None:
-        written = control.written[SCHEMA_CHANGES], control.written[DEAD_LETTERS]
-        now = time.monotonic()
-        if written == self._read or now - self._read_at < _READ_SECONDS:
-            return
-        decisions = control.decisions()
-        self._decisions = last_decisions(decisions)
-        self.metrics.decide(decisions, self._decisions)
-        self._letters = newest_first(control.letters(whole=False))
-        self._read, self._read_at = written, now
+        written, now = _written(control), time.monotonic()
+        is_due = now - self._read_at >= _READ_SECONDS
+        if written[0] != self._read[0] and (is_due or not self._decisions):
+            decisions = control.decisions()
+            self._decisions = last_decisions(decisions)
+            self.metrics.decide(decisions, self._decisions)
+            self._read, self._read_at = (written[0], self._read[1]), now
+        if written[1] != self._read[1] and (is_due or not self._letters):
+            self._letters = newest_first(control.letters(whole=False))
+            self._read, self._read_at = (self._read[0], written[1]), now
+
+
+def _written(control: Control) -> tuple[int, int]:
+    return control.written[SCHEMA_CHANGES], control.written[DEAD_LETTERS]
 
 
 def _progress_of(status: StatusLine, lag: float | None) -> StepProgress:

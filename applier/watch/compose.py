@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import cast
 
 from applier.changefeed.checkpoint import Checkpoint, caught_up
-from applier.changefeed.completeness import LEFT_OUT, UNRECORDED, Completeness
+from applier.changefeed.completeness import LEFT_OUT, UNRECORDED, Completeness, furthest_back
 from applier.changefeed.filter import TableFilter, option
 from applier.changefeed.table import TableName
 from applier.config.settings import Config
@@ -31,9 +31,6 @@ from applier.watch.report import (
     spark_name,
 )
 from applier.watch.steps import explained
-
-MAX_LAG_SECONDS = 300.0
-"""Lag from which on tables are stale: as long as `applier run` bears an outage."""
 
 _SHOWN = 10
 _GONE = "Table {} is not in the catalog, though the checkpoint lists it."
@@ -86,6 +83,9 @@ def compose(
     silent = (now_ms - last.written_at) / 1000
     lag = age(resolved_ts, now_ms) if resolved_ts else None if order.has_watermark else round(max(0.0, silent), 3)
     admits = TableFilter(config.tables.include).admits
+    since = furthest_back(
+        last.resolved_ts, [table.completeness for table in last.tables.values() if table.completeness]
+    )
     tables = tuple(
         _aged(_judged(name, found, last, config, is_wanted=admits(name), loaded=loaded), lag, now_ms)
         for name, found in facts.tables
@@ -104,7 +104,7 @@ def compose(
             PartitionProgress(*place, reading.next_offset, reading.resolved_ts, iso_of(reading.resolved_ts))
             for place, reading in sorted(last.partitions.items())
         ),
-        schema_changes=tuple(_ddl(item) for item in reversed(facts.decisions[-_SHOWN:])),
+        schema_changes=tuple(_ddl(item, since) for item in reversed(facts.decisions[-_SHOWN:])),
         schema_change_count=len(facts.decisions),
         dead_letters=tuple(_letter(item) for item in facts.letters[:_SHOWN]),
         dead_letter_count=len(facts.letters),
@@ -112,8 +112,30 @@ def compose(
         notes=tuple(_notes(tables, silent, config, last, letters=len(facts.letters))),
     )
     is_gone = last.released or silent > config.run.lease_seconds
-    stale = judged(report, _start(config) if is_gone else "")
+    held = [_held_up(item, config) for item in facts.decisions if _holds_up(item, last, is_gone=is_gone)]
+    stale = judged(report, _start(config) if is_gone and not held else "", held)
     return replace(report, stale=tuple(stale), explanation=explained(report))
+
+
+def _holds_up(item: SchemaDecision, last: Checkpoint, *, is_gone: bool) -> bool:
+    """Whether the changefeed stopped at a DDL: it was refused, and the checkpoint has not come past it."""
+    reached = max([last.resolved_ts, *(it.commit_ts for it in last.ddl)])
+    is_beyond = item.commit_ts > last.resolved_ts and item.commit_ts >= reached
+    done = {(it.sql, it.commit_ts) for it in last.ddl}
+    if item.decision != "refused" or not is_beyond or (item.sql, item.commit_ts) in done:
+        return False
+    # A process that lives may be about to park the table of what it has just refused, and to go on.
+    return is_gone or item.decided_at.timestamp() * 1000 < last.holder.since
+
+
+def _held_up(item: SchemaDecision, config: Config) -> str:
+    skip = f"applier ddl skip {item.commit_ts} -c {config.path} --why TEXT"
+    of = f" of {item.subject}" if item.subject else ""
+    return (
+        f"A DDL{of} holds changefeed {config.changefeed.name} up: {item.because.rstrip('.')}. "
+        f"Hint: run `{skip}` to pass it without its effect, or mend what the reason names; "
+        f"then {_start(config)}"
+    )
 
 
 def _start(config: Config) -> str:
@@ -208,9 +230,9 @@ def _notes(
         yield f"{letters} message{'s were' if letters > 1 else ' was'} set aside as dead letters."
 
 
-def _ddl(item: SchemaDecision) -> DdlReport:
-    place = item.commit_ts, iso_of(item.commit_ts) or "", str(item.table)
-    return DdlReport(*place, item.kind, item.decision, item.reason, item.sql, _instant(item.decided_at))
+def _ddl(item: SchemaDecision, since: int) -> DdlReport:
+    place = item.commit_ts, iso_of(item.commit_ts) or "", item.subject
+    return DdlReport(*place, item.kind, item.word(since), item.because, item.sql, _instant(item.decided_at))
 
 
 def _letter(item: DeadLetter) -> LetterReport:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Literal, TypeAlias
@@ -32,6 +32,9 @@ catalog has no such table. `rolled back`: it was set to a snapshot from before t
 
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+_NAMED = 3
+"""Most names that a sentence lists."""
 
 LACKING = ("catching up", "incomplete", "loading", "parked")
 """States of tables that lack rows."""
@@ -222,12 +225,19 @@ class StatusReport:
         return json.dumps(shown, indent=2)
 
 
-def judged(report: StatusReport, start: str) -> Iterator[str]:
-    """Why the tables are stale, one sentence each; `start` is the hint where no applier runs, else ""."""
+def judged(report: StatusReport, start: str, held: Sequence[str] = ()) -> Iterator[str]:
+    """Why the tables are stale, one sentence each, with its hint.
+
+    Args:
+        report: What is known.
+        start: The hint where no applier runs, else "".
+        held: What the changefeed cannot go on without; it comes first.
+    """
     hint = f" Hint: {start}" if start else ""
     if report.holder is None:
         yield f"Changefeed {report.changefeed} has never run: there is no checkpoint.{hint}"
         return
+    yield from held
     if report.lag_seconds is None:
         yield f"No resolved ts has been applied yet.{hint}"
     elif report.lag_seconds > report.max_lag_seconds:
@@ -236,9 +246,22 @@ def judged(report: StatusReport, start: str) -> Iterator[str]:
             f"The tables are {shown_seconds(report.lag_seconds)} behind ({what}), "
             f"more than {shown_seconds(report.max_lag_seconds)}.{hint}"
         )
+    groups: dict[tuple[str, str | None], list[TableProgress]] = {}
     for table in report.tables:
         if table.because:
-            yield f"{table.because} Hint: {table.way_out}"
+            what = table.because.removeprefix(f"Table {table.table} is ")
+            groups.setdefault((what, table.way_out), []).append(table)
+    for (what, way_out), found in groups.items():
+        names = several([table.table for table in found])
+        yield f"{found[0].because if len(found) == 1 else f'Tables {names} are {what}'} Hint: {way_out}"
+
+
+def several(names: Sequence[str]) -> str:
+    """Some names as people list them: `a`, `a and b`, `a, b and c`, `a, b and 3 others`."""
+    if len(names) == 1:
+        return names[0]
+    first, last = (names[:2], f"{len(names) - 2} others") if len(names) > _NAMED else (names[:-1], names[-1])
+    return f"{', '.join(first)} and {last}"
 
 
 def iso(milliseconds: int) -> str:

@@ -23,6 +23,7 @@ class View:
         now: Unix time in seconds.
         decisions: The last decision on each DDL, in order of commit ts.
         commits: Snapshots that each Iceberg table got since the start, by its identifier joined by dots.
+        is_behind: This process has written decisions on DDL, or dead letters, that are still to be read.
     """
 
     report: StatusReport
@@ -32,3 +33,4 @@ class View:
     now: float
     decisions: Sequence[SchemaDecision] = ()
     commits: Mapping[str, int] = field(default_factory=dict)
+    is_behind: bool = False

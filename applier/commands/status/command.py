@@ -19,21 +19,24 @@ from applier.order.feed_order import ORDERS
 from applier.pipeline.tables.loads import Load, place_of
 from applier.sink.commit.stamp import RESOLVED_TS
 from applier.sink.control.tables import CHECKPOINTS
-from applier.watch.compose import MAX_LAG_SECONDS, Facts, compose, empty
+from applier.watch.compose import Facts, compose, empty
 from applier.watch.report import StatusReport, TableProgress, TableState, iso, iso_of
 from applier.watch.steps import moved
 
 _THREADS = 8
 
 
-def status(config: Config, *, max_lag_seconds: float = MAX_LAG_SECONDS, now_ms: int) -> StatusReport:
-    """Find out how far a changefeed is; its tables are stale from a lag of `max_lag_seconds` on.
+def status(config: Config, *, max_lag_seconds: float | None = None, now_ms: int) -> StatusReport:
+    """Find out how far a changefeed is; its tables are stale from a lag of `max_lag_seconds` on, by default the
+    configured one.
 
     Raises:
         ConfigError: The catalog cannot be read without Spark.
         TransientError: The catalog or its storage does not answer.
         TerminalError: The newest checkpoint cannot be read.
     """
+    if max_lag_seconds is None:
+        max_lag_seconds = config.http.max_lag_seconds
     with open_lake(config.catalog) as lake:
         view = ControlView(lake, config.changefeed.name)
         last = view.checkpoint()

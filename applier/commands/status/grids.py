@@ -26,6 +26,7 @@ STYLES = {
     "applied": "green",
     "stale": "bold red",
     "missing": "bold red",
+    "pending": "bold red",
     "refused": "bold red",
     "rolled back": "bold red",
     "ahead": "yellow",
@@ -50,6 +51,12 @@ _MILLION = 1_000_000
 
 _NAMES = ("table", "Iceberg", "Iceberg table", "partition")
 """Headings of the columns that are cut where a row is too long."""
+
+_LEAST = 20
+"""Columns of the terminal that names keep."""
+
+_GIVE_WAY = ("maintain", "checkpoint", "decode", "read", "files", "last commit", "apply", "messages", "rows", "backlog")
+"""Headings of the columns that are left out where the terminal is too narrow, the first first."""
 
 _UNKNOWN = "?"
 
@@ -87,9 +94,9 @@ def _rank(table: TableProgress) -> int:
 def _progress(shown: Sequence[TableProgress], width: int) -> Table:
     is_wide = width >= _WIDE
     is_routed = is_wide and any(table.iceberg != table.table for table in shown)
-    made = _grid("table", *(["Iceberg"] if is_routed else []), "state", ">rows", ">files", ">last commit", ">lag")
-    for heading in ("last commit (UTC)", "last change (UTC)") if is_wide else ():
-        made.add_column(heading, no_wrap=True)
+    headings = ["table", *(["Iceberg"] if is_routed else []), "state", ">rows", ">files", ">last commit", ">lag"]
+    headings += ["last commit (UTC)", "last change (UTC)"] if is_wide else []
+    rows = []
     for table in shown:
         share = "" if table.caught_up is None else f" {table.caught_up:.0%}"
         is_there = table.state != "missing"
@@ -98,16 +105,16 @@ def _progress(shown: Sequence[TableProgress], width: int) -> Table:
         cells += [Text(f"{table.rows:,}" if is_there else _UNKNOWN), Text(f"{table.files:,}" if is_there else _UNKNOWN)]
         cells += [Text(_ago(table.commit_age_seconds)), Text(_span(table.lag_seconds))]
         cells += [Text(clock(table.committed)), Text(clock(table.resolved))] if is_wide else []
-        made.add_row(*cells)
-    return made
+        rows.append(cells)
+    return _grid(headings, rows, width)
 
 
 def _snapshots(shown: Sequence[TableProgress]) -> Table:
-    made = _grid("Iceberg table", ">snapshot", ">in the cut")
-    for table in shown:
-        ids = (str(found or "none") for found in (table.snapshot_id, table.cut_snapshot_id))
-        made.add_row(_cell(table.iceberg), *map(Text, ids))
-    return made
+    rows = [
+        [_cell(table.iceberg), Text(str(table.snapshot_id or "none")), Text(str(table.cut_snapshot_id or "none"))]
+        for table in shown
+    ]
+    return _grid(("Iceberg table", ">snapshot", ">in the cut"), rows)
 
 
 def steps(report: StatusReport, width: int) -> Iterator[RenderableType]:
@@ -115,32 +122,35 @@ def steps(report: StatusReport, width: int) -> Iterator[RenderableType]:
     is_wide = width >= _WIDE
     stages = ("plan", *_STAGES) if is_wide else _STAGES
     figures = (">messages", ">rows", ">backlog", ">lag")
-    made = _grid(
-        *(["at (UTC)"] if is_wide else []), ">step", *figures, *(f">{name}" for name in stages), gap=1 + is_wide
-    )
+    headings = [*(["at (UTC)"] if is_wide else []), ">step", *figures, *(f">{name}" for name in stages)]
+    rows = []
     for step in report.steps:
         cells = [clock(step.at)] if is_wide else []
         cells += [str(step.step), *map(_figure, (step.messages, step.rows, step.backlog)), _span(step.lag_seconds)]
-        made.add_row(*map(Text, cells), *(Text(_seconds(step, stage)) for stage in stages))
+        rows.append([Text(cell) for cell in [*cells, *(_seconds(step, stage) for stage in stages)]])
     yield prose("The newest steps, and the seconds that each stage took")
-    yield made
+    yield _grid(headings, rows, width, gap=1 + is_wide)
     if report.explanation:
         yield prose(report.explanation, "bold")
 
 
 def partitions(found: Sequence[PartitionProgress]) -> Table:
     """How far each partition is read, those that are furthest behind first."""
-    made = _grid("  partition", ">next offset", "resolved (UTC)")
-    for item in sorted(found, key=lambda item: (item.resolved_ts or 0, item.topic, item.partition)):
-        place = _cell(f"  {item.topic}/{item.partition}")
-        made.add_row(place, Text(f"{item.next_offset:,}"), Text(clock(item.resolved) or "never"))
-    return made
+    rows = [
+        [
+            _cell(f"  {item.topic}/{item.partition}"),
+            Text(f"{item.next_offset:,}"),
+            Text(clock(item.resolved) or "never"),
+        ]
+        for item in sorted(found, key=lambda item: (item.resolved_ts or 0, item.topic, item.partition))
+    ]
+    return _grid(("  partition", ">next offset", "resolved (UTC)"), rows)
 
 
 def ddl(item: DdlReport) -> Iterator[RichText]:
     """A DDL with its commit ts, what became of it, and why; the statement can be copied."""
     yield Text()
-    heading = f"{item.commit_ts}  {clock(item.committed)}  {item.table}  {item.kind}"
+    heading = "  ".join(filter(None, (str(item.commit_ts), clock(item.committed), item.table, item.kind)))
     yield Text.assemble("  ", (escaped(item.decision), STYLES.get(item.decision, "yellow")), "  ", escaped(heading))
     yield line(f"    {' '.join(item.sql.split())}", is_cut=False)
     if item.reason:
@@ -195,11 +205,24 @@ def _cell(text: str) -> Text:
     return Text(escaped(text), no_wrap=True, overflow="ellipsis")
 
 
-def _grid(*headings: str, gap: int = 2) -> Table:
-    """A table without lines; a heading that begins with `>` is that of numbers. Columns of names give way."""
+def _grid(headings: Sequence[str], rows: Sequence[Sequence[Text]], width: int | None = None, gap: int = 2) -> Table:
+    """A table without lines; a heading that begins with `>` is that of numbers.
+
+    Columns of names give way to a terminal of that width, and then whole columns do: no figure is cut.
+    """
+    shown = [heading.removeprefix(">") for heading in headings]
+    widths = [max(len(heading), *(row[at].cell_len for row in rows)) + gap for at, heading in enumerate(shown)]
+    least = [min(wide, _LEAST) if shown[at].strip() in _NAMES else wide for at, wide in enumerate(widths)]
+    kept = list(range(len(shown)))
+    for heading in _GIVE_WAY:
+        if width is None or sum(least[at] for at in kept) - gap <= width:
+            break
+        kept = [at for at in kept if shown[at] != heading]
     made = Table(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="dim")
-    for heading in headings:
-        is_name = heading.strip() in _NAMES
-        justify: JustifyMethod = "right" if heading.startswith(">") else "left"
-        made.add_column(heading.removeprefix(">"), justify=justify, no_wrap=not is_name, overflow="ellipsis")
+    for at in kept:
+        is_name = shown[at].strip() in _NAMES
+        justify: JustifyMethod = "right" if headings[at].startswith(">") else "left"
+        made.add_column(shown[at], justify=justify, no_wrap=not is_name, overflow="ellipsis")
+    for row in rows:
+        made.add_row(*(row[at] for at in kept))
     return made

@@ -16,12 +16,12 @@ from applier.commands.status import grids
 from applier.commands.status.grids import STYLES, clock, counted, line, prose, span
 from applier.pipeline.table_selection import selected
 from applier.runtime.escaping import Text, escaped
-from applier.watch.report import HolderReport, StatusReport
+from applier.watch.report import HolderReport, StatusReport, several
 
 _REASONS = 10
 """Reasons that are shown where no tables are asked for."""
 
-_LOUD = ("refused", "skipped", "to skip")
+_LOUD = ("pending", "refused", "skipped", "to skip")
 """Decisions on DDL that deserve a look."""
 
 _COMMAND = re.compile(r"""`((?:"[^"]*"|'[^']*'|`[^`]+`\.(?=\w)|[^`'"])+)`""")
@@ -47,7 +47,12 @@ class Choice:
 
 def render(report: StatusReport, console: Console, choice: Choice | None = None) -> None:
     """Print a report; lines that are to be copied may be longer than the terminal is wide."""
-    console.print(Group(*parts(report, choice or Choice(), console.width)), crop=False)
+    for part in parts(report, choice or Choice(), console.width):
+        if isinstance(part, RichText) and not console.is_terminal:
+            # Nobody watches: a line that breaks in the midst of a sentence is one that no search finds.
+            console.out(part.plain, highlight=False)
+        else:
+            console.print(Group(part), crop=False)
 
 
 def parts(report: StatusReport, choice: Choice, width: int) -> Iterator[RenderableType]:
@@ -153,11 +158,16 @@ def _others(report: StatusReport, choice: Choice) -> Iterator[RenderableType]:
             if choice.ddl:
                 yield from grids.ddl(item)
             elif item.decision in _LOUD:
-                yield line(f"  {item.decision}  {clock(item.committed)}  {item.table}  {' '.join(item.sql.split())}")
+                shown = item.decision, clock(item.committed), item.table, " ".join(item.sql.split())
+                yield line("  " + "  ".join(filter(None, shown)))
     if report.dead_letters:
         letters = counted(report.dead_letter_count, "dead letter")
         yield line(f"{letters}, the newest: {report.dead_letters[0].error}", "yellow")
         yield line(f"    applier dead-letters list -c {choice.config}", is_cut=False)
     if report.cut:
-        yield line(f"{counted(len(report.cut), 'query', 'queries')} read all these tables as of one moment:")
+        absent = [table.table for table in report.tables if table.cut_snapshot_id is None]
+        which = f"{len(report.cut):,} of {counted(len(report.tables), 'table')}" if absent else "all tables"
+        without = f", without {several(absent)}" if absent else ""
+        read = f"{counted(len(report.cut), 'query', 'queries')} read{'s' if len(report.cut) == 1 else ''}"
+        yield prose(f"{read} {which} as of one moment{without}:")
         yield line(f"    applier status -c {choice.config} --cut", is_cut=False)

@@ -146,10 +146,8 @@ def _show(state: State, targets: TargetTables, name: TableName, known: Completen
 
 
 def warn(state: State) -> None:
-    """Log each table that is not live."""
-    for name, found in sorted(state.completeness.items()):
-        if not found.is_live:
-            _warn(name, found, state.config_path)
+    """Log the tables that are not live."""
+    _warn(state, sorted(name for name, found in state.completeness.items() if not found.is_live))
 
 
 def meet(names: Iterable[TableName], ddl: Sequence[Ddl], state: State, targets: TargetTables, config: Config) -> None:
@@ -177,8 +175,7 @@ def meet(names: Iterable[TableName], ddl: Sequence[Ddl], state: State, targets: 
     if lacking and config.tables.incomplete == "refuse":
         raise _refusal(lacking)
     state.completeness |= found
-    for name in lacking:
-        _warn(name, found[name], state.config_path)
+    _warn(state, lacking)
 
 
 def meet_ddl(name: TableName, state: State, targets: TargetTables, config: Config) -> None:
@@ -239,11 +236,10 @@ def _exchanged(known: dict[TableName, Completeness], table: TableName, other: Ta
 
 def doubt(state: State, names: Iterable[TableName], reason: str) -> None:
     """Tables that may lack a row from here on are no longer whole, and leave the cut."""
-    for name in names:
-        known = state.completeness.get(name)
-        if known is not None and known.is_live:
-            found = state.completeness[name] = replace(known, state="incomplete", reason=reason)
-            _warn(name, found, state.config_path)
+    whole = [name for name in dict.fromkeys(names) if name in state.completeness and state.completeness[name].is_live]
+    for name in whole:
+        state.completeness[name] = replace(state.completeness[name], state="incomplete", reason=reason)
+    _warn(state, whole)
 
 
 def keep(state: State, targets: TargetTables) -> None:
@@ -285,6 +281,11 @@ def _refusal(names: Sequence[TableName]) -> TableIncomplete:
     return TableIncomplete(what, hint)
 
 
-def _warn(name: TableName, found: Completeness, config: str) -> None:
-    way_out = found.way_out(name, config)
-    logger().warning("table is not whole", table=str(name), state=found.state, because=found.reason, way_out=way_out)
+def _warn(state: State, names: Iterable[TableName]) -> None:
+    """Log tables that are not whole, those with the same reason and the same way out in one line."""
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    for name in names:
+        found = state.completeness[name]
+        groups.setdefault((found.state, found.reason, found.way_out(name, state.config_path)), []).append(str(name))
+    for (word, because, way_out), tables in groups.items():
+        logger().warning("table is not whole", table=",".join(tables), state=word, because=because, way_out=way_out)

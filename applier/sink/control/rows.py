@@ -51,6 +51,20 @@ class SchemaDecision:
     schema_id: int | None = None
     decided_at: datetime = field(default_factory=now, compare=False)
 
+    @property
+    def subject(self) -> str:
+        """The table for people; of a DDL on a database its name, "" where it names none."""
+        return str(self.table) if self.table.table else self.table.database
+
+    @property
+    def because(self) -> str:
+        """The reason for people: one that only marks a resume ends without its colon."""
+        return self.reason.removesuffix(":")
+
+    def word(self, since: int) -> str:
+        """The decision for people: `pending` for a refused DDL at or above the commit ts up to which every table is."""
+        return "pending" if self.decision == "refused" and self.commit_ts >= since else self.decision
+
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:

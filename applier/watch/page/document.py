@@ -120,8 +120,8 @@ def _details(view: View, holder: HolderReport, origin: Origin) -> Html:
         plots.history(view.points, view.now, report.lag_seconds),
         parts.tables(report),
         plots.steps(report.steps),
-        parts.schema_changes(report),
-        parts.dead_letters(report, origin.config),
+        parts.schema_changes(report, is_behind=view.is_behind),
+        parts.dead_letters(report, origin.config, is_behind=view.is_behind),
         tag("div", parts.lease(report, holder), parts.partitions(report), id="pair", class_="pair"),
         parts.cut(report),
     )

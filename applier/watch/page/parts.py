@@ -11,6 +11,7 @@ from applier.watch.report import HolderReport, StatusReport, TableProgress
 _TABLES = 2000
 _PARTITIONS = 10
 _LONG = 120
+_BEHIND = "What the last step recorded is being read."
 
 _TONES = {
     "in step": "good",
@@ -18,13 +19,13 @@ _TONES = {
     "incomplete": "bad",
     "missing": "bad",
     "rolled back": "bad",
+    "pending": "bad",
     "refused": "bad",
     "ahead": "wait",
     "catching up": "wait",
     "expired": "wait",
     "loading": "wait",
     "parked": "wait",
-    "pending": "wait",
 }
 """What is not named is neither good nor bad."""
 
@@ -75,16 +76,17 @@ def _tone(word: str) -> str:
     return _TONES.get(word, "mute")
 
 
-def schema_changes(report: StatusReport) -> Html:
-    """What became of each DDL."""
+def schema_changes(report: StatusReport, *, is_behind: bool = False) -> Html:
+    """What became of each DDL; `is_behind` if some are still to be read."""
     count, shown = report.schema_change_count, len(report.schema_changes)
     if not shown:
-        return section("ddl", "DDL", tag("p", "No DDL has been decided on yet.", class_="soft"))
+        none = _BEHIND if is_behind else "No DDL has been decided on yet."
+        return section("ddl", "DDL", tag("p", none, class_="soft"))
     rows = [
         tag(
             "tr",
             tag("td", moment(item.committed or None), class_="nowrap"),
-            tag("th", item.table if item.table.strip(".") else "none", scope="row"),
+            tag("th", item.table, scope="row"),
             tag("td", badge(item.decision, _tone(item.decision))),
             tag("td", _statement(item.sql), tag("p", item.reason, class_="soft") if item.reason else None),
             data_key=f"ddl-{item.commit_ts}-{item.table}-{item.kind}-{number}",
@@ -92,7 +94,7 @@ def schema_changes(report: StatusReport) -> Html:
         for number, item in zip(range(count, 0, -1), report.schema_changes, strict=False)
     ]
     content = table("DDL, newest first", ("Committed (UTC)", "Table", "Decision", "Statement"), rows)
-    return section("ddl", "DDL", content, note=_last(shown, count))
+    return section("ddl", "DDL", content, note=_last(shown, count, is_behind=is_behind))
 
 
 def _statement(sql: str) -> Html:
@@ -102,15 +104,17 @@ def _statement(sql: str) -> Html:
     return tag("details", tag("summary", tag("code", f"{flat[:_LONG]}…")), tag("pre", tag("code", lines(sql))))
 
 
-def _last(shown: int, count: int) -> str:
-    return f"the last {shown:,} of {count:,}" if shown < count else f"{count:,}"
+def _last(shown: int, count: int, *, is_behind: bool) -> str:
+    known = f"the last {shown:,} of {count:,}" if shown < count else f"{count:,}"
+    return f"{known}; {_BEHIND[0].lower()}{_BEHIND[1:-1]}" if is_behind else known
 
 
-def dead_letters(report: StatusReport, config: str) -> Html:
-    """Messages that were passed over, and how to go on with them."""
+def dead_letters(report: StatusReport, config: str, *, is_behind: bool = False) -> Html:
+    """Messages that were passed over, and how to go on with them; `is_behind` if some are still to be read."""
     shown, count = len(report.dead_letters), report.dead_letter_count
     if not shown:
-        return section("letters", "Dead letters", tag("p", "No message was set aside.", class_="soft"))
+        none = _BEHIND if is_behind else "No message was set aside."
+        return section("letters", "Dead letters", tag("p", none, class_="soft"))
     rows = [
         tag(
             "tr",
@@ -128,7 +132,7 @@ def dead_letters(report: StatusReport, config: str) -> Html:
         tag("p", "See them: ", copyable(f"applier dead-letters list -c {path}"), class_="way"),
         tag("p", "Apply them once their cause is gone: ", copyable(f"applier backfill -c {path} --dead-letters")),
     )
-    return section("letters", "Dead letters", content, ways, note=_last(shown, count))
+    return section("letters", "Dead letters", content, ways, note=_last(shown, count, is_behind=is_behind))
 
 
 def lease(report: StatusReport, holder: HolderReport) -> Html:

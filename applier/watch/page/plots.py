@@ -68,7 +68,7 @@ def history(points: Sequence[Point], now: float, lag_now: float | None) -> Html:
     lags = [bucket.lag for bucket in found]
     # The last bar is of a time that is not over.
     rates = [bucket.rows / max(10, min(width, now - bucket.at)) if bucket.is_known else None for bucket in found]
-    past = span_of(now - points[0].at)
+    past = span_of(max(POINT_SECONDS, now - points[0].at))
     known = [lag for lag in lags if lag is not None]
     gaps = "" if all(bucket.is_known for bucket in found) else " Where the plot is empty, nothing is known."
     lag = "No lag is known: the feed carries no resolved ts, or none was applied."

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from applier.watch.history import POINT_SECONDS
 from applier.watch.page.html import Html, copyable, moment, plural, section, span_of, tag, text
 from applier.watch.report import LACKING, StatusReport
 from applier.watch.view import View
@@ -125,7 +126,7 @@ def _banner(view: View) -> Html | None:
             since = text(" Nothing was applied for ", span_of(max(0.0, view.now - view.points[-1].at)), ".")
         return text(tag("strong", "Waiting. "), view.outage, since, " The process tries again.")
     if view.phase == "starting":
-        return text(tag("strong", "Starting. "), "Spark starts, and the changefeed is taken; this takes some seconds.")
+        return text("Spark starts, and the changefeed is taken; this takes some seconds.")
     if view.phase == "stopping":
         return text(tag("strong", "Stopping. "), "The process finishes what it began; then this page is gone.")
     return None
@@ -149,8 +150,8 @@ def _figures(view: View) -> Html:
         ),
         _figure(
             "Dead letters",
-            f"{report.dead_letter_count:,}",
-            "messages were set aside",
+            "unknown" if view.is_behind and not report.dead_letter_count else f"{report.dead_letter_count:,}",
+            "message was set aside" if report.dead_letter_count == 1 else "messages were set aside",
             "bad" if report.dead_letter_count else None,
         ),
     ]
@@ -180,6 +181,7 @@ def _rate(view: View) -> tuple[str, str]:
     recent = [point for point in view.points if point.at > view.now - _RATE_SECONDS]
     if not recent:
         return "unknown", f"over the last {_RATE_SECONDS // 60} min"
-    seconds = max(10.0, view.now - recent[0].at)
+    # A point stands for the seconds before it.
+    seconds = max(POINT_SECONDS, view.now - recent[0].at)
     rate = sum(point.rows for point in recent) / seconds
     return f"{rate:,.1f}" if rate < 100 else f"{rate:,.0f}", f"over the last {span_of(seconds)}"

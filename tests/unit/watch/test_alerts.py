@@ -82,16 +82,27 @@ def test_a_stale_verdict_is_told_once_when_it_has_held() -> None:
         "at": "2023-11-14T22:14:30.000+00:00",
         "verdict": "stale",
         "sentence": f"{BEHIND} 1 more reason.",
-        "way_out": "run `applier status -c /etc/applier.toml`, which shows each table with its way out.",
+        "way_out": "run `applier status -c /etc/applier.toml`, which shows each reason with its way out.",
         "table": None,
         "reasons": [BEHIND, "Another."],
         "ddl": None,
         "text": f"applier shop is stale: {BEHIND} 1 more reason. "
-        "Way out: run `applier status -c /etc/applier.toml`, which shows each table with its way out.",
+        "Way out: run `applier status -c /etc/applier.toml`, which shows each reason with its way out.",
     }
     (fresh,) = [alert for now in (300.0, 316.0) for alert in alerts.look(_view(), now)]
     assert (fresh["verdict"], fresh["sentence"]) == ("fresh", "The tables of changefeed shop are fresh again.")
     assert (fresh["way_out"], fresh["reasons"]) == (None, [])
+
+
+def test_a_verdict_with_one_reason_has_its_way_out_and_no_other() -> None:
+    """Two commands in one text would leave open which to run."""
+    alerts = Alerts(CONFIG, _view(), 0.0)
+    stale = _view(stale=["Table a is parked: x. Hint: run `applier resume`."])
+
+    (alert,) = [alert for now in (70.0, 70.0 + HOLD_SECONDS) for alert in alerts.look(stale, now)]
+
+    assert (alert["sentence"], alert["way_out"]) == ("Table a is parked: x.", "run `applier resume`.")
+    assert alert["text"] == "applier shop is stale: Table a is parked: x. Way out: run `applier resume`."
 
 
 def test_a_verdict_that_swings_does_not_ring() -> None:
@@ -226,8 +237,9 @@ class _Recorded:
             raise self.error
         return [_ddl("ALTER TABLE a")]
 
-    def letters(self) -> list[DeadLetter]:
+    def letters(self, *, whole: bool) -> list[DeadLetter]:
         """None."""
+        del whole
         return []
 
 
@@ -240,6 +252,22 @@ def test_a_ddl_that_ends_the_run_is_read_at_the_end(error: TerminalError | None)
             raise error
 
     assert [item.sql for item in board._decisions] == ["ALTER TABLE a"]
+
+
+def test_what_said_that_there_is_nothing_is_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is known already waits for its turn."""
+    board, recorded, clock = Board(CONFIG), _Recorded(), [0.0]
+    monkeypatch.setattr("applier.watch.board.time", SimpleNamespace(monotonic=lambda: clock[0]))
+    found: list[SchemaDecision] = []
+    monkeypatch.setattr(recorded, "decisions", lambda: [*found])
+    for now, ddl, read in [(0.0, "a", 0), (1.0, "a", 1), (2.0, "b", 1), (11.5, "c", 3)]:
+        if now:
+            found.append(_ddl(f"ALTER TABLE {ddl}", after=now))
+            recorded.written[SCHEMA_CHANGES] += 1
+        clock[0] = now
+        board._read_control(cast("Any", recorded))
+        assert (now, len(board._decisions)) == (now, read)
+        assert (board._read[0] == recorded.written[SCHEMA_CHANGES]) == (read == len(found))
 
 
 def test_an_outage_or_a_stop_ends_the_run_without_another_question() -> None:

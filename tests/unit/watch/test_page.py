@@ -158,10 +158,34 @@ def test_tables_that_are_not_in_step_come_first() -> None:
     assert "100 further tables that are in step are left out; /status.json has all." in _text(views.many(2100))
 
 
+def test_what_is_still_to_be_read_is_not_shown_as_none() -> None:
+    """A table is parked by a DDL that the list does not have yet."""
+    report = replace(views.report([]), schema_changes=(), schema_change_count=0)
+    behind = View(report, (), "running", None, views.NOW, is_behind=True)
+    assert _text(behind).count("What the last step recorded is being read.") == 2
+    assert "No DDL has been decided on yet." not in _text(behind)
+    assert "No message was set aside." not in _text(behind)
+    assert "No DDL has been decided on yet." in _text(replace(behind, is_behind=False))
+    assert "what the last step recorded is being read" in _text(replace(views.stale(), is_behind=True))
+
+
+def test_words_fit_their_numbers() -> None:
+    """And nothing is said twice, or in two ways."""
+    one = replace(views.fresh().report, dead_letter_count=1)
+    assert "message was set aside" in _text(replace(views.fresh(), report=one))
+    assert "1 messages" not in _text(replace(views.fresh(), report=one))
+    assert _text(views.starting()).count("Starting") == 2, "the title, and the verdict"
+    young = replace(views.fresh(), points=[_point(int(views.NOW) - 6, rows=266)])
+    assert "26.6over the last 10 s" in _text(young)
+    assert "266 rows were applied in the last 10 s" in _text(young)
+
+
 def test_many_reasons_are_folded() -> None:
     """Ten are read at a glance, and no page has ten thousand."""
     tables = [
-        views.table(f"a.t{at}", state="parked", because=f"Table a.t{at} is parked: x.", way_out="run `applier resume`.")
+        views.table(
+            f"a.t{at}", state="parked", because=f"Table a.t{at} is parked: x{at}.", way_out="run `applier resume`."
+        )
         for at in range(300)
     ]
     view = View(views.report(tables), (), "running", None, views.NOW)

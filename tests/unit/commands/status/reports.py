@@ -13,7 +13,7 @@ from typing import Any
 
 from rich.console import Console
 
-from applier.changefeed.completeness import NO_CREATE, Completeness
+from applier.changefeed.completeness import LETTERS, NO_CREATE, Completeness
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName
 from applier.commands.status.render import Choice, render
@@ -105,7 +105,7 @@ def stale() -> StatusReport:
         dead_letter_count=3,
         notes=("3 messages were set aside as dead letters.",),
     )
-    return replace(report, stale=tuple(judged(report, "")))
+    return replace(report, stale=tuple(judged(report, "")), cut=_cut(report))
 
 
 def many() -> StatusReport:
@@ -114,7 +114,13 @@ def many() -> StatusReport:
     bad = [lacking(TableName("shop", f"table_{index:04}"), parked) for index in range(500, 504)]
     good = [table(f"shop.table_{index:04}") for index in range(1000) if not 500 <= index < 504]
     report = replace(fresh(), tables=(*good, *bad, table("shop.z", state="ahead")))
-    return replace(report, stale=tuple(judged(report, "")))
+    return replace(report, stale=tuple(judged(report, "")), cut=_cut(report))
+
+
+def _cut(report: StatusReport) -> tuple[str, ...]:
+    return tuple(
+        f"SELECT * FROM lake.{table.iceberg} VERSION AS OF {HEAD};" for table in report.tables if table.cut_snapshot_id
+    )
 
 
 def strange() -> StatusReport:
@@ -134,6 +140,28 @@ def never() -> StatusReport:
     return replace(report, stale=tuple(judged(report, "start `applier run -c applier.toml`.")))
 
 
+def held() -> StatusReport:
+    """A refused DDL holds the changefeed up, and one dead letter makes five tables incomplete."""
+    names = [TableName("shop", f"table_{index}") for index in range(5)]
+    ddl = "ALTER TABLE table_1 MODIFY COLUMN total INT"
+    report = replace(
+        fresh(),
+        resolved_ts=None,
+        resolved=None,
+        lag_seconds=None,
+        tables=tuple(lacking(name, Completeness("incomplete", reason=LETTERS), lag_seconds=None) for name in names),
+        schema_changes=(
+            DdlReport(TS, TRUE, "shop.table_1", "modify-column", "pending", "It is configured to stop.", ddl, NOW),
+            DdlReport(TS - 1, TRUE, "", "create-database", "ignored", "", "CREATE DATABASE a", NOW),
+        ),
+        cut=(),
+    )
+    held = (
+        f"A DDL of shop.table_1 holds changefeed shop up: it is configured to stop. Hint: run `applier ddl skip {TS}`."
+    )
+    return replace(report, stale=tuple(judged(report, "", [held])))
+
+
 FULL = Choice(tables=("*.orders", "*.lines"), ddl=True, partitions=True)
 
 CASES: dict[str, tuple[Callable[[], StatusReport], Choice]] = {
@@ -143,6 +171,7 @@ CASES: dict[str, tuple[Callable[[], StatusReport], Choice]] = {
     "many": (many, Choice()),
     "strange": (strange, Choice()),
     "never": (never, Choice()),
+    "held": (held, Choice(ddl=True)),
 }
 
 
@@ -150,7 +179,7 @@ def captured(name: str, width: int) -> str:
     """What a terminal of that width shows, without the spaces at the ends of lines."""
     make, choice = CASES[name]
     out = io.StringIO()
-    render(make(), Console(file=out, width=width), choice)
+    render(make(), Console(file=out, width=width, force_terminal=True, color_system=None), choice)
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 

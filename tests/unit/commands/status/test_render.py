@@ -48,6 +48,28 @@ def test_each_command_is_a_line_to_copy() -> None:
     assert f"\n    {adopt}\n" in shown
 
 
+@pytest.mark.parametrize("width", [40, 60, 70])
+def test_a_narrow_terminal_shows_fewer_columns_and_cuts_no_figure(width: int) -> None:
+    """Step, lag and the names of tables stay."""
+    out = io.StringIO()
+    render(fresh(), Console(file=out, width=width, force_terminal=True, color_system=None))
+    begins = ("step  ", "step m", " 119 ", "table ", "shop.table_1 ")
+    rows = [line for line in out.getvalue().splitlines() if line.startswith(begins)]
+
+    assert len(rows) == 4
+    assert all("lag" in row for row in rows[::2])
+    assert not any("…" in row for row in rows)
+    assert all(cell_len(row) <= width for row in rows)
+
+
+def test_where_nobody_watches_no_sentence_breaks() -> None:
+    """A search finds it in one line."""
+    assert "\nTable shop.users is incomplete: the feed does not hold its CREATE TABLE, so earlier rows" in _shown(
+        stale()
+    )
+    assert "\n3 queries read 3 of 5 tables as of one moment, without shop.orders and shop.users:\n" in _shown(stale())
+
+
 def test_reasons_beyond_the_tenth_are_counted() -> None:
     """A command shows all of them."""
     report = replace(stale(), stale=tuple(f"Reason {number}." for number in range(12)))

@@ -18,12 +18,13 @@ from typer.testing import CliRunner
 
 from applier import cli
 from applier.changefeed.checkpoint import Checkpoint, Holder, Tracked
-from applier.changefeed.completeness import LIVE
+from applier.changefeed.completeness import LETTERS, LIVE, Completeness
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.position import Reading
 from applier.changefeed.table import TableName
 from applier.changefeed.ts import from_unix_ms, unix_ms
 from applier.commands import control_reader
+from applier.commands.ddl import listed
 from applier.commands.status.command import status
 from applier.commands.status.render import render
 from applier.errors import ConfigError, TransientError
@@ -36,7 +37,7 @@ from applier.sink.control.rows import (
     version_rows,
 )
 from applier.sink.format.types import schema_json
-from applier.watch.report import StatusReport, shown_seconds
+from applier.watch.report import StatusReport, several, shown_seconds
 from tests.unit.commands.check.world import World
 
 TS = 470_606_913_415_151_618
@@ -382,6 +383,88 @@ def test_decisions_and_letters_are_listed_newest_first(lake: Lake) -> None:
     assert found.dead_letter_count == 2
     assert found.notes == ("2 messages were set aside as dead letters.",)
     assert "secret" not in found.to_json()
+
+
+def test_a_ddl_that_stops_the_feed_comes_first_with_the_command_that_passes_it(lake: Lake) -> None:
+    """Another start would only fail again; the DDL is `pending` as in `ddl list`."""
+    lake.checkpoint(lake.orders(1), resolved_ts=TS, released=True)
+    stops = "A DDL of kind modify-column stops the feed, as configured: ALTER TABLE orders … (commit ts 7)."
+    ddl = SchemaDecision(TS + 1, ORDERS, "ALTER TABLE orders …", "modify-column", "refused", stops)
+    lake.write("schema_changes", decision_rows([ddl], 3))
+
+    found, config = lake.status(1000), lake.world.config.path
+
+    held = (
+        f"A DDL of shop.orders holds changefeed shop up: {stops} Hint: run `applier ddl skip {TS + 1} -c {config} "
+        "--why TEXT` to pass it without its effect, or mend what the reason names; then start "
+        f"`applier run -c {config}`."
+    )
+    assert found.stale == (held, f"The tables are 17 min behind (resolved ts {TS}), more than 5 min.")
+    assert [item.decision for item in found.schema_changes] == ["pending"]
+    assert [item.decision for item in listed(lake.world.config)] == ["pending"]
+
+    lake.checkpoint(lake.head, step=13, resolved_ts=TS + 2, released=True)
+    assert [item.decision for item in lake.status().schema_changes] == ["refused"]
+    assert lake.status().stale == ()
+
+
+def test_a_ddl_that_a_living_process_has_just_refused_holds_nothing_up(lake: Lake) -> None:
+    """It may be about to park the table, and to go on."""
+    since = int(datetime.now(tz=UTC).timestamp() * 1000) - 60_000
+    ddl = SchemaDecision(TS + 1, ORDERS, "ALTER TABLE orders …", "modify-column", "refused", "why")
+    lake.write("schema_changes", decision_rows([ddl], 3))
+
+    lake.checkpoint(lake.orders(1), holder=replace(HOLDER, since=since))
+    assert lake.status().stale == ()
+
+    lake.checkpoint(lake.head, step=13, holder=replace(HOLDER, since=since + 120_000))
+    assert len(lake.status().stale) == 1
+
+
+def test_a_ddl_on_a_database_is_named_by_it_and_a_reason_has_no_colon_at_its_end(lake: Lake) -> None:
+    """In `status` and in `ddl list`; one that names nothing has no name."""
+    lake.checkpoint(lake.orders(1))
+    made = SchemaDecision(7, TableName("", ""), "CREATE DATABASE a", "create-database", "ignored", "resume 38f2dd8b:")
+    lake.write("schema_changes", decision_rows([made, replace(made, commit_ts=8, table=TableName("a", ""))], 3))
+
+    shown = [(item.table, item.reason) for item in lake.status().schema_changes]
+    told = [(item.table, item.reason) for item in listed(lake.world.config)]
+
+    assert shown == [("a", "resume 38f2dd8b"), ("", "resume 38f2dd8b")]
+    assert told == shown[::-1]
+
+
+def test_the_limit_is_the_configured_one(lake: Lake) -> None:
+    """`--max-lag` takes its place."""
+    lake.checkpoint(lake.orders(1))
+    http = lake.world.config.http.model_copy(update={"max_lag_seconds": 20.0})
+    config = lake.world.config.model_copy(update={"http": http})
+
+    assert status(config, now_ms=AT + 30_000).verdict == "stale"
+    assert status(config, max_lag_seconds=60.0, now_ms=AT + 30_000).verdict == "fresh"
+
+
+def test_tables_with_one_reason_and_one_way_out_share_a_sentence(lake: Lake) -> None:
+    """Each has its own in the JSON."""
+    doubted = Completeness("incomplete", reason=LETTERS)
+    names = [TableName("shop", name) for name in "abcde"]
+    lake.checkpoint(lake.orders(1), tables={name: Tracked(1, "shop", completeness=doubted) for name in names})
+
+    found, config = lake.status(), lake.world.config.path
+
+    letters = f"`applier backfill -c {config} --dead-letters`"
+    discard = f"`applier dead-letters discard -c {config} --all --why TEXT`"
+    which = "Tables shop.a, shop.b and 3 others"
+    assert found.stale == (f"{which} are incomplete: {LETTERS}. Hint: run {letters}, or {discard}.",)
+    assert [table.because for table in found.tables][4] == f"Table shop.e is incomplete: {LETTERS}."
+
+
+@pytest.mark.parametrize(
+    ("names", "said"), [("a", "a"), ("ab", "a and b"), ("abc", "a, b and c"), ("abcd", "a, b and 2 others")]
+)
+def test_names_are_listed_as_people_do(names: str, said: str) -> None:
+    """At most three of them."""
+    assert several(names) == said
 
 
 def test_the_newest_steps_are_read_from_the_checkpoints(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
