@@ -12,6 +12,7 @@ from applier.config.settings import Config
 from applier.config.watch import AlertKind
 from applier.runtime.escaping import escaped
 from applier.sink.control.rows import SchemaDecision
+from applier.watch.compose import way_past
 from applier.watch.report import StatusReport, TableProgress, iso
 from applier.watch.view import View
 
@@ -105,8 +106,7 @@ class Alerts:
         for table in _parked(report):
             if table.table == str(item.table) and table.way_out:
                 return table.way_out
-        skip = f"applier ddl skip {item.commit_ts} -c {self.config.path} --why TEXT"
-        return f"mend what the reason names and start `applier run` again; or stop it, and run `{skip}`."
+        return way_past(item, self.config)
 
     def _alert(
         self,

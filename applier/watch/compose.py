@@ -129,13 +129,15 @@ def _holds_up(item: SchemaDecision, last: Checkpoint, *, is_gone: bool) -> bool:
 
 
 def _held_up(item: SchemaDecision, config: Config) -> str:
-    skip = f"applier ddl skip {item.commit_ts} -c {config.path} --why TEXT"
     of = f" of {item.subject}" if item.subject else ""
-    return (
-        f"A DDL{of} holds changefeed {config.changefeed.name} up: {item.because.rstrip('.')}. "
-        f"Hint: run `{skip}` to pass it without its effect, or mend what the reason names; "
-        f"then {_start(config)}"
-    )
+    what = f"A DDL{of} holds changefeed {config.changefeed.name} up: {item.because.rstrip('.')}."
+    return f"{what} Hint: {way_past(item, config)}"
+
+
+def way_past(item: SchemaDecision, config: Config) -> str:
+    """How the changefeed goes on that stopped at a refused DDL."""
+    skip = f"applier ddl skip {item.commit_ts} -c {config.path} --why TEXT"
+    return f"run `{skip}` to pass it without its effect, or mend what the reason names; then {_start(config)}"
 
 
 def _start(config: Config) -> str:

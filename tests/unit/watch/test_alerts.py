@@ -173,8 +173,8 @@ def test_a_refused_ddl_rings_with_its_text_and_the_way_past() -> None:
     assert alert["ddl"] == {"commit_ts": 7, "sql": "ALTER TABLE orders MODIFY note GEOMETRY"}
     assert alert["sentence"] == "A DDL of shop.orders was refused: no such type."
     assert alert["way_out"] == (
-        "mend what the reason names and start `applier run` again; "
-        "or stop it, and run `applier ddl skip 7 -c /etc/applier.toml --why TEXT`."
+        "run `applier ddl skip 7 -c /etc/applier.toml --why TEXT` to pass it without its effect, "
+        "or mend what the reason names; then start `applier run -c /etc/applier.toml`."
     )
 
 
@@ -207,6 +207,10 @@ def test_the_page_shows_each_event_with_all_its_keys() -> None:
     assert [alert["event"] for alert in shown] == list(CONFIG.webhook.events)
     assert all(list(alert) == KEYS for alert in shown)
     assert [name for name in KEYS if f"| `{name}` |" not in page] == []
+    assert all(
+        alert["text"].endswith(f" Way out: {alert['way_out']}") and "Hint" not in alert["text"] for alert in shown
+    )
+    assert all("--tables 'shop.orders'`" in alert["way_out"] for alert in shown)
 
 
 def test_texts_of_upstream_are_cut_and_call_nobody() -> None:
