@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from applier.errors import ApplierError, ConfigError, TransientError
-from applier.runtime.jvm import java_home
+from applier.runtime.jvm import java_home, own_jar
 from applier.runtime.logs import logger, set_up_logging
 from applier.runtime.terminal import progress
 
@@ -35,6 +35,8 @@ _LOOK_SECONDS = 0.2
 def fetch(group: str, lock: Path = OWN, into: Path | None = None) -> list[Path]:
     """Return the jars of a group, each compared with its SHA-256, after fetching them where one is missing or differs.
 
+    Our own classes are a jar of the group `spark`, compiled at the first use.
+
     Several processes may do so at once: files appear under their name only when whole and verified. A group is a `conf`
     of the lock's jars.xml; it has a subfolder of `into`, or of `home(lock)` if that is absent.
 
@@ -48,7 +50,8 @@ def fetch(group: str, lock: Path = OWN, into: Path | None = None) -> list[Path]:
     if _differing(folder, sums):
         logger().info("fetching jars, once", group=group, files=len(sums), into=str(folder))
         _download(group, lock, folder, sums)
-    return [folder / name for name in sorted(sums)]
+    found = [folder / name for name in sorted(sums)]
+    return [*found, own_jar.built(found, folder)] if (lock, group) == (OWN, "spark") else found
 
 
 def names(group: str, lock: Path = OWN) -> list[str]:

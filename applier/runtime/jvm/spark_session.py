@@ -208,6 +208,8 @@ def _catalog_settings(name: str, catalog: Mapping[str, str]) -> dict[str, str]:
     if "catalog-impl" in properties:
         # Iceberg takes one of the two, and the configuration needs a type.
         properties.pop("type", None)
+    if properties.get("type") == "jdbc" and properties.get("warehouse", "").startswith(("/", "file:")):
+        properties = {"io-impl": "applier.LocalFileIO"} | properties
     prefix = f"spark.sql.catalog.{name}"
     return {prefix: "org.apache.iceberg.spark.SparkCatalog"} | {
         f"{prefix}.{key}": value for key, value in properties.items()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ class Change:
     """What one commit changes.
 
     Attributes:
-        rows: New data files, each with its `java` object.
+        rows: New data files, each with its `json`.
         deletes: New delete files.
         replaced: Deletion vectors that `deletes` take the place of.
         touched: Paths of the data files that `deletes` refer to; all must still be in the table.
@@ -56,31 +57,6 @@ class CommitFailure(JavaError):
         return type(self), (self.action, self.kind, self.detail, self.snapshot_id)
 
 
-class Fence:
-    """Java calls this with the branch's ancestry on every attempt; it lets only the expected head pass.
-
-    `validateWith` is the one check of Iceberg that runs again whenever a commit is tried again over a newer head.
-    """
-
-    class Java:
-        implements = ("org.apache.iceberg.SnapshotAncestryValidator",)
-
-    def __init__(self, iceberg: Any, expected: int | None) -> None:
-        self._iceberg = iceberg
-        self._expected = expected
-        self._seen: int | None = None
-
-    def validate(self, ancestors: Any) -> bool:
-        """True if the newest ancestor is the expected head."""
-        newest = self._iceberg.relocated.com.google.common.collect.Iterables.getFirst(ancestors, None)
-        self._seen = None if newest is None else int(newest.snapshotId())
-        return self._seen == self._expected
-
-    def errorMessage(self) -> str:
-        """What Java puts into its exception."""
-        return f"head is {self._seen}, not {self._expected}"
-
-
 def commit(table: Table, change: Change, expected: int | None, sending: Callable[[], None]) -> int:
     """Commit a change as one snapshot and one metadata version, or not at all, and return the id of the snapshot.
 
@@ -93,16 +69,11 @@ def commit(table: Table, change: Change, expected: int | None, sending: Callable
     snapshot_id: int | None = None
     try:
         with translated(f"Commit to table {table} failed"):
-            table.java.accept_callbacks()
-            transaction = change.revision.transaction if change.revision else table.handle.newTransaction()
-            pending = transaction.table()
-            _check_schema(table, pending, change)
-            _prepare(table, transaction, change, expected)
-            snapshot_id = int(pending.snapshot(table.branch).snapshotId())
-            if change.properties:
-                set_properties(transaction, change.properties, change.unset)
+            begun = change.revision.transaction if change.revision else None
+            prepared = table.java.own.PreparedCommit.prepare(table.handle, begun, _described(table, change, expected))
+            snapshot_id = int(prepared.snapshotId())
             sending()
-            transaction.commitTransaction()
+            prepared.commit()
             if change.revision:
                 table.refresh()
     except JavaError as error:
@@ -110,47 +81,25 @@ def commit(table: Table, change: Change, expected: int | None, sending: Callable
     return snapshot_id
 
 
-def _check_schema(table: Table, pending: Any, change: Change) -> None:
-    """Refuse files of an old schema: a column dropped and made anew has another id, so its values would be lost."""
-    if change.schema_id is None or change.schema_id == int(pending.schema().schemaId()):
-        return
-    raise JavaError(f"Commit to table {table} failed", "SchemaMoved", "its columns have changed meanwhile")
-
-
-def _prepare(table: Table, transaction: Any, change: Change, expected: int | None) -> None:
-    update = _update(table, transaction, change, expected)
-    for key, value in change.summary.items():
-        update.set(key, value)
-    update.validateWith(Fence(table.java.iceberg, expected))
-    update.toBranch(table.branch)
-    update.commit()
-
-
-def _update(table: Table, transaction: Any, change: Change, expected: int | None) -> Any:
-    java = table.java
-    if change.replace:
-        overwrite = transaction.newOverwrite()
-        overwrite.overwriteByRowFilter(java.iceberg.expressions.Expressions.alwaysTrue())
-        for file in change.rows:
-            overwrite.addFile(file.java)
-        return overwrite
-    if change.truncate:
-        return transaction.newDelete().deleteFromRowFilter(java.iceberg.expressions.Expressions.alwaysTrue())
-    if not change.deletes:
-        append = transaction.newFastAppend()
-        for file in change.rows:
-            append.appendFile(file.java)
-        return append
-    delta = transaction.newRowDelta()
-    for file in change.rows:
-        delta.addRows(file.java)
-    for delete in table.files.to_java(delete.json for delete in change.deletes):
-        delta.addDeletes(delete)
-    for delete in table.files.to_java(delete.json for delete in change.replaced):
-        delta.removeDeletes(delete)
-    if expected is not None:
-        delta.validateFromSnapshot(expected)
-    return delta.validateDataFilesExist(java.texts(change.touched))
+def _described(table: Table, change: Change, expected: int | None) -> str:
+    """The change in JSON, as `PreparedCommit` reads it."""
+    return json.dumps(
+        {
+            # A column that is dropped and made anew has another id: the values of files of an old schema would be lost.
+            "schema": change.schema_id,
+            "branch": table.branch,
+            "expected": expected,
+            "rows": [file.json for file in change.rows],
+            "deletes": [file.json for file in change.deletes],
+            "replaced": [file.json for file in change.replaced],
+            "touched": list(change.touched),
+            "truncate": change.truncate,
+            "replace": change.replace,
+            "summary": dict(change.summary),
+            "properties": dict(change.properties),
+            "unset": list(change.unset),
+        }
+    )
 
 
 def set_properties(transaction: Any, properties: Mapping[str, str], unset: Iterable[str] = ()) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
@@ -84,7 +84,7 @@ class DataFile:
         lower: Lower bounds by field id, in Iceberg's binary form; a missing one is unknown.
         upper: Upper bounds.
         deletes: Delete files that apply to it.
-        java: The library's own object where the file is new and waits for its commit.
+        json: Iceberg's JSON of it where the file is new and waits for its commit, else {}.
     """
 
     path: str
@@ -96,11 +96,11 @@ class DataFile:
     lower: Mapping[int, bytes] = field(default_factory=dict)
     upper: Mapping[int, bytes] = field(default_factory=dict)
     deletes: tuple[DeleteFile, ...] = ()
-    java: Any = field(default=None, compare=False, repr=False)
+    json: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
     @staticmethod
-    def parse(value: Mapping[str, Any], deletes: tuple[DeleteFile, ...] = (), java: Any = None) -> DataFile:
-        """Read Iceberg's JSON of a data file."""
+    def parse(value: Mapping[str, Any], deletes: tuple[DeleteFile, ...] = (), *, is_new: bool = False) -> DataFile:
+        """Read Iceberg's JSON of a data file; one that is new keeps it for the commit."""
         return DataFile(
             path=value["file-path"],
             format=value["file-format"].lower(),
@@ -111,7 +111,7 @@ class DataFile:
             lower=_bounds(value.get("lower-bounds")),
             upper=_bounds(value.get("upper-bounds")),
             deletes=deletes,
-            java=java,
+            json=value if is_new else {},
         )
 
 
@@ -151,9 +151,7 @@ class TableFiles:
         the content.
         """
         value = {"spec-id": int(self._table.spec_json["spec-id"]), "content": "data", **description}
-        with translated(f"Iceberg refuses a new file of table {self._table}"):
-            (parsed,) = self.to_java([value])
-            return DataFile.parse(value, java=parsed)
+        return DataFile.parse(value, is_new=True)
 
     def staged(self, java_file: Any) -> DataFile:
         """Describe a Java `DataFile` of any spec of the table, such as one that Spark staged."""
@@ -161,7 +159,7 @@ class TableFiles:
         if number not in self._spec_of:
             self._spec_of[number] = self._specs.get(number)
         text = self._table.java.iceberg.ContentFileParser.toJson(java_file, self._spec_of[number])
-        return DataFile.parse(json.loads(text), java=java_file)
+        return DataFile.parse(json.loads(text), is_new=True)
 
     def planned(self, scan: Any) -> list[DataFile]:
         """Plan a Java scan and describe its data files, each with its delete files.
@@ -198,12 +196,6 @@ class TableFiles:
             tasks.close()
         nulls = [{int(number): int(count) for number, count in counts.items()}.get(field.id) for counts in found]
         return None if None in nulls else sum(filter(None, nulls))
-
-    def to_java(self, values: Iterable[Mapping[str, Any]]) -> list[Any]:
-        """Data files and delete files of any spec of the table as Java objects, from Iceberg's JSON of them."""
-        java = self._table.java
-        parse = java.iceberg.ContentFileParser.fromJson
-        return [parse(java.node(json.dumps(value)), self._specs) for value in values]
 
 
 class JavaStorage:

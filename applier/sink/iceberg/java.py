@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from py4j.java_gateway import JavaClass, JavaObject, JavaPackage
+from py4j.java_gateway import JavaClass, JavaPackage
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from applier.errors import OutsideRefused, TransientError
 from applier.runtime.permanent_errors import CATALOG, causes, redacted, refusal, told
-
-_CALLBACKS = threading.Lock()
 
 
 class JavaError(TransientError):
@@ -46,6 +43,7 @@ class Java:
         self.session = session
         self.jvm: Any = session.sparkContext._jvm
         self.iceberg: Any = _Package(self.jvm.org.apache.iceberg)
+        self.own: Any = _Package(self.jvm.applier)
         self._gateway: Any = session.sparkContext._gateway
         self._mapper: Any = self.iceberg.util.JsonUtil.mapper()
         self._list_class: Any = self.jvm.java.lang.Class.forName("java.util.ArrayList")
@@ -111,24 +109,6 @@ class Java:
         """
         local = self.jvm.org.apache.hadoop.fs.FileSystem.getLocal(self.session.sparkContext._jsc.hadoopConfiguration())
         local.setWriteChecksum(False)
-
-    def accept_callbacks(self) -> None:
-        """Let Java call Python objects; may be called again.
-
-        The port is chosen by the system and passed to the JVM, as several applications may share a machine.
-        """
-        with _CALLBACKS:
-            gateway = self._gateway
-            if getattr(gateway, "_callback_server", None) is not None:
-                return
-            parameters = gateway.callback_server_parameters
-            parameters.eager_load = parameters.daemonize = parameters.daemonize_connections = True
-            parameters.port = 0
-            gateway.start_callback_server(parameters)
-            port = gateway._callback_server.server_socket.getsockname()[1]
-            gateway._callback_server.port = gateway._python_proxy_port = port
-            server = JavaObject("GATEWAY_SERVER", self.client)
-            server.resetCallbackClient(server.getCallbackClient().getAddress(), port)
 
 
 class _Package:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from applier.sink.commit.stamp import EPOCH, Stamp
-from applier.sink.iceberg.commit import Fence, set_properties
+from applier.sink.iceberg.commit import set_properties
 from applier.sink.iceberg.java import translated
 from applier.sink.iceberg.snapshot import MAIN
 from applier.sink.iceberg.table import Table
@@ -151,8 +151,7 @@ def _publish(table: Table, stamp: Stamp) -> None:
 
 
 def _manifests(table: Table, transaction: Any, stamp: Stamp, expected: int) -> Any:
-    table.java.accept_callbacks()
     update = transaction.rewriteManifests()
     for key, value in stamp.entries().items():
         update.set(key, value)
-    return update.validateWith(Fence(table.java.iceberg, expected))
+    return update.validateWith(table.java.own.PreparedCommit.fence(str(expected)))

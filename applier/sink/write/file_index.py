@@ -77,7 +77,7 @@ class FileIndex:
             planned.file = replace(planned.file, deletes=tuple(files))
             planned.deleted = deleted
         for file in rows:
-            self.add(replace(file, java=None))
+            self.add(replace(file, json={}))
         self.snapshot_id = snapshot_id
 
     def add(self, file: DataFile) -> None:

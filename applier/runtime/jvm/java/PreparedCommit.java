@@ -1,0 +1,165 @@
+package applier;
+
+import java.util.ArrayList;
+import java.util.Iterator;
+import java.util.List;
+import java.util.Map;
+import java.util.Objects;
+import org.apache.iceberg.AppendFiles;
+import org.apache.iceberg.ContentFileParser;
+import org.apache.iceberg.DataFile;
+import org.apache.iceberg.DeleteFile;
+import org.apache.iceberg.OverwriteFiles;
+import org.apache.iceberg.PartitionSpec;
+import org.apache.iceberg.RowDelta;
+import org.apache.iceberg.Snapshot;
+import org.apache.iceberg.SnapshotAncestryValidator;
+import org.apache.iceberg.SnapshotUpdate;
+import org.apache.iceberg.Table;
+import org.apache.iceberg.Transaction;
+import org.apache.iceberg.UpdateProperties;
+import org.apache.iceberg.exceptions.ValidationException;
+import org.apache.iceberg.expressions.Expressions;
+import org.apache.iceberg.shaded.com.fasterxml.jackson.databind.JsonNode;
+import org.apache.iceberg.util.JsonUtil;
+
+/**
+ * One commit to a table, which Python describes in one JSON text (sink/iceberg/commit.py): one call through the gateway
+ * where each file and each entry of the summary would be three.
+ *
+ * Janino compiles it, which knows generics only as casts.
+ */
+public class PreparedCommit {
+  private final Transaction transaction;
+  private final long snapshotId;
+
+  private PreparedCommit(Transaction transaction, long snapshotId) {
+    this.transaction = transaction;
+    this.snapshotId = snapshotId;
+  }
+
+  /** Write manifests and the snapshot; the catalog does not know of them before `commit`. */
+  public static PreparedCommit prepare(Table table, Transaction begun, String description) throws Exception {
+    JsonNode change = JsonUtil.mapper().readTree(description);
+    Transaction transaction = begun == null ? table.newTransaction() : begun;
+    Table pending = transaction.table();
+    JsonNode schema = change.get("schema");
+    if (!schema.isNull() && pending.schema().schemaId() != schema.asInt()) {
+      throw new ValidationException("its columns have changed meanwhile");
+    }
+    String branch = change.get("branch").asText();
+    Long expected = change.get("expected").isNull() ? null : Long.valueOf(change.get("expected").asLong());
+    SnapshotUpdate update = update(transaction, change, expected, table.specs());
+    Iterator entries = change.get("summary").fields();
+    while (entries.hasNext()) {
+      Map.Entry entry = (Map.Entry) entries.next();
+      update.set((String) entry.getKey(), ((JsonNode) entry.getValue()).asText());
+    }
+    update.validateWith(new Fence(expected));
+    update.toBranch(branch);
+    update.commit();
+    long id = pending.snapshot(branch).snapshotId();
+    setProperties(transaction, change.get("properties"), change.get("unset"));
+    return new PreparedCommit(transaction, id);
+  }
+
+  public long snapshotId() {
+    return snapshotId;
+  }
+
+  /** Let the catalog show the snapshot. */
+  public void commit() {
+    transaction.commitTransaction();
+  }
+
+  /**
+   * Lets a commit pass only on the expected head; null where there is none. `validateWith` is the one check of Iceberg
+   * that runs again whenever a commit is tried again over a newer head.
+   */
+  public static SnapshotAncestryValidator fence(String expected) {
+    return new Fence(expected == null ? null : Long.valueOf(expected));
+  }
+
+  private static SnapshotUpdate update(Transaction transaction, JsonNode change, Long expected, Map specs) {
+    if (change.get("replace").asBoolean()) {
+      OverwriteFiles overwrite = transaction.newOverwrite();
+      overwrite.overwriteByRowFilter(Expressions.alwaysTrue());
+      for (Object row : change.get("rows")) {
+        overwrite.addFile((DataFile) file(row, specs));
+      }
+      return overwrite;
+    }
+    if (change.get("truncate").asBoolean()) {
+      return transaction.newDelete().deleteFromRowFilter(Expressions.alwaysTrue());
+    }
+    if (change.get("deletes").size() == 0) {
+      AppendFiles append = transaction.newFastAppend();
+      for (Object row : change.get("rows")) {
+        append.appendFile((DataFile) file(row, specs));
+      }
+      return append;
+    }
+    RowDelta delta = transaction.newRowDelta();
+    for (Object row : change.get("rows")) {
+      delta.addRows((DataFile) file(row, specs));
+    }
+    for (Object delete : change.get("deletes")) {
+      delta.addDeletes((DeleteFile) file(delete, specs));
+    }
+    for (Object delete : change.get("replaced")) {
+      delta.removeDeletes((DeleteFile) file(delete, specs));
+    }
+    if (expected != null) {
+      delta.validateFromSnapshot(expected.longValue());
+    }
+    List touched = new ArrayList();
+    for (Object path : change.get("touched")) {
+      touched.add(((JsonNode) path).asText());
+    }
+    return delta.validateDataFilesExist(touched);
+  }
+
+  private static Object file(Object description, Map specs) {
+    return ContentFileParser.fromJson((JsonNode) description, specs);
+  }
+
+  private static void setProperties(Transaction transaction, JsonNode properties, JsonNode unset) {
+    if (properties.size() == 0 && unset.size() == 0) {
+      return;
+    }
+    UpdateProperties update = transaction.updateProperties();
+    Iterator entries = properties.fields();
+    while (entries.hasNext()) {
+      Map.Entry entry = (Map.Entry) entries.next();
+      update.set((String) entry.getKey(), ((JsonNode) entry.getValue()).asText());
+    }
+    for (Object key : unset) {
+      update.remove(((JsonNode) key).asText());
+    }
+    update.commit();
+  }
+
+  private static class Fence implements SnapshotAncestryValidator {
+    private final Long expected;
+    private Long seen;
+
+    Fence(Long expected) {
+      this.expected = expected;
+    }
+
+    /** Janino makes no bridge from `Function.apply`. */
+    public Boolean apply(Iterable ancestors) {
+      return Boolean.valueOf(validate(ancestors));
+    }
+
+    public boolean validate(Iterable ancestors) {
+      Iterator newest = ancestors.iterator();
+      seen = newest.hasNext() ? Long.valueOf(((Snapshot) newest.next()).snapshotId()) : null;
+      return Objects.equals(seen, expected);
+    }
+
+    public String errorMessage() {
+      return "head is " + seen + ", not " + expected;
+    }
+  }
+}

@@ -1,0 +1,75 @@
+"""Our few classes of Java, compiled once for each version of them and of the jars that they are compiled against.
+
+Janino compiles them, which Spark has for its own generated code: so no JDK is needed, and no compiled file is kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import tempfile
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+
+from applier.errors import ConfigError
+from applier.runtime.jvm import java_home
+
+SOURCES = Path(__file__).parent / "java"
+"""One class a file, with those that it encloses."""
+
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+"""The same sources give the same jar."""
+
+
+def built(against: Sequence[Path], folder: Path) -> Path:
+    """The jar of our classes in a folder, compiled now if it is not there; others may do the same at the same time.
+
+    Raises:
+        ConfigError: No Java was found, the folder cannot be written, or the sources do not compile.
+    """
+    sources = sorted(SOURCES.glob("*.java"))
+    contents = [source.read_bytes() for source in sources] + [jar.name.encode() for jar in against]
+    jar = folder / f"applier-{hashlib.sha256(b'/'.join(contents)).hexdigest()[:12]}.jar"
+    if jar.is_file():
+        return jar
+    classes = _compiled(sources, against)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder, prefix=".jar-") as staging:
+            made = Path(staging) / jar.name
+            with zipfile.ZipFile(made, "w") as archive:
+                for name, code in sorted(classes.items()):
+                    archive.writestr(zipfile.ZipInfo(f"{name.replace('.', '/')}.class", _EPOCH), code)
+            made.replace(jar)
+    except OSError as error:
+        hint = "run `python -m applier.runtime.jars` as a user who may write there, or set APPLIER_JARS to a folder."
+        raise ConfigError([f"Cannot write {jar}: {error.strerror}; {hint}"]) from error
+    return jar
+
+
+def _compiled(sources: Sequence[Path], against: Sequence[Path]) -> dict[str, bytes]:
+    """The classes of some sources by their names."""
+    spec = importlib.util.find_spec("pyspark")
+    spark = Path((spec.submodule_search_locations or [""])[0]) / "jars" if spec else Path()
+    gateway = _gateway(next(spark.glob("py4j-*.jar"), spark), os.pathsep.join([f"{spark}/*", *map(str, against)]))
+    try:
+        found: dict[str, bytes] = {}
+        for source in sources:
+            compiler = gateway.jvm.org.codehaus.janino.SimpleCompiler()
+            compiler.cook(source.read_text(encoding="utf-8"))
+            found |= {str(name): bytes(code) for name, code in compiler.getBytecodes().items()}
+        return found
+    finally:
+        gateway.shutdown()
+
+
+def _gateway(py4j: Path, class_path: str) -> Any:
+    java = str(java_home.find() / "bin" / "java")
+    options = {"jarpath": str(py4j), "classpath": class_path, "java_path": java, "die_on_exit": True}
+    port, token = launch_gateway(0, enable_auth=True, **options)
+    return JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token))
