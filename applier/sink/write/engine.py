@@ -26,6 +26,7 @@ from applier.sink.iceberg.table import Table
 from applier.sink.write import rows as rows_of
 from applier.sink.write.deletes import load_deleted
 from applier.sink.write.file_index import FileIndex, PlannedFile
+from applier.sink.write.key_cache import FILE_ROWS, KEYS
 from applier.sink.write.parquet import ParquetSource, Positions, ranges
 
 EngineName = Literal["auto", "spark", "arrow"]
@@ -33,6 +34,9 @@ EngineName = Literal["auto", "spark", "arrow"]
 GROUP_ROWS = 5_000_000
 """Rows that one join takes. The hash table of the keys is built once a join, so joining file by file would cost more
 than reading; more rows than this only cost memory."""
+
+FEW_ROWS = 200_000
+"""Rows that one join takes where two would be faster: another thread costs more than they do."""
 
 Form: TypeAlias = Callable[[pa.Table], pa.Table]
 """Turns columns into a form that a hash join compares rightly."""
@@ -137,6 +141,9 @@ class ArrowEngine:
         partition = table.files.partition(values) if values else None
         target = int(properties.get("write.target-file-size-bytes", rows_of.TARGET_BYTES))
         files = rows_of.write(rows, self.storage, lambda name: table.files.location(name, partition), target)
+        if key and len(files) == 1:
+            named = {field.name: field for field in table.schema.fields}
+            KEYS.put(files[0].path, [named[name] for name in key], comparable(rows.select(list(key))))
         return [
             table.files.written(
                 {
@@ -192,7 +199,8 @@ def positions_of(
     search = _Search(tuple(fields), [SortedKeys(keys[name]) for name in names], form or comparable, storage)
     wanted = search.form(keys.select(names))
     workers = threads or os.cpu_count() or 1
-    groups = _grouped(files, min(group_rows, sum(planned.file.records for planned in files) // workers + 1))
+    even = max(FEW_ROWS, sum(planned.file.records for planned in files) // workers + 1)
+    groups = _grouped(files, min(group_rows, even))
 
     def join(group: Sequence[PlannedFile]) -> dict[str, Positions]:
         return _join(list(_pieces(group, search)), wanted)
@@ -237,6 +245,9 @@ def _pieces(files: Sequence[PlannedFile], search: _Search) -> Iterator[_Piece]:
 
 
 def _read(planned: PlannedFile, first: int, search: _Search) -> pa.Table | None:
+    if planned.file.records <= FILE_ROWS and search.form is comparable:
+        columns = KEYS.get(planned.file.path, search.fields) or _read_small(planned, search)
+        return columns.append_column(_ROW, pa.array(np.arange(first, first + columns.num_rows)))
     tables = []
     with ParquetSource(search.storage, planned.file.path) as source:
         for group, (start, end) in enumerate(ranges(source.group_rows)):
@@ -245,6 +256,14 @@ def _read(planned: PlannedFile, first: int, search: _Search) -> pa.Table | None:
                 rows = pa.array(np.arange(first + start, first + end))
                 tables.append(search.form(source.read(group, search.fields)).append_column(_ROW, rows))
     return pa.concat_tables(tables) if tables else None
+
+
+def _read_small(planned: PlannedFile, search: _Search) -> pa.Table:
+    with ParquetSource(search.storage, planned.file.path) as source:
+        groups = [source.read(group, search.fields) for group in range(len(source.group_rows))]
+    columns = comparable(pa.concat_tables(groups))
+    KEYS.put(planned.file.path, search.fields, columns)
+    return columns
 
 
 def _join(pieces: Sequence[_Piece], keys: pa.Table) -> dict[str, Positions]:
