@@ -43,8 +43,8 @@ class KeyCache:
         """Remember the columns of a file, unless it is large."""
         if columns.num_rows > FILE_ROWS:
             return
-        # A slice would keep all rows that it was cut from.
-        own = columns.take(np.arange(columns.num_rows))
+        # A slice would keep all rows that it was cut from; and what a file is read as allows NULL in each column.
+        own = pa.Table.from_arrays(columns.take(np.arange(columns.num_rows)).columns, columns.column_names)
         with self._lock:
             place = _place(path, fields)
             if (before := self._kept.pop(place, None)) is not None:

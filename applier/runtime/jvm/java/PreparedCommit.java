@@ -49,7 +49,7 @@ public class PreparedCommit {
     }
     String branch = change.get("branch").asText();
     Long expected = change.get("expected").isNull() ? null : Long.valueOf(change.get("expected").asLong());
-    SnapshotUpdate update = update(transaction, change, expected, table.specs());
+    SnapshotUpdate update = update(transaction, change, expected, pending.specs());
     Iterator entries = change.get("summary").fields();
     while (entries.hasNext()) {
       Map.Entry entry = (Map.Entry) entries.next();
