@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from applier.changefeed.ts import wall_clock
@@ -25,6 +26,10 @@ from applier.runtime.stop_requests import stop_signals
 _SET_ASIDE = (
     'To go on without it, until `applier backfill -c FILE --dead-letters`: changefeed.on_bad_message = "dead_letter".'
 )
+
+
+FIRST_PAUSE = 0.1
+"""Seconds between the first two looks that find nothing; the pause doubles from one to the next."""
 
 
 class Reports(NamedTuple):
@@ -119,6 +124,7 @@ def follow(
     settings = pipeline.config.run
     progress = clock()
     warned, idle = False, ""
+    pace = Pace(settings.freshness_seconds, settings.interval_seconds)
     while not stop.is_set():
         step = with_retry(lambda: reports.attempt(pipeline, pipeline.step))
         reports.every_step(pipeline, step)
@@ -128,6 +134,7 @@ def follow(
         if step.moved:
             reports.step(step.status)
             progress, warned = now, False
+            stop.wait(pace.after(step))
             continue
         if step.resuming:
             continue
@@ -143,7 +150,32 @@ def follow(
             warned = True
         if (step.complete or step.is_longest) and not stop.is_set():
             idle = _say_once(_idle(step), idle)
-            stop.wait(settings.interval_seconds)
+            stop.wait(pace.after(step))
+
+
+@dataclass(slots=True)
+class Pace:
+    """How long a run waits after a step: a commit of many rows costs little more than one of a few.
+
+    Args:
+        freshness: Seconds from the begin of a step to that of the next, where no backlog is left.
+        interval: Longest pause in seconds where nothing is new.
+    """
+
+    freshness: float
+    interval: float
+    _pause: float = field(default=FIRST_PAUSE, init=False)
+
+    def after(self, step: Step) -> float:
+        """Seconds to wait after a step; a backlog is never waited for."""
+        if step.moved:
+            # The next watermark may come at any moment, and a look that finds none costs little.
+            self._pause = FIRST_PAUSE
+            took = sum(step.status.seconds.values())
+            return 0.0 if step.resuming or not step.complete else max(0.0, self.freshness - took)
+        pause = min(self._pause, self.interval)
+        self._pause *= 2
+        return pause
 
 
 def _idle(step: Step) -> str:

@@ -201,9 +201,12 @@ class MaintenanceSection(Section):
 class RunSection(Section):
     """The loop."""
 
+    freshness_seconds: Annotated[float, Field(ge=0)] = 1.0
+    """Rows are gathered for so many seconds, from the begin of a step to that of the next: fewer commits cost less. A
+    backlog is never waited for."""
     interval_seconds: Annotated[float, Field(gt=0)] = 1.0
-    """Seconds from one look at the source to the next where nothing is new: a shorter pause shows changes sooner and
-    asks the brokers more often."""
+    """Longest time in seconds from one look at the source to the next where nothing is new: a shorter one shows changes
+    sooner and asks the brokers more often. The first looks after a step come sooner."""
     heartbeat_seconds: Annotated[float, Field(gt=0)] = 20.0
     """The process renews its hold on the changefeed this often, also within a long step."""
     lease_seconds: Annotated[float, Field(gt=0)] = 60.0

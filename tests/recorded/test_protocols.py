@@ -320,7 +320,7 @@ def test_a_run_that_follows_a_feed_without_watermarks_ends(
         found.raw["changefeed"]["name"] = f"never-{variant}"
         found.prefix = f"never_{found.prefix}"
         found.raw["tables"]["route"] = f"{found.prefix}__{{database}}.{{table}}"
-        found.raw["run"] = {"interval_seconds": 0.001}
+        found.raw["run"] = {"interval_seconds": 0.001, "freshness_seconds": 0}
         minutes = itertools.count(0, 60)
         with found.running(spark) as pipeline:
             with pytest.raises(WatermarkStalled, match=r"No watermark has ever come from .*order = \"offset\""):

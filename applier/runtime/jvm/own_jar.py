@@ -47,7 +47,9 @@ def built(against: Sequence[Path], folder: Path) -> Path:
                     archive.writestr(zipfile.ZipInfo(f"{name.replace('.', '/')}.class", _EPOCH), code)
             made.replace(jar)
     except OSError as error:
-        hint = "run `python -m applier.runtime.jvm.jars` as a user who may write there, or set APPLIER_JARS to a folder."
+        hint = (
+            "run `python -m applier.runtime.jvm.jars` as a user who may write there, or set APPLIER_JARS to a folder."
+        )
         raise ConfigError([f"Cannot write {jar}: {error.strerror}; {hint}"]) from error
     return jar
 

@@ -68,7 +68,7 @@ class Feed:
     """A pipeline that finds the same in every step, and tells how often it was asked."""
 
     def __init__(self, *steps: Step) -> None:
-        self.config = SimpleNamespace(run=RunSection(interval_seconds=1e-6, stall_seconds=60))
+        self.config = SimpleNamespace(run=RunSection(interval_seconds=1e-6, freshness_seconds=0, stall_seconds=60))
         self.steps = list(steps)
         self.asked = 0
 

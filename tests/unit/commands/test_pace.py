@@ -1,0 +1,41 @@
+"""How long a run waits after a step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from applier.commands.run import Pace
+from applier.pipeline.step import Step
+from applier.runtime.logs import StatusLine
+
+STATUS = StatusLine(1, 1, 0, 0, 0, 0, 0, 0, {"decode": 0.1, "apply": 0.2}, {})
+DONE = Step(moved=True, complete=True, status=STATUS)
+NOTHING = Step(moved=False, complete=True, status=STATUS)
+
+
+def test_rows_are_gathered_where_no_backlog_is_left() -> None:
+    """The next step begins a second after this one did, or at once where this one took longer."""
+    pace = Pace(1.0, 1.0)
+
+    assert pace.after(DONE) == pytest.approx(0.7)
+    assert pace.after(replace(DONE, status=replace(STATUS, seconds={"apply": 1.5}))) == 0
+
+
+def test_a_backlog_is_never_waited_for() -> None:
+    """Nor are tables that are being brought back."""
+    pace = Pace(1.0, 1.0)
+
+    assert pace.after(replace(DONE, complete=False)) == 0
+    assert pace.after(replace(DONE, resuming=True)) == 0
+
+
+def test_looks_that_find_nothing_become_rare() -> None:
+    """Up to the pause that the configuration says; the next step begins anew."""
+    pace = Pace(1.0, 1.0)
+    pauses = [pace.after(NOTHING) for _ in range(6)]
+
+    assert pauses == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.0, 1.0])
+    pace.after(DONE)
+    assert pace.after(NOTHING) == pytest.approx(0.1)
