@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import signal
 import threading
 from collections.abc import Iterator
 from importlib.metadata import version
@@ -28,6 +29,10 @@ os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
 # The same cases on every machine; `make soak` looks for new ones.
 hypothesis.settings.register_profile("applier", derandomize=True, deadline=None)
 hypothesis.settings.load_profile("applier")
+
+# A shell lets jobs behind it ignore these, and so would every process that a test starts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 _HEAVY = ("spark", "kafka", "registry", "s3", "tidb", "browser")
 

@@ -5,9 +5,13 @@ Janino compiles them, which Spark has for its own generated code: so no JDK is n
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import importlib.util
+import json
 import os
+import subprocess
+import sys
 import tempfile
 import zipfile
 from collections.abc import Sequence
@@ -37,7 +41,7 @@ def built(against: Sequence[Path], folder: Path) -> Path:
     jar = folder / f"applier-{hashlib.sha256(b'/'.join(contents)).hexdigest()[:12]}.jar"
     if jar.is_file():
         return jar
-    classes = _compiled(sources, against)
+    classes = _compiled_apart(sources, against)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder, prefix=".jar-") as staging:
@@ -54,8 +58,17 @@ def built(against: Sequence[Path], folder: Path) -> Path:
     return jar
 
 
+def _compiled_apart(sources: Sequence[Path], against: Sequence[Path]) -> dict[str, bytes]:
+    """The classes of some sources by their names, compiled in a process of its own: this one may have a JVM already."""
+    command = [sys.executable, "-m", __name__, os.pathsep.join(map(str, sources)), os.pathsep.join(map(str, against))]
+    done = subprocess.run(command, capture_output=True, check=False)
+    if done.returncode:
+        reason = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
+        raise ConfigError([f"The classes of applier cannot be compiled: {' '.join(reason)}."])
+    return {name: base64.b64decode(code) for name, code in json.loads(done.stdout).items()}
+
+
 def _compiled(sources: Sequence[Path], against: Sequence[Path]) -> dict[str, bytes]:
-    """The classes of some sources by their names."""
     spec = importlib.util.find_spec("pyspark")
     spark = Path((spec.submodule_search_locations or [""])[0]) / "jars" if spec else Path()
     gateway = _gateway(next(spark.glob("py4j-*.jar"), spark), os.pathsep.join([f"{spark}/*", *map(str, against)]))
@@ -75,3 +88,8 @@ def _gateway(py4j: Path, class_path: str) -> Any:
     options = {"jarpath": str(py4j), "classpath": class_path, "java_path": java, "die_on_exit": True}
     port, token = launch_gateway(0, enable_auth=True, **options)
     return JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token))
+
+
+if __name__ == "__main__":
+    given = ([Path(place) for place in argument.split(os.pathsep)] for argument in sys.argv[1:3])
+    sys.stdout.write(json.dumps({name: base64.b64encode(code).decode() for name, code in _compiled(*given).items()}))

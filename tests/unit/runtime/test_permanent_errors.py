@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,16 +13,6 @@ from applier.consume.spark import read_refusal
 from applier.errors import OutsideRefused, TerminalError, TransientError
 from applier.runtime.retry import with_retry
 from applier.runtime.stop_requests import STOPPING, StopRequested, stop_signals
-
-
-@pytest.fixture(autouse=True)
-def usual_signals() -> Iterator[None]:
-    """Signals as in a process that a terminal started, also where the tests run behind one that is gone."""
-    before = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGHUP, signal.SIGTERM)}
-    before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    for number, handler in before.items():
-        signal.signal(number, handler)
 
 
 @pytest.mark.parametrize(
@@ -168,8 +157,11 @@ def test_a_closed_terminal_asks_to_stop_and_nohup_does_not() -> None:
     with stop_signals() as stop:
         signal.raise_signal(signal.SIGHUP)
         assert stop.is_set()
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    with stop_signals() as stop:
-        signal.raise_signal(signal.SIGHUP)
-        assert not stop.is_set()
-    assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with stop_signals() as stop:
+            signal.raise_signal(signal.SIGHUP)
+            assert not stop.is_set()
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
