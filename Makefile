@@ -53,8 +53,7 @@ fuzz: $(READY) ## A million damaged messages through all decoders; FUZZ_ARGS="--
 	@$(PYTHON) -m tests.fuzz.run $(FUZZ_ARGS)
 
 services: $(READY)
-	@deploy/chromium.sh
-	@command -v promtool >/dev/null || $$([ $$(id -u) = 0 ] || echo sudo -n) apt-get install -qy --no-install-recommends prometheus >/dev/null 2>&1 || true
+	@deploy/test_tools.sh
 	@$(PYTHON) -m applier.runtime.jvm.jars s3 >/dev/null
 	@$(PYTHON) -m applier.runtime.jvm.jars --lock tests/services kafka registry >/dev/null
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 from itertools import combinations
 from pathlib import Path
@@ -14,8 +13,7 @@ import pytest
 
 from applier.watch.prometheus.dashboard import expressions
 from applier.watch.prometheus.metrics import METRICS, PROCESS
-
-PROMTOOL = shutil.which("promtool")
+from tests.promtool import NEEDS_PROMTOOL, PROMTOOL
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +60,7 @@ def test_panels_ask_for_what_exists() -> None:
     assert {metric.full_name for metric in METRICS} - shown == {"applier_changefeed_info"}
 
 
-@pytest.mark.skipif(PROMTOOL is None, reason="promtool is not installed (apt-get install prometheus)")
+@NEEDS_PROMTOOL
 def test_prometheus_parses_every_query(tmp_path: Path) -> None:
     """As the expressions of recording rules, once Grafana has put in what it knows."""
     filled = [expr.replace("$changefeed", "shop").replace("$__rate_interval", "1m") for expr in expressions()]

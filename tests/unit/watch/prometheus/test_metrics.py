@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import time
 from collections import Counter
@@ -29,8 +28,8 @@ from applier.sink.iceberg.snapshot import Figures
 from applier.watch.board import Board
 from applier.watch.prometheus.metrics import METRICS, NOTES, PROCESS
 from applier.watch.report import TableState
+from tests.promtool import NEEDS_PROMTOOL, PROMTOOL
 
-PROMTOOL = shutil.which("promtool")
 CONFIG = {
     "changefeed": {"name": "shop", "protocol": "simple"},
     "source": {"archive": "topic"},
@@ -359,7 +358,7 @@ def test_everything_that_is_shown_is_defined(shop: Shop) -> None:
     assert all(re.match(r"\d+\.\d+", build[label]) for label in ("version", "python", "spark", "iceberg"))
 
 
-@pytest.mark.skipif(PROMTOOL is None, reason="promtool is not installed (apt-get install prometheus)")
+@NEEDS_PROMTOOL
 def test_the_exposition_follows_the_conventions(shop: Shop) -> None:
     """Prometheus' own linter has nothing to say about names, help and types."""
     shop.begin()

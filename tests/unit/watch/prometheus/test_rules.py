@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pytest
-
 from applier.watch.prometheus.metrics import METRICS, PROCESS
 from applier.watch.prometheus.rules import ALERTS, RUNBOOK
+from tests.promtool import NEEDS_PROMTOOL, PROMTOOL
 
 ROOT = Path(__file__).parents[4]
 RULES = ROOT / "deploy/prometheus/applier.rules.yml"
-PROMTOOL = shutil.which("promtool")
-NEEDS_PROMTOOL = pytest.mark.skipif(PROMTOOL is None, reason="promtool is not installed (apt-get install prometheus)")
 HOURS = 4
 AT = 239
 """Minute at which a case is looked at."""
