@@ -141,7 +141,7 @@ class ArrowEngine:
         partition = table.files.partition(values) if values else None
         target = int(properties.get("write.target-file-size-bytes", rows_of.TARGET_BYTES))
         files = rows_of.write(rows, self.storage, lambda name: table.files.location(name, partition), target)
-        if key and len(files) == 1:
+        if key and len(files) == 1 and rows.num_rows <= FILE_ROWS:
             named = {field.name: field for field in table.schema.fields}
             KEYS.put(files[0].path, [named[name] for name in key], comparable(rows.select(list(key))))
         return [

@@ -1,4 +1,4 @@
-"""Key columns of small data files, kept in memory: most look-ups are in files that this process wrote just now."""
+"""Keeps key columns of small data files in memory: most look-ups are in files that this process has just written."""
 
 from __future__ import annotations
 
@@ -40,9 +40,7 @@ class KeyCache:
             return found
 
     def put(self, path: str, fields: Sequence[Field], columns: pa.Table) -> None:
-        """Remember the columns of a file, unless it is large."""
-        if columns.num_rows > FILE_ROWS:
-            return
+        """Remember the columns of a file of at most `FILE_ROWS` rows."""
         # A slice would keep all rows that it was cut from; and what a file is read as allows NULL in each column.
         own = pa.Table.from_arrays(columns.take(np.arange(columns.num_rows)).columns, columns.column_names)
         with self._lock:
