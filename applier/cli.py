@@ -328,6 +328,9 @@ def ddl_skip(
 
 def _loaded(config: Path, log_level: str | None = None) -> Config:
     """The configuration; with a level, for a command that starts Spark. Imports wait, as `--help` must not load it."""
+    from applier.runtime import arrow  # noqa: PLC0415
+
+    arrow.load_alone()
     from applier.config import settings  # noqa: PLC0415
     from applier.runtime.logs import set_up_logging  # noqa: PLC0415
     from applier.runtime.terminal import say  # noqa: PLC0415

@@ -124,6 +124,9 @@ class GroupedReader(Generic[_Head]):
 
 def _pieces(messages: Sequence[bytes | None], places: list[int]) -> Iterator[list[int]]:
     """Places cut so that their messages are not too many bytes together."""
+    if sum(len(messages[place] or b"") for place in places) <= _MOST_BYTES:
+        yield places
+        return
     start, size = 0, 0
     for number, place in enumerate(places):
         size += len(messages[place] or b"")
