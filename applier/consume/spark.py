@@ -110,7 +110,7 @@ class KafkaSource:
         """See `Source`."""
         self._pool.tend()
         with self._asking():
-            found = self._admin.bounds(self._admin.partitions(self._names()))
+            found = self._admin.bounds(self._names())
         self._ends = {place: span.end for place, span in found.items()}
         return found
 
@@ -122,7 +122,7 @@ class KafkaSource:
     def offsets_at(self, milliseconds: int) -> Mapping[TopicPartition, int]:
         """See `Source`."""
         with self._asking():
-            return self._admin.offsets_at(self._admin.partitions(self._names()), milliseconds)
+            return self._admin.offsets_at(self._names(), milliseconds)
 
     def collect(self, window: Window) -> pa.Table:
         """See `Source`."""

@@ -29,60 +29,39 @@ class KafkaAdmin:
 
     def matching(self, pattern: str) -> list[str]:
         """Topics whose whole name matches a Java regular expression."""
-        compiled = self.jvm.java.util.regex.Pattern.compile(pattern)
-        return sorted(
-            name for name in self._asked().listTopics().names().get().toArray() if compiled.matcher(name).matches()
-        )
-
-    def partitions(self, topics: Iterable[str]) -> list[TopicPartition]:
-        """All partitions of some topics, sorted."""
-        return sorted(
-            TopicPartition(entry.getKey(), info.partition())
-            for entry in self._described(topics)
-            for info in entry.getValue().partitions()
-        )
+        return sorted(self._asked().matching(pattern).split())
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
         """The id of each topic; brokers before 2.8 give none."""
-        ids = {entry.getKey(): str(entry.getValue().topicId().toString()) for entry in self._described(topics)}
-        return {topic: found for topic, found in ids.items() if found != _NO_ID}
+        found = map(str.split, self._asked().ids(java.listed(self.jvm, topics)).splitlines())
+        return {topic: topic_id for topic, topic_id in found if topic_id != _NO_ID}
 
-    def bounds(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetRange]:
-        """First offset kept and end offset (exclusive) of partitions."""
-        places, spec = java.places(self.jvm, partitions), self._spec()
-        starts, ends = self._offsets(places, spec.earliest()), self._offsets(places, spec.latest())
-        return {place: OffsetRange(starts[place], ends[place]) for place in places}
+    def bounds(self, topics: Iterable[str]) -> dict[TopicPartition, OffsetRange]:
+        """First offset kept and end offset (exclusive) of all partitions of some topics, sorted."""
+        found = _offsets(self._asked().bounds(java.listed(self.jvm, topics)))
+        return {place: OffsetRange(start, end) for place, (start, end) in found.items()}
 
-    def offsets_at(self, partitions: Iterable[TopicPartition], milliseconds: int) -> dict[TopicPartition, int]:
-        """First offset whose record is of a time or later; where there is none, the end."""
-        places, spec = java.places(self.jvm, partitions), self._spec()
-        found, ends = self._offsets(places, spec.forTimestamp(milliseconds)), self._offsets(places, spec.latest())
-        # Kafka answers -1 where every record is older.
-        return {place: offset if offset >= 0 else ends[place] for place, offset in found.items()}
+    def offsets_at(self, topics: Iterable[str], milliseconds: int) -> dict[TopicPartition, int]:
+        """First offset of each partition whose record is of a time or later; where there is none, the end."""
+        found = _offsets(self._asked().since(java.listed(self.jvm, topics), milliseconds))
+        return {place: offset if offset >= 0 else end for place, (offset, end) in found.items()}
 
     def close(self) -> None:
         """End the connections."""
         client, self._client = self._client, None
         if client is not None:
-            client.close(java.duration(self.jvm, java.CLOSE_MS))
+            client.close(java.CLOSE_MS)
 
     def _asked(self) -> Any:
         if self._client is None:
             limits = {"default.api.timeout.ms": _TIMEOUT_MS, "request.timeout.ms": _TIMEOUT_MS // 2}
-            self._client = self.jvm.org.apache.kafka.clients.admin.AdminClient.create(
-                java.properties(self.jvm, {**self.options, **limits})
-            )
+            self._client = self.jvm.applier.TopicAdmin(java.properties(self.jvm, {**self.options, **limits}))
         return self._client
 
-    def _described(self, topics: Iterable[str]) -> Any:
-        return self._asked().describeTopics(java.listed(self.jvm, topics)).allTopicNames().get().entrySet().toArray()
 
-    def _spec(self) -> Any:
-        return self.jvm.org.apache.kafka.clients.admin.OffsetSpec
-
-    def _offsets(self, places: Mapping[TopicPartition, Any], which: Any) -> dict[TopicPartition, int]:
-        wanted = self.jvm.java.util.HashMap()
-        for java_place in places.values():
-            wanted.put(java_place, which)
-        found = self._asked().listOffsets(wanted)
-        return {place: int(found.partitionResult(java_place).get().offset()) for place, java_place in places.items()}
+def _offsets(lines: str) -> dict[TopicPartition, tuple[int, int]]:
+    """Two offsets of each partition, sorted; see `TopicAdmin.java`."""
+    found = map(str.split, lines.splitlines())
+    return dict(
+        sorted((TopicPartition(topic, int(number)), (int(first), int(end))) for topic, number, first, end in found)
+    )

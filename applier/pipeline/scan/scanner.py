@@ -96,7 +96,7 @@ class WindowScanner:
         with watch.stage("read"):
             run = self._reader(found, local=local)
         failpoints.reach("read")
-        if not local and not known.tables:
+        if not known.tables:
             with watch.stage("decode"):
                 self._peek(found, known)
         for _ in range(_MAX_PASSES):
@@ -127,7 +127,8 @@ class WindowScanner:
     def _peek(self, found: WindowScan, known: Known) -> None:
         """Learn from its first messages what tables a first window makes.
 
-        It is the largest of all, and rows that were reduced without their CREATE TABLE would all be read again.
+        It is the largest of all, and rows that were reduced without their CREATE TABLE would all be read again, after
+        a search for those whose values do not fit what a row alone says.
         """
         found.upto = self._upto(found, known)
         try:
