@@ -161,22 +161,6 @@ class TableFiles:
         text = self._table.java.iceberg.ContentFileParser.toJson(java_file, self._spec_of[number])
         return DataFile.parse(json.loads(text), is_new=True)
 
-    def planned(self, scan: Any) -> list[DataFile]:
-        """Plan a Java scan and describe its data files, each with its delete files.
-
-        The REST protocol's answer to a scan is the one form in which Iceberg writes a whole plan as one text: one call
-        through the gateway instead of three a file.
-        """
-        iceberg = self._table.java.iceberg
-        tasks = scan.planFiles()
-        found = iceberg.relocated.com.google.common.collect.Lists.newArrayList(tasks.iterator())
-        tasks.close()
-        responses = iceberg.rest.responses
-        response = responses.FetchPlanningResultResponse.builder()
-        response = response.withPlanStatus(iceberg.rest.PlanStatus.COMPLETED).withFileScanTasks(found)
-        response = response.withSpecsById(self._table.handle.specs()).build()
-        return parse_plan(json.loads(responses.FetchPlanningResultResponseParser.toJson(response)))
-
     def copied(self, table: Table) -> list[DataFile]:
         """The data files of the head of another table of the same columns and partition fields, to be added here."""
         spec = self._table.handle.spec()

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from applier.errors import TableMismatch, TransientError
 from applier.sink.format.types import TableSchema
-from applier.sink.iceberg.files import DataFile, TableFiles
+from applier.sink.iceberg.files import DataFile, TableFiles, parse_plan
 from applier.sink.iceberg.java import Java, JavaError, translated
 from applier.sink.iceberg.snapshot import MAIN, Figures, Snapshot
 
@@ -83,7 +83,7 @@ class Table:
     @property
     def format_version(self) -> int:
         """1, 2 or 3."""
-        return self._fact("format", lambda: int(self._asked(self.handle.operations().current).formatVersion()))
+        return int(self._written["format"])
 
     @property
     def properties(self) -> dict[str, str]:
@@ -93,7 +93,8 @@ class Table:
     @property
     def writing(self) -> Mapping[str, str]:
         """Table properties as of the last `refresh`: good for those that say how files are written."""
-        return self._fact("writing", lambda: self.properties)
+        found: Mapping[str, str] = self._written["properties"]
+        return found
 
     def setting(self, key: str) -> str | None:
         """One table property; cheaper than all."""
@@ -113,22 +114,22 @@ class Table:
     @property
     def schema(self) -> TableSchema:
         """Schema as of the last `refresh`. A commit of files that were written with another one is refused."""
-        return self._fact("schema", lambda: TableSchema.parse(self.schema_json))
+        return self._fact("schema", lambda: TableSchema.parse(json.dumps(self._written["schema"])))
 
     @property
     def spec_json(self) -> dict[str, Any]:
         """Partition spec in Iceberg's JSON, as of the last `refresh`."""
-        return self._fact("spec", lambda: self._json(self.java.iceberg.PartitionSpecParser, self.handle.spec))
+        return dict(self._written["spec"])
 
     @property
     def specs_json(self) -> list[dict[str, Any]]:
         """All partition specs that the table ever had, in Iceberg's JSON, as of the last `refresh`."""
-        return self._fact("specs", self._specs)
+        return list(self._written["specs"])
 
     @property
     def sort_order_json(self) -> dict[str, Any]:
         """Sort order in Iceberg's JSON, as of the last `refresh`."""
-        return self._fact("order", lambda: self._json(self.java.iceberg.SortOrderParser, self.handle.sortOrder))
+        return dict(self._written["order"])
 
     @property
     def files(self) -> TableFiles:
@@ -180,27 +181,23 @@ class Table:
             TransientError: The head is another snapshot by now.
         """
         with translated(f"Cannot plan table {self}"):
-            # Not useSnapshot(): it would plan with the columns of that time, which may have had other names.
-            scan = self.handle.newScan()
-            if self.branch != MAIN:
-                scan = scan.useRef(self.branch)
-            if int(scan.snapshot().snapshotId()) != snapshot_id:
+            found = self.java.own.TableText.head(self.handle, self.branch, snapshot_id, json.dumps(list(columns)))
+            if found is None:
                 raise TransientError(f"Table {self} has moved on from snapshot {snapshot_id}")
-            if columns:
-                scan = scan.includeColumnStats(self.java.texts(columns))
-            return self.files.planned(scan)
+            return parse_plan(json.loads(found))
 
     def scan_past(self, snapshot_id: int, _: Sequence[str] = ()) -> list[DataFile]:
         """Data files of an older snapshot with their delete files; bounds are left out."""
         with translated(f"Cannot plan snapshot {snapshot_id} of table {self}"):
-            return self.files.planned(self.handle.newScan().useSnapshot(snapshot_id))
+            scan = self.handle.newScan().useSnapshot(snapshot_id)
+            return parse_plan(json.loads(self.java.own.TableText.files(self.handle, scan)))
 
-    def _specs(self) -> list[dict[str, Any]]:
-        parser = self.java.iceberg.PartitionSpecParser
-        return [json.loads(parser.toJson(spec)) for spec in self._asked(self.handle.specs).values()]
-
-    def _json(self, parser: Any, ask: Callable[[], Any]) -> dict[str, Any]:
-        return dict(json.loads(parser.toJson(self._asked(ask))))
+    @property
+    def _written(self) -> dict[str, Any]:
+        """How its files are written, as `TableText.facts` tells it: one call for all."""
+        return self._fact(
+            "written", lambda: json.loads(self._asked(lambda: self.java.own.TableText.facts(self.handle)))
+        )
 
     def _fact(self, name: str, read: Callable[[], _T]) -> _T:
         """Something that only a change of the table's metadata by others can change: asked for once a `refresh`."""
