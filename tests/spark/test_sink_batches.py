@@ -101,6 +101,26 @@ def test_pyiceberg_reads_the_same_rows(lake: Catalog, fresh_name: Name, warehous
     feed.check(rows)
 
 
+@pytest.mark.parametrize("merged", ["100", "7"])
+def test_vectors_are_replaced_wherever_their_manifests_went(
+    spark: SparkSession, lake: Catalog, fresh_name: Name, merged: str
+) -> None:
+    """A data file never has two vectors, after many commits, merged manifests and manifests that others rewrote."""
+    name = fresh_name()
+    feed = Feed(("long",))
+    writer = TableWriter(feed.create(lake, name, properties={"commit.manifest.min-count-to-merge": merged}), "shop", 1)
+
+    for step in range(1, 25):
+        writer.apply(feed.batch(20), Stamp("shop", 1, step), exact=False)
+        if step == 16:
+            spark.sql(f"CALL lake.system.rewrite_manifests('{'.'.join(name)}')")
+
+    feed.check(read(spark, name))
+    query = f"SELECT count(*) AS all, count(DISTINCT referenced_data_file) AS apart FROM {sql_name(name)}.delete_files"
+    (counts,) = spark.sql(query).collect()
+    assert counts["all"] == counts["apart"] > 4
+
+
 @pytest.mark.parametrize("version", [2, 3])
 def test_storage_that_only_iceberg_reaches(spark: SparkSession, lake: Catalog, fresh_name: Name, version: int) -> None:
     """Where Python cannot reach the storage, Spark looks up and writes, and delete files go through Iceberg."""

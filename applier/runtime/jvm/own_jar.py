@@ -24,7 +24,7 @@ from applier.errors import ConfigError
 from applier.runtime.jvm import java_home
 
 SOURCES = Path(__file__).parent / "java"
-"""One class a file, with those that it encloses."""
+"""One class a file, with those that it encloses. It knows the classes of the files before it, by their names."""
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 """The same sources give the same jar."""
@@ -74,9 +74,13 @@ def _compiled(sources: Sequence[Path], against: Sequence[Path]) -> dict[str, byt
     gateway = _gateway(next(spark.glob("py4j-*.jar"), spark), os.pathsep.join([f"{spark}/*", *map(str, against)]))
     try:
         found: dict[str, bytes] = {}
+        known = None
         for source in sources:
             compiler = gateway.jvm.org.codehaus.janino.SimpleCompiler()
+            if known is not None:
+                compiler.setParentClassLoader(known)
             compiler.cook(source.read_text(encoding="utf-8"))
+            known = compiler.getClassLoader()
             found |= {str(name): bytes(code) for name, code in compiler.getBytecodes().items()}
         return found
     finally:

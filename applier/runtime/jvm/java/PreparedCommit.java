@@ -49,7 +49,7 @@ public class PreparedCommit {
     }
     String branch = change.get("branch").asText();
     Long expected = change.get("expected").isNull() ? null : Long.valueOf(change.get("expected").asLong());
-    SnapshotUpdate update = update(transaction, change, expected, pending.specs());
+    SnapshotUpdate update = update(table, transaction, change, expected);
     Iterator entries = change.get("summary").fields();
     while (entries.hasNext()) {
       Map.Entry entry = (Map.Entry) entries.next();
@@ -80,7 +80,9 @@ public class PreparedCommit {
     return new Fence(expected == null ? null : Long.valueOf(expected));
   }
 
-  private static SnapshotUpdate update(Transaction transaction, JsonNode change, Long expected, Map specs) {
+  private static SnapshotUpdate update(Table table, Transaction transaction, JsonNode change, Long expected)
+      throws Exception {
+    Map specs = transaction.table().specs();
     if (change.get("replace").asBoolean()) {
       OverwriteFiles overwrite = transaction.newOverwrite();
       overwrite.overwriteByRowFilter(Expressions.alwaysTrue());
@@ -106,8 +108,13 @@ public class PreparedCommit {
     for (Object delete : change.get("deletes")) {
       delta.addDeletes((DeleteFile) file(delete, specs));
     }
+    List replaced = new ArrayList();
     for (Object delete : change.get("replaced")) {
-      delta.removeDeletes((DeleteFile) file(delete, specs));
+      replaced.add(file(delete, specs));
+    }
+    Snapshot head = transaction.table().snapshot(change.get("branch").asText());
+    for (Object delete : head == null ? replaced : DeleteManifests.found(table, head, replaced)) {
+      delta.removeDeletes((DeleteFile) delete);
     }
     if (expected != null) {
       delta.validateFromSnapshot(expected.longValue());
