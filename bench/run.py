@@ -1,6 +1,6 @@
 """The command `python -m bench.run`: runs scenarios on this machine and prints what they cost.
 
-python -m bench.run [SCENARIO ...] [--quick] [--peers[=merge,flink]] [--events N] [--repeat N] [--save NAME] …
+python -m bench.run [SCENARIO ...] [--quick] [--peers[=merge,flink]] [--events N] [--tables N] [--save NAME] …
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _LOAD, _WATCHING = "load", "watching"
 def main() -> None:
     """Run what the arguments name; exit 1 if a contender failed or its table is wrong."""
     arguments = _arguments()
-    known = scenarios(quick=arguments.quick)
+    known = scenarios(quick=arguments.quick, tables=arguments.tables)
     chosen = arguments.scenario or (_QUICK if arguments.quick else _ORDINARY)
     if unknown := [name for name in chosen if name not in {*known, _LOAD, _WATCHING}]:
         names = ", ".join([*known, _LOAD, _WATCHING])
@@ -106,6 +106,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bench.run", description="Measure applier, and what it is compared with.")
     parser.add_argument("scenario", nargs="*", help="scenarios to run; without any, the ordinary ones")
     parser.add_argument("--events", type=int, help="row events of every topic, instead of the scenarios' own numbers")
+    parser.add_argument("--tables", type=int, help="tables of the scenario `tables`, with a hundred events each")
     rows = "rows of each export of `load`"
     parser.add_argument("--rows", type=int, nargs="+", help=rows)
     ways = "how `load` brings them in"

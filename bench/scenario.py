@@ -53,8 +53,8 @@ class Scenario:
     parks: bool = False
 
 
-def scenarios(*, quick: bool) -> dict[str, Scenario]:
-    """All scenarios by name, on a little data or on all."""
+def scenarios(*, quick: bool, tables: int | None = None) -> dict[str, Scenario]:
+    """All scenarios by name, on a little data or on all; `tables` are those of the scenario of that name."""
 
     def size(full: int, small: int) -> int:
         return small if quick else full
@@ -121,7 +121,7 @@ def scenarios(*, quick: bool) -> dict[str, Scenario]:
             tuple(_backlog(events) for events in (size(1_000_000, 40_000), size(20_000_000, 120_000))),
             messages_per_step=size(250_000, 10_000),
         ),
-        Scenario("tables", "many tables in one step", (_many_tables(size(100, 20)),)),
+        Scenario("tables", "many tables in one step", (_many_tables(tables or size(100, 20)),)),
         Scenario(
             "recent",
             "updates of recent keys on a small and on a large table",
