@@ -98,8 +98,8 @@ class Table:
 
     def setting(self, key: str) -> str | None:
         """One table property; cheaper than all."""
-        found = self._asked(self.handle.properties).get(key)
-        return None if found is None else str(found)
+        found: str | None = self._asked(lambda: self.java.own.TableText.property(self.handle, key))
+        return found
 
     @property
     def storage_properties(self) -> dict[str, str]:

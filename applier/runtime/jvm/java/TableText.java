@@ -29,6 +29,11 @@ import org.apache.iceberg.util.JsonUtil;
 public class TableText {
   private TableText() {}
 
+  /** One property; null where the table has none of that name. */
+  public static String property(Table table, String key) {
+    return (String) table.properties().get(key);
+  }
+
   /** How the files of a table are written: see the members of the text. */
   public static String facts(Table table) throws Exception {
     TableMetadata metadata = ((HasTableOperations) table).operations().current();
