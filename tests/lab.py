@@ -86,6 +86,10 @@ class Memory:
         wanted.sort(key=lambda record: (record["topic"], record["partition"], record["offset"]))
         return pa.Table.from_pylist(wanted, schema=MESSAGE_SCHEMA)
 
+    def read(self, window: Window) -> pa.Table:
+        """See `Source`."""
+        return self.collect(window)
+
     def map(self, window: Window, job: Job[R]) -> list[R]:
         """See `Source`; one task for each partition, here and now."""
         tasks = [Window({place: span}) for place, span in window.ranges.items()]

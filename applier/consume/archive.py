@@ -78,6 +78,10 @@ class Archive:
         found = self._data.to_table(columns=MESSAGE_SCHEMA.names, filter=inside(window, pc.field))
         return found.cast(MESSAGE_SCHEMA).sort_by(MESSAGE_ORDER)
 
+    def read(self, window: Window) -> pa.Table:
+        """See `Source`."""
+        return self.collect(window)
+
 
 def inside(window: Window, column: Callable[[str], Any]) -> Any:
     """The condition that a message is in a window, of the columns that `pc.field`, or Spark's `F.col`, names."""

@@ -36,7 +36,10 @@ class Source(Protocol):
         """The first offset of each partition whose record is of a Unix time or later, or untimed; else its end."""
 
     def collect(self, window: Window) -> pa.Table:
-        """The messages of a small window in the driver: `MESSAGE_SCHEMA`, by topic, partition and offset."""
+        """Look up some messages in the driver: `MESSAGE_SCHEMA`, by topic, partition and offset."""
+
+    def read(self, window: Window) -> pa.Table:
+        """The messages of a small window in the driver, as `collect`; the next one is likely to begin where it ends."""
 
     def map(self, window: Window, job: Job[R]) -> list[R]:
         """Run a job over the messages of a window in several tasks; returns what each of them returned.

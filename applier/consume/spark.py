@@ -24,6 +24,7 @@ from applier.config.source import KafkaSection, SourceSection
 from applier.consume.archive import Archive, inside
 from applier.consume.kafka.admin import KafkaAdmin
 from applier.consume.kafka.client import KafkaClient, KafkaSilentError
+from applier.consume.kafka.forward_consumer import FETCH_SIZE
 from applier.consume.kafka.prefetch import ahead
 from applier.consume.kafka.record_by_record import is_out_of_memory
 from applier.consume.source import Job, R
@@ -41,13 +42,17 @@ _USUAL = {
     # but a consumer that asked for it at the end of one step cannot read again, in the next, before it is answered:
     # with Kafka's 500 ms each step that reads held rows again took a second longer.
     "kafka.fetch.max.wait.ms": "5",
-    # What a broker may send of a partition at once: with Kafka's 1 MiB a third of the reading was asking for more.
-    "kafka.max.partition.fetch.bytes": str(4 * 2**20),
     # What the system may hold of a connection, as it sees fit: with Kafka's 64 KiB a broker waits while messages are
     # taken out of what came, and each gigabyte is read in sixteen thousand pieces.
     "kafka.receive.buffer.bytes": "-1",
 }
 """Options of Kafka's clients where the configuration does not set them."""
+
+_OF_TASKS = {f"kafka.{FETCH_SIZE}": str(4 * 2**20)}
+"""Options of the consumers in tasks, as those above: each of them reads one partition."""
+
+_LOOK_BYTES = 64 * 2**10
+"""Bytes that a broker may send of a partition at once where a few messages are looked up."""
 
 _CHUNK_BYTES = 16 * 2**20
 """Bytes that are read while the same amount is decoded."""
@@ -102,6 +107,8 @@ class KafkaSource:
         jvm = spark._jvm  # noqa: SLF001 - the one way to Kafka's clients in Spark's JVM
         self._admin = KafkaAdmin(jvm, own)
         self._client = KafkaClient(jvm, own, section.bytes_per_step)
+        few = str(min(_LOOK_BYTES, int(own.get(FETCH_SIZE, _LOOK_BYTES))))
+        self._look_ups = KafkaClient(jvm, {**own, FETCH_SIZE: few}, section.bytes_per_step)
         self._ends: Mapping[TopicPartition, int] = {}
         self._heavy: Window | None = None
         self._pool = WorkerPool(min(spark.sparkContext.defaultParallelism, os.cpu_count() or 1, _MOST_PROCESSES))
@@ -125,6 +132,11 @@ class KafkaSource:
             return self._admin.offsets_at(self._names(), milliseconds)
 
     def collect(self, window: Window) -> pa.Table:
+        """See `Source`."""
+        with _reading():
+            return self._look_ups.read(window)
+
+    def read(self, window: Window) -> pa.Table:
         """See `Source`."""
         with _reading():
             return self._client.read(window)
@@ -170,7 +182,7 @@ class KafkaSource:
             },
             "endingOffsets": {topic: {part: span.end for part, span in own.items()} for topic, own in spans.items()},
         }
-        options = self._options | {name: json.dumps(value) for name, value in asked.items()}
+        options = _OF_TASKS | self._options | {name: json.dumps(value) for name, value in asked.items()}
         return self._spark.read.format("kafka").options(**options).load().select(*MESSAGE_SCHEMA.names)
 
     def close(self) -> None:
@@ -179,6 +191,7 @@ class KafkaSource:
         # Where the JVM is gone, they are.
         with suppress(Py4JError):
             self._client.close()
+            self._look_ups.close()
             self._admin.close()
 
     def _names(self) -> Sequence[str]:

@@ -15,6 +15,7 @@ from applier.config.source import SourceSection
 from applier.consume.kafka import client as kafka_client
 from applier.consume.spark import KafkaSource
 from applier.errors import SourceLost, TransientError
+from applier.pipeline.scan.tails import TAIL_MESSAGES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,7 +59,8 @@ def test_the_driver_reads_what_spark_reads(source: KafkaSource) -> None:
     expected = source._frame(window).toArrow().cast(MESSAGE_SCHEMA).sort_by(MESSAGE_ORDER)
 
     assert expected.num_rows == 307
-    assert source.collect(window) == expected
+    assert source.read(window) == expected
+    assert source.read(window) == expected
     assert source.collect(window) == expected
 
 
@@ -89,7 +91,7 @@ def test_windows_one_after_another_are_the_whole(source: KafkaSource) -> None:
         here = [place for place in places if (number + place.partition) % 3]
         window = Window({place: OffsetRange(ends[place], min(300, ends[place] + 7 + number % 5)) for place in here})
         window = Window({place: span for place, span in window.ranges.items() if len(span)})
-        read = source.collect(window)
+        read = source.read(window)
         assert read == read.sort_by(MESSAGE_ORDER)
         for partition, offsets in _offsets(read).items():
             found[partition] += offsets
@@ -104,14 +106,14 @@ def test_what_was_read_beyond_a_window_is_not_read_again(source: KafkaSource, mo
         Window({TopicPartition("reads-a", 0): OffsetRange(*span)}) for span in ((0, 5), (5, 9), (7, 12))
     )
     expected = source._frame(second).toArrow().cast(MESSAGE_SCHEMA).sort_by(MESSAGE_ORDER)
-    source.collect(first)
+    source.read(first)
 
     with monkeypatch.context() as patch:
         patch.setattr(kafka_client.KafkaClient, "_poll", None)
-        assert source.collect(second) == expected
+        assert source.read(second) == expected
 
-    assert _offsets(source.collect(other)) == {0: list(range(7, 12))}
-    assert source.collect(second) == expected
+    assert _offsets(source.read(other)) == {0: list(range(7, 12))}
+    assert source.read(second) == expected
 
 
 def test_a_read_that_failed_begins_again(source: KafkaSource, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,14 +122,46 @@ def test_a_read_that_failed_begins_again(source: KafkaSource, monkeypatch: pytes
     with monkeypatch.context() as patch:
         patch.setattr(kafka_client, "_SILENT_SECONDS", 0.1)
         with pytest.raises(TransientError, match="no message came"):
-            source.collect(window)
+            source.read(window)
 
-    assert _offsets(source.collect(Window({TopicPartition("reads-a", 0): OffsetRange(0, 5)}))) == {0: list(range(5))}
+    assert _offsets(source.read(Window({TopicPartition("reads-a", 0): OffsetRange(0, 5)}))) == {0: list(range(5))}
+
+
+def _received(client: kafka_client.KafkaClient) -> int:
+    """Bytes that brokers sent to a client."""
+    metrics = client._consumer._consumer.metrics().entrySet().toArray()
+    found = {(entry.getKey().group(), entry.getKey().name()): entry.getValue() for entry in metrics}
+    return int(found["consumer-metrics", "incoming-byte-total"].metricValue())
+
+
+def test_each_byte_comes_once_whatever_is_looked_up_before_a_window(spark: SparkSession, kafka: Broker) -> None:
+    """What the consumer fetched ahead is read in the windows to come, also of a partition that is not in the next."""
+    kafka.create_topic("reads-once", 8)
+    options = {"linger.ms": 1_000, "batch.size": 32_000, "queue.buffering.max.messages": 200_000}
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "enable.idempotence": True, **options})
+    for number in range(8 * 16_000):
+        producer.produce("reads-once", b"%0700d" % number, partition=number % 8)
+    assert not producer.flush(60)
+    source = _source(spark, kafka, "reads-once")
+    places, size = [TopicPartition("reads-once", number) for number in range(8)], 0
+
+    for start in range(0, 16_000, 4_000):
+        for some in (places[:-1], places[-1:]):
+            window = Window(dict.fromkeys(some, OffsetRange(start, start + 4_000)))
+            source.collect(window.tail(TAIL_MESSAGES))
+            size += sum(
+                chunk[place]["value"].nbytes for chunk in source._client.chunks(window, 2**24) for place in chunk
+            )
+
+    assert size > 8 * 16_000 * 700
+    assert _received(source._client) < 1.05 * size
+    assert _received(source._client) + _received(source._look_ups) < 1.1 * size
+    source.close()
 
 
 def test_nothing_of_nothing(source: KafkaSource) -> None:
     """A window without partitions needs no broker."""
-    assert source.collect(Window({})) == MESSAGE_SCHEMA.empty_table()
+    assert source.read(Window({})) == MESSAGE_SCHEMA.empty_table()
 
 
 def test_offsets_without_a_message_end_a_read(spark: SparkSession, kafka: Broker) -> None:
@@ -142,7 +176,7 @@ def test_offsets_without_a_message_end_a_read(spark: SparkSession, kafka: Broker
     place = TopicPartition("reads-marked", 0)
 
     assert source.bounds() == {place: OffsetRange(0, 2)}
-    assert source.collect(Window({place: OffsetRange(0, 2)}))["value"].to_pylist() == [b"one"]
+    assert source.read(Window({place: OffsetRange(0, 2)}))["value"].to_pylist() == [b"one"]
     source.close()
 
 
@@ -154,7 +188,7 @@ def test_a_broker_that_sends_nothing_is_named(source: KafkaSource, monkeypatch: 
     with pytest.raises(
         TransientError, match=r"no message came for a minute, though the topic has more\. Hint: .*again"
     ):
-        source.collect(window)
+        source.read(window)
 
 
 def test_offsets_that_kafka_never_had_are_named(source: KafkaSource) -> None:
@@ -162,4 +196,4 @@ def test_offsets_that_kafka_never_had_are_named(source: KafkaSource) -> None:
     window = Window({TopicPartition("reads-a", 0): OffsetRange(5_000, 6_000)})
 
     with pytest.raises(SourceLost, match="Kafka no longer has the offsets to read"):
-        source.collect(window)
+        source.read(window)

@@ -16,6 +16,7 @@ import pyarrow as pa
 from applier.changefeed.message import MESSAGE_SCHEMA, TopicPartition
 from applier.changefeed.window import OffsetRange, Window
 from applier.consume.kafka import java
+from applier.consume.kafka.forward_consumer import ForwardConsumer
 from applier.consume.kafka.overfetch import Overfetch
 from applier.consume.kafka.record_by_record import MOST_BYTES, is_out_of_memory, read_one_by_one
 from applier.consume.kafka.records import ColumnWriters, KafkaRecords
@@ -26,9 +27,6 @@ from applier.runtime.logs import logger
 _POLL_MS = 1_000
 _SILENT_SECONDS = 60.0
 """Without any progress for so long the brokers count as gone."""
-
-_MOST_RECORDS = "100000"
-"""Records that a poll may give: all that was fetched, and not 500 of them."""
 
 _MOST_BYTES = 2**28
 """Bytes of values that become one array at the most: Arrow's places in it have 31 bits."""
@@ -42,16 +40,21 @@ class KafkaSilentError(Exception):
 class KafkaClient:
     """The consumer of one cluster, with the options of Kafka's clients; `read` may hold `most_bytes` of messages.
 
+    A window that begins elsewhere than where the last one of its partitions ended costs what was fetched ahead.
+
     Every method raises Py4JJavaError with what Kafka's client raised.
     """
 
     jvm: Any
     options: Mapping[str, str]
     most_bytes: int = NO_LIMIT
-    _consumer: Any = field(default=None, init=False)
+    _consumer: ForwardConsumer = field(init=False)
     _writers: ColumnWriters | None = field(default=None, init=False)
     _overfetch: dict[TopicPartition, Overfetch] = field(default_factory=dict, init=False)
     _at: dict[TopicPartition, int] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        self._consumer = ForwardConsumer(self.jvm, self.options)
 
     def read(self, window: Window) -> pa.Table:
         """The messages of a window: `MESSAGE_SCHEMA`, by topic, partition and offset.
@@ -79,6 +82,7 @@ class KafkaClient:
                 reached |= self._poll(window, left, records)
             yield self._inside(window, _joined(tables, records.tables()), reached)
             if not left:
+                self._consumer.end(self._at)
                 return
             tables, reached = {}, {}
 
@@ -90,21 +94,15 @@ class KafkaClient:
         Returns Java's names of the partitions that are to be read, the messages that were kept, and the offsets to read
         next of the partitions that need no more than these.
         """
-        consumer = self._reading()
-        left = java.places(self.jvm, window.ranges)
-        chosen = java.listed(self.jvm, left.values())
-        consumer.assign(chosen)
-        # A partition that is assigned again is still paused as the last read left it.
-        consumer.resume(chosen)
         kept: dict[TopicPartition, pa.Table] = {}
         reached: dict[TopicPartition, int] = {}
-        for place, java_place in left.items():
-            span, overfetch = window.ranges[place], self._overfetch.pop(place, None)
+        for place, span in window.ranges.items():
+            overfetch = self._overfetch.pop(place, None)
             reached[place] = span.start
             if overfetch is not None and overfetch.span.start == span.start:
                 kept[place], reached[place] = overfetch.messages, overfetch.span.end
-            consumer.seek(java_place, reached[place])
         self._at = dict(reached)
+        left = self._consumer.begin(reached)
         return left, kept, self._taken_out(window, left, reached)
 
     def _poll(
@@ -117,9 +115,8 @@ class KafkaClient:
         deadline = time.monotonic() + _SILENT_SECONDS
         while time.monotonic() < deadline:
             came = self._add_next(window, left, records)
-            consumer = self._reading()
             # Where the last offsets hold no message, the position alone shows that they were read.
-            reached = {p: int(consumer.position(left[p])) for p in came or left if p in left}
+            reached = {p: self._consumer.position(left[p]) for p in came or left if p in left}
             self._at |= reached
             ended = self._taken_out(window, left, reached)
             if came or ended:
@@ -131,7 +128,7 @@ class KafkaClient:
     ) -> dict[TopicPartition, int]:
         ended = {place: at for place, at in reached.items() if at >= window.ranges[place].end}
         if ended:
-            self._reading().pause(java.listed(self.jvm, [left.pop(place) for place in ended]))
+            self._consumer.pause(java.listed(self.jvm, [left.pop(place) for place in ended]))
         return ended
 
     def _add_next(
@@ -139,35 +136,30 @@ class KafkaClient:
     ) -> Collection[TopicPartition]:
         """Take what the next poll brings; one record at a time where all of it does not fit into memory."""
         try:
-            return records.add(self._reading().poll(self._wait))
+            return records.add(self._consumer.poll(self._wait))
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
         logger().warning("messages do not fit into memory together", partitions=[str(place) for place in sorted(left)])
         # What it fetched is lost with it, and no position of its is certain.
-        self._end(self._consumer)
-        self._consumer = None
+        self._consumer.close()
         before, most = dict(self._at), records.bytes + MOST_BYTES
         for place, java_place in left.items():
             if records.bytes < most:
                 self._at[place] = self._read_alone(place, java_place, window.ranges[place].end, records, most)
-        self._seek(self._reading(), left)
+        self._consumer.begin({place: self._at[place] for place in left})
         return [place for place in left if self._at[place] > before[place]]
 
     def _read_alone(self, place: TopicPartition, java_place: Any, end: int, records: KafkaRecords, most: int) -> int:
         """Read some records of one partition one by one; returns the offset to read next."""
-        consumer = self._new_consumer({"max.poll.records": "1"})
+        consumer = java.consumer(self.jvm, {**self.options, "max.poll.records": "1"})
         try:
-            self._seek(consumer, {place: java_place})
+            consumer.assign(java.listed(self.jvm, [java_place]))
+            consumer.seek(java_place, self._at[place])
             span = OffsetRange(self._at[place], end)
             return read_one_by_one(consumer, place, java_place, self._wait, span, records, most)
         finally:
-            self._end(consumer)
-
-    def _seek(self, consumer: Any, places: Mapping[TopicPartition, Any]) -> None:
-        consumer.assign(java.listed(self.jvm, places.values()))
-        for place, java_place in places.items():
-            consumer.seek(java_place, self._at[place])
+            consumer.close(java.duration(self.jvm, java.CLOSE_MS))
 
     @property
     def _wait(self) -> Any:
@@ -191,28 +183,11 @@ class KafkaClient:
 
     def close(self) -> None:
         """End the connections."""
-        if self._consumer is not None:
-            self._end(self._consumer)
+        self._consumer.close()
         if self._writers is not None:
             self._writers.close()
-        self._consumer = self._writers = None
+        self._writers = None
         self._overfetch.clear()
-
-    def _end(self, consumer: Any) -> None:
-        consumer.close(java.duration(self.jvm, java.CLOSE_MS))
-
-    def _reading(self) -> Any:
-        if self._consumer is None:
-            self._consumer = self._new_consumer({"max.poll.records": _MOST_RECORDS})
-        return self._consumer
-
-    def _new_consumer(self, options: Mapping[str, str]) -> Any:
-        # A place to begin is always given: where Kafka does not have it, no other may be chosen.
-        fixed = {"enable.auto.commit": "false", "auto.offset.reset": "none", **options}
-        # The bytes stay where they were received: a copy of each record is garbage a moment later.
-        as_received = self.jvm.org.apache.kafka.common.serialization.ByteBufferDeserializer
-        consumer = self.jvm.org.apache.kafka.clients.consumer.KafkaConsumer
-        return consumer(java.properties(self.jvm, {**self.options, **fixed}), as_received(), as_received())
 
 
 def _joined(

@@ -30,6 +30,16 @@ def places(jvm: Any, partitions: Iterable[TopicPartition]) -> dict[TopicPartitio
     return {place: common.TopicPartition(place.topic, place.partition) for place in partitions}
 
 
+def consumer(jvm: Any, options: Mapping[str, str]) -> Any:
+    """A `KafkaConsumer` that reads only what is assigned to it, from where it is sent."""
+    # A place to begin is always given: where Kafka does not have it, no other may be chosen.
+    fixed = {"enable.auto.commit": "false", "auto.offset.reset": "none"}
+    # The bytes stay where they were received: a copy of each record is garbage a moment later.
+    as_received = jvm.org.apache.kafka.common.serialization.ByteBufferDeserializer
+    made = jvm.org.apache.kafka.clients.consumer.KafkaConsumer
+    return made(properties(jvm, {**options, **fixed}), as_received(), as_received())
+
+
 def listed(jvm: Any, items: Iterable[Any]) -> Any:
     """A `java.util.ArrayList`."""
     found = jvm.java.util.ArrayList()

@@ -118,7 +118,7 @@ class WindowScanner:
         """Search the tails for resolved ts, and bind the messages of the window to a function that runs row passes."""
         window = found.window
         if local:
-            messages = self.source.collect(window)
+            messages = self.source.read(window)
             found.resolved = advance(found.resolved, self._resolved(window, lambda tails: tails.among(messages)))
             return lambda job: job(messages.to_batches())
         found.resolved = advance(found.resolved, self._resolved(window, self.source.collect))

@@ -9,13 +9,16 @@ import pyarrow as pa
 
 from applier.changefeed.event import Resolved
 from applier.changefeed.message import TopicPartition
-from applier.changefeed.window import Window
+from applier.changefeed.window import OffsetRange, Window
 from applier.consume.window_size import WindowTooLargeError
 from applier.decode.decoder import Decoder
 from applier.errors import DecodeError
 
-TAIL_MESSAGES = 400
+TAIL_MESSAGES = 50
 """Messages at the end of a partition's range that are searched first for a resolved ts; TiCDC sends one a second."""
+
+_WIDER = 4
+"""How many times as far the search goes next: what it passes is read twice, and each time takes a while."""
 
 
 def resolved_near_ends(
@@ -37,8 +40,9 @@ def resolved_near_ends(
             resolved |= _resolved_in(read(tails), decoder())
         except WindowTooLargeError:
             return resolved  # The row pass meets the others, and is run again with the watermark that they make.
-        silent = {p: span for p, span in silent.items() if p not in resolved and tails.ranges[p] != span}
-        size *= 8
+        ahead = {p: OffsetRange(span.start, tails.ranges[p].start) for p, span in silent.items() if p not in resolved}
+        silent = {p: span for p, span in ahead.items() if len(span)}
+        size *= _WIDER
     return resolved
 
 

@@ -95,6 +95,10 @@ class Messages:
         del window
         return self._rows
 
+    def read(self, window: Window) -> pa.Table:
+        """See `Source`."""
+        return self.collect(window)
+
     def map(self, window: Window, job: Job[R]) -> list[R]:
         """See `Source`."""
         raise AssertionError(window, job)

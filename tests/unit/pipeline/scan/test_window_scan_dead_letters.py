@@ -67,6 +67,10 @@ class Messages:
         (span,) = window.ranges.values()
         return self._rows.slice(span.start, len(span))
 
+    def read(self, window: Window) -> pa.Table:
+        """See `Source`."""
+        return self.collect(window)
+
     def map(self, window: Window, job: Job[R]) -> list[R]:
         """See `Source`."""
         self.passes += 1

@@ -1,0 +1,98 @@
+"""Kafka's consumer, kept on its way: it fetches ahead, and wherever it is sent elsewhere it throws that away."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from applier.changefeed.message import TopicPartition
+from applier.consume.kafka import java
+
+FETCH_SIZE = "max.partition.fetch.bytes"
+
+_AHEAD_BYTES = 64 * 2**20
+_LARGEST_BYTES = 4 * 2**20
+_SMALLEST_BYTES = 64 * 2**10
+
+_MOST_RECORDS = "100000"
+"""Records that a poll may give: all that was fetched, and not 500 of them."""
+
+
+class ForwardConsumer:
+    """A consumer whose reads each begin where the last one ended, as a rule. Options are those of Kafka's clients.
+
+    Every method raises Py4JJavaError with what Kafka's client raised.
+    """
+
+    def __init__(self, jvm: Any, options: Mapping[str, str]) -> None:
+        self._jvm = jvm
+        self._options = options
+        self._consumer: Any = None
+        self._fetch_size = 0
+        self._places: dict[TopicPartition, Any] = {}
+        self._at: dict[TopicPartition, int] = {}
+        self._others: dict[TopicPartition, int] = {}
+
+    def begin(self, starts: Mapping[TopicPartition, int]) -> dict[TopicPartition, Any]:
+        """Go to an offset of each of some partitions, and read no others; returns Java's names of these.
+
+        Others stay assigned: what was fetched of them would be lost.
+        """
+        # A read that does not come to its end leaves no position that is certain.
+        at, self._at = self._at, {}
+        places = self._places if at else {}
+        new = java.places(self._jvm, (place for place in starts if place not in places))
+        self._places = places | new
+        if self._grow():
+            at = {}
+        self._others = at
+        if new or not at:
+            self._consumer.assign(java.listed(self._jvm, self._places.values()))
+        chosen = {place: self._places[place] for place in starts}
+        self._consumer.pause(self._consumer.assignment())
+        self._consumer.resume(java.listed(self._jvm, chosen.values()))
+        for place, offset in starts.items():
+            if place in new or at.get(place) != offset:
+                self._consumer.seek(chosen[place], offset)
+        return chosen
+
+    def end(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Say that a read came to its end, and which offsets its partitions are to be read from next."""
+        self._at = {**self._others, **positions}
+
+    def poll(self, wait: Any) -> Any:
+        """What comes next, Java's `ConsumerRecords`."""
+        return self._consumer.poll(wait)
+
+    def position(self, place: Any) -> int:
+        """The offset to read next of a partition."""
+        return int(self._consumer.position(place))
+
+    def pause(self, places: Any) -> None:
+        """Read some partitions, of a `java.util.List`, no further."""
+        self._consumer.pause(places)
+
+    def close(self) -> None:
+        """End the connections; the next read makes new ones."""
+        if self._consumer is not None:
+            self._consumer.close(java.duration(self._jvm, java.CLOSE_MS))
+        self._consumer = None
+
+    def _grow(self) -> bool:
+        """Have a consumer that fits as many partitions; True if it is a new one."""
+        size = fetch_size(len(self._places))
+        if self._consumer is not None and size == self._fetch_size:
+            return False
+        self.close()
+        own = {FETCH_SIZE: str(size), **self._options, "max.poll.records": _MOST_RECORDS}
+        self._consumer, self._fetch_size = java.consumer(self._jvm, own), size
+        return True
+
+
+def fetch_size(partitions: int) -> int:
+    """Bytes that a broker may send of a partition at once, so that those of all fit into memory.
+
+    With Kafka's 1 MiB of a few partitions a third of the reading is asking for more.
+    """
+    share = _AHEAD_BYTES >> max(0, partitions - 1).bit_length()
+    return min(_LARGEST_BYTES, max(_SMALLEST_BYTES, share))
