@@ -7,7 +7,7 @@ the first one. A consumer is the same code with the same options, stays connecte
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +19,7 @@ from applier.consume.kafka import java
 from applier.consume.kafka.forward_consumer import ForwardConsumer
 from applier.consume.kafka.overfetch import Overfetch
 from applier.consume.kafka.record_by_record import MOST_BYTES, is_out_of_memory, read_one_by_one
-from applier.consume.kafka.records import ColumnWriters, KafkaRecords
+from applier.consume.kafka.records import KafkaRecords, RecordFile
 from applier.consume.source import Chunk
 from applier.consume.window_size import NO_LIMIT, WindowTooLargeError
 from applier.runtime.logs import logger
@@ -49,7 +49,7 @@ class KafkaClient:
     options: Mapping[str, str]
     most_bytes: int = NO_LIMIT
     _consumer: ForwardConsumer = field(init=False)
-    _writers: ColumnWriters | None = field(default=None, init=False)
+    _file: RecordFile | None = field(default=None, init=False)
     _overfetch: dict[TopicPartition, Overfetch] = field(default_factory=dict, init=False)
     _at: dict[TopicPartition, int] = field(default_factory=dict, init=False)
 
@@ -75,9 +75,9 @@ class KafkaClient:
     def chunks(self, window: Window, size: int) -> Iterator[Chunk]:
         """The messages of a window, handed on whenever their values have `size` bytes or more. See `read`."""
         left, tables, reached = self._begin(window)
-        self._writers = self._writers or ColumnWriters(self.jvm)
+        self._file = self._file or RecordFile(self.jvm)
         while True:
-            records = KafkaRecords(self._writers)
+            records = KafkaRecords(self._file)
             while left and records.bytes < size:
                 reached |= self._poll(window, left, records)
             yield self._inside(window, _joined(tables, records.tables()), reached)
@@ -116,7 +116,8 @@ class KafkaClient:
         while time.monotonic() < deadline:
             came = self._add_next(window, left, records)
             # Where the last offsets hold no message, the position alone shows that they were read.
-            reached = {p: self._consumer.position(left[p]) for p in came or left if p in left}
+            asked = came or {place: self._consumer.position(java_place) for place, java_place in left.items()}
+            reached = {place: at for place, at in asked.items() if place in left}
             self._at |= reached
             ended = self._taken_out(window, left, reached)
             if came or ended:
@@ -133,10 +134,13 @@ class KafkaClient:
 
     def _add_next(
         self, window: Window, left: Mapping[TopicPartition, Any], records: KafkaRecords
-    ) -> Collection[TopicPartition]:
-        """Take what the next poll brings; one record at a time where all of it does not fit into memory."""
+    ) -> dict[TopicPartition, int]:
+        """Take what the next poll brings; one record at a time where all of it does not fit into memory.
+
+        Returns the offsets to read next of the partitions of which something came.
+        """
         try:
-            return records.add(self._consumer.poll(self._wait))
+            return self._consumer.poll(records, _POLL_MS)
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
@@ -148,7 +152,7 @@ class KafkaClient:
             if records.bytes < most:
                 self._at[place] = self._read_alone(place, java_place, window.ranges[place].end, records, most)
         self._consumer.begin({place: self._at[place] for place in left})
-        return [place for place in left if self._at[place] > before[place]]
+        return {place: self._at[place] for place in left if self._at[place] > before[place]}
 
     def _read_alone(self, place: TopicPartition, java_place: Any, end: int, records: KafkaRecords, most: int) -> int:
         """Read some records of one partition one by one; returns the offset to read next."""
@@ -157,13 +161,9 @@ class KafkaClient:
             consumer.assign(java.listed(self.jvm, [java_place]))
             consumer.seek(java_place, self._at[place])
             span = OffsetRange(self._at[place], end)
-            return read_one_by_one(consumer, place, java_place, self._wait, span, records, most)
+            return read_one_by_one(consumer, place, _POLL_MS, span, records, most)
         finally:
             consumer.close(java.duration(self.jvm, java.CLOSE_MS))
-
-    @property
-    def _wait(self) -> Any:
-        return java.duration(self.jvm, _POLL_MS)
 
     def _inside(
         self, window: Window, tables: Mapping[TopicPartition, pa.Table], reached: Mapping[TopicPartition, int]
@@ -184,9 +184,9 @@ class KafkaClient:
     def close(self) -> None:
         """End the connections."""
         self._consumer.close()
-        if self._writers is not None:
-            self._writers.close()
-        self._writers = None
+        if self._file is not None:
+            self._file.close()
+        self._file = None
         self._overfetch.clear()
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from applier.changefeed.message import TopicPartition
 from applier.consume.kafka import java
+from applier.consume.kafka.records import KafkaRecords
 
 FETCH_SIZE = "max.partition.fetch.bytes"
 
@@ -60,9 +61,9 @@ class ForwardConsumer:
         """Say that a read came to its end, and which offsets its partitions are to be read from next."""
         self._at = {**self._others, **positions}
 
-    def poll(self, wait: Any) -> Any:
-        """What comes next, Java's `ConsumerRecords`."""
-        return self._consumer.poll(wait)
+    def poll(self, records: KafkaRecords, milliseconds: int) -> dict[TopicPartition, int]:
+        """Let records take what comes next, within some time; see `KafkaRecords.poll`."""
+        return records.poll(self._consumer, milliseconds)
 
     def position(self, place: Any) -> int:
         """The offset to read next of a partition."""

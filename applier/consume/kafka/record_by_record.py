@@ -22,14 +22,13 @@ MOST_BYTES = 16 * 2**20
 
 def is_out_of_memory(error: Exception) -> bool:
     """Whether a call failed because the heap of the JVM, or one array, cannot hold what it makes."""
-    return isinstance(error, MemoryError) or any(cause.kind == "OutOfMemoryError" for cause in chain_of(error))
+    return any(cause.kind == "OutOfMemoryError" for cause in chain_of(error))
 
 
 def read_one_by_one(
     consumer: Any,
     place: TopicPartition,
-    java_place: Any,
-    wait: Any,
+    milliseconds: int,
     span: OffsetRange,
     records: KafkaRecords,
     most: int,
@@ -37,14 +36,14 @@ def read_one_by_one(
     """Read a span of offsets, up to the record that does not fit alone, which counts as unreadable; returns the next.
 
     The consumer is one of this partition alone, with `max.poll.records` = 1, at the start of the span; a poll of it
-    waits for a `java.time.Duration`. No other record is read once `records` has `most` bytes.
+    waits for some milliseconds. No other record is read once `records` has `most` bytes.
     """
     at = span.start
     for _ in range(_MOST_RECORDS):
         if at >= span.end or records.bytes >= most:
             break
         try:
-            came = records.add(consumer.poll(wait))
+            came = records.poll(consumer, milliseconds)
         except Exception as error:
             if not is_out_of_memory(error):
                 raise
@@ -52,5 +51,5 @@ def read_one_by_one(
             return at + 1
         if not came:
             break
-        at = int(consumer.position(java_place))
+        at = came[place]
     return at

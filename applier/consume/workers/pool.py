@@ -89,4 +89,4 @@ def _own(
 
 def _of(chunk: Chunk, places: Collection[TopicPartition]) -> pa.Table:
     parts = [messages for place, messages in sorted(chunk.items()) if place in places]
-    return pa.concat_tables([MESSAGE_SCHEMA.empty_table(), *parts]).combine_chunks()
+    return pa.concat_tables([MESSAGE_SCHEMA.empty_table(), *parts])

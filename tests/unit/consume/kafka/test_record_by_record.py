@@ -16,25 +16,12 @@ if TYPE_CHECKING:
 PLACE = TopicPartition("feed", 0)
 
 
-class _Consumer:
-    """Gives the number of each record; raises MemoryError at those that are too large."""
-
-    def __init__(self, at: int, too_large: frozenset[int] = frozenset()) -> None:
-        self.at = at
-        self._too_large = too_large
-
-    def poll(self, _wait: object) -> int:
-        if self.at in self._too_large:
-            raise MemoryError
-        self.at += 1
-        return self.at - 1
-
-    def position(self, _place: object) -> int:
-        return self.at
+class OutOfMemoryError(Exception):
+    """Named as Java's."""
 
 
 class _Records:
-    """Takes records of so many bytes each."""
+    """Takes records of so many bytes each, from offset 5 on; does not fit where they are too large."""
 
     def __init__(self, each: int, begun: int = 0) -> None:
         self.bytes = begun
@@ -42,10 +29,13 @@ class _Records:
         self.unreadable: list[int] = []
         self._each = each
 
-    def add(self, offset: int) -> list[TopicPartition]:
+    def poll(self, too_large: frozenset[int], _milliseconds: int) -> dict[TopicPartition, int]:
+        at = 5 + len(self.offsets)
+        if at in too_large:
+            raise OutOfMemoryError
         self.bytes += self._each
-        self.offsets.append(offset)
-        return [PLACE]
+        self.offsets.append(at)
+        return {PLACE: at + 1}
 
     def add_unreadable(self, _place: TopicPartition, offset: int) -> None:
         self.unreadable.append(offset)
@@ -53,8 +43,7 @@ class _Records:
 
 def read(records: _Records, end: int, most: int = 1_000, too_large: frozenset[int] = frozenset()) -> int:
     """The offset to read next, after a read from offset 5 on."""
-    consumer, span = _Consumer(5, too_large), OffsetRange(5, end)
-    return read_one_by_one(consumer, PLACE, None, None, span, cast("KafkaRecords", records), most)
+    return read_one_by_one(too_large, PLACE, 0, OffsetRange(5, end), cast("KafkaRecords", records), most)
 
 
 def test_records_are_read_up_to_the_end_of_the_window() -> None:
