@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from importlib import import_module
 
-from applier.decode.avro import decoder as avro
-from applier.decode.canal.decoder import CanalJsonDecoder
-from applier.decode.debezium import avro_decoder
-from applier.decode.debezium.json_decoder import DebeziumDecoder
 from applier.decode.decoder import Decoder
-from applier.decode.open.decoder import OpenDecoder
 from applier.decode.options import DecoderOptions
-from applier.decode.simple.decoder import SimpleDecoder
 
-BUILDERS: Mapping[str, Callable[[DecoderOptions], Decoder]] = {
-    "simple": SimpleDecoder,
-    "open": OpenDecoder,
-    "canal-json": CanalJsonDecoder,
-    "avro": avro.build,
-    "debezium": DebeziumDecoder,
-    "debezium-avro": avro_decoder.build,
+MAKERS: Mapping[str, tuple[str, str]] = {
+    "simple": ("simple.decoder", "SimpleDecoder"),
+    "open": ("open.decoder", "OpenDecoder"),
+    "canal-json": ("canal.decoder", "CanalJsonDecoder"),
+    "avro": ("avro.decoder", "build"),
+    "debezium": ("debezium.json_decoder", "DebeziumDecoder"),
+    "debezium-avro": ("debezium.avro_decoder", "build"),
 }
-"""What makes each protocol's decoder, by the name that `changefeed.protocol` of the configuration gives it."""
+"""What makes each protocol's decoder, by the name that `changefeed.protocol` of the configuration gives it.
+
+Only one is imported: the clients of the registry take longer than all else that a worker starts with.
+"""
 
 
 def build(protocol: str, options: DecoderOptions) -> Decoder:
@@ -31,7 +29,9 @@ def build(protocol: str, options: DecoderOptions) -> Decoder:
     Raises:
         KeyError: There is no such protocol. The configuration is checked before.
     """
-    return BUILDERS[protocol](options)
+    module, name = MAKERS[protocol]
+    maker: Callable[[DecoderOptions], Decoder] = getattr(import_module(f"applier.decode.{module}"), name)
+    return maker(options)
 
 
 _OF_THREAD = threading.local()

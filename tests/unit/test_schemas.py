@@ -12,7 +12,7 @@ from applier import schemas
 from applier.changefeed import types
 from applier.changefeed.types import arrow_type
 from applier.config.protocols import PROTOCOLS, ProtocolName
-from applier.decode.protocols import BUILDERS
+from applier.decode.protocols import MAKERS
 
 
 def test_generated_files_are_fresh() -> None:
@@ -40,9 +40,9 @@ def test_a_document_without_a_place_is_an_error(tmp_path: Path) -> None:
 
 def test_every_protocol_is_in_the_tables() -> None:
     """A decoder that is added appears without anybody remembering to."""
-    assert BUILDERS.keys() == PROTOCOLS.keys() == set(get_args(ProtocolName))
-    assert all(f"| `{name}` |" in schemas.protocol_table() for name in BUILDERS)
-    assert all(f"### `{name}`" in schemas.losses() for name in BUILDERS)
+    assert MAKERS.keys() == PROTOCOLS.keys() == set(get_args(ProtocolName))
+    assert all(f"| `{name}` |" in schemas.protocol_table() for name in MAKERS)
+    assert all(f"### `{name}`" in schemas.losses() for name in MAKERS)
 
 
 def test_every_type_is_in_the_table() -> None:

@@ -19,7 +19,7 @@ from applier.changefeed.types import TypeRules
 from applier.decode.avro import decoder as avro_decoder
 from applier.decode.decoder import Decoder
 from applier.decode.options import DecoderOptions
-from applier.decode.protocols import BUILDERS
+from applier.decode.protocols import MAKERS, build
 from applier.decode.registry.client import RegistrySchema
 from applier.decode.values.convert import to_array
 from bench.topic import schema
@@ -68,14 +68,14 @@ def decoder(protocol: str, tables: int) -> Decoder:
     """The decoder of applier for it."""
     if protocol == "avro":
         return avro_decoder.AvroDecoder(Schemas(tables), "UTC")
-    return BUILDERS[PROTOCOLS[protocol]](DecoderOptions())
+    return build(PROTOCOLS[protocol], DecoderOptions())
 
 
 @pytest.mark.parametrize("workload", SHAPES, ids=lambda workload: f"{workload.shape}-{workload.tables}")
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_decoded_topic_leads_to_expected_rows(protocol: str, workload: Workload, tmp_path: Path) -> None:
     """Applying a topic's rows in commit order to the preloaded rows leaves exactly the expected tables."""
-    if PROTOCOLS[protocol] not in BUILDERS:
+    if PROTOCOLS[protocol] not in MAKERS:
         pytest.skip("there is no decoder for this protocol yet")
     events = plan(workload)
     reader = decoder(protocol, workload.tables)
@@ -111,7 +111,7 @@ def test_decoded_topic_leads_to_expected_rows(protocol: str, workload: Workload,
 @pytest.mark.parametrize("protocol", [*ENCODERS, "avro"])
 def test_every_row_lies_between_its_watermarks(protocol: str) -> None:
     """In each partition, rows above a watermark come after it and rows at or below it come before it."""
-    if PROTOCOLS[protocol] not in BUILDERS:
+    if PROTOCOLS[protocol] not in MAKERS:
         pytest.skip("there is no decoder for this protocol yet")
     workload = Workload(3500)
     reader = decoder(protocol, 1)
