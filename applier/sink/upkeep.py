@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias, TypeVar, cast
 
+from applier.runtime import failpoints
 from applier.runtime.logs import logger
 from applier.sink.commit.stamp import Stamp
 from applier.sink.control.control import unix_ms
 from applier.sink.iceberg import maintenance as iceberg
 from applier.sink.iceberg import orphans
+from applier.sink.iceberg.commit import Change, commit
 from applier.sink.iceberg.orphans import Neighbours
+from applier.sink.write import merge
 from applier.sink.write.file_index import FileIndex, plan
 from applier.sink.write.rows import TARGET_BYTES
 from applier.sink.write.table_writer import TableWriter
@@ -150,9 +153,14 @@ class Upkeep:
         table = self.writer.table
 
         def rewrite(stamp: Stamp, head: int) -> Counts:
-            found = self._wear(self.writer.plan or plan(str(table), head, (), table.scan))
+            files = plan(str(table), head, (), table.scan)
+            found = self._wear(files)
             if not found.needs_compaction(self.limits):
                 return {}
+            if (change := self._merged(files)) is not None:
+                change = replace(change, summary=stamp.summary(), properties=stamp.entries())
+                commit(table, change, head, lambda: failpoints.reach("compaction-sent"))
+                return {"compacted": len(change.rewritten), "vectors": len(change.replaced)}
             done = iceberg.compact(table, self._options(found), stamp, head)
             return {"compacted": done.data_files, "vectors": done.delete_files}
 
@@ -217,9 +225,21 @@ class Upkeep:
         logger().warning("orphans left alone", table=str(table), folder=table.location, files=files, because=reason)
         return []
 
+    def _merged(self, files: FileIndex) -> Change | None:
+        """The compaction of small files with few rows, staged; None where it is left to Iceberg's action."""
+        table, engine, limits = self.writer.table, self.writer.arrow, self.limits
+        if engine is None or not merge.is_plain(table):
+            return None
+        fewest, size = min(5, limits.small_files), min(limits.unit_bytes, merge.MOST_BYTES)
+        chosen = merge.groups(files, int(table.spec_json["spec-id"]), _SMALL * self._target, fewest, size)
+        return merge.stage(table, engine, files, chosen) if chosen else None
+
+    @property
+    def _target(self) -> int:
+        return int(self.writer.table.setting("write.target-file-size-bytes") or TARGET_BYTES)
+
     def _wear(self, files: FileIndex) -> Wear:
-        target = self.writer.table.setting("write.target-file-size-bytes")
-        return wear(files, int(target or TARGET_BYTES))
+        return wear(files, self._target)
 
     def _options(self, found: Wear) -> dict[str, str]:
         limits = self.limits

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,15 +15,16 @@ from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
 from applier.errors import CheckpointConflict
 from applier.pipeline.maintenance import Budget
+from applier.runtime import failpoints
 from applier.sink.commit.stamp import EPOCH, RESOLVED_TS, Stamp
 from applier.sink.format.storage import local_path
 from applier.sink.iceberg import maintenance as iceberg_maintenance
 from applier.sink.iceberg.catalog import Catalog, JavaError
-from applier.sink.iceberg.commit import set_properties
 from applier.sink.upkeep import ORPHANS_REMOVED_AT, Thresholds, Upkeep
+from applier.sink.write.engine import EngineName
 from applier.sink.write.table_writer import TableWriter
 from tests.replay import differences, ends_at, replay
-from tests.spark.feeds import Feed, read, sql_name
+from tests.spark.feeds import KINDS, Feed, read, sql_name
 
 pytestmark = pytest.mark.spark
 
@@ -38,10 +39,18 @@ LATER = 2**42
 class Case:
     """A table that five commits have worn, its writer and its upkeep."""
 
-    def __init__(self, spark: SparkSession, lake: Catalog, name: tuple[str, str], **options: Any) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        lake: Catalog,
+        name: tuple[str, str],
+        engine: EngineName = "auto",
+        kinds: Sequence[str] = ("long",),
+        **options: Any,
+    ) -> None:
         self.spark, self.lake, self.name = spark, lake, name
-        self.feed = Feed(("long",))
-        self.writer = TableWriter(self.feed.create(lake, name, **options), "shop", 2)
+        self.feed = Feed(kinds)
+        self.writer = TableWriter(self.feed.create(lake, name, **options), "shop", 2, engine)
         self.upkeep = Upkeep(self.writer, LIMITS)
         self.ts = 0
         self.heads = [self.apply() for _ in range(5)]
@@ -78,12 +87,13 @@ def case(spark: SparkSession, lake: Catalog, fresh_name: Name) -> Case:
     return Case(spark, lake, fresh_name())
 
 
+@pytest.mark.parametrize("engine", ["auto", "spark"])
 @pytest.mark.parametrize(("version", "partition"), [(2, [("k0", "bucket[2]")]), (3, [("k0", "bucket[2]")]), (3, [])])
 def test_compaction_keeps_rows_and_stamp(
-    spark: SparkSession, lake: Catalog, fresh_name: Name, version: int, partition: Any
+    spark: SparkSession, lake: Catalog, fresh_name: Name, version: int, partition: Any, engine: EngineName
 ) -> None:
     """One file a partition and no deletes are left, with the same rows and the same stamp, and batches go on."""
-    case = Case(spark, lake, fresh_name(), format_version=version, partition=partition)
+    case = Case(spark, lake, fresh_name(), engine, format_version=version, partition=partition)
     assert case.upkeep.is_worn
     files = case.summary("total-data-files")
 
@@ -99,6 +109,47 @@ def test_compaction_keeps_rows_and_stamp(
     case.apply()
     case.check()
     assert not case.writer._committer.is_foreign
+
+
+def test_rows_keep_their_identity(spark: SparkSession, lake: Catalog, fresh_name: Name) -> None:
+    """Row ids and the numbers of their last change stay through compactions in this process and by Iceberg in turn,
+    with changes between; old snapshots stay readable, and a column may come and another be renamed.
+    """
+    name = fresh_name()
+    case = Case(spark, lake, name, kinds=tuple(kind for kind in KINDS if kind != "double"))
+    key = ", ".join(case.feed.key)
+
+    def rows() -> list[Any]:
+        lineage = f"SELECT _row_id, _last_updated_sequence_number, * FROM {sql_name(name)} ORDER BY {key}"
+        return spark.sql(lineage).toArrow().to_pylist()
+
+    for engine in ("auto", "auto", "spark", "auto"):
+        before, head = rows(), case.writer.head
+        shown = spark.read.option("versionAsOf", head).table(sql_name(name)).toArrow()
+        assert len({row["_row_id"] for row in before}) == len(before)
+        table = lake.load(name)
+        assert table is not None
+        writer = TableWriter(table, "shop", 2, engine)
+
+        assert Upkeep(writer, LIMITS).compact()["compacted"] > 0
+
+        assert rows() == before
+        again = spark.read.option("versionAsOf", head).table(sql_name(name)).toArrow()
+        assert again.sort_by(case.feed.key[1]).num_rows == shown.num_rows
+        case.writer.look()
+        for _ in range(3):
+            known = list(case.feed.rows)[:2]
+            batch = case.feed.taken(dict.fromkeys(known, (7, "again", None)), set())
+            case.ts += 1
+            case.writer.apply(batch, Stamp("shop", 2, case.ts), exact=True)
+            case.apply()
+        case.check()
+    spark.sql(f"ALTER TABLE {sql_name(name)} ADD COLUMN later int")
+    spark.sql(f"ALTER TABLE {sql_name(name)} RENAME COLUMN text TO words")
+    before = rows()
+    case.writer.look()
+    assert case.upkeep.compact()["compacted"] > 0
+    assert rows() == before
 
 
 def test_file_with_many_dead_rows_is_rewritten_alone(spark: SparkSession, lake: Catalog, fresh_name: Name) -> None:
@@ -142,17 +193,20 @@ def test_newer_applier_is_noticed_before_a_rewrite(case: Case) -> None:
     assert case.other(5).head == head
 
 
-@pytest.mark.parametrize("work", ["compact", "rewrite_manifests"])
-def test_newer_applier_that_writes_meanwhile_wins(case: Case, monkeypatch: pytest.MonkeyPatch, work: str) -> None:
+@pytest.mark.parametrize(("engine", "work"), [("auto", "compact"), ("spark", "compact"), ("auto", "rewrite_manifests")])
+def test_newer_applier_that_writes_meanwhile_wins(
+    spark: SparkSession,
+    lake: Catalog,
+    fresh_name: Name,
+    monkeypatch: pytest.MonkeyPatch,
+    engine: EngineName,
+    work: str,
+) -> None:
     """A commit that slips in between the rewrite and its publication refuses it, and nothing of it is seen."""
-    stamping = set_properties
-    late = [lambda: case.other(5).apply(case.feed.batch(), Stamp("shop", 5, 9), exact=False)]
-
-    def stamp(transaction: Any, own: Mapping[str, str]) -> None:
-        late.pop()()
-        stamping(transaction, own)
-
-    monkeypatch.setattr(iceberg_maintenance, "set_properties", stamp)
+    case = Case(spark, lake, fresh_name(), engine)
+    _write_meanwhile(
+        monkeypatch, lambda: case.other(5).apply(case.feed.batch(), Stamp("shop", 5, 9), exact=False), work
+    )
 
     with pytest.raises(CheckpointConflict, match="epoch 5"):
         getattr(case.upkeep, work)()
@@ -162,20 +216,38 @@ def test_newer_applier_that_writes_meanwhile_wins(case: Case, monkeypatch: pytes
     case.feed.check(read(case.spark, case.name))
 
 
-def test_rows_that_somebody_adds_meanwhile_stay(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A foreign append during a compaction is kept and noticed, and the branch that it left is taken again."""
-    publishing = iceberg_maintenance._publish
-    foreign = f"INSERT INTO {sql_name(case.name)} VALUES (12345, 1, 'foreign', null)"
-    late = [foreign]
+def _write_meanwhile(monkeypatch: pytest.MonkeyPatch, write: Callable[[], object], work: str) -> None:
+    """Let somebody write the table once, between the work and the moment at which others would see it."""
+    late, publishing, manifests = [write], iceberg_maintenance._publish, iceberg_maintenance._manifests
 
-    def publish(table: Any, stamp: Stamp) -> None:
-        if late:
-            case.spark.sql(late.pop())
-        publishing(table, stamp)
+    def reach(point: str) -> None:
+        if point == "compaction-sent" and late:
+            late.pop()()
 
+    def publish(*arguments: Any) -> None:
+        reach("compaction-sent")
+        publishing(*arguments)
+
+    def update(*arguments: Any) -> Any:
+        reach("compaction-sent")
+        return manifests(*arguments)
+
+    monkeypatch.setattr(failpoints, "reach", reach)
     monkeypatch.setattr(iceberg_maintenance, "_publish", publish)
+    if work != "compact":
+        monkeypatch.setattr(iceberg_maintenance, "_manifests", update)
 
-    with pytest.raises(JavaError, match="Cannot compact table"):
+
+@pytest.mark.parametrize("engine", ["auto", "spark"])
+def test_rows_that_somebody_adds_meanwhile_stay(
+    spark: SparkSession, lake: Catalog, fresh_name: Name, monkeypatch: pytest.MonkeyPatch, engine: EngineName
+) -> None:
+    """A foreign append during a compaction is kept and noticed, and the branch that it left is taken again."""
+    case = Case(spark, lake, fresh_name(), engine)
+    foreign = f"INSERT INTO {sql_name(case.name)} VALUES (12345, 1, 'foreign', null)"
+    _write_meanwhile(monkeypatch, lambda: case.spark.sql(foreign), "compact")
+
+    with pytest.raises(JavaError, match="Cannot compact table|Commit to table"):
         case.upkeep.compact()
 
     case.feed.rows[12345,] = (1, "foreign", None)

@@ -22,7 +22,8 @@ class Change:
     Attributes:
         rows: New data files, each with its `json`.
         deletes: New delete files.
-        replaced: Deletion vectors that `deletes` take the place of.
+        replaced: Deletion vectors that `deletes` take the place of, or delete files that go with `rewritten`.
+        rewritten: Data files whose living rows are in `rows`: the table shows the same rows as before.
         touched: Paths of the data files that `deletes` refer to; all must still be in the table.
         truncate: Remove every row that is in the table.
         replace: `rows` take the place of every row that is in the table.
@@ -36,6 +37,7 @@ class Change:
     rows: Sequence[DataFile] = ()
     deletes: Sequence[DeleteFile] = ()
     replaced: Sequence[DeleteFile] = ()
+    rewritten: Sequence[DataFile] = ()
     touched: Sequence[str] = ()
     truncate: bool = False
     replace: bool = False
@@ -92,6 +94,7 @@ def _described(table: Table, change: Change, expected: int | None) -> str:
             "rows": [file.json for file in change.rows],
             "deletes": [file.json for file in change.deletes],
             "replaced": [file.json for file in change.replaced],
+            "rewritten": [file.place for file in change.rewritten],
             "touched": list(change.touched),
             "truncate": change.truncate,
             "replace": change.replace,

@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Literal
 
 from applier.sink.format.types import Field
@@ -84,6 +85,8 @@ class DataFile:
         lower: Lower bounds by field id, in Iceberg's binary form; a missing one is unknown.
         upper: Upper bounds.
         deletes: Delete files that apply to it.
+        first_row_id: Row id of its first row (format 3); None where Iceberg has given it none, or none that we know.
+        sequence: Data sequence number: that of the commit that added its rows. None where it is not known.
         json: Iceberg's JSON of it where the file is new and waits for its commit, else {}.
     """
 
@@ -96,10 +99,31 @@ class DataFile:
     lower: Mapping[int, bytes] = field(default_factory=dict)
     upper: Mapping[int, bytes] = field(default_factory=dict)
     deletes: tuple[DeleteFile, ...] = ()
+    first_row_id: int | None = None
+    sequence: int | None = None
     json: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
 
+    @property
+    def place(self) -> dict[str, Any]:
+        """Iceberg's JSON of it without metrics: enough to take it out of the table."""
+        return {
+            "spec-id": self.spec_id,
+            "content": "data",
+            "file-path": self.path,
+            "file-format": self.format,
+            "partition": self.partition,
+            "file-size-in-bytes": self.size,
+            "record-count": self.records,
+        }
+
     @staticmethod
-    def parse(value: Mapping[str, Any], deletes: tuple[DeleteFile, ...] = (), *, is_new: bool = False) -> DataFile:
+    def parse(
+        value: Mapping[str, Any],
+        deletes: tuple[DeleteFile, ...] = (),
+        sequence: int | None = None,
+        *,
+        is_new: bool = False,
+    ) -> DataFile:
         """Read Iceberg's JSON of a data file; one that is new keeps it for the commit."""
         return DataFile(
             path=value["file-path"],
@@ -111,6 +135,8 @@ class DataFile:
             lower=_bounds(value.get("lower-bounds")),
             upper=_bounds(value.get("upper-bounds")),
             deletes=deletes,
+            first_row_id=value.get("first-row-id"),
+            sequence=sequence,
             json=value if is_new else {},
         )
 
@@ -223,11 +249,14 @@ class _JavaFile(io.BytesIO):
 
 
 def parse_plan(value: Mapping[str, Any]) -> list[DataFile]:
-    """Read a planned scan, as Iceberg's REST protocol writes it: data files that refer to delete files by index."""
+    """Read a planned scan, as `TableText.files` writes it: data files that refer to delete files by index."""
     deletes = [DeleteFile.parse(delete) for delete in value.get("delete-files", ())]
+    numbers = value.get("data-sequence-numbers", ())
     return [
-        DataFile.parse(task["data-file"], tuple(deletes[index] for index in task.get("delete-file-references", ())))
-        for task in value.get("file-scan-tasks", ())
+        DataFile.parse(
+            task["data-file"], tuple(deletes[index] for index in task.get("delete-file-references", ())), number
+        )
+        for task, number in zip_longest(value.get("file-scan-tasks", ()), numbers)
     ]
 
 

@@ -101,9 +101,9 @@ class ArrowEngine:
         rows = rows_of.sort(rows, fields)
         spec = table.spec_json
         if not spec["fields"]:
-            return self._write(rows, (), key, order)
+            return self.write(rows, (), key, order)
         groups = split(rows, parse_spec(str(table), spec, table.schema))
-        return [file for values, group in groups for file in self._write(group, values, key, order)]
+        return [file for values, group in groups for file in self.write(group, values, key, order)]
 
     def read(
         self, files: Mapping[str, PlannedFile], hits: Mapping[str, Positions], fields: Sequence[Field]
@@ -136,7 +136,11 @@ class ArrowEngine:
                 result[path] = positions
         return result
 
-    def _write(self, rows: pa.Table, values: Sequence[Any], key: Sequence[str], order: int) -> list[DataFile]:
+    def write(self, rows: pa.Table, values: Sequence[Any], key: Sequence[str], order: int) -> list[DataFile]:
+        """Write rows of one partition as they are ordered; values and the id of the order are those of Iceberg's JSON.
+
+        The columns are those of the table, which other ones may follow.
+        """
         table, properties = self._table, self._table.writing
         partition = table.files.partition(values) if values else None
         target = int(properties.get("write.target-file-size-bytes", rows_of.TARGET_BYTES))

@@ -43,6 +43,11 @@ class ParquetSource:
         self._handle.close()
 
     @property
+    def has_ids(self) -> bool:
+        """Whether each column has a field id; those of other writers may be known by their names alone."""
+        return all(isinstance(known, int) for known in self._columns)
+
+    @property
     def group_rows(self) -> list[int]:
         """Rows of each row group."""
         metadata = self._file.metadata

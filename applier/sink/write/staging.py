@@ -88,6 +88,11 @@ class Staging:
         self._limits = limits or Limits()
         self._new_keys = NewKeySample(str(table), self.arrow.storage)
 
+    @property
+    def prefers_arrow(self) -> bool:
+        """Whether few rows are read and written in this process."""
+        return self._engine != "spark" and self.arrow.reaches_storage
+
     def advance(self, work: CommitWork, snapshot_id: int) -> None:
         """Move the plan past a commit that was made."""
         if self.plan is not None and self.plan.snapshot_id == work.base:

@@ -17,7 +17,7 @@ from applier.sink.iceberg.files import DataFile
 from applier.sink.iceberg.snapshot import MAIN
 from applier.sink.iceberg.table import Table
 from applier.sink.write.deletes import Deletes
-from applier.sink.write.engine import Engine, EngineName, Limits
+from applier.sink.write.engine import ArrowEngine, Engine, EngineName, Limits
 from applier.sink.write.file_index import FileIndex
 from applier.sink.write.staging import CommitWork, Predicate, Staging
 
@@ -89,6 +89,11 @@ class TableWriter:
     def head(self) -> int | None:
         """Snapshot that this writer last saw at the head, or wrote."""
         return self._committer.head
+
+    @property
+    def arrow(self) -> ArrowEngine | None:
+        """The engine in this process; None where all columns of the table are for Spark to move."""
+        return self._staging.arrow if self._staging.prefers_arrow else None
 
     @property
     def plan(self) -> FileIndex | None:

@@ -11,6 +11,7 @@ import org.apache.iceberg.DataFile;
 import org.apache.iceberg.DeleteFile;
 import org.apache.iceberg.OverwriteFiles;
 import org.apache.iceberg.PartitionSpec;
+import org.apache.iceberg.RewriteFiles;
 import org.apache.iceberg.RowDelta;
 import org.apache.iceberg.Snapshot;
 import org.apache.iceberg.SnapshotAncestryValidator;
@@ -94,6 +95,9 @@ public class PreparedCommit {
     if (change.get("truncate").asBoolean()) {
       return transaction.newDelete().deleteFromRowFilter(Expressions.alwaysTrue());
     }
+    if (change.get("rewritten").size() > 0) {
+      return rewrite(table, transaction, change, specs);
+    }
     if (change.get("deletes").size() == 0) {
       AppendFiles append = transaction.newFastAppend();
       for (Object row : change.get("rows")) {
@@ -108,12 +112,7 @@ public class PreparedCommit {
     for (Object delete : change.get("deletes")) {
       delta.addDeletes((DeleteFile) file(delete, specs));
     }
-    List replaced = new ArrayList();
-    for (Object delete : change.get("replaced")) {
-      replaced.add(file(delete, specs));
-    }
-    Snapshot head = transaction.table().snapshot(change.get("branch").asText());
-    for (Object delete : head == null ? replaced : DeleteManifests.found(table, head, replaced)) {
+    for (Object delete : replaced(table, transaction, change, specs)) {
       delta.removeDeletes((DeleteFile) delete);
     }
     if (expected != null) {
@@ -124,6 +123,31 @@ public class PreparedCommit {
       touched.add(((JsonNode) path).asText());
     }
     return delta.validateDataFilesExist(touched);
+  }
+
+  /** The new files are younger than every delete file: none of those applies to them, and the fence lets none come. */
+  private static SnapshotUpdate rewrite(Table table, Transaction transaction, JsonNode change, Map specs)
+      throws Exception {
+    RewriteFiles rewrite = transaction.newRewrite();
+    for (Object row : change.get("rewritten")) {
+      rewrite.deleteFile((DataFile) file(row, specs));
+    }
+    for (Object delete : replaced(table, transaction, change, specs)) {
+      rewrite.deleteFile((DeleteFile) delete);
+    }
+    for (Object row : change.get("rows")) {
+      rewrite.addFile((DataFile) file(row, specs));
+    }
+    return rewrite.validateFromSnapshot(change.get("expected").asLong());
+  }
+
+  private static List replaced(Table table, Transaction transaction, JsonNode change, Map specs) throws Exception {
+    List replaced = new ArrayList();
+    for (Object delete : change.get("replaced")) {
+      replaced.add(file(delete, specs));
+    }
+    Snapshot head = transaction.table().snapshot(change.get("branch").asText());
+    return head == null ? replaced : DeleteManifests.found(table, head, replaced);
   }
 
   private static Object file(Object description, Map specs) {

@@ -3,6 +3,7 @@ package applier;
 import java.util.ArrayList;
 import java.util.Iterator;
 import java.util.List;
+import org.apache.iceberg.DataFile;
 import org.apache.iceberg.FileScanTask;
 import org.apache.iceberg.HasTableOperations;
 import org.apache.iceberg.PartitionSpec;
@@ -73,15 +74,18 @@ public class TableText {
 
   /**
    * The data files of a scan with their delete files. The REST protocol's answer to a scan is the one form in which
-   * Iceberg writes a whole plan as one text.
+   * Iceberg writes a whole plan as one text. It lacks the data sequence numbers, which are added as one more member.
    */
   public static String files(Table table, TableScan scan) throws Exception {
     List found = new ArrayList();
+    List numbers = new ArrayList();
     CloseableIterable tasks = scan.planFiles();
     try {
       Iterator each = tasks.iterator();
       while (each.hasNext()) {
-        found.add((FileScanTask) each.next());
+        FileScanTask task = (FileScanTask) each.next();
+        found.add(task);
+        numbers.add(((DataFile) task.file()).dataSequenceNumber());
       }
     } finally {
       tasks.close();
@@ -89,6 +93,8 @@ public class TableText {
     FetchPlanningResultResponse.Builder response = FetchPlanningResultResponse.builder(table.specs());
     response.withPlanStatus(PlanStatus.COMPLETED);
     response.withFileScanTasks(found);
-    return FetchPlanningResultResponseParser.toJson((FetchPlanningResultResponse) response.build());
+    String text = FetchPlanningResultResponseParser.toJson((FetchPlanningResultResponse) response.build());
+    String member = ",\"data-sequence-numbers\":" + JsonUtil.mapper().writeValueAsString(numbers) + "}";
+    return text.substring(0, text.lastIndexOf('}')) + member;
   }
 }

@@ -1,0 +1,156 @@
+"""Merges small data files of a partition in this process: where their rows are few, a Spark job costs far more."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from applier.sink.format.storage import Storage
+from applier.sink.format.types import FIELD_ID, Field, TypeJson
+from applier.sink.iceberg.commit import Change
+from applier.sink.iceberg.files import DeleteFile
+from applier.sink.iceberg.layout import order_of_files, sort_of
+from applier.sink.iceberg.table import Table
+from applier.sink.write.deletes import load_deleted
+from applier.sink.write.engine import ArrowEngine
+from applier.sink.write.file_index import FileIndex, PlannedFile
+from applier.sink.write.parquet import ParquetSource
+from applier.sink.write.rows import sort
+
+MOST_ROWS = 1_000_000
+"""Rows of the files that are merged at once, dead ones included: one thread reads them into memory."""
+
+MOST_BYTES = 64 << 20
+"""Bytes of those files."""
+
+LINEAGE = (
+    Field(2147483540, "_row_id", "long", pa.int64(), required=False),
+    Field(2147483539, "_last_updated_sequence_number", "long", pa.int64(), required=False),
+)
+"""Columns that say which row this is and when it was last changed (format 3). A file has them if its rows were in
+another one before; else a row's place in the file and the file's sequence number say it."""
+
+_PLAIN = re.compile(r"boolean|int|long|float|double|date|timestamp|timestamptz|string|binary|decimal\(.*|fixed\[.*")
+"""Types whose values are written as Iceberg's own writer does."""
+
+_OF_ICEBERG = ("encryption.", "write.parquet.bloom-filter-")
+"""Table properties by which files are written in a way that only Iceberg's own writer knows begin so."""
+
+
+def is_plain(table: Table) -> bool:
+    """Whether a file that is merged here is what Iceberg's own compaction would write."""
+    return (
+        table.format_version >= 2
+        and table.writing.get("write.format.default", "parquet").lower() == "parquet"
+        and sort_of(table) is not None
+        and all(_has_plain_values(field.type) for field in table.schema.fields)
+        and not any(field.name in table.schema.names for field in LINEAGE)
+        and not any(key.startswith(_OF_ICEBERG) for key in table.writing)
+    )
+
+
+def groups(files: FileIndex, spec_id: int, small: float, fewest: int, most_bytes: int) -> list[list[PlannedFile]]:
+    """Files of the current spec to merge, by partition: at least `fewest` below `small` bytes each.
+
+    Partitions of few rows come first; what would be too much at once is left out.
+    """
+    parts: defaultdict[str, list[PlannedFile]] = defaultdict(list)
+    for planned in files.files.values():
+        if planned.file.spec_id == spec_id and planned.file.size < small:
+            parts[str(planned.file.partition)].append(planned)
+    result: list[list[PlannedFile]] = []
+    rows = size = 0
+    for part in sorted(parts.values(), key=_rows):
+        if len(part) < max(2, fewest):
+            continue
+        rows, size = rows + _rows(part), size + sum(planned.file.size for planned in part)
+        if rows > MOST_ROWS or size > most_bytes:
+            break
+        result.append(part)
+    return result
+
+
+def stage(
+    table: Table, engine: ArrowEngine, files: FileIndex, chosen: Sequence[Sequence[PlannedFile]]
+) -> Change | None:
+    """Write the living rows of each group of files as one file, in the table's sort order or else by key.
+
+    Rows keep their identity (`LINEAGE`). Delete files go that apply to no other file of the plan.
+
+    Returns:
+        The change, without a stamp; None if a file does not show its columns or its rows' identity.
+    """
+    old = [planned for part in chosen for planned in part]
+    has_lineage = table.format_version >= 3
+    if has_lineage and any(None in (planned.file.first_row_id, planned.file.sequence) for planned in old):
+        return None
+    load_deleted(old, engine.storage)
+    key = table.schema.identifier
+    order, order_id = order_of_files(table, key)
+    fields = (*table.schema.fields, *(LINEAGE if has_lineage else ()))
+    schema = pa.schema([*table.schema.arrow, *(_column(field) for field in fields[len(table.schema.fields) :])])
+    new = []
+    for part in chosen:
+        tables = [schema.empty_table()]
+        for planned in part:
+            living = _living(planned, fields, engine.storage)
+            if living is None:
+                return None
+            tables.append(pa.Table.from_arrays(living.columns, schema=schema))
+        rows = sort(pa.concat_tables(tables), order)
+        if rows.num_rows:
+            new += engine.write(rows, part[0].file.partition, key, order_id)
+    gone = {planned.file.path for planned in old}
+    kept = {
+        _key(delete) for path, planned in files.files.items() if path not in gone for delete in planned.file.deletes
+    }
+    dropped = {_key(delete): delete for planned in old for delete in planned.file.deletes}
+    return Change(
+        rows=new,
+        rewritten=[planned.file for planned in old],
+        replaced=[delete for key_of, delete in dropped.items() if key_of not in kept],
+        schema_id=table.schema.id,
+    )
+
+
+def _living(planned: PlannedFile, fields: Sequence[Field], storage: Storage) -> pa.Table | None:
+    """Rows of a file that are not dead; None if a column of it has no field id."""
+    living = np.ones(planned.file.records, bool)
+    living[np.array(planned.deleted or (), np.int64)] = False
+    positions = np.flatnonzero(living)
+    with ParquetSource(storage, planned.file.path) as source:
+        if not source.has_ids:
+            return None
+        rows = source.take(positions, fields)
+    if fields[-len(LINEAGE) :] == LINEAGE:
+        file: Any = planned.file
+        inherited: Any = (pa.array(positions + file.first_row_id), pa.scalar(file.sequence))
+        for field, value in zip(LINEAGE, inherited, strict=True):
+            filled: Any = pc.coalesce(rows[field.name], value)
+            rows = rows.set_column(rows.column_names.index(field.name), field.name, filled)
+    return rows
+
+
+def _rows(part: Sequence[PlannedFile]) -> int:
+    return sum(planned.file.records for planned in part)
+
+
+def _column(field: Field) -> pa.Field[Any]:
+    return pa.field(field.name, field.arrow, metadata={FIELD_ID: str(field.id).encode()})
+
+
+def _key(delete: DeleteFile) -> tuple[str, Any]:
+    """One Puffin file may hold the vectors of many data files."""
+    return delete.path, delete.json.get("content-offset")
+
+
+def _has_plain_values(kind: TypeJson) -> bool:
+    if isinstance(kind, dict):
+        return kind["type"] == "list" and isinstance(kind["element"], str) and _has_plain_values(kind["element"])
+    return _PLAIN.fullmatch(kind) is not None
