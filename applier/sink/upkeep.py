@@ -231,6 +231,8 @@ class Upkeep:
         if engine is None or not merge.is_plain(table):
             return None
         fewest, size = min(5, limits.small_files), min(limits.unit_bytes, merge.MOST_BYTES)
+        for path, known in (self.writer.plan or FileIndex(None, ())).files.items():
+            files.files[path].deleted = known.deleted
         chosen = merge.groups(files, int(table.spec_json["spec-id"]), _SMALL * self._target, fewest, size)
         return merge.stage(table, engine, files, chosen) if chosen else None
 

@@ -21,6 +21,7 @@ from applier.sink.format.storage import local_path
 from applier.sink.iceberg import maintenance as iceberg_maintenance
 from applier.sink.iceberg.catalog import Catalog, JavaError
 from applier.sink.upkeep import ORPHANS_REMOVED_AT, Thresholds, Upkeep
+from applier.sink.write import merge
 from applier.sink.write.engine import EngineName
 from applier.sink.write.table_writer import TableWriter
 from tests.replay import differences, ends_at, replay
@@ -254,6 +255,41 @@ def test_rows_that_somebody_adds_meanwhile_stay(
     assert case.writer._committer.is_foreign
     assert case.upkeep.compact()["compacted"] == 6
     case.check()
+
+
+def test_process_that_dies_before_the_commit_leaves_orphans_alone(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compaction in this process shows nothing before its one commit, and the next one begins anew."""
+    head = case.writer.head
+
+    def reach(point: str) -> None:
+        if point == "compaction-sent":
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(failpoints, "reach", reach)
+    with pytest.raises(KeyboardInterrupt):
+        case.upkeep.compact()
+    monkeypatch.undo()
+
+    again = case.other(2)
+    assert again.head == head
+    case.check()
+    assert Upkeep(again, LIMITS).compact()["compacted"] > 0
+    case.writer.look()
+    case.check()
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [{"write.parquet.bloom-filter-enabled.column.k0": "true"}, {"write.format.default": "avro"}],
+)
+def test_table_that_asks_more_of_its_files_is_left_to_iceberg(
+    lake: Catalog, fresh_name: Name, properties: dict[str, str]
+) -> None:
+    """Files that only Iceberg's own writer makes are not made here."""
+    feed = Feed(("long",))
+    assert merge.is_plain(feed.create(lake, fresh_name()))
+
+    assert not merge.is_plain(feed.create(lake, fresh_name(), properties=properties))
 
 
 def test_manifests_are_brought_together(case: Case) -> None:
