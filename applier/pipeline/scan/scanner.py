@@ -127,8 +127,7 @@ class WindowScanner:
     def _peek(self, found: WindowScan, known: Known) -> None:
         """Learn from its first messages what tables a first window makes.
 
-        It is the largest of all, and rows that were reduced without their CREATE TABLE would all be read again, after
-        a search for those whose values do not fit what a row alone says.
+        It is the largest, and rows whose values do not fit what they alone say would be sought, and all read again.
         """
         found.upto = self._upto(found, known)
         try:
