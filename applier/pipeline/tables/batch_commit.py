@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 from applier.changefeed.table import TableName
 from applier.ddl.schema_tracker import Tables
@@ -54,11 +53,7 @@ def commit(
             return None
 
     due = [found for batch in batches if (found := targets.policy.forward(batch, tracked.get(batch.name))) is not None]
-    if len(due) == 1:
-        done = [applied(due[0])]
-    else:
-        with ThreadPoolExecutor(targets.sink.threads) as pool:
-            done = list(pool.map(applied, due))
+    done = [applied(due[0])] if len(due) == 1 else targets.each(applied, due)
     return {batch.name: item for batch, item in zip(due, done, strict=True) if item is not None}
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from applier.changefeed.applied_offsets import AppliedOffsets
 from applier.changefeed.checkpoint import Checkpoint
@@ -22,6 +24,9 @@ from applier.sink.iceberg.catalog import Catalog
 from applier.sink.iceberg.table import Table
 from applier.sink.write.engine import Engine
 from applier.sink.write.table_writer import TableWriter
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 
 
 @dataclass(slots=True)
@@ -58,10 +63,24 @@ class TargetTables:
     snapshots: dict[tuple[str, ...], int] = field(default_factory=dict, init=False)
     listed: ListedTables = field(default_factory=ListedTables, init=False)
     _writers: dict[tuple[str, ...], TableWriter] = field(default_factory=dict, init=False)
+    _pool: ThreadPoolExecutor | None = field(default=None, init=False)
 
     def identifier(self, name: TableName) -> tuple[str, ...]:
         """Where an upstream table goes."""
         return self.route.identifier(name)
+
+    def each(self, work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
+        """Do work on several items at a time; what it raises first comes once no other is under way."""
+        # One pool for all steps: a new thread is a new connection to the JVM, which costs as much as a commit.
+        self._pool = self._pool or ThreadPoolExecutor(self.sink.threads, thread_name_prefix="tables")
+        under_way = [self._pool.submit(work, item) for item in items]
+        try:
+            wait(under_way, return_when=FIRST_EXCEPTION)
+        finally:
+            for each in under_way:
+                each.cancel()
+            wait(under_way)
+        return [each.result() for each in under_way]
 
     @contextmanager
     def as_holder(self) -> Iterator[None]:
