@@ -63,6 +63,8 @@ class KafkaClient:
             KafkaSilentError: Nothing came for a minute.
             WindowTooLargeError: The messages have more bytes than a step may read.
         """
+        if not window.ranges:
+            return MESSAGE_SCHEMA.empty_table()
         chunks, size = [], 0
         for chunk in self.chunks(window, min(_MOST_BYTES, self.most_bytes)):
             chunks.append(chunk)

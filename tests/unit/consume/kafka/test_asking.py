@@ -8,8 +8,10 @@ from typing import Any, NoReturn, cast
 
 import pytest
 
+from applier.changefeed.window import Window
 from applier.config.source import SourceSection
 from applier.consume.kafka.admin import KafkaAdmin
+from applier.consume.kafka.client import KafkaClient
 from applier.consume.spark import KafkaSource
 from applier.runtime.stop_requests import StopRequested, stop_signals
 
@@ -30,3 +32,10 @@ def test_a_stop_request_does_not_wait_for_an_answer(number: signal.Signals, monk
     for ask in (source.bounds, source.topic_ids, lambda: source.offsets_at(0)):
         with stop_signals(), pytest.raises(StopRequested):
             ask()
+
+
+def test_a_window_without_messages_is_not_asked_for() -> None:
+    """Most looks of an idle changefeed find none."""
+    client = KafkaClient(jvm=None, options={})
+
+    assert client.read(Window({})).num_rows == 0
