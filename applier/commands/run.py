@@ -75,6 +75,7 @@ def run(config: Config, *, once: bool, take_over: bool, reports: Reports, accept
         if once:
             run_once(pipeline, stop, reports)
         else:
+            pipeline.patience = patience(config)
             follow(pipeline, stop, reports)
 
 
@@ -111,6 +112,11 @@ def run_once(pipeline: Pipeline, stop: threading.Event, reports: Reports) -> Non
             refuse_stall(step)
             return
         refuse_far(step)
+
+
+def patience(config: Config) -> float:
+    """Seconds that a watermark alone may wait for its checkpoint: nothing may count as stalled or stale for it."""
+    return min(config.run.watermark_seconds, config.run.stall_seconds / 2, config.http.max_lag_seconds / 2)
 
 
 def follow(

@@ -207,6 +207,9 @@ class RunSection(Section):
     interval_seconds: Annotated[float, Field(gt=0)] = 1.0
     """Longest time in seconds from one look at the source to the next where nothing is new: a shorter one shows changes
     sooner and asks the brokers more often. The first looks after a step come sooner."""
+    watermark_seconds: Annotated[float, Field(ge=0)] = 10.0
+    """Where watermarks come and no rows, a checkpoint that raises the resolved ts is written this often: each is a
+    commit. Rows never wait for it."""
     heartbeat_seconds: Annotated[float, Field(gt=0)] = 20.0
     """The process renews its hold on the changefeed this often, also within a long step."""
     lease_seconds: Annotated[float, Field(gt=0)] = 60.0

@@ -30,6 +30,10 @@ PIECE = 16
 """A step of the changefeed reads as many times more messages than one of a job that brings tables back beside it."""
 
 
+_FEW_MESSAGES = 1_000
+"""As many are read again at every look without being felt."""
+
+
 @dataclass(frozen=True, slots=True)
 class NextStep:
     """What the next step would apply; nothing is touched yet.
@@ -50,6 +54,13 @@ class NextStep:
         """Whether the window ends where the source does, or all before its ends was read earlier."""
         read = {**next_offsets, **{place: span.end for place, span in self.scan.window.ranges.items()}}
         return all(read.get(place, span.start) >= span.end for place, span in self.bounds.items())
+
+    @property
+    def is_only_time(self) -> bool:
+        """Whether it brings a newer watermark and changes nothing else; few messages may be read again."""
+        scan = self.scan
+        changes = (scan.ddl, scan.fresh, scan.bad, scan.parking, scan.waiting, scan.results.parts, scan.results.held)
+        return scan.error is None and not any(changes) and scan.window.messages <= _FEW_MESSAGES
 
     def backlog(self, next_offsets: Mapping[TopicPartition, int]) -> int:
         """How many offsets of the source lie at or above those to read next."""

@@ -96,6 +96,7 @@ class Pipeline:
         is_copy: It brings such tables back itself: what they are, the changefeed knows.
 
     Attributes:
+        patience: Seconds from one checkpoint to the next where a step brings nothing but a newer watermark.
         watch: Times of the stages of the newest step, also of one that failed.
     """
 
@@ -108,7 +109,9 @@ class Pipeline:
     maintenance: Maintenance
     beside: Beside | None = None
     is_copy: bool = False
+    patience: float = field(default=0.0, init=False)
     watch: Stopwatch = field(default_factory=Stopwatch, init=False)
+    _moved_at: float = field(default=float("-inf"), init=False)
     _reader: StepReader = field(init=False)
     _is_torn: bool = field(default=False, init=False)
     _is_started: bool = field(default=False, init=False)
@@ -185,16 +188,17 @@ class Pipeline:
         found = self.look(ends, watch)
         scan = found.scan
         failpoints.reach("decoded")
-        moved = self._reader.has_news(scan)
+        has_news = self._reader.has_news(scan)
+        moved = has_news and not (found.is_only_time and time.monotonic() - self._moved_at < self.patience)
         if moved:
             self._is_torn = True
             tables = self._applier.apply(scan, self._reader.described(scan), watch)
             with watch.stage("checkpoint"):
                 self._checkpoint(found, tables, watch)
-            self._is_torn = False
+            self._is_torn, self._moved_at = False, time.monotonic()
             self._last_checkpoint = {"checkpoint": watch.seconds["checkpoint"]}
         is_longest = self._reader.is_longest
-        self._reader.adapt(found, moved=moved)
+        self._reader.adapt(found, moved=has_news)
         if scan.error is not None and not moved and self.scanner.may_come(scan.error):
             raise TransientError(scan.error.what, scan.error.hint)
         outcome = replace(self._outcome(found, watch, moved=moved), is_longest=is_longest)
