@@ -20,6 +20,7 @@ from applier.pipeline.step import Pipeline, Step
 from applier.pipeline.tables import completeness, layouts
 from applier.runtime import terminal
 from applier.runtime.logs import Report, logger
+from applier.runtime.memory import give_back
 from applier.runtime.retry import with_retry
 from applier.runtime.stop_requests import stop_signals
 
@@ -30,6 +31,9 @@ _SET_ASIDE = (
 
 FIRST_PAUSE = 0.1
 """Seconds between the first two looks that find nothing; the pause doubles from one to the next."""
+
+REST_SECONDS = 60.0
+"""Time without a row from which on a run rests: giving memory back takes half a second of CPU time."""
 
 
 class Reports(NamedTuple):
@@ -130,13 +134,15 @@ def follow(
     settings = pipeline.config.run
     progress = clock()
     warned, idle = False, ""
-    pace = Pace(settings.freshness_seconds, settings.interval_seconds)
+    pace, rest = Pace(settings.freshness_seconds, settings.interval_seconds), Rest(progress)
     while not stop.is_set():
         step = with_retry(lambda: reports.attempt(pipeline, pipeline.step))
         reports.every_step(pipeline, step)
         now = clock()
         if step.error is not None and not step.moved:
             raise refusal(step.error, step)
+        if rest.begins(step, now):
+            give_back()
         if step.moved:
             reports.step(step.status)
             progress, warned = now, False
@@ -182,6 +188,26 @@ class Pace:
         pause = min(self._pause, self.interval)
         self._pause *= 2
         return pause
+
+
+@dataclass(slots=True)
+class Rest:
+    """When a run begins to rest: once after each time of work.
+
+    Args:
+        since: Monotonic seconds of its last work.
+    """
+
+    since: float
+    _is_resting: bool = field(default=False, init=False)
+
+    def begins(self, step: Step, now: float) -> bool:
+        """Whether the rest begins with this step; `now` is in monotonic seconds."""
+        if step.status.rows or step.resuming or not step.complete:
+            self.since, self._is_resting = now, False
+            return False
+        was, self._is_resting = self._is_resting, now - self.since >= REST_SECONDS
+        return self._is_resting and not was
 
 
 def _idle(step: Step) -> str:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from applier.commands.run import Pace
+from applier.commands.run import REST_SECONDS, Pace, Rest
 from applier.pipeline.step import Step
 from applier.runtime.logs import StatusLine
 
@@ -39,3 +39,14 @@ def test_looks_that_find_nothing_become_rare() -> None:
     assert pauses == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.0, 1.0])
     pace.after(DONE)
     assert pace.after(NOTHING) == pytest.approx(0.1)
+
+
+def test_a_run_rests_once_after_each_time_of_work() -> None:
+    """Watermarks are no work."""
+    rest, work = Rest(0.0), replace(DONE, status=replace(STATUS, rows=3))
+
+    assert not rest.begins(NOTHING, REST_SECONDS - 1)
+    assert [rest.begins(DONE, REST_SECONDS + second) for second in range(3)] == [True, False, False]
+    assert not rest.begins(work, 2 * REST_SECONDS)
+    assert not rest.begins(NOTHING, 2 * REST_SECONDS + 1)
+    assert rest.begins(NOTHING, 3 * REST_SECONDS)
