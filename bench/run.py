@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from bench.field import Playground
+from bench.idle import idle
 from bench.load.compared import WAYS, compared
 from bench.machine import describe
 from bench.peers import PEERS
@@ -38,11 +39,12 @@ _ORDINARY = (
     "freshness",
     "load",
     "watching",
+    "idle",
 )
 _QUICK = ("catch-up", "tables", "load")
 
-_LOAD, _WATCHING = "load", "watching"
-"""One reads files and no topic, the other looks into the job: neither is a `Scenario`."""
+_LOAD, _WATCHING, _IDLE = _OTHERS = "load", "watching", "idle"
+"""One reads files and no topic, the others look into the job or at its rest: none is a `Scenario`."""
 
 
 def main() -> None:
@@ -50,8 +52,8 @@ def main() -> None:
     arguments = _arguments()
     known = scenarios(quick=arguments.quick, tables=arguments.tables)
     chosen = arguments.scenario or (_QUICK if arguments.quick else _ORDINARY)
-    if unknown := [name for name in chosen if name not in {*known, _LOAD, _WATCHING}]:
-        names = ", ".join([*known, _LOAD, _WATCHING])
+    if unknown := [name for name in chosen if name not in {*known, *_OTHERS}]:
+        names = ", ".join([*known, *_OTHERS])
         sys.exit(f"There is no scenario {', '.join(unknown)}; there are {names}.")
     peers = [name for name in arguments.peers.split(",") if name]
     if unknown := [name for name in peers if name not in PEERS]:
@@ -76,6 +78,7 @@ def main() -> None:
         others = {
             _LOAD: lambda: _load(work / _LOAD, arguments),
             _WATCHING: lambda: watched(work / _WATCHING, kafka()),
+            _IDLE: lambda: (idle(work / _IDLE, kafka()), True),
         }
         for name in chosen:
             if name in others:
