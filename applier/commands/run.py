@@ -32,6 +32,10 @@ _SET_ASIDE = (
 FIRST_PAUSE = 0.1
 """Seconds between the first two looks that find nothing; the pause doubles from one to the next."""
 
+_EARLY = 0.9
+"""Part of the freshness budget after which a step begins. Watermarks often come as regularly as steps would: each step
+then meets the next one when it comes, and not as old as the two clocks happen to lie apart."""
+
 REST_SECONDS = 60.0
 """Time without a row from which on a run rests: giving memory back takes half a second of CPU time."""
 
@@ -170,7 +174,7 @@ class Pace:
     """How long a run waits after a step: a commit of many rows costs little more than one of a few.
 
     Args:
-        freshness: Seconds from the begin of a step to that of the next, where no backlog is left.
+        freshness: Seconds from the begin of a step to that of the next at most, where no backlog is left.
         interval: Longest pause in seconds where nothing is new.
     """
 
@@ -184,7 +188,7 @@ class Pace:
             # The next watermark may come at any moment, and a look that finds none costs little.
             self._pause = FIRST_PAUSE
             took = sum(step.status.seconds.values())
-            return 0.0 if step.resuming or not step.complete else max(0.0, self.freshness - took)
+            return 0.0 if step.resuming or not step.complete else max(0.0, _EARLY * self.freshness - took)
         pause = min(self._pause, self.interval)
         self._pause *= 2
         return pause

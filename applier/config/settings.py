@@ -203,7 +203,7 @@ class RunSection(Section):
 
     freshness_seconds: Annotated[float, Field(ge=0)] = 1.0
     """Rows are gathered for so many seconds, from the begin of a step to that of the next: fewer commits cost less. A
-    backlog is never waited for."""
+    tenth less, so that a step meets a watermark that comes as often. A backlog is never waited for."""
     interval_seconds: Annotated[float, Field(gt=0)] = 1.0
     """Longest time in seconds from one look at the source to the next where nothing is new: a shorter one shows changes
     sooner and asks the brokers more often. The first looks after a step come sooner."""

@@ -52,11 +52,11 @@ def letters(found: Replay) -> list[tuple[str, str]]:
 def test_a_message_that_does_not_fit_into_memory_is_named_by_its_place(
     engine: str, kafka: Broker, tmp_path: Path
 ) -> None:
-    """300 MB in a few kilobytes: the run stops before it, or sets it aside and every other row arrives.
+    """700 MB in a few kilobytes: the run stops before it, or sets it aside and every other row arrives.
 
     The driver reads it, or a task of Spark.
     """
-    found, place = feed(kafka, tmp_path, f"bomb-{engine}-", b"\0" * 300_000_000)
+    found, place = feed(kafka, tmp_path, f"bomb-{engine}-", b"\0" * 700_000_000)
     found.raw["source"]["engine"] = engine
 
     stopped = once(found.raw, tmp_path)

@@ -16,10 +16,10 @@ NOTHING = Step(moved=False, complete=True, status=STATUS)
 
 
 def test_rows_are_gathered_where_no_backlog_is_left() -> None:
-    """The next step begins a second after this one did, or at once where this one took longer."""
+    """The next step begins nearly a second after this one did, or at once where this one took longer."""
     pace = Pace(1.0, 1.0)
 
-    assert pace.after(DONE) == pytest.approx(0.7)
+    assert pace.after(DONE) == pytest.approx(0.6)
     assert pace.after(replace(DONE, status=replace(STATUS, seconds={"apply": 1.5}))) == 0
 
 
