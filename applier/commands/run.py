@@ -37,7 +37,8 @@ _EARLY = 0.9
 then meets the next one when it comes, and not as old as the two clocks happen to lie apart."""
 
 REST_SECONDS = 60.0
-"""Time without a row from which on a run rests: giving memory back takes half a second of CPU time."""
+"""A run rests from so long after its last row on. It takes several collections of the JVM to give memory back: too many
+for each short pause."""
 
 
 class Reports(NamedTuple):

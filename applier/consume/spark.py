@@ -52,7 +52,7 @@ _OF_TASKS = {f"kafka.{FETCH_SIZE}": str(4 * 2**20)}
 """Options of the consumers in tasks, as those above: each of them reads one partition."""
 
 _LOOK_BYTES = 64 * 2**10
-"""Bytes that a broker may send of a partition at once where a few messages are looked up."""
+"""Bytes that a broker may send of a partition at once where a few messages are looked up, as those above."""
 
 _CHUNK_BYTES = 16 * 2**20
 """Bytes that are read while the same amount is decoded."""
@@ -107,8 +107,7 @@ class KafkaSource:
         jvm = spark._jvm  # noqa: SLF001 - the one way to Kafka's clients in Spark's JVM
         self._admin = KafkaAdmin(jvm, own)
         self._client = KafkaClient(jvm, own, section.bytes_per_step)
-        few = str(min(_LOOK_BYTES, int(own.get(FETCH_SIZE, _LOOK_BYTES))))
-        self._look_ups = KafkaClient(jvm, {**own, FETCH_SIZE: few}, section.bytes_per_step)
+        self._look_ups = KafkaClient(jvm, {FETCH_SIZE: str(_LOOK_BYTES), **own}, section.bytes_per_step)
         self._ends: Mapping[TopicPartition, int] = {}
         self._heavy: Window | None = None
         self._pool = WorkerPool(min(spark.sparkContext.defaultParallelism, os.cpu_count() or 1, _MOST_PROCESSES))

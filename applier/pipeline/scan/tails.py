@@ -18,7 +18,8 @@ TAIL_MESSAGES = 50
 """Messages at the end of a partition's range that are searched first for a resolved ts; TiCDC sends one a second."""
 
 _WIDER = 4
-"""How many times as far the search goes next: what it passes is read twice, and each time takes a while."""
+"""How many times as far back each search goes as the one before. The row pass reads all of it again, but each search is
+one more question to the brokers."""
 
 
 def resolved_near_ends(

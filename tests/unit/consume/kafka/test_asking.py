@@ -39,3 +39,11 @@ def test_a_window_without_messages_is_not_asked_for() -> None:
     client = KafkaClient(jvm=None, options={})
 
     assert client.read(Window({})).num_rows == 0
+
+
+def test_a_fetch_size_that_is_no_number_is_left_to_kafka_to_refuse() -> None:
+    """Kafka's own sentence names option and value, and a source that is being made has no way to say it."""
+    kafka = {"topics": ["t"], "kafka.bootstrap.servers": "b:9092", "kafka.max.partition.fetch.bytes": "four"}
+    spark = cast("Any", SimpleNamespace(_jvm=None, sparkContext=SimpleNamespace(defaultParallelism=1)))
+
+    KafkaSource(spark, SourceSection.model_validate({"kafka": kafka}), "applier-shop")
