@@ -23,6 +23,7 @@ from applier.runtime.logs import Report, logger
 from applier.runtime.memory import give_back
 from applier.runtime.retry import with_retry
 from applier.runtime.stop_requests import stop_signals
+from applier.sink.write.key_cache import LARGE
 
 _SET_ASIDE = (
     'To go on without it, until `applier backfill -c FILE --dead-letters`: changefeed.on_bad_message = "dead_letter".'
@@ -147,6 +148,7 @@ def follow(
         if step.error is not None and not step.moved:
             raise refusal(step.error, step)
         if rest.begins(step, now):
+            LARGE.clear()
             give_back()
         if step.moved:
             reports.step(step.status)

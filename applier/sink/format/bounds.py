@@ -81,7 +81,8 @@ class SortedKeys:
     def __init__(self, values: Column) -> None:
         self.type = values.type
         self.is_open = values.null_count > 0 or pa.types.is_nested(values.type)
-        self._numbers = None if self.is_open else _numbers(values)
+        found = None if self.is_open else numbers(values)
+        self._numbers = None if found is None else np.sort(found)
         if self._numbers is None and not self.is_open:
             array = pc.drop_null(values)
             array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
@@ -117,8 +118,8 @@ class SortedKeys:
         return ordered(value)
 
 
-def _numbers(values: Column) -> np.ndarray[Any, Any] | None:
-    """Sorted values of a column whose order is that of numbers, dates as days and timestamps as microseconds."""
+def numbers(values: Column) -> np.ndarray[Any, Any] | None:
+    """Values of a column, without NULL, whose order is that of numbers: dates as days, timestamps as microseconds."""
     kind = values.type
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_temporal(kind)):
         return None
@@ -127,4 +128,4 @@ def _numbers(values: Column) -> np.ndarray[Any, Any] | None:
         present = present.cast(pa.float64())
     else:
         present = (present.cast(pa.int32()) if kind.bit_width == 32 else present).cast(pa.int64())
-    return np.sort(present.to_numpy())
+    return np.asarray(present.to_numpy())

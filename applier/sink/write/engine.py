@@ -1,21 +1,14 @@
-"""The heavy parts of a commit: finds the positions of keys in data files, and writes rows to new ones.
-
-A look-up is a semi-join with the key columns of the files that may hold the keys.
-"""
+"""The heavy parts of a commit: looks keys up in data files, and writes rows to new ones."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from applier.sink.format.bounds import SortedKeys
 from applier.sink.format.column_metrics import metrics
 from applier.sink.format.partition_spec import parse_spec, split
 from applier.sink.format.storage import Storage, storage_of
@@ -26,23 +19,10 @@ from applier.sink.iceberg.table import Table
 from applier.sink.write import rows as rows_of
 from applier.sink.write.deletes import load_deleted
 from applier.sink.write.file_index import FileIndex, PlannedFile
-from applier.sink.write.key_cache import FILE_ROWS, KEYS
+from applier.sink.write.lookup import positions_of, remember
 from applier.sink.write.parquet import ParquetSource, Positions, ranges
 
 EngineName = Literal["auto", "spark", "arrow"]
-
-GROUP_ROWS = 5_000_000
-"""Rows that one join takes. The hash table of the keys is built once a join, so joining file by file would cost more
-than reading; more rows than this only cost memory."""
-
-FEW_ROWS = 200_000
-"""Rows that one join takes where two would be faster: another thread costs more than they do."""
-
-Form: TypeAlias = Callable[[pa.Table], pa.Table]
-"""Turns columns into a form that a hash join compares rightly."""
-
-_ROW = "\0row"
-"""Name of the column that carries the row's number; no TiDB column can be named so."""
 
 
 class Engine(Protocol):
@@ -145,9 +125,9 @@ class ArrowEngine:
         partition = table.files.partition(values) if values else None
         target = int(properties.get("write.target-file-size-bytes", rows_of.TARGET_BYTES))
         files = rows_of.write(rows, self.storage, lambda name: table.files.location(name, partition), target)
-        if key and len(files) == 1 and rows.num_rows <= FILE_ROWS:
+        if key and len(files) == 1:
             named = {field.name: field for field in table.schema.fields}
-            KEYS.put(files[0].path, [named[name] for name in key], comparable(rows.select(list(key))))
+            remember(files[0].path, [named[name] for name in key], rows)
         return [
             table.files.written(
                 {
@@ -161,126 +141,3 @@ class ArrowEngine:
             )
             for file in files
         ]
-
-
-@dataclass(frozen=True, slots=True)
-class _Search:
-    fields: tuple[Field, ...]
-    sought: Sequence[SortedKeys]
-    form: Form
-    storage: Storage
-
-
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    """The rows that were read of one file: `columns` with `_ROW`, numbered from `first`."""
-
-    planned: PlannedFile
-    first: int
-    columns: pa.Table | None
-
-
-def positions_of(
-    files: Sequence[PlannedFile],
-    keys: pa.Table,
-    fields: Sequence[Field],
-    storage: Storage,
-    threads: int = 0,
-    group_rows: int = GROUP_ROWS,
-    form: Form | None = None,
-) -> dict[str, Positions]:
-    """Find the rows of some keys, which are named and typed as in the table; dead versions of a row are found as well.
-
-    Joins of `group_rows` rows each run in some threads; 0 means one a processor. Key columns are
-    compared in a form in which equal rows are equal to a hash join; `comparable` when absent.
-
-    Returns:
-        Positions by path, of each file with hits.
-    """
-    if not files or keys.num_rows == 0:
-        return {}
-    names = [field.name for field in fields]
-    search = _Search(tuple(fields), [SortedKeys(keys[name]) for name in names], form or comparable, storage)
-    wanted = search.form(keys.select(names))
-    workers = threads or os.cpu_count() or 1
-    even = max(FEW_ROWS, sum(planned.file.records for planned in files) // workers + 1)
-    groups = _grouped(files, min(group_rows, even))
-
-    def join(group: Sequence[PlannedFile]) -> dict[str, Positions]:
-        return _join(list(_pieces(group, search)), wanted)
-
-    found: dict[str, Positions] = {}
-    if len(groups) == 1 or workers == 1:
-        for group in groups:
-            found |= join(group)
-        return found
-    with ThreadPoolExecutor(workers) as pool:
-        for hits in pool.map(join, groups):
-            found |= hits
-    return found
-
-
-def comparable(columns: pa.Table) -> pa.Table:
-    """The same columns in a form in which equal keys are equal to a hash join: -0.0 is 0.0."""
-    for index, column in enumerate(columns.columns):
-        if pa.types.is_floating(column.type):
-            zero: Any = pa.scalar(0.0, column.type)
-            columns = columns.set_column(index, columns.field(index).name, pc.add(column, zero))
-    return columns
-
-
-def _grouped(files: Sequence[PlannedFile], group_rows: int) -> list[list[PlannedFile]]:
-    groups: list[list[PlannedFile]] = [[]]
-    rows = 0
-    for planned in files:
-        if groups[-1] and rows + planned.file.records > group_rows:
-            groups.append([])
-            rows = 0
-        groups[-1].append(planned)
-        rows += planned.file.records
-    return groups
-
-
-def _pieces(files: Sequence[PlannedFile], search: _Search) -> Iterator[_Piece]:
-    first = 0
-    for planned in files:
-        yield _Piece(planned, first, _read(planned, first, search))
-        first += planned.file.records
-
-
-def _read(planned: PlannedFile, first: int, search: _Search) -> pa.Table | None:
-    if planned.file.records <= FILE_ROWS and search.form is comparable:
-        columns = KEYS.get(planned.file.path, search.fields) or _read_small(planned, search)
-        return columns.append_column(_ROW, pa.array(np.arange(first, first + columns.num_rows)))
-    tables = []
-    with ParquetSource(search.storage, planned.file.path) as source:
-        for group, (start, end) in enumerate(ranges(source.group_rows)):
-            bounds = [source.bounds(group, field) for field in search.fields]
-            if all(keys.holds(*bound) for keys, bound in zip(search.sought, bounds, strict=True)):
-                rows = pa.array(np.arange(first + start, first + end))
-                tables.append(search.form(source.read(group, search.fields)).append_column(_ROW, rows))
-    return pa.concat_tables(tables) if tables else None
-
-
-def _read_small(planned: PlannedFile, search: _Search) -> pa.Table:
-    with ParquetSource(search.storage, planned.file.path) as source:
-        groups = [source.read(group, search.fields) for group in range(len(source.group_rows))]
-    columns = comparable(pa.concat_tables(groups))
-    KEYS.put(planned.file.path, search.fields, columns)
-    return columns
-
-
-def _join(pieces: Sequence[_Piece], keys: pa.Table) -> dict[str, Positions]:
-    tables = [piece.columns for piece in pieces if piece.columns is not None]
-    if not tables:
-        return {}
-    # One thread: several tables are joined at once by the callers, and Acero's pool would be shared by all of them.
-    hits = pa.concat_tables(tables).join(keys, keys.column_names, join_type="left semi", use_threads=False)
-    rows = np.sort(hits[_ROW].to_numpy())
-    starts = np.array([piece.first for piece in pieces])
-    edges = [*np.searchsorted(rows, starts), len(rows)]
-    return {
-        piece.planned.file.path: rows[edges[index] : edges[index + 1]] - piece.first
-        for index, piece in enumerate(pieces)
-        if edges[index] < edges[index + 1]
-    }

@@ -1,37 +1,61 @@
-"""Keeps key columns of small data files in memory: most look-ups are in files that this process has just written."""
+"""Keeps key columns of data files in memory: files never change, and the next look-up is mostly in the same ones."""
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
+from applier.sink.format.bounds import Ordered
 from applier.sink.format.types import Field
 
 FILE_ROWS = 20_000
-"""Rows of the largest file that is kept: opening a small file costs as much as reading thousands of keys."""
+"""Rows of the largest small file: opening it costs as much as reading thousands of keys."""
 
-MOST_BYTES = 64 << 20
-"""Memory for the key columns of all tables."""
+SMALL_BYTES = 32 << 20
+"""Memory for the keys of small files of all tables."""
+
+LARGE_BYTES = 64 << 20
+"""Memory for the keys of large files of all tables."""
+
+Keys: TypeAlias = "pa.Table | np.ndarray[Any, np.dtype[np.int64]]"
+"""Keys of a row group: a key of one number, where it ascends, as an array to search in; else columns to join with."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupKeys:
+    """A row group of a data file.
+
+    Attributes:
+        first: Position of its first row in the file.
+        bounds: Lower and upper bound of each key column; None in it where it is not known.
+        keys: Its keys; None while nobody has looked for one in it.
+    """
+
+    first: int
+    bounds: tuple[tuple[Ordered | None, Ordered | None], ...]
+    keys: Keys | None
 
 
 class KeyCache:
-    """Remembers the key columns of data files, which never change, and forgets those that were not asked for longest.
+    """Remembers what is known of the keys of data files, and forgets the files that were not asked for longest.
 
-    The columns have the form in which a look-up compares them. Any thread may ask.
+    Any thread may ask.
     """
 
-    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, most_bytes: int) -> None:
         self._most = most_bytes
         self._size = 0
-        self._kept: OrderedDict[tuple[object, ...], pa.Table] = OrderedDict()
+        self._kept: OrderedDict[tuple[object, ...], tuple[GroupKeys, ...]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, path: str, fields: Sequence[Field]) -> pa.Table | None:
-        """The columns of a file; None if they are not remembered."""
+    def get(self, path: str, fields: Sequence[Field]) -> tuple[GroupKeys, ...] | None:
+        """The row groups of a file; None if it is not remembered."""
         place = _place(path, fields)
         with self._lock:
             found = self._kept.get(place)
@@ -39,18 +63,25 @@ class KeyCache:
                 self._kept.move_to_end(place)
             return found
 
-    def put(self, path: str, fields: Sequence[Field], columns: pa.Table) -> None:
-        """Remember the columns of a file of at most `FILE_ROWS` rows."""
-        # A slice would keep all rows that it was cut from; and what a file is read as allows NULL in each column.
-        own = pa.Table.from_arrays(columns.take(np.arange(columns.num_rows)).columns, columns.column_names)
+    def put(self, path: str, fields: Sequence[Field], groups: tuple[GroupKeys, ...]) -> None:
+        """Remember the row groups of a file, in place of what was known of it."""
         with self._lock:
             place = _place(path, fields)
-            if (before := self._kept.pop(place, None)) is not None:
-                self._size -= before.nbytes
-            self._kept[place] = own
-            self._size += own.nbytes
+            self._size += _size(groups) - _size(self._kept.pop(place, ()))
+            self._kept[place] = groups
             while self._size > self._most:
-                self._size -= self._kept.popitem(last=False)[1].nbytes
+                self._size -= _size(self._kept.popitem(last=False)[1])
+
+    def clear(self) -> None:
+        """Forget all."""
+        with self._lock:
+            self._kept.clear()
+            self._size = 0
+
+
+def _size(groups: Sequence[GroupKeys]) -> int:
+    # The object itself and its place in the dictionary take memory too.
+    return sum(500 + (0 if group.keys is None else group.keys.nbytes) for group in groups)
 
 
 def _place(path: str, fields: Sequence[Field]) -> tuple[object, ...]:
@@ -58,5 +89,6 @@ def _place(path: str, fields: Sequence[Field]) -> tuple[object, ...]:
     return (path, *((field.id, field.name, field.arrow) for field in fields))
 
 
-KEYS = KeyCache()
-"""There is one, as its limit is that of the process."""
+SMALL, LARGE = KeyCache(SMALL_BYTES), KeyCache(LARGE_BYTES)
+"""There is one of each, as their limits are those of the process. Keys of large files never drive out those of small
+ones: a quiet feed would pay for a busy one."""

@@ -11,8 +11,8 @@ from applier.changefeed.change_batch import ChangeBatch
 from applier.sink.format.storage import Storage
 from applier.sink.format.types import Field
 from applier.sink.write.deletes import alive
-from applier.sink.write.engine import positions_of
 from applier.sink.write.file_index import FileIndex, PlannedFile
+from applier.sink.write.lookup import positions_of
 from applier.sink.write.rows import conform_keys
 
 KEYS = 16

@@ -19,8 +19,9 @@ from applier.sink.iceberg.files import DataFile
 from applier.sink.iceberg.table import Table
 from applier.sink.write import keyless
 from applier.sink.write.deletes import Deletes, alive, stage_position_deletes, stage_vectors
-from applier.sink.write.engine import ArrowEngine, Engine, EngineName, Limits, comparable, positions_of
+from applier.sink.write.engine import ArrowEngine, Engine, EngineName, Limits
 from applier.sink.write.file_index import FileIndex, plan
+from applier.sink.write.lookup import comparable, positions_of
 from applier.sink.write.new_keys import NewKeySample
 from applier.sink.write.parquet import Positions
 from applier.sink.write.rows import check_columns, conform, conform_keys

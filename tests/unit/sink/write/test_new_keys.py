@@ -9,7 +9,7 @@ import pyarrow as pa
 from applier.changefeed.change_batch import ChangeBatch
 from applier.sink.write.file_index import FileIndex
 from applier.sink.write.new_keys import FILE_COST, FIRST_CREDIT, NewKeySample
-from tests.unit.sink.write.test_engine import LONG, STORAGE, numbered, written
+from tests.unit.sink.write.test_lookup import LONG, STORAGE, numbered, written
 
 
 def indexed(folder: Path, *files: list[int]) -> FileIndex:

@@ -12,8 +12,9 @@ from applier.errors import TableMismatch, TransientError
 from applier.sink.format.storage import LocalStorage
 from applier.sink.format.types import FIELD_ID, Field, TableSchema, schema_json
 from applier.sink.iceberg.files import DataFile, parse_plan
-from applier.sink.write.engine import positions_of
 from applier.sink.write.file_index import FileIndex, PlannedFile, plan
+from applier.sink.write.key_cache import FILE_ROWS
+from applier.sink.write.lookup import positions_of, remember
 from applier.sink.write.parquet import ParquetSource
 from applier.sink.write.rows import conform, write
 
@@ -56,6 +57,57 @@ def test_every_version_of_a_key_is_found(tmp_path: Path, group_rows: int, thread
 
     expected = [np.flatnonzero(np.isin(part, keys["id"].to_numpy())).tolist() for part in values]
     assert positions(found) == [part for part in expected if part]
+
+
+@pytest.mark.parametrize("kind", [pa.int32(), pa.int64(), pa.date32(), pa.timestamp("us", "UTC"), pa.float64()])
+@pytest.mark.parametrize("rows", [FILE_ROWS, FILE_ROWS + 1])
+def test_a_second_search_finds_the_same_without_the_file(tmp_path: Path, kind: pa.DataType, rows: int) -> None:
+    """Keys stay in memory: those of large files where they are numbers that ascend."""
+    field = Field(1, "id", str(kind), kind, required=True)
+
+    def ids(values: Any) -> pa.Table:
+        whole = pa.array(np.asarray(values, np.int32 if kind.bit_width == 32 else np.int64))
+        return numbered({"id": whole.cast(kind)}, [kind])
+
+    file = written(tmp_path, ids(np.arange(rows) * 3), row_group_size=9_000)
+    keys = [ids([0, 4, 27_000, rows * 3 - 3, rows * 3]), ids(np.arange(rows * 2))]
+    expected = [[0, 9_000, rows - 1], list(range((rows * 2 + 2) // 3))]
+
+    assert [positions(positions_of([file], key, [field], STORAGE))[0] for key in keys] == expected
+    Path(file.file.path).unlink()
+    if pa.types.is_floating(kind) and rows > FILE_ROWS:
+        with pytest.raises(TransientError, match="Cannot read"):
+            positions_of([file], keys[0], [field], STORAGE)
+    else:
+        assert [positions(positions_of([file], key, [field], STORAGE))[0] for key in keys] == expected
+
+
+def test_a_row_group_is_read_when_a_key_may_be_in_it(tmp_path: Path) -> None:
+    """What was no candidate in one search is in the next."""
+    file = written(tmp_path, numbered({"id": list(range(300))}, [pa.int64()]), row_group_size=100)
+
+    found = [positions_of([file], pa.table({"id": [key, 10**6]}), [LONG], STORAGE) for key in (250, 5, 150, 250)]
+    assert [positions(each) for each in found] == [[[250]], [[5]], [[150]], [[250]]]
+
+
+def test_ascending_and_other_row_groups_of_a_file_count_alike(tmp_path: Path) -> None:
+    """A file that another writer made may hold a key twice, NULL, and rows in any order."""
+    values = [1, 2, 3, 9, 3, 3, 4, None, 5]
+    file = written(tmp_path, numbered({"id": values}, [pa.int64()]), row_group_size=3)
+
+    for _ in range(2):
+        assert positions(positions_of([file], pa.table({"id": [3, 5, 3]}), [LONG], STORAGE)) == [[2, 4, 5, 8]]
+
+
+def test_keys_of_a_file_just_written_are_known(tmp_path: Path) -> None:
+    """In the table's types, as a slice, and by more than one column."""
+    rows = numbered({"id": [1, 1, 2], "name": ["a", "b", "a"]}, [pa.int64(), pa.string()])
+    path = str(tmp_path / "never written")
+    file = PlannedFile(DataFile(path, "parquet", 3, 1), (None,), (None,), None)
+    remember(path, [LONG, TEXT], pa.concat_tables([rows, rows]).slice(3, 3))
+
+    keys = pa.table({"id": [1, 2], "name": ["b", "b"]})
+    assert positions(positions_of([file], keys, [LONG, TEXT], STORAGE)) == [[1]]
 
 
 def test_all_columns_of_a_key_must_match(tmp_path: Path) -> None:

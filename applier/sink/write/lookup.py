@@ -1,0 +1,224 @@
+"""Finds the positions of keys in data files: by binary search, or by a semi-join with the files' key columns."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from applier.sink.format.bounds import Column, SortedKeys, numbers
+from applier.sink.format.storage import Storage
+from applier.sink.format.types import Field
+from applier.sink.write.file_index import PlannedFile
+from applier.sink.write.key_cache import FILE_ROWS, LARGE, SMALL, GroupKeys, KeyCache, Keys
+from applier.sink.write.parquet import ParquetSource, Positions, ranges
+
+GROUP_ROWS = 5_000_000
+"""Rows that one join takes. The hash table of the keys is built once a join, so joining file by file would cost more
+than reading; more rows than this only cost memory."""
+
+FEW_ROWS = 200_000
+"""Rows that one join takes where two would be faster: another thread costs more than they do."""
+
+Form: TypeAlias = Callable[[pa.Table], pa.Table]
+"""Turns columns into a form that a hash join compares rightly."""
+
+_ROW = "\0row"
+"""Name of the column that carries the row's number; no TiDB column can be named so."""
+
+
+def positions_of(
+    files: Sequence[PlannedFile],
+    keys: pa.Table,
+    fields: Sequence[Field],
+    storage: Storage,
+    threads: int = 0,
+    group_rows: int = GROUP_ROWS,
+    form: Form | None = None,
+) -> dict[str, Positions]:
+    """Find the rows of some keys, which are named and typed as in the table; dead versions of a row are found as well.
+
+    Files of `group_rows` rows each are looked through in some threads; 0 means one a processor. Key columns are
+    compared in a form in which equal rows are equal to a hash join; `comparable` when absent.
+
+    Returns:
+        Positions by path, of each file with hits.
+    """
+    if not files or keys.num_rows == 0:
+        return {}
+    search = _Search.of(keys, tuple(fields), storage, form or comparable)
+    workers = threads or os.cpu_count() or 1
+    even = max(FEW_ROWS, sum(planned.file.records for planned in files) // workers + 1)
+    groups = _grouped(files, min(group_rows, even))
+    found: dict[str, Positions] = {}
+    if len(groups) == 1 or workers == 1:
+        for group in groups:
+            found |= search.located(group)
+        return found
+    with ThreadPoolExecutor(workers) as pool:
+        for hits in pool.map(search.located, groups):
+            found |= hits
+    return found
+
+
+def remember(path: str, fields: Sequence[Field], columns: pa.Table) -> None:
+    """Keep the key columns of a small file that was just written, which has one row group."""
+    if columns.num_rows <= FILE_ROWS:
+        names = [field.name for field in fields]
+        keys = _keys(comparable(columns.select(names)), fields)
+        SMALL.put(path, fields, (GroupKeys(0, ((None, None),) * len(names), keys),))
+
+
+def comparable(columns: pa.Table) -> pa.Table:
+    """The same columns in a form in which equal keys are equal to a hash join: -0.0 is 0.0."""
+    for index, column in enumerate(columns.columns):
+        if pa.types.is_floating(column.type):
+            zero: Any = pa.scalar(0.0, column.type)
+            columns = columns.set_column(index, columns.field(index).name, pc.add(column, zero))
+    return columns
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """What is looked for.
+
+    Attributes:
+        fields: The key columns.
+        sought: Its values by column.
+        wanted: The keys in the form in which they are joined.
+        numbers: The keys, sorted, where each is one number; else None.
+        form: See `positions_of`.
+        storage: Where the files are.
+    """
+
+    fields: tuple[Field, ...]
+    sought: Sequence[SortedKeys]
+    wanted: pa.Table
+    numbers: np.ndarray[Any, np.dtype[np.int64]] | None
+    form: Form
+    storage: Storage
+
+    @classmethod
+    def of(cls, keys: pa.Table, fields: tuple[Field, ...], storage: Storage, form: Form) -> _Search:
+        columns = keys.select([field.name for field in fields])
+        ordered = np.unique(found) if (found := _numbers(columns, fields)) is not None else None
+        return cls(fields, [SortedKeys(column) for column in columns.columns], form(columns), ordered, form, storage)
+
+    def located(self, files: Sequence[PlannedFile]) -> dict[str, Positions]:
+        """Positions by path, of those of the files that have hits."""
+        hits = defaultdict(list)
+        unordered: list[tuple[str, int, pa.Table]] = []
+        for planned in files:
+            for group in self._groups(planned):
+                if isinstance(group.keys, pa.Table):
+                    unordered.append((planned.file.path, group.first, group.keys))
+                elif group.keys is not None and self.numbers is not None:
+                    hits[planned.file.path].append(group.first + _among(group.keys, self.numbers))
+        for path, positions in _joined(unordered, self.wanted):
+            hits[path].append(positions)
+        found = {path: np.sort(np.concatenate(parts)) for path, parts in hits.items()}
+        return {path: positions for path, positions in found.items() if len(positions)}
+
+    def _groups(self, planned: PlannedFile) -> Sequence[GroupKeys]:
+        """The row groups that may hold a key, with theirs."""
+        path, cache = planned.file.path, self._cache(planned)
+        known = cache.get(path, self.fields) if cache is not None else None
+        if known is None or any(map(self._lacks, known)):
+            known = self._read(path, known)
+            if cache is not None:
+                cache.put(path, self.fields, known if cache is SMALL else tuple(map(_without_columns, known)))
+        return [group for group in known if group.keys is not None]
+
+    def _cache(self, planned: PlannedFile) -> KeyCache | None:
+        """Columns of large files are not kept: they take much memory, and the join is what costs."""
+        if self.form is not comparable:
+            return None
+        return SMALL if planned.file.records <= FILE_ROWS else LARGE
+
+    def _lacks(self, group: GroupKeys) -> bool:
+        return group.keys is None and all(
+            keys.holds(*bound) for keys, bound in zip(self.sought, group.bounds, strict=True)
+        )
+
+    def _read(self, path: str, known: Sequence[GroupKeys] | None) -> tuple[GroupKeys, ...]:
+        with ParquetSource(self.storage, path) as source:
+            if known is None:
+                known = [
+                    GroupKeys(start, tuple(source.bounds(group, field) for field in self.fields), None)
+                    for group, (start, _) in enumerate(ranges(source.group_rows))
+                ]
+            return tuple(
+                replace(group, keys=self._keys(source.read(number, self.fields))) if self._lacks(group) else group
+                for number, group in enumerate(known)
+            )
+
+    def _keys(self, columns: pa.Table) -> Keys:
+        return _keys(columns, self.fields) if self.form is comparable else self.form(columns)
+
+
+def _keys(columns: pa.Table, fields: Sequence[Field]) -> Keys:
+    """Keys in memory of their own: a slice would keep all rows that it was cut from."""
+    found = _numbers(columns, fields)
+    if found is not None and len(found) == columns.num_rows and bool(np.all(found[1:] > found[:-1])):
+        return np.array(found)
+    # What a file is read as allows NULL in each column, so all must, to be joined at once.
+    own = comparable(columns).take(np.arange(columns.num_rows))
+    return pa.Table.from_arrays(own.columns, own.column_names)
+
+
+def _numbers(columns: pa.Table, fields: Sequence[Field]) -> np.ndarray[Any, np.dtype[np.int64]] | None:
+    """The values of a key of one column whose order is that of whole numbers; without NULL, which equals no key."""
+    if len(fields) != 1 or not (pa.types.is_integer(fields[0].arrow) or pa.types.is_temporal(fields[0].arrow)):
+        return None
+    column: Column = columns[fields[0].name]
+    return numbers(column)
+
+
+def _without_columns(group: GroupKeys) -> GroupKeys:
+    return replace(group, keys=None) if isinstance(group.keys, pa.Table) else group
+
+
+def _among(ascending: np.ndarray[Any, Any], wanted: np.ndarray[Any, Any]) -> Positions:
+    """Where the wanted values are in the ascending ones; both are sorted and hold no value twice."""
+    if len(wanted) <= len(ascending):
+        places = np.searchsorted(ascending, wanted)
+        inside = places < len(ascending)
+        places = places[inside]
+        return np.asarray(places[ascending[places] == wanted[inside]])
+    places = np.minimum(np.searchsorted(wanted, ascending), len(wanted) - 1)
+    return np.flatnonzero(wanted[places] == ascending)
+
+
+def _joined(pieces: Sequence[tuple[str, int, pa.Table]], wanted: pa.Table) -> Iterator[tuple[str, Positions]]:
+    """Hits of pieces of files, which are given as the path, the position of the first row and the columns."""
+    if not pieces:
+        return
+    columns = pa.concat_tables([table for _, _, table in pieces])
+    edges = np.cumsum([0, *(table.num_rows for _, _, table in pieces)])
+    numbered = columns.append_column(_ROW, pa.array(np.arange(edges[-1])))
+    # One thread: several groups of files are joined at once, and Acero's pool would be shared by all of them.
+    hits = numbered.join(wanted, wanted.column_names, join_type="left semi", use_threads=False)
+    rows = np.sort(hits[_ROW].to_numpy())
+    cuts = np.searchsorted(rows, edges)
+    for index, (path, first, _) in enumerate(pieces):
+        if cuts[index] < cuts[index + 1]:
+            yield path, rows[cuts[index] : cuts[index + 1]] - edges[index] + first
+
+
+def _grouped(files: Sequence[PlannedFile], group_rows: int) -> list[list[PlannedFile]]:
+    groups: list[list[PlannedFile]] = [[]]
+    rows = 0
+    for planned in files:
+        if groups[-1] and rows + planned.file.records > group_rows:
+            groups.append([])
+            rows = 0
+        groups[-1].append(planned)
+        rows += planned.file.records
+    return groups
