@@ -187,13 +187,16 @@ def _without_columns(group: GroupKeys) -> GroupKeys:
 
 def _among(ascending: np.ndarray[Any, Any], wanted: np.ndarray[Any, Any]) -> Positions:
     """Where the wanted values are in the ascending ones; both are sorted and hold no value twice."""
-    if len(wanted) <= len(ascending):
-        places = np.searchsorted(ascending, wanted)
-        inside = places < len(ascending)
-        places = places[inside]
-        return np.asarray(places[ascending[places] == wanted[inside]])
-    places = np.minimum(np.searchsorted(wanted, ascending), len(wanted) - 1)
-    return np.flatnonzero(wanted[places] == ascending)
+    if not len(ascending):
+        return ascending
+    # Few of the keys lie in one row group: to search for them in it costs far less than the other way round.
+    first, last = np.searchsorted(wanted, ascending[0]), np.searchsorted(wanted, ascending[-1], "right")
+    near = wanted[first:last]
+    if len(near) <= len(ascending):
+        places = np.searchsorted(ascending, near)
+        return np.asarray(places[ascending[places] == near])
+    places = np.searchsorted(near, ascending)
+    return np.flatnonzero(near[np.minimum(places, len(near) - 1)] == ascending)
 
 
 def _joined(pieces: Sequence[tuple[str, int, pa.Table]], wanted: pa.Table) -> Iterator[tuple[str, Positions]]:
