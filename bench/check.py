@@ -70,7 +70,7 @@ def main() -> None:
 
 
 def check(spark: SparkSession, job: Job) -> None:
-    """Compare the tables of each lake; of one that is wrong, the first slice of tables that shows it counts."""
+    """Compare the tables of each lake, up to the first fifty in which something is wrong."""
     for number, name in enumerate(job.names):
         spark.read.parquet(f"{job.expected}/{number}.parquet").createOrReplaceTempView(name)
     verdicts: dict[str, list[str]] = {Path(folder).name: [] for folder in job.lakes}

@@ -22,7 +22,7 @@ class Holder:
     Attributes:
         token: Made anew for each process; distinguishes the own checkpoints from others'.
         host: Its host name.
-        machine: Machine id of the operating system; "" where there is none.
+        machine: The operating system's id of the machine; "" if it has none.
         boot_id: Id of the kernel's boot; "" where the system has none.
         pid_namespace: The namespace that `pid` is of, as containers have their own; "" where unknown.
         pid: Its process id.

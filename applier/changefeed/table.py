@@ -23,7 +23,7 @@ class TableName(NamedTuple):
 
     @property
     def folded(self) -> tuple[str, str]:
-        """Database and table in lower case: TiDB tells no tables apart by the case of their names."""
+        """Database and table in lower case: two names that differ in case alone are one table to TiDB."""
         return self.database.lower(), self.table.lower()
 
 
@@ -153,7 +153,7 @@ class TableVersion:
 
     @property
     def shape(self) -> TableShape:
-        """How its rows are told apart."""
+        """By a key, or as a bag of rows if it has none."""
         return Keyed(self.key) if self.key else Keyless()
 
     def _not_null(self, index: Index) -> bool:
@@ -175,7 +175,8 @@ class TableVersion:
             column if told is None else replace(told, type=told.type.completed(column.type)) for column, told in pairs
         )
         key = known.key if all(name in self._by_name for name in known.key) else ()
-        # A key whose columns rows lack is still the table's: such rows name no row, and are no rows without a key.
+        # The table keeps its key even if these rows lack columns of it: they do not say which row they are, but that
+        # makes the table no keyless one.
         handle_key = key or self.key or known.key
         return replace(self, columns=columns, indexes=known.indexes if key else self.indexes, handle_key=handle_key)
 

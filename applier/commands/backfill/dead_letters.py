@@ -26,8 +26,8 @@ from applier.sink.control.control import DeadLetter
 class Letters:
     """What is to be done about dead letters.
 
-    Those that are ready can be read by now, and hold rows of the tables that are meant. The span is applied again: all
-    that came after counts, as a row may have changed since. `said` tells what cannot be done, one sentence each.
+    `ready` are those that can now be read and hold rows of the chosen tables. The whole span is applied again, as later
+    messages may have changed the same rows. `said` explains what cannot be done, in one sentence each.
     """
 
     ready: Sequence[DeadLetter]

@@ -81,12 +81,20 @@ class SortedKeys:
     def __init__(self, values: Column) -> None:
         self.type = values.type
         self.is_open = values.null_count > 0 or pa.types.is_nested(values.type)
-        found = None if self.is_open else numbers(values)
-        self._numbers = None if found is None else np.sort(found)
+        found = numbers(values)
+        self._numbers = None if found is None else np.unique(found)
         if self._numbers is None and not self.is_open:
             array = pc.drop_null(values)
             array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
             self._array = array.take(pc.sort_indices(array))
+
+    @property
+    def numbers(self) -> np.ndarray[Any, Any]:
+        """Each value once, sorted and without NULL, of a column for which `numbers` has an answer."""
+        if self._numbers is None:
+            msg = f"Values of type {self.type} are no numbers"
+            raise TypeError(msg)
+        return self._numbers
 
     def within(self, lower: Sequence[Ordered | None], upper: Sequence[Ordered | None]) -> np.ndarray[Any, Any]:
         """One boolean per range: does one of the keys lie in it, both ends included? Unknown ends mean yes."""

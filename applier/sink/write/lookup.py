@@ -72,7 +72,11 @@ def remember(path: str, fields: Sequence[Field], columns: pa.Table) -> None:
     """Keep the key columns of a small file that was just written, which has one row group."""
     if columns.num_rows <= FILE_ROWS:
         names = [field.name for field in fields]
-        keys = _keys(comparable(columns.select(names)), fields)
+        keys = _keys(columns.select(names), fields)
+        if isinstance(keys, pa.Table):
+            # A slice would keep all rows that it was cut from; and to be joined with what is read of other files, the
+            # columns must allow NULL as those do.
+            keys = pa.Table.from_arrays(keys.take(np.arange(keys.num_rows)).columns, names)
         SMALL.put(path, fields, (GroupKeys(0, ((None, None),) * len(names), keys),))
 
 
@@ -93,7 +97,6 @@ class _Search:
         fields: The key columns.
         sought: Its values by column.
         wanted: The keys in the form in which they are joined.
-        numbers: The keys, sorted, where each is one number; else None.
         form: See `positions_of`.
         storage: Where the files are.
     """
@@ -101,15 +104,13 @@ class _Search:
     fields: tuple[Field, ...]
     sought: Sequence[SortedKeys]
     wanted: pa.Table
-    numbers: np.ndarray[Any, np.dtype[np.int64]] | None
     form: Form
     storage: Storage
 
     @classmethod
     def of(cls, keys: pa.Table, fields: tuple[Field, ...], storage: Storage, form: Form) -> _Search:
         columns = keys.select([field.name for field in fields])
-        ordered = np.unique(found) if (found := _numbers(columns, fields)) is not None else None
-        return cls(fields, [SortedKeys(column) for column in columns.columns], form(columns), ordered, form, storage)
+        return cls(fields, [SortedKeys(column) for column in columns.columns], form(columns), form, storage)
 
     def located(self, files: Sequence[PlannedFile]) -> dict[str, Positions]:
         """Positions by path, of those of the files that have hits."""
@@ -119,8 +120,8 @@ class _Search:
             for group in self._groups(planned):
                 if isinstance(group.keys, pa.Table):
                     unordered.append((planned.file.path, group.first, group.keys))
-                elif group.keys is not None and self.numbers is not None:
-                    hits[planned.file.path].append(group.first + _among(group.keys, self.numbers))
+                elif group.keys is not None:
+                    hits[planned.file.path].append(group.first + _among(group.keys, self.sought[0].numbers))
         for path, positions in _joined(unordered, self.wanted):
             hits[path].append(positions)
         found = {path: np.sort(np.concatenate(parts)) for path, parts in hits.items()}
@@ -164,13 +165,11 @@ class _Search:
 
 
 def _keys(columns: pa.Table, fields: Sequence[Field]) -> Keys:
-    """Keys in memory of their own: a slice would keep all rows that it was cut from."""
+    """The keys of a row group; an array has memory of its own."""
     found = _numbers(columns, fields)
     if found is not None and len(found) == columns.num_rows and bool(np.all(found[1:] > found[:-1])):
         return np.array(found)
-    # What a file is read as allows NULL in each column, so all must, to be joined at once.
-    own = comparable(columns).take(np.arange(columns.num_rows))
-    return pa.Table.from_arrays(own.columns, own.column_names)
+    return comparable(columns)
 
 
 def _numbers(columns: pa.Table, fields: Sequence[Field]) -> np.ndarray[Any, np.dtype[np.int64]] | None:
