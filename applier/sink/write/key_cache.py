@@ -20,11 +20,30 @@ FILE_ROWS = 20_000
 SMALL_BYTES = 32 << 20
 """Memory for the keys of small files of all tables."""
 
-LARGE_BYTES = 64 << 20
+LARGE_BYTES = 96 << 20
 """Memory for the keys of large files of all tables."""
 
-Keys: TypeAlias = "pa.Table | np.ndarray[Any, np.dtype[np.int64]]"
-"""Keys of a row group: a key of one number, where it ascends, as an array to search in; else columns to join with."""
+
+@dataclass(frozen=True, slots=True)
+class NumberKeys:
+    """Keys of a row group to search in: each is one number, and none is there twice.
+
+    Attributes:
+        ascending: The numbers, in their order.
+        rows: The row of each in its row group; None where they are in this order there too.
+    """
+
+    ascending: np.ndarray[Any, np.dtype[np.int64]]
+    rows: np.ndarray[Any, np.dtype[np.int32]] | None
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of memory."""
+        return self.ascending.nbytes + (0 if self.rows is None else self.rows.nbytes)
+
+
+Keys: TypeAlias = "pa.Table | NumberKeys"
+"""Keys of a row group; as a table, they are columns to join with."""
 
 
 @dataclass(frozen=True, slots=True)

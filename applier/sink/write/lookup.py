@@ -17,7 +17,7 @@ from applier.sink.format.bounds import Column, SortedKeys, numbers
 from applier.sink.format.storage import Storage
 from applier.sink.format.types import Field
 from applier.sink.write.file_index import PlannedFile
-from applier.sink.write.key_cache import FILE_ROWS, LARGE, SMALL, GroupKeys, KeyCache, Keys
+from applier.sink.write.key_cache import FILE_ROWS, LARGE, SMALL, GroupKeys, KeyCache, Keys, NumberKeys
 from applier.sink.write.parquet import ParquetSource, Positions, ranges
 
 GROUP_ROWS = 5_000_000
@@ -121,7 +121,9 @@ class _Search:
                 if isinstance(group.keys, pa.Table):
                     unordered.append((planned.file.path, group.first, group.keys))
                 elif group.keys is not None:
-                    hits[planned.file.path].append(group.first + _among(group.keys, self.sought[0].numbers))
+                    places = _among(group.keys.ascending, self.sought[0].numbers)
+                    rows = places if group.keys.rows is None else group.keys.rows[places].astype(np.int64)
+                    hits[planned.file.path].append(group.first + rows)
         for path, positions in _joined(unordered, self.wanted):
             hits[path].append(positions)
         found = {path: np.sort(np.concatenate(parts)) for path, parts in hits.items()}
@@ -149,6 +151,8 @@ class _Search:
         )
 
     def _read(self, path: str, known: Sequence[GroupKeys] | None) -> tuple[GroupKeys, ...]:
+        # To sort keys costs more than one join with them, so only those of files that are looked through again are.
+        sorts = known is not None
         with ParquetSource(self.storage, path) as source:
             if known is None:
                 known = [
@@ -156,20 +160,32 @@ class _Search:
                     for group, (start, _) in enumerate(ranges(source.group_rows))
                 ]
             return tuple(
-                replace(group, keys=self._keys(source.read(number, self.fields))) if self._lacks(group) else group
+                replace(group, keys=self._keys(source.read(number, self.fields), sorts=sorts))
+                if self._lacks(group)
+                else group
                 for number, group in enumerate(known)
             )
 
-    def _keys(self, columns: pa.Table) -> Keys:
-        return _keys(columns, self.fields) if self.form is comparable else self.form(columns)
+    def _keys(self, columns: pa.Table, *, sorts: bool) -> Keys:
+        return _keys(columns, self.fields, sorts=sorts) if self.form is comparable else self.form(columns)
 
 
-def _keys(columns: pa.Table, fields: Sequence[Field]) -> Keys:
-    """The keys of a row group; an array has memory of its own."""
+def _keys(columns: pa.Table, fields: Sequence[Field], *, sorts: bool = False) -> Keys:
+    """The keys of a row group; numbers have memory of their own."""
     found = _numbers(columns, fields)
-    if found is not None and len(found) == columns.num_rows and bool(np.all(found[1:] > found[:-1])):
-        return np.array(found)
+    if found is not None and len(found) == columns.num_rows:
+        if _ascend(found):
+            return NumberKeys(np.array(found), None)
+        if sorts:
+            order = np.argsort(found, kind="stable")  # Fast where a file holds several sorted runs.
+            ascending = found[order]
+            if _ascend(ascending):
+                return NumberKeys(ascending, order.astype(np.int32))
     return comparable(columns)
+
+
+def _ascend(values: np.ndarray[Any, Any]) -> bool:
+    return bool(np.all(values[1:] > values[:-1]))
 
 
 def _numbers(columns: pa.Table, fields: Sequence[Field]) -> np.ndarray[Any, np.dtype[np.int64]] | None:

@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 
 from applier.sink.format.types import Field
-from applier.sink.write.key_cache import GroupKeys, KeyCache
+from applier.sink.write.key_cache import GroupKeys, KeyCache, NumberKeys
 
 ID = Field(1, "id", "int", pa.int32(), required=True)
-GROUPS = (GroupKeys(0, ((None, None),), np.arange(1000)),)
+GROUPS = (GroupKeys(0, ((None, None),), NumberKeys(np.arange(1000), None)),)
 
 
 def test_what_was_not_asked_for_longest_is_forgotten() -> None:
@@ -23,6 +23,16 @@ def test_what_was_not_asked_for_longest_is_forgotten() -> None:
     cache.put("d", [ID], GROUPS)
 
     assert [path for path in "abcd" if cache.get(path, [ID]) is not None] == ["a", "c", "d"]
+
+
+def test_rows_of_sorted_keys_count_too() -> None:
+    """They take half as much again."""
+    cache = KeyCache(most_bytes=12_600)
+    cache.put("a", [ID], (GroupKeys(0, ((None, None),), NumberKeys(np.arange(1000), np.arange(1000, dtype=np.int32))),))
+    assert cache.get("a", [ID]) is not None
+    cache.put("b", [ID], (GroupKeys(0, ((None, None),), None),))
+
+    assert (cache.get("a", [ID]), cache.get("b", [ID])) == (None, (GroupKeys(0, ((None, None),), None),))
 
 
 def test_a_column_with_another_type_or_name_is_read_again() -> None:

@@ -82,6 +82,22 @@ def test_a_second_search_finds_the_same_without_the_file(tmp_path: Path, kind: p
         assert [positions(positions_of([file], key, [field], STORAGE))[0] for key in keys] == expected
 
 
+def test_keys_in_any_order_are_sorted_once_a_file_is_looked_through_again(tmp_path: Path) -> None:
+    """The third search needs no file; a key that is there twice is joined each time."""
+    values = np.random.default_rng(2).permutation(FILE_ROWS + 1)
+    file = written(tmp_path, numbered({"id": values}, [pa.int64()]), row_group_size=9_000)
+    twice = written(tmp_path, numbered({"id": np.append(values, values[0])}, [pa.int64()]))
+    keys = pa.table({"id": [3, 18_500, FILE_ROWS, 10**6]})
+    expected = np.flatnonzero(np.isin(values, keys["id"].to_numpy())).tolist()
+
+    for _ in range(3):
+        assert positions(positions_of([file], keys, [LONG], STORAGE)) == [expected]
+        found = positions_of([twice], pa.table({"id": [values[0]]}), [LONG], STORAGE)
+        assert positions(found) == [[0, FILE_ROWS + 1]]
+    Path(file.file.path).unlink()
+    assert positions(positions_of([file], keys, [LONG], STORAGE)) == [expected]
+
+
 def test_a_row_group_is_read_when_a_key_may_be_in_it(tmp_path: Path) -> None:
     """What was no candidate in one search is in the next."""
     file = written(tmp_path, numbered({"id": list(range(300))}, [pa.int64()]), row_group_size=100)
