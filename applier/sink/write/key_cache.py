@@ -26,11 +26,11 @@ LARGE_BYTES = 96 << 20
 
 @dataclass(frozen=True, slots=True)
 class NumberKeys:
-    """Keys of a row group to search in: each is one number, and none is there twice.
+    """Keys of a row group for a binary search: each is one number, and no two are equal.
 
     Attributes:
-        ascending: The numbers, in their order.
-        rows: The row of each in its row group; None where they are in this order there too.
+        ascending: The numbers, lowest first.
+        rows: The row of each in its row group; None if the rows have this order too.
     """
 
     ascending: np.ndarray[Any, np.dtype[np.int64]]

@@ -151,7 +151,7 @@ class _Search:
         )
 
     def _read(self, path: str, known: Sequence[GroupKeys] | None) -> tuple[GroupKeys, ...]:
-        # To sort keys costs more than one join with them, so only those of files that are looked through again are.
+        # Sorting keys costs more than one join with them, so it pays only if the file is looked through again.
         sorts = known is not None
         with ParquetSource(self.storage, path) as source:
             if known is None:
