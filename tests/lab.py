@@ -157,7 +157,10 @@ class Lab:
         self._host = self._host if self._host and (is_over or self.stays) else f"host-{next(_HOSTS)}"
         me = replace(this_process(unix_ms()), host=self._host)
         checkpoint, _ = control.take(me, take_over=True)
-        return assemble(settings.parse(raw), self.source(), catalog, State.load(control, checkpoint))
+        pipeline = assemble(settings.parse(raw), self.source(), catalog, State.load(control, checkpoint))
+        # As `applier run` does.
+        pipeline.hold_to_checkpoint()
+        return pipeline
 
     def next_request(self, pipeline: Pipeline) -> TableRequest | None:
         """The first request whose time has come and that was not carried out."""

@@ -56,6 +56,8 @@ class Replay:
     def running(self, spark: SparkSession) -> Iterator[Pipeline]:
         """The pipeline of this variant."""
         with assembled(settings.parse(self.raw), spark=spark, take_over=True) as pipeline:
+            # As `applier run` does.
+            pipeline.hold_to_checkpoint()
             yield pipeline
 
     def identifier(self, name: TableName) -> tuple[str, str]:

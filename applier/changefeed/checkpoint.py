@@ -80,6 +80,20 @@ class Resuming(NamedTuple):
     progress: Checkpoint
 
 
+class Moving(NamedTuple):
+    """Names that a step which may have failed was about to free or give to other tables.
+
+    Until that step is repeated, the catalog does not show whose a name is.
+
+    Attributes:
+        tables: The commit ts of the DDL that concerns each name.
+        ends: Offsets (exclusive) up to which the step read: a shorter window might leave such a DDL out.
+    """
+
+    tables: Mapping[TableName, Count]
+    ends: Mapping[TopicPartition, Count]
+
+
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
     """State of a changefeed after one step. A restart needs nothing else but the stamps of the tables.
@@ -106,6 +120,7 @@ class Checkpoint:
         protocol: Protocol of the messages that were read; "" in format 1, which does not hold it.
         resuming: Parked tables that are being brought back; None without any.
         handled: Requests of commands that were carried out, by their id, with the outcome in words; the latest ones.
+        moving: Names that the step after this checkpoint was about to free or give away; None without such a step.
     """
 
     epoch: Annotated[int, msgspec.Meta(ge=1)]
@@ -126,6 +141,7 @@ class Checkpoint:
     protocol: str = ""
     resuming: Resuming | None = None
     handled: Mapping[str, str] = field(default_factory=dict)
+    moving: Moving | None = None
 
     @property
     def next_offsets(self) -> dict[TopicPartition, int]:

@@ -29,6 +29,7 @@ from applier.pipeline.state import State
 from applier.pipeline.tables import completeness, parking
 from applier.pipeline.tables.batch_commit import commit, doubt
 from applier.pipeline.tables.filtered import owners
+from applier.pipeline.tables.moved_names import moved_by
 from applier.pipeline.tables.not_found import MissingRows
 from applier.pipeline.tables.table_batch import Batch, ReadExtent, segments_below
 from applier.pipeline.tables.target_tables import TargetTables
@@ -86,6 +87,7 @@ class WindowApplier:
             completeness.meet([version.name], scan.ddl, self.state, self.targets, self.config)
             self.state.track(version)
             self._ensure(version)
+        unsettled, self.state.ddl.to_move = self.state.unsettled, moved_by(scan, self.state)
         due = dict(scan.results.parts)
         extent = None if self.targets.feed.order.has_watermark else ReadExtent(scan.window.ranges, self.state.topic_ids)
         commits = 0
@@ -103,12 +105,27 @@ class WindowApplier:
                 self._apply_ddl(ddl)
                 if is_begun and self.ddl_handler.leaves_rows(ddl):
                     commits += self._commit([batch for batch in batches if parted.get(batch.name, -1) < place])
+            self._settle(unsettled)
             rest = sorted(due.items(), key=lambda item: item[0][0])
             commits += self._commit([Batch(name, parts, upto, extent=extent) for (name, _), parts in rest])
         # At the end: a table may have been made, or may have got its name, behind the message.
         lacking = list(self.state.tables) if doubted is None else _by_names_of_now(doubted, scan.ddl)
         completeness.doubt(self.state, lacking, LETTERS)
         return commits
+
+    def hold_to_checkpoint(self, names: Iterable[TableName]) -> None:
+        """Park those of some tables that others have dropped, replaced or rolled back, or stop for the first."""
+        for name in names:
+            if name not in self.state.parked and (damage := self.targets.damage(name)) is not None:
+                self.set_apart({name: damage}, "table")
+
+    def _settle(self, unsettled: Mapping[TableName, int]) -> None:
+        """Look at the tables that a step which failed left under other names, now that each has its own."""
+        names = [name for name in self.state.tables if name in unsettled]
+        if self.targets.listed.is_strict:
+            self.hold_to_checkpoint(names)
+            for name in names:
+                completeness.try_again(self.state, self.targets, name)
 
     def _unfit(self, scan: WindowScan) -> dict[TableName, DecodeError]:
         """Tables to which a bad message of a window belongs; of one that the window makes, the next window shows it."""

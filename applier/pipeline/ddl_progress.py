@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 
+from applier.changefeed.checkpoint import Moving
 from applier.changefeed.position import DdlId
 from applier.changefeed.table import TableName
 from applier.sink.control.control import SchemaDecision
@@ -25,14 +27,16 @@ class DdlProgress:
         applied: DDL at exactly the checkpoint's resolved ts; in offset order the latest ones.
         to_skip: DDL that a user let pass, by commit ts and text.
         refused: DDL that this step could not apply; the tables that they are for are parked.
+        to_move: Names that the DDL of this step free or give away.
         altered: By table the commit ts of the newest DDL that this step has come past, and all of its DDL at that ts.
     """
 
     applied: set[DdlId] = field(default_factory=set)
     to_skip: set[tuple[int, str]] = field(default_factory=set)
     refused: set[DdlId] = field(default_factory=set)
+    to_move: Moving = Moving({}, {})  # noqa: RUF009 - a tuple
     altered: dict[TableName, tuple[int, tuple[DdlId, ...]]] = field(default_factory=dict)
-    _done: dict[tuple[int, str], set[tuple[TableName, str]]] = field(default_factory=dict)
+    _done: dict[tuple[int, str], list[tuple[TableName, str]]] = field(default_factory=dict)
     _changed: dict[TableName, int] = field(default_factory=dict)
 
     def restore(self, applied: Iterable[DdlId], decisions: Iterable[SchemaDecision]) -> None:
@@ -52,7 +56,17 @@ class DdlProgress:
 
     def is_done(self, decision: SchemaDecision) -> bool:
         """True if such a step applied this part of a DDL."""
-        return (decision.table, decision.kind) in self._done.get((decision.commit_ts, decision.sql), ())
+        return self.done([decision])[0]
+
+    def done(self, parts: Sequence[SchemaDecision]) -> list[bool]:
+        """Which parts of one DDL such a step applied; a name that it moves twice stands for two parts."""
+        left = Counter(self._done.get((parts[0].commit_ts, parts[0].sql), ())) if parts else Counter()
+        found = []
+        for part in parts:
+            key = part.table, part.kind
+            found.append(left[key] > 0)
+            left[key] -= 1
+        return found
 
     def changed_at(self, name: TableName) -> int:
         """Commit ts of the newest decision on a table; 0 without any."""
@@ -69,7 +83,7 @@ class DdlProgress:
             if item.decision == "to skip":
                 self.to_skip.add((item.commit_ts, item.sql))
             elif item.decision != "refused":
-                self._done.setdefault((item.commit_ts, item.sql), set()).add((item.table, item.kind))
+                self._done.setdefault((item.commit_ts, item.sql), []).append((item.table, item.kind))
                 self._changed[item.table] = max(item.commit_ts, self._changed.get(item.table, 0))
 
     def pass_by(self, ddl: DdlId, names: Iterable[TableName]) -> None:

@@ -173,7 +173,10 @@ class StepReader:
 
         A backfill of single tables may have come so far that no window holds it; it stops before any DDL of theirs.
         """
-        ends, state = furthest(self.state.covered.values()), self.state
+        state, moving = self.state, self.state.checkpoint.moving
+        if moving is not None:
+            return dict(moving.ends)
+        ends = furthest(state.covered.values())
         messages = sum(max(0, end - state.next_offsets.get(place, 0)) for place, end in ends.items())
         is_long = messages > self.config.source.messages_per_step * self._longest
         return {} if is_long and state.checkpoint.partitions else ends
@@ -186,6 +189,9 @@ class StepReader:
             # Rows that wait for their schema are read again: where nothing else came, they wait.
             held = scan.results.held
             return any(held.get(place, span.end) > span.start for place, span in scan.window.ranges.items())
+        moving = self.state.checkpoint.moving
+        if moving is not None and scan.upto < max(moving.tables.values(), default=0):
+            return False
         # A step that failed may have left tables ahead; a checkpoint below them would not be one cut through all.
         is_late = scan.error is not None or self.is_longest
         is_whole = self.is_copy or scan.upto >= self.state.reached or (is_late and not self.state.is_without_checkpoint)

@@ -14,7 +14,7 @@ from applier.changefeed.table import TableName
 from applier.ddl.actions import DropTable
 from applier.errors import ConfigError
 from applier.pipeline.table_selection import selected
-from applier.pipeline.tables import completeness, parking
+from applier.pipeline.tables import completeness, moved_names, parking
 from applier.pipeline.tables.loads import Load, Loads
 from applier.runtime import failpoints
 from applier.runtime.logs import logger
@@ -54,7 +54,7 @@ class Requests:
             TransientError: The catalog does not answer.
             CheckpointConflict: Another applier has the changefeed.
         """
-        if self.clock() < self._next_look:
+        if self.clock() < self._next_look or self.main.state.checkpoint.moving is not None:
             return
         control = cast("Control", self.main.state.control)
         requests = control.tables[REQUESTS]
@@ -91,6 +91,7 @@ class Requests:
         return outcome
 
     def _done(self, request: TableRequest) -> str:
+        moved_names.refuse_unfinished(self.main.state)
         if request.kind == "load":
             return self._load(named(request.tables))
         if request.kind == "loaded":

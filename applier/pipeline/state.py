@@ -120,7 +120,12 @@ class State:
     @property
     def names(self) -> list[TableName]:
         """All tables that there may be; those that a step made which failed are not in the checkpoint."""
-        return list(dict.fromkeys([*self.tables, *(name for name, _ in self.versions)]))
+        return list(dict.fromkeys([*self.tables, *(name for name, _ in self.versions), *self.unsettled]))
+
+    @property
+    def unsettled(self) -> Mapping[TableName, int]:
+        """Names that a step has moved in part, by commit ts; until it is repeated, one may stand for another table."""
+        return self.checkpoint.moving.tables if self.checkpoint.moving else {}
 
     @property
     def resolved_ts(self) -> int:
@@ -158,13 +163,7 @@ class State:
         resuming: Resuming | None,
         handled: Mapping[str, str] | None = None,
     ) -> None:
-        """Write a checkpoint between two steps: what the tables are has changed, and not how far the feed is applied.
-
-        Args:
-            snapshots: The cut.
-            resuming: Parked tables that are being brought back.
-            handled: Outcome of requests that were carried out with it, by their id.
-        """
+        """Write a checkpoint between two steps, with the cut, the tables that come back, and outcomes of requests."""
         self.write(
             lambda last: replace(
                 last,
@@ -178,8 +177,7 @@ class State:
     def learn(self, versions: Mapping[tuple[TableName, int], TableVersion], topics: Mapping[TableName, str]) -> None:
         """Keep table versions before rows are applied that need them: a restart may read from beyond their message.
 
-        Raises:
-            CheckpointConflict: Another process has taken the changefeed: nothing may be applied any more.
+        Raises CheckpointConflict where another process has taken the changefeed.
         """
         self.control.confirm()
         self.control.save_versions(versions.values())
@@ -204,12 +202,11 @@ class State:
     @property
     def reached(self) -> int:
         """The highest TSO that such a step has left in a table; a step below it would list tables that are above it."""
-        return max([*self.ahead.values(), self.ddl.reached])
+        return max([*self.ahead.values(), self.ddl.reached, *self.unsettled.values()])
 
     def keep_versions(self) -> None:
         """Keep what the tables are, so that a restart knows them."""
-        for name, version in self.tables.items():
-            self.versions[name, version.version] = version
+        self.versions |= {(name, version.version): version for name, version in self.tables.items()}
         self.control.save_versions(version for _, version in self.tables.items())
 
     def advance(
@@ -236,6 +233,7 @@ class State:
                 topic_ids={**last.topic_ids, **self.topic_ids},
                 protocol=self.protocol or last.protocol,
                 counts=dict(counts),
+                moving=None,
             )
         )
         self.ddl.advance(upto, at_upto)

@@ -157,9 +157,7 @@ class Pipeline:
             TableMismatch: There is such a table, and the configuration says to stop.
         """
         self.targets.listed.is_strict = True
-        for name in list(self.state.tables):
-            if name not in self.state.parked and (damage := self.targets.damage(name)) is not None:
-                self._applier.set_apart({name: damage}, "table")
+        self._applier.hold_to_checkpoint([name for name in self.state.tables if name not in self.state.unsettled])
 
     def step(self, ends: Mapping[TopicPartition, int] | None = None) -> Step:
         """Read the next window, apply what its watermark allows, and write the checkpoint.
@@ -211,7 +209,8 @@ class Pipeline:
 
     def _maintain(self, watch: Stopwatch) -> None:
         """Mend tables, unless a step that failed left some beyond the checkpoint: its repetition may need them so."""
-        if self.targets.feed.order.has_watermark and self.state.reached > self.state.resolved_ts:
+        is_ahead = self.targets.feed.order.has_watermark and self.state.reached > self.state.resolved_ts
+        if is_ahead or self.state.unsettled:
             return
         with watch.stage("maintain"):
             self._mended.update(self.maintenance.tend(self.state.checkpoint))

@@ -146,6 +146,31 @@ def _tables(database: Database) -> None:
     database.insert(ORDERS, {**_row(1, "made anew"), "n": 1})
 
 
+def _names(database: Database) -> None:
+    """Statements that free names and give them away: circles, over databases, beside CREATE and DROP of such a name."""
+    tables = (ORDERS, ITEMS, LEDGER)
+    for name in tables:
+        database.create(name, _COLUMNS, ["id"])
+        _rows(database, name, range(3), name.table)
+    _rows(database, ORDERS, range(10, 12), "before")
+    database.rename((ORDERS, SPARE), (ITEMS, ORDERS), (SPARE, ITEMS))
+    for name in tables:
+        _rows(database, name, range(20, 22), f"{name.table}-swapped")
+    database.rename((ORDERS, SPARE), (ITEMS, ORDERS), (LEDGER, ITEMS), (SPARE, LEDGER))
+    for name in tables:
+        _rows(database, name, range(30, 32), f"{name.table}-turned")
+    database.rename((ORDERS, SPARE))
+    database.create(ORDERS, [Column("id"), Column("n")], ["id"])
+    database.insert(ORDERS, {"id": 1, "n": 1})
+    _rows(database, SPARE, range(40, 42), "gone")
+    database.drop(ITEMS)
+    database.rename((SPARE, ITEMS))
+    database.rename((LEDGER, SPARE), (ORDERS, LEDGER), (SPARE, ORDERS))
+    _rows(database, ITEMS, range(50, 52), "last")
+    _rows(database, ORDERS, range(50, 52), "last")
+    database.insert(LEDGER, {"id": 50, "n": 50})
+
+
 def _partitions(database: Database) -> None:
     """A partition that is emptied, and one that changes places with a table."""
     database.create(ORDERS, _COLUMNS, ["id"], [("p0", 10), ("p1", 20), ("p2", 30)])
@@ -250,6 +275,8 @@ CASES = {
     "columns": Case(_columns, messages=12),
     "rebuilds": Case(_rebuilds, messages=12),
     "tables": Case(_tables, messages=20),
+    "names": Case(_names, Habits(resolve=0.15), messages=1000),
+    "names-parked": Case(_names, Habits(resolve=0.3), 40, parked=(ITEMS,), between=(0.25, 0.75), stays=True),
     "partitions": Case(_partitions, messages=20),
     "many-tables": Case(_many_tables),
     "bag": Case(_bag, Habits(dispatcher="table", resolve=0.6), messages=20),

@@ -52,6 +52,9 @@ COMING_BACK = list(itertools.product(("parked", "parked-elsewhere"), BACK, TURNS
 
 BROKEN_BACK = list(itertools.product(("parked", "parked-elsewhere"), FAILURES, range(1, 12) if EVERYTHING else (2, 7)))
 
+IN_A_RENAME = list(itertools.product(("names", "names-parked"), range(14, 44), (1, 4, 9)))
+"""Kills at the n-th commit, and again at the n-th point after it."""
+
 OUTAGES = list(itertools.product(CASES, FAILURES, (1, 3, 5, 8) if EVERYTHING else (5,)))
 
 
@@ -65,6 +68,22 @@ def test_killed_at_a_point(case: str, point: str, turn: int, spark: SparkSession
 
     assert disasters.reached[point] < turn or disasters.struck == {f"die at {point}": 1}
     assert disasters.reached["decoded"] > 0
+
+
+@pytest.mark.parametrize(("case", "first", "second"), every(IN_A_RENAME, 30))
+def test_killed_twice_while_names_change_hands(
+    case: str, first: int, second: int, spark: SparkSession, disasters: Disasters
+) -> None:
+    """A name without its table proves no drop while a statement that moves it is half done, nor does another's table.
+
+    A parked table whose copy is under way may be moved, too.
+    """
+    lab = CASES[case].lab(spark, f"names_{case}_{first}_{second}".replace("-", "_"))
+    disasters.crash("commit-sent", first)
+
+    _finish(lab, disasters, after_crash=lambda: disasters.crash("", second))
+
+    assert disasters.struck.total() > 0
 
 
 @pytest.mark.parametrize(("case", "failure", "turn"), every(OUTAGES, 9))
@@ -104,8 +123,13 @@ def test_catalog_fails_while_tables_come_back(
     assert disasters.struck.total() > 0
 
 
-def _finish(lab: Lab, disasters: Disasters, at_resume: Callable[[], None] | None = None) -> None:
-    """Run to the end, started again after a crash and tried again after an outage."""
+def _finish(
+    lab: Lab,
+    disasters: Disasters,
+    at_resume: Callable[[], None] | None = None,
+    after_crash: Callable[[], None] | None = None,
+) -> None:
+    """Run to the end, started again after a crash and tried again after an outage; more goes wrong once for each."""
     pipeline: Pipeline | None = None
     while True:
         try:
@@ -120,6 +144,9 @@ def _finish(lab: Lab, disasters: Disasters, at_resume: Callable[[], None] | None
         except Crash:
             pipeline = None
             disasters.mend()
+            if after_crash is not None:
+                after_crash()
+                after_crash = None
             continue
         except TransientError:
             disasters.mend()

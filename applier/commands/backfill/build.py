@@ -34,7 +34,7 @@ def refuse_short(main: Pipeline, request: Request, span: Range, names: Sequence[
             f"Table {parked[0]} is parked: the DDL since then are missing from it, which no range of rows makes up for."
         )
         raise RangeRefused(what, state.completeness[parked[0]].way_out(parked[0], main.config.path))
-    ahead = sorted(name for name in names if name in state.ahead)
+    ahead = sorted(name for name in names if name in state.ahead or name in state.unsettled)
     if ahead:
         what = f"Table {ahead[0]} is ahead of the checkpoint, as a step failed half way."
         raise RangeRefused(what, "finish it first, with `applier run -c FILE --once`.")

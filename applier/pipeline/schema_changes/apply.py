@@ -88,8 +88,9 @@ class DdlApplier:
         change = ddl.barrier.change
         if ddl.refused is not None:
             self._pass_unread(ddl)
-        for group in say.by_table(ddl.actions):
-            done = self.state.ddl.is_done(decided(change, group, "applied"))
+        made = [decided(change, group, "applied") for group in say.by_table(ddl.actions)]
+        before = self.state.ddl.done(made)
+        for group, done in zip(say.by_table(ddl.actions), before, strict=True):
             if not done:
                 failpoints.reach("ddl-due")
             verdict = self._rules.decide(change, group, self.state.parked, self.state.ddl)
@@ -154,10 +155,10 @@ class DdlApplier:
         if verdict.reason == PARKED:
             # Of a table that cannot be made nothing is known from here on.
             if not (verdict.is_given_up and effect(group[0]).brought):
-                self._tables.pass_parked(change, group)
+                self._tables.pass_parked(change, group, done=done)
         elif verdict.reason != LEFT_OUT:
-            if not done and decision == "applied":
-                decision = self._do(change, group)
+            if decision == "applied":
+                decision = self._pass_done(group) if done else self._do(change, group)
             elif not done and (kept := left_behind(group, self.state.tables)):
                 doubt(self.targets, kept)
             move_past(change, group, self.state, self.targets, ignored=decision == "ignored")
@@ -180,6 +181,11 @@ class DdlApplier:
         if decision == "without a table":
             self._note_absent(change, touches(first)[0], kind(first))
         return decision
+
+    def _pass_done(self, group: Sequence[say.Action]) -> Decision:
+        for action in group:
+            self._tables.pass_done(action)
+        return "applied"
 
     def _note_absent(self, change: SchemaChange, name: TableName, what: str) -> None:
         """Log the first DDL of each kind that finds no table of a name."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias
+from typing import TypeAlias, TypeGuard
 
 import pyarrow as pa
 
@@ -205,12 +205,17 @@ class RowDdlApplier:
         return self.targets.policy.stamp(change.commit_ts, {DDL: mark(change)}, writer)
 
 
+def is_kept(writer: TableWriter | None) -> TypeGuard[TableWriter]:
+    """Whether a table was dropped upstream and is kept."""
+    return writer is not None and writer.table.setting(DROPPED_AT) is not None
+
+
 def make_way(targets: TargetTables, name: TableName) -> None:
     """A dropped table that is kept gives its name to the new one."""
     writer = targets.writer(name)
-    dropped_at = writer.table.setting(DROPPED_AT) if writer else None
-    if writer is None or dropped_at is None:
+    if not is_kept(writer):
         return
+    dropped_at = writer.table.setting(DROPPED_AT)
     identifier = writer.table.identifier
     targets.confirm()
     targets.catalog.rename(identifier, (*identifier[:-1], f"{identifier[-1]}_dropped_{dropped_at}"))

@@ -11,12 +11,13 @@ from applier.changefeed.table import TableName
 from applier.config.settings import TablesSection
 from applier.ddl import actions as say
 from applier.errors import RELOAD, SchemaChangeRefused
-from applier.pipeline.schema_changes.apply_to_rows import dropped, make_way
+from applier.pipeline.schema_changes.apply_to_rows import dropped, is_kept, make_way
 from applier.pipeline.schema_changes.track import after_of, move_past
 from applier.pipeline.state import State
-from applier.pipeline.tables import parking
+from applier.pipeline.tables import moved_names, parking
 from applier.pipeline.tables.ddl_stamp import DDL, DROPPED_AT, TRUNCATED_AT, is_in, mark, shown
 from applier.pipeline.tables.target_tables import TargetTables
+from applier.sink.write.table_writer import TableWriter
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +72,13 @@ class TableDdl:
         if version is None:
             what = f"The columns of table {create.table} are not known: {shown(change.sql)}."
             raise SchemaChangeRefused(what, RELOAD)
-        stale = self.targets.writer(create.table) if create.table in self.state.parked else None
+        found = self.targets.writer(create.table)
+        stale = found if create.table in self.state.parked else None
         if stale is not None and not is_in(stale.known, change):
             # The DROP of the table before was passed over: its rows would stay in the new one.
             self._drop(create.table, change.commit_ts)
-        make_way(self.targets, create.table)
+        if found is not None:
+            self._make_way(create.table)
         self.targets.ensure(version, self.targets.policy.stamp(change.commit_ts, {DDL: mark(change)}))
 
     def _drop(self, name: TableName, commit_ts: int) -> None:
@@ -85,6 +88,7 @@ class TableDdl:
             return
         is_left_out = name in self.state.parked and not TableFilter(self.settings.include).admits(name)
         if self.settings.on_drop == "drop" and not is_left_out:
+            moved_names.begin(self.state)
             self.targets.confirm()
             self.targets.catalog.drop(writer.table.identifier, purge=True)
         else:
@@ -110,28 +114,47 @@ class TableDdl:
             self._drop(rename.table, change.commit_ts)
             return
         writer = self.targets.writer(rename.table)
-        if self.is_renamed(change, rename.to) or writer is None:
-            return
-        self._refuse_taken(change, rename)
-        if not is_in(writer.known, change):
-            # The mark is there before the name: found under the new one it says that the rename was made.
-            writer.stamp(self.targets.policy.stamp(change.commit_ts, {DDL: mark(change)}, writer))
-        make_way(self.targets, rename.to)
-        self.targets.confirm()
-        self.targets.catalog.rename(writer.table.identifier, self.targets.identifier(rename.to))
-        self.targets.forget(rename.table, rename.to)
+        if writer is not None and not self.is_renamed(change, rename.to):
+            self._refuse_taken(change, rename)
+            if not is_in(writer.known, change):
+                # The mark is there before the name: found under the new one it says that the rename was made.
+                writer.stamp(self.targets.policy.stamp(change.commit_ts, {DDL: mark(change)}, writer))
+            self._move(writer, rename.to)
+        self.targets.renamed(rename.table, rename.to)
         renamed = self.targets.writer(rename.to)
         if renamed is not None:
             self.targets.committed(renamed, renamed.table.snapshot_id)
 
-    def pass_parked(self, change: SchemaChange, group: Sequence[say.Action]) -> None:
+    def _move(self, writer: TableWriter, to: TableName) -> None:
+        self._make_way(to)
+        moved_names.begin(self.state)
+        self.targets.confirm()
+        self.targets.catalog.rename(writer.table.identifier, self.targets.identifier(to))
+
+    def _make_way(self, name: TableName) -> None:
+        if is_kept(self.targets.writer(name)):
+            moved_names.begin(self.state)
+            make_way(self.targets, name)
+
+    def pass_done(self, action: say.Action) -> None:
+        """Follow tables to the names that a step which failed gave them; the catalog has them so."""
+        done = say.effect(action)
+        for table, to in done.moved:
+            self.targets.renamed(table, to)
+        for table in done.leaving(self.state.tables):
+            if table not in dict(done.moved):
+                self.targets.forget(table)
+
+    def pass_parked(self, change: SchemaChange, group: Sequence[say.Action], *, done: bool) -> None:
         """Let parked tables keep what they are, and know what their upstream is; a rename frees the former name.
+
+        One that is `done` already is not done again: another table may have the former name since.
 
         Raises:
             SchemaChangeRefused: The new name of a table is taken.
         """
         rename = group[0] if isinstance(group[0], say.RenameTable) else None
-        if rename is not None:
+        if rename is not None and not done:
             self._rename_parked(change, rename)
         move_past(change, group, self.state, self.targets)
         if rename is not None:
@@ -151,10 +174,8 @@ class TableDdl:
             # As in `_rename`: the mark is there before the name.
             stamp = self.targets.policy.stamp(0, {DDL: mark(change)}, writer)
             writer.stamp(replace(stamp, resolved_ts=known.resolved_ts))
-        make_way(self.targets, rename.to)
-        self.targets.confirm()
-        self.targets.catalog.rename(writer.table.identifier, self.targets.identifier(rename.to))
-        self.targets.forget(rename.table, rename.to)
+        self._move(writer, rename.to)
+        self.targets.renamed(rename.table, rename.to)
 
     def _refuse_taken(self, change: SchemaChange, rename: say.RenameTable) -> None:
         """In offset order the rename out of a name may lie in a part of its topic that is not read yet."""

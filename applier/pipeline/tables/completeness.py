@@ -30,6 +30,7 @@ from applier.pipeline.tables.commit_policy import ADOPTED
 from applier.pipeline.tables.ddl_stamp import DROPPED_STATE
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime.logs import logger
+from applier.sink.control.control import SchemaDecision
 
 _CAME_BACK = "it came back from a drop, and nothing shows what it lacked before"
 _WHILE_PARKED = "its CREATE TABLE came while its name was parked, and rows that came with it may be missing"
@@ -58,10 +59,8 @@ def judge(state: State, targets: TargetTables, config: Config, *, is_start: bool
             elif known.is_due:
                 # What had parked it is mended, or the attempt shows it again.
                 state.completeness[name] = replace(known, cause="include", reason=LEFT_OUT, is_due=False)
-        elif is_start and known.is_parked and known.cause not in _BY_HAND and known.position is not None:
-            # One whose Iceberg table is still damaged would only fail again.
-            damage = targets.damage(name, is_listed=known.position.version is not None)
-            state.completeness[name] = replace(known, is_due=known.is_due or damage is None)
+        elif is_start and name not in state.unsettled:
+            try_again(state, targets, name)
     _end_letters(state, targets)
     for name, item in made.items() if targets.feed.order.parts_at_ddl else ():
         before = state.completeness.get(name)
@@ -69,6 +68,15 @@ def judge(state: State, targets: TargetTables, config: Config, *, is_start: bool
             state.completeness[name] = Completeness(
                 "parked", state.resolved_ts, LEFT_OUT_AT_FIRST, "include", item.position, is_due=True
             )
+
+
+def try_again(state: State, targets: TargetTables, name: TableName) -> None:
+    """Let a parked table resume at a start, unless only a command brings it back."""
+    known = state.completeness.get(name)
+    if known is not None and known.is_parked and known.cause not in _BY_HAND and known.position is not None:
+        # One whose Iceberg table is still damaged would only fail again.
+        damage = targets.damage(name, is_listed=known.position.version is not None)
+        state.completeness[name] = replace(known, is_due=known.is_due or damage is None)
 
 
 class Begun(NamedTuple):
@@ -102,26 +110,37 @@ def _end_letters(state: State, targets: TargetTables) -> bool:
 
 def begun(state: State) -> dict[TableName, Begun]:
     """How each table came to be whose CREATE TABLE or TRUNCATE the audit of DDL holds, by the names of now."""
-    found: dict[TableName, Begun] = {}
+    # The audit has a row for each part of a statement, and more where it was refused first, or by a job.
+    statements: dict[tuple[int, str], list[SchemaDecision]] = {}
     for item in state.control.decisions():
+        statements.setdefault((item.commit_ts, item.sql), []).append(item)
+    found: dict[TableName, Begun] = {}
+    for (commit_ts, sql), items in statements.items():
+        first = items[0].table
         try:
-            actions = parse(item.sql, item.table.database, item.table, item.table)
+            actions = parse(sql, first.database, first, first)
         except SchemaChangeRefused:
             continue
-        is_made, is_left_out = item.decision in ("applied", "rewritten"), item.reason == LEFT_OUT
         for action in actions:
-            done = say.effect(action)
-            for table in done.created:
-                found[table] = Begun(FeedPosition(table, item.commit_ts - 1), is_made, is_left_out)
-            for table in done.emptied if is_made else ():
-                emptied = Begun(FeedPosition(table, item.commit_ts), is_made, is_left_out=False)
-                found[table] = found.get(table, emptied)._replace(is_made=True)
-            for table in done.removed:
-                found.pop(table, None)
-            for table, to in done.moved:
-                if table in found:
-                    found[to] = found.pop(table)
+            own = [item for item in items if item.table in say.touches(action)[:1]] or items
+            is_made, is_left_out = own[-1].decision in ("applied", "rewritten"), own[-1].reason == LEFT_OUT
+            _follow_begun(found, say.effect(action), commit_ts, is_made=is_made, is_left_out=is_left_out)
     return found
+
+
+def _follow_begun(
+    found: dict[TableName, Begun], done: say.Effect, commit_ts: int, *, is_made: bool, is_left_out: bool
+) -> None:
+    for table in done.created:
+        found[table] = Begun(FeedPosition(table, commit_ts - 1), is_made, is_left_out)
+    for table in done.emptied if is_made else ():
+        emptied = Begun(FeedPosition(table, commit_ts), is_made, is_left_out=False)
+        found[table] = found.get(table, emptied)._replace(is_made=True)
+    for table in done.removed:
+        found.pop(table, None)
+    for table, to in done.moved:
+        if table in found:
+            found[to] = found.pop(table)
 
 
 def adopt(state: State, targets: TargetTables, name: TableName, why: str) -> None:

@@ -30,7 +30,8 @@ def due(state: State, targets: TargetTables, settings: TablesSection) -> Iterato
     """The tables that do not lie as the configuration says; parked ones, and those without a layout, are left out."""
     for name in list(state.tables):
         layout = settings.layout_of(name)
-        writer = targets.writer(name) if layout and name not in {*state.parked, *targets.listed.broken} else None
+        left_out = {*state.parked, *state.unsettled, *targets.listed.broken}
+        writer = targets.writer(name) if layout and name not in left_out else None
         if layout is None or writer is None or writer.table.setting(DROPPED_AT) is not None:
             continue
         try:

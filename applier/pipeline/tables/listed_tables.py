@@ -29,8 +29,15 @@ class ListedTables:
         self.broken.clear()
 
     def forget(self, identifier: tuple[str, ...]) -> None:
-        """Let a table go that was renamed, dropped or made anew."""
+        """Let a table go that was dropped or made anew."""
         self._heads.pop(identifier, None)
+
+    def rename(self, identifier: tuple[str, ...], to: tuple[str, ...]) -> None:
+        """Follow a table to its new name, which no other has any more."""
+        head = self._heads.pop(identifier, None)
+        self.forget(to)
+        if head is not None:
+            self._heads[to] = head
 
     def damage(
         self, identifier: tuple[str, ...], writer: TableWriter | None, *, is_listed: bool

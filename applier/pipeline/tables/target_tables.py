@@ -179,11 +179,18 @@ class TargetTables:
         self._writers.pop(self.identifier(name), None)
 
     def forget(self, *names: TableName) -> None:
-        """Let go of writers whose tables were renamed, dropped or made anew."""
+        """Let go of writers whose tables were dropped or made anew."""
         for name in names:
             self.close(name)
             self.snapshots.pop(self.identifier(name), None)
             self.listed.forget(self.identifier(name))
+
+    def renamed(self, name: TableName, to: TableName) -> None:
+        """Follow a table to its new name, also one that others have dropped: it is missing under the new name then."""
+        self.listed.rename(self.identifier(name), self.identifier(to))
+        for each in (name, to):
+            self.close(each)
+            self.snapshots.pop(self.identifier(each), None)
 
     def ensure(self, version: TableVersion, stamp: Stamp) -> TableWriter:
         """The writer of a table, which is created, or adopted if it exists and fits.

@@ -1,4 +1,4 @@
-"""The JSON form of checkpoints, as `schemas/checkpoint/v4.json` describes it."""
+"""The JSON form of checkpoints, as `schemas/checkpoint/v5.json` describes it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
-from applier.changefeed.checkpoint import Checkpoint, Tracked
+from applier.changefeed.checkpoint import Checkpoint, Moving, Tracked
 from applier.changefeed.completeness import Completeness
 from applier.changefeed.message import Count, TopicPartition
 from applier.changefeed.partitioning import Partitioning
@@ -16,12 +16,12 @@ from applier.changefeed.position import FeedPosition, Reading
 from applier.changefeed.table import TableName
 from applier.errors import TerminalError
 
-FORMAT = 4
+FORMAT = 5
 """Version of the JSON form. It rises with every new member: a reader drops members that it does not know, and what it
 writes next would lack them. Format 1 does not hold the completeness of tables, format 2 not where parked tables left
-the others, format 3 not which tables were loaded from an export."""
+the others, format 3 not which tables were loaded from an export, format 4 not which names a failed step has moved."""
 
-_READ = (1, 2, 3, 4)
+_READ = (1, 2, 3, 4, 5)
 """Formats that this version reads."""
 
 _KEPT = ("database", "table", "name", "version", "place")
@@ -69,6 +69,7 @@ def _written(checkpoint: Checkpoint) -> _Object:
         "passed": _written_passed(checkpoint.passed),
         "resuming": None if resuming is None else {"job": resuming.job, "progress": _written(resuming.progress)},
         "places": places,
+        "moving": None if checkpoint.moving is None else _written_moving(checkpoint.moving),
     }
 
 
@@ -91,7 +92,20 @@ def _read(written: _Object) -> _Object:
         "ddl": _read_ddl(written.get("ddl", ())),
         "passed": _read_passed(written.get("passed", ())),
         "resuming": None if resuming is None else (resuming["job"], _read(resuming["progress"])),
+        "moving": None if written.get("moving") is None else _read_moving(written["moving"]),
     }
+
+
+def _written_moving(moving: Moving) -> _Object:
+    return {
+        "tables": [{**name._asdict(), "commit_ts": ts} for name, ts in sorted(moving.tables.items())],
+        "ends": [{**place._asdict(), "offset": end} for place, end in sorted(moving.ends.items())],
+    }
+
+
+def _read_moving(written: _Object) -> tuple[dict[tuple[str, str], int], dict[tuple[str, int], int]]:
+    tables, ends = _objects(written["tables"]), _objects(written["ends"])
+    return {_name(item): item["commit_ts"] for item in tables}, {_place(item): item["offset"] for item in ends}
 
 
 def _short(members: _Object) -> _Object:

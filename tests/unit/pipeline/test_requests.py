@@ -20,7 +20,7 @@ ORDERS = TableName("shop", "orders")
 def test_a_parked_table_keeps_its_reason(cause: Cause) -> None:
     """On the cause it depends whether the next start resumes it."""
     known = Completeness("parked", since=7, reason="a DDL was refused", cause=cause)
-    state = SimpleNamespace(completeness={ORDERS: known}, tables={ORDERS: 1})
+    state = SimpleNamespace(completeness={ORDERS: known}, tables={ORDERS: 1}, checkpoint=SimpleNamespace(moving=None))
     main = cast("Pipeline", SimpleNamespace(state=state, targets=None))
 
     outcome = Requests(main)._done(TableRequest("one", "park", ("shop.*",), "a look", "me"))

@@ -7,7 +7,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from applier.changefeed.checkpoint import Checkpoint, Holder, Resuming, Tracked
+from applier.changefeed.checkpoint import Checkpoint, Holder, Moving, Resuming, Tracked
 from applier.changefeed.completeness import LIVE, Completeness
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.partitioning import Partition, Partitioning
@@ -16,7 +16,7 @@ from applier.changefeed.table import TableName
 from applier.errors import TerminalError
 from applier.sink.control.checkpoint_form import from_json, to_json
 
-SCHEMA = Path(__file__).parents[4] / "schemas" / "checkpoint" / "v4.json"
+SCHEMA = Path(__file__).parents[4] / "schemas" / "checkpoint" / "v5.json"
 
 FULL = Checkpoint(
     epoch=3,
@@ -59,6 +59,7 @@ TABLES = replace(
     ddl=(DDL,),
     protocol="simple",
     handled={"id": "parked: shop.items."},
+    moving=Moving({TableName("shop", "orders"): 7, TableName("shop", "tmp"): 7}, {PLACE: 41}),
 )
 FULLEST = replace(TABLES, resuming=Resuming("job", TABLES))
 
@@ -109,8 +110,8 @@ def test_a_table_that_format_2_parked_has_its_position() -> None:
 
 def test_a_checkpoint_of_a_newer_format_is_refused() -> None:
     """An older applier does not guess at what a newer one wrote."""
-    text = json.dumps(json.loads(to_json(FULL)) | {"format": 5})
-    with pytest.raises(TerminalError, match="has format 5, but this applier reads formats 1 to 4"):
+    text = json.dumps(json.loads(to_json(FULL)) | {"format": 6})
+    with pytest.raises(TerminalError, match="has format 6, but this applier reads formats 1 to 5"):
         from_json(text)
 
 

@@ -1,0 +1,44 @@
+"""Names that the DDL of a step free or give away: while they do, the catalog does not show whose a name is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from applier.changefeed.checkpoint import Moving
+from applier.changefeed.table import TableName
+from applier.ddl.actions import effect
+from applier.errors import ConfigError
+from applier.pipeline.scan.window_scan import WindowScan
+from applier.pipeline.state import State
+
+
+def moved_by(scan: WindowScan, state: State) -> Moving:
+    """The names that the DDL of a window free or give away, and how far the window reads."""
+    tables: dict[TableName, int] = {}
+    for ddl in scan.ddl:
+        for done in map(effect, ddl.actions):
+            names = (*done.leaving(state.tables), *done.created, *(to for _, to in done.moved))
+            tables |= dict.fromkeys(names, ddl.commit_ts)
+    return Moving(tables, {place: span.end for place, span in scan.window.ranges.items()})
+
+
+def begin(state: State) -> None:
+    """Keep which names a step frees or gives away, before it changes the first of them in the catalog."""
+    known, coming = state.checkpoint.moving or Moving({}, {}), state.ddl.to_move
+    ends = {place: max(end, known.ends.get(place, 0)) for place, end in coming.ends.items()}
+    moving = Moving({**known.tables, **coming.tables}, {**known.ends, **ends})
+    if moving != known:
+        state.write(lambda last: replace(last, moving=moving))
+
+
+def refuse_unfinished(state: State) -> None:
+    """Refuse to change what a table is while only the repetition of a failed step shows whose its name is.
+
+    Raises:
+        ConfigError: Such a step is not repeated yet.
+    """
+    if state.checkpoint.moving is not None:
+        names = ", ".join(sorted(map(str, state.checkpoint.moving.tables)))
+        what = f"A step that stopped half-way has renamed or dropped some of these tables: {names}."
+        way_out = f"Let `applier run -c {state.config_path} --once` finish it, and give the command again."
+        raise ConfigError([f"{what} {way_out}"])
