@@ -29,6 +29,7 @@ the command line writes the path of the configuration file in place of FILE.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 BY_HAND = (
     "export the table with `tiup dumpling -o DIR`, and load it with `applier load -c FILE --from DIR --tables TABLE`."
@@ -148,7 +149,17 @@ class SourceLost(TerminalError):
 
 
 class RangeRefused(TerminalError):
-    """A range that, read again, would leave out rows or let older values win."""
+    """A range that, read again, would leave out rows or let older values win.
+
+    Args:
+        what: See `ApplierError`.
+        hint: See `ApplierError`.
+        tables: The tables that it concerns, by the names that they have in the range; () for all that it holds.
+    """
+
+    def __init__(self, what: str, hint: str = "", tables: Sequence[object] = ()) -> None:
+        super().__init__(what, hint)
+        self.tables = tuple(tables)
 
 
 class TableIncomplete(TerminalError):

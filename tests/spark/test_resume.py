@@ -14,6 +14,7 @@ from applier.changefeed.table import TableName
 from applier.commands.tables.command import ask
 from applier.errors import CheckpointConflict, ConfigError, SchemaChangeRefused, TerminalError
 from applier.pipeline.requests import Requests
+from applier.runtime import failpoints
 from applier.sink.control.control import Control
 from applier.sink.control.rows import TableRequest, request_rows
 from applier.sink.control.tables import REQUESTS
@@ -439,18 +440,56 @@ def test_a_feed_in_offset_order_brings_its_tables_back_by_their_offsets(make: Ma
 
 
 def test_a_rename_in_offset_order_has_no_place_among_the_rows(make: Make) -> None:
-    """The table stays parked under its new name, with its rows, and the sentence names the DDL."""
+    """The table stays parked under its new name, with its rows; the sentence names the DDL; others come back."""
     world = begun(make, "a", "b", order="offset")
-    world.obey(f"applier park -c {world.path} --tables shop.a --why 'a look'")
+    world.obey(f"applier park -c {world.path} --tables 'shop.*' --why 'a look'")
     world.put("a", 3)
     world.ddl("RENAME TABLE a TO c")
     world.put("c", 4)
+    world.put("b", 4)
     world.run()
 
-    told = world.obey(f"applier resume -c {world.path} --tables shop.c", code=3)
+    told = world.obey(f"applier resume -c {world.path} --tables 'shop.*'", code=3)
 
     assert "holds a DDL of kind rename-table" in told
     assert (world.table("c").state, world.keys("c"), world.in_cut()) == ("parked", {1, 2}, {"b"})
+    assert world.keys("b") == {1, 2, 4}
+
+
+@pytest.mark.parametrize("point", ["resume-taken-in", "resume-range-read"])
+def test_what_others_change_in_a_table_while_its_copy_is_under_way_stays(
+    make: Make, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    """A column, a partition field and a property that came meanwhile have numbers that those of the copy have, too."""
+    world = begun(make, "a")
+    world.obey(f"applier park -c {world.path} --tables shop.a --why 'a look'")
+    world.ddl("ALTER TABLE a ADD COLUMN c VARCHAR(9)")
+    world.send_row("a", {"id": "3", "v": "y", "c": "of c"})
+    world.resolve()
+    world.run()
+    table, reach, due = f"lake.{world.name}__shop.a", failpoints.reach, [point]
+
+    def others(reached: str) -> None:
+        if reached in due:
+            due.remove(reached)
+            world.spark.sql(f"ALTER TABLE {table} ADD COLUMN note STRING")
+            world.spark.sql(f"ALTER TABLE {table} ADD PARTITION FIELD bucket(4, id)")
+            world.spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('kept-by' = 'me')")
+        reach(reached)
+
+    monkeypatch.setattr(failpoints, "reach", others)
+    world.obey(f"applier resume -c {world.path} --tables shop.a")
+
+    assert due == []
+    assert world.table("a").state == "in step"
+    assert [(row["id"], row["c"], row["note"]) for row in values(world, "a")] == [
+        (1, None, None),
+        (2, None, None),
+        (3, "of c", None),
+    ]
+    shown = world.spark.sql(f"DESCRIBE TABLE EXTENDED {table}").collect()
+    assert any("bucket(4, id)" in str(row) for row in shown)
+    assert any("kept-by=me" in str(row) for row in shown)
 
 
 # ---- what parks a table

@@ -29,7 +29,7 @@ from applier.watch.report import StatusReport, TableProgress
 from tests.spark.feeds import read
 
 START = 470_606_913_410_433_024
-KINDS = {"id": "bigint", "v": "varchar(9)", "w": "int"}
+KINDS = {"id": "bigint", "v": "varchar(9)", "w": "int", "c": "varchar(9)"}
 
 
 @dataclass

@@ -88,7 +88,7 @@ class Copies:
         name, catalog = loaded.name, self.main.catalog
         identifier, shown = self.targets.identifier(name), catalog.load(self.main.identifier(name))
         if shown is None or shown.setting(DROPPED_AT) is not None or clone.is_built_on(table, shown):
-            clone.clone(catalog, table, identifier)
+            clone.clone(catalog, table, identifier, shown)
             return
         catalog.drop(identifier)
         self.targets.forget(name)

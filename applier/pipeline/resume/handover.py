@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING
 
 from applier.changefeed.checkpoint import Resuming
 from applier.changefeed.completeness import LETTERS, LIVE, Completeness
+from applier.changefeed.position import DdlId
 from applier.changefeed.table import TableName
-from applier.ddl.actions import DropTable
+from applier.ddl.actions import DropTable, effect, touches
+from applier.ddl.parser import parse
+from applier.errors import SchemaChangeRefused
 from applier.pipeline.resume.copies import Copies
 from applier.pipeline.resume.strangers import renamed
 from applier.pipeline.state import State
@@ -102,15 +105,25 @@ class Handover:
         """Whether these tables have every DDL of exactly this ts: one may follow the watermark of its own commit ts."""
         if not self.main.targets.feed.order.has_watermark:
             return True
-        others = self.main.state.ddl.applied - self.state.ddl.applied
         # An export of exactly this ts has them.
-        loaded = {name.table.lower(): self.state.loaded.get(name, 0) for name in self.state.tables}
-        return not any(
-            name in item.sql.lower() and ts < item.commit_ts for item in others for name, ts in loaded.items()
-        )
+        loaded = {name: self.state.loaded.get(name, 0) for name in self.state.tables}
+        others = self.main.state.ddl.applied - self.state.ddl.applied
+        return not any(ts < item.commit_ts and _concerns(item, name) for item in others for name, ts in loaded.items())
 
     def _keep(self, resuming: Resuming | None) -> None:
         self.main.state.keep(completeness.cut(self.main.state, self.main.targets), resuming)
+
+
+def _concerns(ddl: DdlId, name: TableName) -> bool:
+    """Whether a DDL may concern a table: it names one that is called so in any database, or is not understood."""
+    try:
+        actions = parse(ddl.sql, name.database)
+    except SchemaChangeRefused:
+        return True
+    return any(
+        name.table.lower() in [touched.table.lower() for touched in touches(action)] or effect(action).leaving([name])
+        for action in actions
+    )
 
 
 def leave_out(state: State, own: TableName) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
@@ -47,7 +47,7 @@ class OwnDdl:
         actions = [action for action in item.actions if self._is_own(action, item.commit_ts, names)]
         swept = [name for name in item.swept if name in names]
         if actions:
-            self._refuse_loose(actions, item.commit_ts)
+            self._refuse_loose(actions, item.commit_ts, names)
         for action in actions:
             done = say.effect(action)
             names.difference_update(done.leaving(names))
@@ -56,7 +56,7 @@ class OwnDdl:
             return replace(item, swept=swept)
         return replace(item, actions=actions, swept=swept) if actions else None
 
-    def _refuse_loose(self, actions: Sequence[say.Action], commit_ts: int) -> None:
+    def _refuse_loose(self, actions: Sequence[say.Action], commit_ts: int, names: Collection[TableName]) -> None:
         for action in () if self.order.parts_at_ddl else actions:
             done = say.effect(action)
             if done.moved or done.restored or done.exchanged:
@@ -65,7 +65,7 @@ class OwnDdl:
                     f"What table {table} misses holds a DDL of kind {say.kind(action)} at commit ts {commit_ts}, and "
                     "in offset order nothing shows which rows lie before it."
                 )
-                raise RangeRefused(what, BY_HAND)
+                raise RangeRefused(what, BY_HAND, [name for name in say.touches(action) if name in names])
 
     def _is_own(self, action: say.Action, commit_ts: int, names: set[TableName]) -> bool:
         done = say.effect(action)

@@ -19,7 +19,7 @@ from applier.changefeed.table import TableName
 from applier.changefeed.ts import CLOCK_SKEW_MS, unix_ms
 from applier.config.settings import MaintenanceSection
 from applier.consume.offsets import next_window
-from applier.errors import BY_HAND, RangeRefused, TableMismatch
+from applier.errors import BY_HAND, RangeRefused, TableMismatch, TerminalError
 from applier.pipeline.maintenance import Maintenance
 from applier.pipeline.next_step import PIECE
 from applier.pipeline.resume import strangers
@@ -99,6 +99,11 @@ class Replay:
         self.handover.parked(members)
         if self.state.completeness and self.state.resolved_ts == self.main.state.resolved_ts:
             self.handover.all(self._members())
+
+    def concerned(self, error: TerminalError) -> list[TableName]:
+        """The tables that an error gives up, as readers call them; those that wait for their place may come back."""
+        members, own = self._members(), error.tables if isinstance(error, RangeRefused) else ()
+        return [members[name] for name in members if name in own] or list(members.values())
 
     def _members(self) -> dict[TableName, TableName]:
         """Tables of the job by the names that they have there, with the names that readers know them by now."""

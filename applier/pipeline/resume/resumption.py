@@ -105,8 +105,9 @@ class Resumption:
         except CheckpointConflict:
             raise
         except TerminalError as error:
-            for name in self._due():
+            for name in replay.concerned(error) or self._due():
                 parking.give_up(self.main.state, name, error)
+            # The others begin again, without these.
             outlook = "over"
         if outlook == "over":
             self._end()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,7 +12,7 @@ import pyarrow as pa
 from applier.errors import BY_HAND, OutsideRefused
 from applier.sink.format.types import schema_json
 from applier.sink.iceberg.catalog import Catalog, Identifier, identifying
-from applier.sink.iceberg.commit import CommitFailure
+from applier.sink.iceberg.commit import CommitFailure, set_properties
 from applier.sink.iceberg.java import JavaError, translated
 from applier.sink.iceberg.snapshot import MAIN
 from applier.sink.iceberg.table import Table
@@ -18,12 +20,22 @@ from applier.sink.iceberg.table import Table
 _NO_CLONES = ("UnsupportedOperationException", "IllegalArgumentException")
 
 
-def clone(catalog: Catalog, table: Table, identifier: Identifier) -> Table:
+BUILT_ON = "applier.built-on"
+"""Table property of a clone: a hash of what the table was whose place it is to take."""
+
+_OWN = "applier."
+"""How the properties begin that applier sets: fences and stamps change nothing that a clone is built on."""
+
+_PASSING = ("last-sequence-number", "last-updated-ms", "current-snapshot-id", "refs", "snapshots", "next-row-id")
+_LOGS = ("metadata-log", "snapshot-log", "statistics", "partition-statistics")
+
+
+def clone(catalog: Catalog, table: Table, identifier: Identifier, base: Table | None = None) -> Table:
     """Register a table, freshly loaded, under a second name, as it is now; a table that has that name already gives it
     up.
 
     Both share the files so far. What is written to one is not seen in the other, and neither may be purged or rid of
-    orphan files while both are there.
+    orphan files while both are there. The clone takes the place of `base`; of the table itself when absent.
 
     Raises:
         OutsideRefused: The catalog registers no tables, as one of type `hadoop`.
@@ -39,7 +51,18 @@ def clone(catalog: Catalog, table: Table, identifier: Identifier) -> Table:
             raise
         what = f"Catalog {catalog.name} cannot register a second table on the files of {table}: {error.detail}"
         raise OutsideRefused(what, BY_HAND) from None
+    with translated(f"Cannot change the properties of table {'.'.join(identifier)}"):
+        set_properties(handle, {BUILT_ON: _head(base or table)})
     return Table(catalog.java, handle, identifier)
+
+
+def _head(table: Table) -> str:
+    """A hash of everything that the metadata of a table says but its rows, and what applier notes there."""
+    current = table.handle.operations().current()
+    written = json.loads(str(table.java.iceberg.TableMetadataParser.toJson(current)))
+    kept = {key: value for key, value in written.items() if key not in (*_PASSING, *_LOGS)}
+    kept["properties"] = {key: value for key, value in written["properties"].items() if not key.startswith(_OWN)}
+    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
 
 
 def begin_anew(catalog: Catalog, table: Table, columns: pa.Schema, *, key: Sequence[str], **options: Any) -> Table:
@@ -56,9 +79,12 @@ def begin_anew(catalog: Catalog, table: Table, columns: pa.Schema, *, key: Seque
 
 
 def is_built_on(copy: Table, table: Table) -> bool:
-    """Whether a table is where it was when it was cloned, or shows what its clone shows."""
+    """Whether a table is what it was when it was cloned: rows, columns, partitions, order and properties.
+
+    Others may have given it columns or partition fields since, under the numbers that those of the clone have.
+    """
     head = table.snapshot_id
-    return head is None or copy.has_snapshot(head)
+    return copy.setting(BUILT_ON) == _head(table) and (head is None or copy.has_snapshot(head))
 
 
 def show(table: Table, copy: Table) -> None:
@@ -86,7 +112,7 @@ def show(table: Table, copy: Table) -> None:
             elif base.currentSnapshot() is not None:
                 build.removeRef(MAIN)
             kept = copy.properties
-            gone = [key for key in table.properties if key not in kept]
+            gone = [BUILT_ON, *(key for key in table.properties if key not in kept)]
             build.setProperties(other.properties())
             build.removeProperties(java.jvm.java.util.HashSet(java.texts(gone)))
             operations.commit(base, build.build())
