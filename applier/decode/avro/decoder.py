@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from decimal import Context, Decimal
 from typing import Any
 
 import msgspec
@@ -43,11 +42,11 @@ from applier.decode.registry.subjects import Subjects, SubjectSource
 from applier.decode.registry.wire_format import ConfluentReader, SchemaSource
 from applier.decode.row_schemas import Announcer
 from applier.errors import DecodeError, IncompleteRow
+from applier.runtime.decimals import of_unscaled
 
 _ROW, _DDL, _WATERMARK, _DELETE = 0, 1, 2, 3
 _MARKER_BYTES = 9
 _OPS = {"c": Op.INSERT, "u": Op.UPDATE, "d": Op.DELETE, "": Op.UPSERT}
-_EXACT = Context(prec=100)
 _NO_KEY_HINT = (
     "TiCDC gives a table whose only key is a unique index no Kafka key: set avro-include-before-value=true, "
     "or give the table a primary key."
@@ -97,7 +96,7 @@ class _Layout:
         for name, scale in self.record.scales.items():
             unscaled = datum[name]
             if unscaled is not None:
-                datum[name] = _EXACT.scaleb(Decimal(int.from_bytes(unscaled, "big", signed=True)), -scale)
+                datum[name] = of_unscaled(int.from_bytes(unscaled, "big", signed=True), scale)
         if self.renamed is None:
             return datum
         renamed = ((self.renamed[name], value) for name, value in datum.items())

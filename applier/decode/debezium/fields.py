@@ -10,12 +10,13 @@ from __future__ import annotations
 import binascii
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from decimal import Context, Decimal
+from decimal import Decimal
 from typing import Any, TypeAlias
 
 from applier.changefeed.table import Column, ColumnType
 from applier.decode.avro.schema import members
 from applier.errors import DecodeError
+from applier.runtime.decimals import of_unscaled
 
 Reader: TypeAlias = Callable[[Any], Any]
 """Turns a value that is not NULL into a form that `decode/values.py` accepts; raises ValueError or TypeError."""
@@ -48,8 +49,6 @@ _CONNECT = {
 }
 _TIMES = frozenset({"date", "datetime", "timestamp", "time"})
 """Types whose values count in a unit that only the semantic name shows."""
-
-_EXACT = Context(prec=100)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +138,7 @@ def decimal(scale: int) -> Reader:
     """Reader of a decimal that comes as unscaled bytes: two's complement, big-endian."""
 
     def read(unscaled: Any) -> Decimal:
-        return _EXACT.scaleb(Decimal(int.from_bytes(unscaled, "big", signed=True)), -scale)
+        return of_unscaled(int.from_bytes(unscaled, "big", signed=True), scale)
 
     return read
 

@@ -25,7 +25,7 @@ from __future__ import annotations
 import binascii
 import re
 from collections.abc import Callable, Sequence
-from decimal import Context, Decimal
+from decimal import Decimal
 from functools import partial
 from operator import methodcaller
 from typing import Any, TypeAlias
@@ -41,9 +41,9 @@ from applier.decode.open.cells import unescape
 from applier.decode.values.dates import listed, strings, to_dates, to_datetimes, to_times, to_timestamps
 from applier.decode.values.target import Target
 from applier.errors import ValueRefused
+from applier.runtime.decimals import of_unscaled
 
 _U64 = (1 << 64) - 1
-_EXACT = Context(prec=100)
 _DIGITS = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 Values: TypeAlias = "Sequence[Any] | pa.Array[Any]"
 """Wire values of one column."""
@@ -203,8 +203,8 @@ def _rounded(value: float, target: Target) -> Decimal:
     number = Decimal(f"{Decimal(repr(value)):.{scale}f}")
     if digits is None:
         return number
-    largest = _EXACT.scaleb(Decimal(10**digits - 1), -scale)
-    return largest.copy_sign(number) if abs(number) > largest and abs(value) == float(largest) else number
+    largest = of_unscaled(10**digits - 1, scale)
+    return largest.copy_sign(number) if number.copy_abs() > largest and abs(value) == float(largest) else number
 
 
 def _real(values: Sequence[Any], target: Target) -> pa.Array[Any]:

@@ -14,6 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from applier.runtime.decimals import unscaled
+
 Ordered: TypeAlias = bool | int | float | str | bytes
 """A value in a form whose Python order is Iceberg's: days, microseconds, unscaled decimals, code points."""
 
@@ -43,7 +45,7 @@ def _decode(kind: pa.DataType, value: bytes) -> Ordered | None:
         number = float(struct.unpack("<f" if len(value) == 4 else "<d", value)[0])
         return None if math.isnan(number) else number
     if pa.types.is_decimal(kind):
-        return int.from_bytes(value, "big", signed=True)
+        return _exact(int.from_bytes(value, "big", signed=True))
     if pa.types.is_integer(kind) or pa.types.is_temporal(kind):
         return int(struct.unpack("<i" if len(value) == 4 else "<q", value)[0])
     if pa.types.is_string(kind):
@@ -53,12 +55,20 @@ def _decode(kind: pa.DataType, value: bytes) -> Ordered | None:
     return None
 
 
-def ordered(value: Any) -> Ordered | None:
-    """A Python value, as Arrow and Parquet statistics give it, in the same form as a decoded bound."""
+def _exact(digits: int) -> int | None:
+    """An unscaled bound; None where it may be rounded: older builds of applier wrote only the first 28 digits.
+
+    One that really ends in so many zeros is not used either, which costs a look into its file.
+    """
+    rest = len(str(abs(digits))) - 28
+    return None if rest > 0 and digits % 10**rest == 0 else digits
+
+
+def ordered(value: Any, kind: pa.DataType) -> Ordered | None:
+    """A Python value of a type, as Arrow and Parquet statistics give it, in the same form as a decoded bound."""
     match value:
         case Decimal():
-            exponent = value.as_tuple().exponent
-            return int(value.scaleb(-exponent)) if isinstance(exponent, int) else None
+            return unscaled(value, getattr(kind, "scale", 0))
         case datetime():
             moment = value if value.tzinfo else value.replace(tzinfo=UTC)
             return (moment - _EPOCH) // timedelta(microseconds=1)
@@ -120,10 +130,7 @@ class SortedKeys:
 
     def _at(self, index: int) -> Any:
         # Bisecting reads some twenty values; turning all keys into Python objects first would cost more than the join.
-        value = self._array[index].as_py()
-        if isinstance(value, Decimal):
-            return int(value.scaleb(self.type.scale))
-        return ordered(value)
+        return ordered(self._array[index].as_py(), self.type)
 
 
 def numbers(values: Column) -> np.ndarray[Any, Any] | None:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from applier.runtime.decimals import to_bytes
 from applier.sink.format.bounds import ordered
 from applier.sink.format.types import Field, leaves
 
@@ -56,8 +57,7 @@ def metrics(footer: pq.FileMetaData, fields: Iterable[Field], key: Iterable[str]
 def encode_bound(kind: pa.DataType, value: Any) -> bytes:
     """A value in Iceberg's binary single-value form (table specification, appendix D)."""
     if isinstance(value, Decimal):
-        unscaled = int(value.scaleb(getattr(kind, "scale", 0)))
-        return unscaled.to_bytes(((unscaled if unscaled >= 0 else ~unscaled).bit_length() // 8) + 1, "big", signed=True)
+        return to_bytes(value, getattr(kind, "scale", 0))
     if isinstance(value, str):
         return value.encode()
     if isinstance(value, bytes):
@@ -66,7 +66,7 @@ def encode_bound(kind: pa.DataType, value: Any) -> bytes:
         return b"\x01" if value else b"\x00"
     if pa.types.is_floating(kind):
         return struct.pack("<f" if kind.bit_width == 32 else "<d", value)
-    return struct.pack("<i" if kind.bit_width == 32 else "<q", ordered(value))
+    return struct.pack("<i" if kind.bit_width == 32 else "<q", ordered(value, kind))
 
 
 def cut_lower(value: Any, width: int) -> Any:

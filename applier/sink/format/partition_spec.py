@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from applier.errors import TableMismatch
+from applier.runtime.decimals import of_unscaled, to_bytes, unscaled
 from applier.sink.format.types import Array, Chunks, TableSchema, by_value
 
 compute: Any = pyarrow.compute
@@ -74,8 +75,17 @@ def split(rows: pa.Table, spec: Sequence[SpecField]) -> Iterator[tuple[list[Any]
 
 
 def transform(values: Chunks, field: SpecField) -> Array:
-    """Partition values of a column; NULL stays NULL."""
-    result: Array = _TRANSFORMS[field.transform](values.combine_chunks(), field.width)
+    """Partition values of a column; NULL stays NULL.
+
+    Raises:
+        TableMismatch: A negative decimal, truncated, has more digits than its column.
+    """
+    try:
+        result: Array = _TRANSFORMS[field.transform](values.combine_chunks(), field.width)
+    except pa.ArrowInvalid:
+        # The text of the error holds the value.
+        what = f"A value of column {field.column} has too many digits for its partition by truncate[{field.width}]."
+        raise TableMismatch(what, "Replace that partition field by one of another transform, such as bucket.") from None
     return result
 
 
@@ -111,7 +121,7 @@ def _bucket(values: Array, buckets: int) -> Any:
     kind = values.type
     if pa.types.is_integer(kind) or pa.types.is_date(kind) or (pa.types.is_timestamp(kind) and kind.unit == "us"):
         return _of_numbers(values, lambda numbers: (_hash_numbers(numbers) & 0x7FFFFFFF) % buckets, pa.int32())
-    return by_value(values, lambda value: (_hash(value) & 0x7FFFFFFF) % buckets, pa.int32())
+    return by_value(values, lambda value: (_hash(value, kind) & 0x7FFFFFFF) % buckets, pa.int32())
 
 
 def _truncate(values: Array, width: int) -> Any:
@@ -121,8 +131,13 @@ def _truncate(values: Array, width: int) -> Any:
     if pa.types.is_binary(kind):
         return compute.binary_slice(values, 0, width)
     if pa.types.is_decimal(kind):
-        step = Decimal(width).scaleb(-kind.scale)
-        return by_value(values, lambda value: value - (((value % step) + step) % step), kind)
+        scale: int = kind.scale
+
+        def cut(value: Decimal) -> Decimal:
+            digits = unscaled(value, scale)
+            return of_unscaled(digits - digits % width, scale)
+
+        return by_value(values, cut, kind)
     return _of_numbers(values, lambda numbers: numbers - numbers % width, kind)
 
 
@@ -171,7 +186,7 @@ def _rotated(numbers: Numbers, bits: int) -> Numbers:
     return (numbers << np.uint32(bits)) | (numbers >> np.uint32(32 - bits))
 
 
-def _hash(value: Any) -> int:
+def _hash(value: Any, kind: pa.DataType) -> int:
     """Murmur3 of a text, bytes or a decimal, as Iceberg's buckets define it (table specification, appendix B)."""
     match value:
         case str():
@@ -179,10 +194,7 @@ def _hash(value: Any) -> int:
         case bytes():
             return int(mmh3.hash(value))
         case Decimal():
-            exponent = value.as_tuple().exponent
-            unscaled = int(value.scaleb(-exponent)) if isinstance(exponent, int) else 0
-            size = ((unscaled if unscaled >= 0 else ~unscaled).bit_length() // 8) + 1
-            return int(mmh3.hash(unscaled.to_bytes(size, "big", signed=True)))
+            return int(mmh3.hash(to_bytes(value, getattr(kind, "scale", 0))))
     msg = f"a bucket of {type(value).__name__}"
     raise TypeError(msg)
 

@@ -62,7 +62,7 @@ class ParquetSource:
             statistics = self._file.metadata.row_group(group).column(found[1][0]).statistics
             if statistics is None or not statistics.has_min_max:
                 return None, None
-            return _ordered(statistics.min, field.arrow), _ordered(statistics.max, field.arrow)
+            return ordered(statistics.min, field.arrow), ordered(statistics.max, field.arrow)
 
     def read(self, group: int, fields: Sequence[Field]) -> pa.Table:
         """Columns of one row group, with the names and types that the table has now.
@@ -137,9 +137,3 @@ def _columns(schema: pa.Schema) -> dict[int | str, tuple[str, tuple[int, ...]]]:
         result[field.name if number is None else int(number)] = (field.name, tuple(range(first, first + width)))
         first += width
     return result
-
-
-def _ordered(value: Any, kind: pa.DataType) -> Ordered | None:
-    if pa.types.is_decimal(kind) and value is not None:
-        return int(value.scaleb(kind.scale))
-    return ordered(value)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from decimal import ROUND_HALF_EVEN, ROUND_HALF_UP, Context, Decimal
+from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from applier.changefeed.table import ColumnType
+from applier.runtime.decimals import EXACT, rounded
 from applier.sink.evolve.casts.members import index_of, mask_of
 from applier.sink.evolve.steps import ConvertField
 from applier.sink.format.types import Array, by_value
@@ -20,8 +21,6 @@ _MOST_BITS = 64
 _WHOLE = pa.decimal128(38, 0)
 _BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-_EXACT = Context(prec=400)
-"""Wide enough for every DOUBLE (309 digits before the point) and DECIMAL (65 digits)."""
 
 
 def bounds(kind: ColumnType) -> tuple[int, int]:
@@ -50,7 +49,7 @@ def whole_of(values: Array, step: ConvertField) -> Array:
         return values.cast(_WHOLE)
     if pa.types.is_decimal(values.type):
         return _rescaled(values, _WHOLE)
-    return by_value(values, lambda text: _parsed(text).quantize(Decimal(1), ROUND_HALF_UP, _EXACT), _WHOLE)
+    return by_value(values, lambda text: rounded(_parsed(text), 0), _WHOLE)
 
 
 def fit_whole(numbers: Array, step: ConvertField) -> Array:
@@ -81,8 +80,7 @@ def to_decimal(values: Array, step: ConvertField) -> Array:
     if pa.types.is_decimal(values.type) and not is_wide:
         _refuse_negative(values, step.new)
         return _rescaled(values, target)
-    quantum = Decimal(1).scaleb(-(step.new.scale or 0))
-    numbers = by_value(values, lambda value: _plain(_read(value), quantum, step.new), pa.string())
+    numbers = by_value(values, lambda value: _plain(_read(value), step.new), pa.string())
     return numbers if is_wide else numbers.cast(target)
 
 
@@ -113,12 +111,12 @@ def _rescaled(values: Array, target: pa.DataType) -> Array:
     return values.cast(target)
 
 
-def _plain(number: Decimal, quantum: Decimal, kind: ColumnType) -> str:
-    rounded = number.quantize(quantum, ROUND_HALF_UP, _EXACT)
-    digits = (kind.length or 10) - (kind.scale or 0)
-    if abs(rounded) >= Decimal(10) ** digits or (kind.unsigned and rounded < 0):
+def _plain(number: Decimal, kind: ColumnType) -> str:
+    scale = kind.scale or 0
+    result = rounded(number, scale)
+    if result.copy_abs() >= 10 ** ((kind.length or 10) - scale) or (kind.unsigned and result < 0):
         raise ValueError
-    return f"{abs(rounded) if rounded == 0 else rounded:f}"
+    return f"{result.copy_abs() if result == 0 else result:f}"
 
 
 def _read(value: Any) -> Decimal:
@@ -132,7 +130,7 @@ def _parsed(text: str) -> Decimal:
     text = text.strip(" \t\n\v\f\r")
     if not _NUMBER.fullmatch(text):
         raise ValueError
-    return _EXACT.create_decimal(text)
+    return EXACT.create_decimal(text)
 
 
 def _refuse_negative(values: Array, kind: ColumnType) -> None:

@@ -61,6 +61,10 @@ EXACT = [
     (T("int"), T("year"), [1901, 2155], [1901, 2155]),
     (T("bit", length=8), T("bit", length=64), [255], [D(255)]),
     (T("bit", length=8), T("int"), [200], [200]),
+    (VARCHAR, T("decimal", length=38, scale=0), ["9" * 38, "-" + "9" * 38], [D("9" * 38), D("-" + "9" * 38)]),
+    (T("decimal", length=38, scale=0), T("decimal", length=65, scale=27), [D("9" * 38)], ["9" * 38 + "." + "0" * 27]),
+    (T("decimal", length=65, scale=27), T("decimal", length=38, scale=0), ["9" * 38 + ".4"], [D("9" * 38)]),
+    (T("decimal", length=38, scale=10), T("decimal", length=38, scale=9), [D("1" * 28 + ".5")], [D("1" * 28 + ".5")]),
     # text
     (T("int"), VARCHAR, [-42], ["-42"]),
     (T("bigint", unsigned=True), VARCHAR, [D(2**64 - 1)], ["18446744073709551615"]),

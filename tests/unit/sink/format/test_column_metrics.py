@@ -51,13 +51,16 @@ MOMENT = datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)
         (pa.timestamp("us", tz="UTC"), TimestamptzType(), MOMENT),
         (pa.decimal128(20, 2), DecimalType(20, 2), Decimal("-1.28")),
         (pa.decimal128(20, 0), DecimalType(20, 0), Decimal(2**64 - 1)),
+        (pa.decimal128(29, 29), DecimalType(29, 29), Decimal("-0.12345678901234567890123456789")),
+        (pa.decimal128(38, 0), DecimalType(38, 0), Decimal(1 - 10**38)),
+        (pa.decimal128(38, 10), DecimalType(38, 10), Decimal("-9999999999999999999999999999.0123456789")),
     ],
     ids=str,
 )
 def test_bounds_are_encoded_as_by_others(kind: pa.DataType, theirs: PrimitiveType, value: Any) -> None:
     """A bound has the bytes that PyIceberg gives the value, and reads back as the value."""
     assert encode_bound(kind, value) == to_bytes(theirs, value)
-    assert decode_bound(kind, encode_bound(kind, value)) == ordered(value)
+    assert decode_bound(kind, encode_bound(kind, value)) == ordered(value, kind)
 
 
 @given(value=st.one_of(st.text(max_size=8), st.binary(max_size=8)), width=st.integers(1, 4))
@@ -93,6 +96,16 @@ def test_metrics_cover_all_row_groups_and_columns(tmp_path: Path, monkeypatch: p
     assert column(found, "lower-bounds") == {ids["s"]: (b"x" * 16).hex().upper(), ids["n"]: "00" * 8}
     assert column(found, "upper-bounds")[ids["s"]] == (b"x" * 15 + b"y").hex().upper()
     assert all(column(found, "column-sizes").values())
+
+
+def test_bounds_of_a_file_have_all_digits_of_a_decimal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reader that compares with a bound of 38 digits finds the row."""
+    values = [Decimal(f"{number}e-3") for number in (1 - 10**38, 7, 12345678901234567890123456789012345678)]
+
+    found, _ = written(tmp_path, monkeypatch, {"d": pa.decimal128(38, 3)}, {"d": values}, {})
+
+    assert column(found, "lower-bounds") == {1: to_bytes(DecimalType(38, 3), values[0]).hex().upper()}
+    assert column(found, "upper-bounds") == {1: to_bytes(DecimalType(38, 3), values[2]).hex().upper()}
 
 
 def test_table_properties_choose_the_metrics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

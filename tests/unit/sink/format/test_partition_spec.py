@@ -27,6 +27,13 @@ EPOCH = datetime(1970, 1, 1)
 MOMENTS = [datetime(1969, 12, 31, 23, 59, 59, 999999), EPOCH, datetime(2024, 2, 29, 1, 30)]
 ZONED = [moment.replace(tzinfo=UTC) for moment in MOMENTS]
 DAYS = [date(1969, 12, 31), date(1970, 1, 1), date(2024, 2, 29)]
+WIDE = [
+    Decimal("1234567890123456789012345678.9012345678"),
+    Decimal("-1234567890123456789012345678.9012345678"),
+    Decimal("9999999999999999999999999999.9999999999"),
+    Decimal("0E-10"),
+    None,
+]
 
 
 def micros(moment: datetime) -> int:
@@ -41,6 +48,10 @@ CASES: list[Any] = [
     ("bucket[7]", StringType(), pa.string(), ["", "iceberg", "ünï😀"]),
     ("bucket[7]", BinaryType(), pa.binary(), [b"", b"\x00\x01\x02\x03"]),
     ("bucket[5]", DecimalType(20, 2), pa.decimal128(20, 2), [Decimal("14.20"), Decimal("-1.28"), Decimal("0.00")]),
+    *(
+        (name, DecimalType(38, 10), pa.decimal128(38, 10), WIDE)
+        for name in ("bucket[16]", "truncate[1000]", "identity")
+    ),
     ("truncate[10]", IntegerType(), pa.int32(), [-1, 1, 19]),
     ("truncate[10]", LongType(), pa.int64(), [-11, 2**40]),
     ("truncate[2]", StringType(), pa.string(), ["a", "😀üx"]),
@@ -64,6 +75,17 @@ def test_transforms_are_icebergs(name: str, theirs: IcebergType, kind: pa.DataTy
     expected = parse_transform(name).transform(theirs)
     wanted = [None if value is None else expected(_internal(value)) for value in values]
     assert [_internal(value) for value in found] == wanted
+
+
+def test_a_partition_value_with_too_many_digits_is_refused() -> None:
+    """A negative decimal may be cut down to one digit more than its column has, which no manifest can hold."""
+    with pytest.raises(TableMismatch) as caught:
+        transform(pa.chunked_array([pa.array([Decimal(-9999)], pa.decimal128(4, 0))]), SpecField("c", "truncate", 10))
+
+    assert str(caught.value) == (
+        "A value of column c has too many digits for its partition by truncate[10]. "
+        "Hint: Replace that partition field by one of another transform, such as bucket."
+    )
 
 
 def test_rows_are_split_by_all_fields_and_keep_their_order() -> None:
