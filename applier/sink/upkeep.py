@@ -161,6 +161,8 @@ class Upkeep:
                 change = replace(change, summary=stamp.summary(), properties=stamp.entries())
                 commit(table, change, head, lambda: failpoints.reach("compaction-sent"))
                 return {"compacted": len(change.rewritten), "vectors": len(change.replaced)}
+            if table.schema.shadows:
+                return {}  # Iceberg's action is a job of Spark.
             done = iceberg.compact(table, self._options(found), stamp, head)
             return {"compacted": done.data_files, "vectors": done.delete_files}
 

@@ -1,13 +1,21 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
 from pyspark.sql import SparkSession
 
 from applier.changefeed.change_batch import ChangeBatch
 from applier.errors import TableMismatch
+from applier.pipeline.load.spark import has_twice
 from applier.sink.commit.stamp import Stamp
+from applier.sink.format.types import METADATA_COLUMNS
 from applier.sink.iceberg.catalog import Catalog, JavaError, PartitionField
+from applier.sink.upkeep import Thresholds, Upkeep
+from applier.sink.write.engine import ArrowEngine
 from applier.sink.write.spark import SparkEngine
 from applier.sink.write.table_writer import TableWriter
 from tests.spark.feeds import read
@@ -55,6 +63,52 @@ def test_any_name_of_table_and_column_works(
     assert set(found["UPPER"].to_pylist()) == {4, 6, 8}
     assert "/tables/" in table.location
     assert ".." not in table.location
+
+
+@pytest.mark.parametrize("key", ["_Pos", "_row_id"])
+def test_names_of_icebergs_own_columns_work_without_spark(
+    spark: SparkSession, lake: Catalog, warehouse: Path, fresh_name: Callable[[], tuple[str, str]], key: str
+) -> None:
+    """Spark refuses such columns, or takes a position for a value; the driver writes the table, whatever the engine."""
+    name, columns = fresh_name(), [key, *sorted(METADATA_COLUMNS - {key.lower()})]
+    lake.create(name, pa.schema([pa.field(column, pa.int64()) for column in columns]), key=[key])
+    table = lake.load(name)
+    assert table is not None
+    writer = TableWriter(table, "shop", 1, engine="spark", spark=SparkEngine(spark, "lake", table))
+
+    for step, values in enumerate(([1, 2, 3], [2, 3, 4]), 1):
+        rows = pa.table(
+            {column: pa.array([value * place for value in values]) for place, column in enumerate(columns, 1)}
+        )
+        deletes = pa.table({key: pa.array([1])}).slice(0, step - 1)
+        writer.apply(ChangeBatch(rows, pa.array([False] * 3), deletes), Stamp("shop", 1, step), exact=False)
+
+    assert Upkeep(writer, Thresholds(small_files=1)).compact() == {}
+    catalog = SqlCatalog("lake", uri=f"sqlite:///{warehouse}/catalog.db", warehouse=f"file://{warehouse}/tables")
+    found = catalog.load_table(name).scan().to_arrow()
+    catalog.engine.dispose()
+    assert found.num_rows == 3
+    assert set(found[key].to_pylist()) == {2, 3, 4}
+    assert set(found[columns[-1]].to_pylist()) == {place * len(columns) for place in (2, 3, 4)}
+
+
+def test_keys_that_come_twice_are_seen_in_columns_of_any_name(
+    spark: SparkSession, lake: Catalog, fresh_name: Callable[[], tuple[str, str]]
+) -> None:
+    """A column named as what Spark adds to a count is still a column of the key."""
+    name, names = fresh_name(), ["count", "0", "hash"]
+    lake.create(name, pa.schema([pa.field(column, pa.int64()) for column in names]), key=names)
+    table = lake.load(name)
+    assert table is not None
+    writer = TableWriter(table, "shop", 1)
+
+    answers = []
+    for step, values in enumerate(([1, 2], [2, 3]), 1):
+        rows = pa.table({column: pa.array(values) for column in names})
+        writer.append(lambda rows=rows: ArrowEngine(table).stage(rows, names), Stamp("shop", 1, step))  # type: ignore[misc]
+        answers.append(has_twice(spark, "lake", table, names))
+
+    assert answers == [False, True]
 
 
 def test_rename_and_drop(lake: Catalog) -> None:

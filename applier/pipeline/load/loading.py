@@ -26,6 +26,7 @@ from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime import failpoints
 from applier.runtime.logs import logger
 from applier.sink.commit.stamp import OFFSETS, Stamp
+from applier.sink.format.types import LINEAGE, METADATA_COLUMNS
 from applier.sink.iceberg.maintenance import unset_properties
 from applier.sink.tidb_partitions.expression import Inexact
 from applier.sink.write.table_writer import TableWriter
@@ -99,6 +100,7 @@ class Loading:
         files = self.export.files.get(name, ())
         self.copies.expect(name, name)
         self._refuse_keyless(version)
+        refuse_names(version, self.targets.maker.settings.format_version)
         self._refuse_generated(version, files)
         for attempt in range(_MEETINGS):
             try:
@@ -231,6 +233,20 @@ class Loading:
             what = f"Rows of table {load.name} have one key ({', '.join(version.key)}) in files of the export."
             raise ValueRefused(what, "Export the table again into an empty folder, and keep its files as they are.")
         writer.stamp(self._stamp(writer, msgspec.structs.replace(load, is_unique=True)))
+
+
+def refuse_names(version: TableVersion, format_version: int) -> None:
+    """Refuse a table whose columns have names that keep Spark from writing it, or from looking for keys in it.
+
+    Raises:
+        ValueRefused: It has one.
+    """
+    unwritable = LINEAGE if format_version >= 3 else ()
+    for column in version.columns:
+        if column.name.lower() in (METADATA_COLUMNS if column.name in version.key else unwritable):
+            what = f"Table {version.name} cannot be loaded: {column.name} is a name of Iceberg's own columns to Spark."
+            hint = "Rename the column upstream and export the table again, or leave the table out in tables.include."
+            raise ValueRefused(what, hint)
 
 
 def _group(files: Sequence[File], most: int) -> Sequence[File]:

@@ -144,4 +144,5 @@ def has_twice(session: SparkSession, catalog: str, table: Table, key: Sequence[s
 
 
 def _twice(frame: DataFrame) -> DataFrame:
-    return frame.groupBy(*map(quoted, frame.columns)).count().where("count > 1").limit(1)
+    numbered = frame.toDF(*map(str, range(len(frame.columns))))  # A column of the key may be named `count`.
+    return numbered.groupBy(*map(quoted, numbered.columns)).count().where("count > 1").limit(1)

@@ -20,6 +20,13 @@ Array: TypeAlias = "pa.Array[Any]"
 Chunks: TypeAlias = "pa.ChunkedArray[Any]"
 """Values of one column, whatever their type."""
 
+LINEAGE = ("_row_id", "_last_updated_sequence_number")
+"""Iceberg's columns that say which row this is and when it was last changed (format 3)."""
+
+METADATA_COLUMNS = frozenset(("_file", "_pos", "_deleted", "_spec_id", "_partition", *LINEAGE))
+"""Iceberg's own columns (`MetadataColumns`): Spark refuses to read columns of these names, or takes one for the other
+where their letters alone differ."""
+
 FIELD_ID = b"PARQUET:field_id"
 """Where Arrow keeps the number by which Iceberg knows a column, whatever its name is."""
 
@@ -102,6 +109,11 @@ class TableSchema:
     def names(self) -> frozenset[str]:
         """Names of all columns."""
         return frozenset(field.name for field in self.fields)
+
+    @property
+    def shadows(self) -> bool:
+        """Whether a column has a name of Iceberg's own, so that no job of Spark may read or write the table."""
+        return any(name.lower() in METADATA_COLUMNS for name in self.names)
 
     def field(self, name: str) -> Field | None:
         """The column of that name, or None."""

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from applier.sink.format import types
 from applier.sink.format.storage import Storage
 from applier.sink.format.types import FIELD_ID, Field, TypeJson
 from applier.sink.iceberg.commit import Change
@@ -30,11 +31,11 @@ MOST_BYTES = 64 << 20
 """Bytes of those files."""
 
 LINEAGE = (
-    Field(2147483540, "_row_id", "long", pa.int64(), required=False),
-    Field(2147483539, "_last_updated_sequence_number", "long", pa.int64(), required=False),
+    Field(2147483540, types.LINEAGE[0], "long", pa.int64(), required=False),
+    Field(2147483539, types.LINEAGE[1], "long", pa.int64(), required=False),
 )
-"""Columns that say which row this is and when it was last changed (format 3). A file has them if its rows were in
-another one before; else a row's place in the file and the file's sequence number say it."""
+"""A file has them if its rows were in another one before; else a row's place in the file and the file's sequence number
+say it."""
 
 _PLAIN = re.compile(r"boolean|int|long|float|double|date|timestamp|timestamptz|string|binary|decimal\(.*|fixed\[.*")
 """Types whose values are written as Iceberg's own writer does."""
@@ -50,7 +51,7 @@ def is_plain(table: Table) -> bool:
         and table.writing.get("write.format.default", "parquet").lower() == "parquet"
         and sort_of(table) is not None
         and all(_has_plain_values(field.type) for field in table.schema.fields)
-        and not any(field.name in table.schema.names for field in LINEAGE)
+        and not any(name.lower() in types.LINEAGE for name in table.schema.names)
         and not any(key.startswith(_OF_ICEBERG) for key in table.writing)
     )
 

@@ -91,8 +91,8 @@ class Staging:
 
     @property
     def prefers_arrow(self) -> bool:
-        """Whether few rows are read and written in this process."""
-        return self._engine != "spark" and self.arrow.reaches_storage
+        """Whether few rows are read and written in this process; all are where Spark cannot."""
+        return self._table.schema.shadows or (self._engine != "spark" and self.arrow.reaches_storage)
 
     def advance(self, work: CommitWork, snapshot_id: int) -> None:
         """Move the plan past a commit that was made."""
@@ -214,7 +214,7 @@ class Staging:
         return tuple(fields[name] for name in names)
 
     def _chosen(self, rows: int, planned: FileIndex | None = None, keys: pa.Table | None = None) -> Engine:
-        if self._spark is None or self._engine == "arrow":
+        if self._spark is None or self._engine == "arrow" or self._table.schema.shadows:
             return self.arrow
         if self._engine == "spark" or not self.arrow.reaches_storage or rows >= self._limits.rows:
             return self._spark
