@@ -28,6 +28,9 @@ TOPIC = "feed"
 Place = tuple[str, int]
 """Topic and partition."""
 
+_MOST_PARTITIONS = 7
+"""A topic grows no further."""
+
 _STRUCTURAL = frozenset({"CREATE", "ERASE", "RENAME", "TRUNCATE"})
 
 
@@ -47,6 +50,8 @@ class Habits:
         topics: Each table has a topic of its own, to which DDL come under the name that the table had before.
         shuffled: The parts of a statement that renames several tables come in any order, as the old architecture up to
             v8.5.4 sends them.
+        grows: The topic gets another partition before a restart that sends rows of a table without a key again, a
+            session may end within a transaction, and `scatter` places such rows by their values.
     """
 
     partitions: int = 2
@@ -58,6 +63,7 @@ class Habits:
     leaps: bool = True
     topics: bool = False
     shuffled: bool = False
+    grows: bool = False
 
 
 @dataclass(slots=True)
@@ -82,9 +88,12 @@ class Changefeed:
     _resolved: list[int] = field(init=False)
     _told: set[Ddl] = field(default_factory=set)
     _unique: list[Rows] = field(default_factory=list)
+    _partitions: int = field(init=False)
+    _last: dict[tuple[Name, int], int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
+        self._partitions = self.habits.partitions
         self._resolved = [min((item.ts for item in self.database.log), default=1) - 1]
 
     def send(self) -> Sequence[Record]:
@@ -113,14 +122,28 @@ class Changefeed:
                 told = self._random.randint(told + 1, session.ceiling)
                 self._resolve(told)
             known = [ts for ts in self._resolved if self.habits.leaps or ts <= told]
-            again = [ts for ts in known[-3:] if self._is_plain(ts)]
+            again = [ts for ts in known[-3:] if self._may_grow or self._is_plain(ts)]
             if again and self._random.random() < self.habits.restart:
                 if session.ceiling > told:
                     # The last resolved ts came to some partitions only.
                     self._resolve(session.ceiling, self._random.random())
-                return self._random.choice(again)
+                begin = self._random.choice(again)
+                if self._may_grow:
+                    self._end_within(session.next())
+                    self._partitions += not self._is_plain(begin)
+                return begin
         self._resolve(self.database.ts)
         return None
+
+    @property
+    def _may_grow(self) -> bool:
+        return self.habits.grows and self._partitions < _MOST_PARTITIONS
+
+    def _end_within(self, item: Rows | Ddl | None) -> None:
+        """Send some of the next rows of a table without a key, before all of them are sent again."""
+        if isinstance(item, Rows) and not item.schema.key:
+            self._unique.append(item)
+            self._rows(item, self._random.randrange(len(item.changes)))
 
     def _is_plain(self, begin: int) -> bool:
         """Whether a restart sends no row of a table without a key again.
@@ -149,34 +172,41 @@ class Changefeed:
     def _resolve(self, ts: int, share: float = 1.0) -> None:
         """Send a resolved ts to the topics of the tables that are there at that ts, or to a share of them only."""
         topics = [TOPIC, *map(_topic_of, sorted(self.database.at(ts)))] if self.habits.topics else [TOPIC]
-        places = [(topic, partition) for topic in topics for partition in range(self.habits.partitions)]
+        places = [(topic, partition) for topic in topics for partition in range(self._partitions)]
         for place in places[: int(len(places) * share)]:
             self._append(place, {"version": 1, "type": "WATERMARK", "commitTs": ts, "buildTs": 0})
         if share == 1.0:
             self._resolved.append(ts)
 
-    def _rows(self, item: Rows) -> None:
+    def _rows(self, item: Rows, most: int | None = None) -> None:
         changes = [change for change in item.changes if change.new is not None or not self.database.filtered]
         if not self.habits.raw and item.schema.key:
             changes = list(_split(item.schema, changes))
-        for change in changes:
-            place, message = (self._topic(item.schema), self._partition(item, change)), _row(item, change)
+        # The end of one session and the beginning of the next are one run where nothing comes between.
+        free = [number for number in range(self._partitions) if self._last.get((item.schema.name, number)) != item.ts]
+        for change in changes[:most]:
+            partition, message = free[self._partition(item, change, len(free))], _row(item, change)
+            place = self._topic(item.schema), partition
             self._append(place, message)
+            if not item.schema.key:
+                self._last[item.schema.name, partition] = item.ts
             if item.schema.key and self._random.random() < self.habits.twice:
                 self._append(place, message)
 
-    def _partition(self, item: Rows, change: Change) -> int:
-        count, name = self.habits.partitions, item.schema.name
+    def _partition(self, item: Rows, change: Change, count: int) -> int:
+        name = item.schema.name
         if self.habits.dispatcher == "ts":
             return item.ts % count
         if self.habits.dispatcher == "scatter" and item.schema.key:
             return self._random.randrange(count)
         row = change.new or change.old or {}
+        if self.habits.dispatcher == "scatter" and self.habits.grows:
+            return zlib.crc32(repr((name, sorted(row.items()))).encode()) % count
         key = [row[column] for column in item.schema.key] if self.habits.dispatcher == "index-value" else []
         return zlib.crc32(repr((name, key)).encode()) % count
 
     def _everywhere(self, topic: str, message: Record) -> None:
-        for partition in range(self.habits.partitions):
+        for partition in range(self._partitions):
             self._append((topic, partition), message)
 
     def _append(self, place: Place, message: Record) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
-from typing import Any, cast
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 import pyarrow as pa
@@ -13,10 +15,15 @@ from applier.changefeed.change_batch import ChangeBatch, KeylessBatch
 from applier.changefeed.event import Op
 from applier.changefeed.table import Keyed, Keyless, TableShape
 from applier.changefeed.ts import LOGICAL
-from applier.order.reduce import KEYLESS_SCHEMA, KeylessEvent, count_runs
 
 DATA = "c."
 """Prefix of the columns of the table itself in a part, so that no column name can clash with the others."""
+
+_Values: TypeAlias = tuple[str, ...]
+"""A row of a table without a key, as something to look up."""
+
+_Halves: TypeAlias = tuple[tuple[bool, _Values], ...]
+"""A change of such a table: rows, each with whether it is added."""
 
 
 def merge(
@@ -60,21 +67,45 @@ def merge_keyed(
 
 
 def merge_bag(parts: Sequence[pa.Table]) -> KeylessBatch:
-    """What remains of the rows added and removed, once rows sent twice and rows that came and went are left out."""
+    """What remains of the rows added and removed, once changes sent twice and rows that came and went are left out.
+
+    Args:
+        parts: Tables of `KEYLESS_SCHEMA` and data columns, each with rows of one topic; an update is two rows in turn.
+    """
     rows = pa.concat_tables(parts, promote_options="permissive").combine_chunks()
     data = _data(rows)
     images = [tuple(repr(value) for value in row.values()) for row in data.to_pylist()]
-    net: Counter[tuple[str, ...]] = Counter()
-    place: dict[tuple[str, ...], int] = {}
-    for event in count_runs(_events(rows)):
-        row = event.image["row"]
-        net[images[row]] += 1 if event.present else -1
-        place.setdefault(images[row], row)
+    net: Counter[_Values] = Counter()
+    for change, count in _counted(parts, rows, images):
+        for present, image in change:
+            net[image] += count if present else -count
+    place = {image: row for row, image in enumerate(images)}
     added = [place[image] for image, count in net.items() for _ in range(count)]
     removed = [place[image] for image, count in net.items() for _ in range(-count)]
     return KeylessBatch(
         inserts=data.take(pa.array(added, pa.int64())), deletes=data.take(pa.array(removed, pa.int64()))
     )
+
+
+def _counted(parts: Sequence[pa.Table], rows: pa.Table, images: Sequence[_Values]) -> Iterator[tuple[_Halves, int]]:
+    """Each different change of a commit ts, as the rows that it takes away and adds, and how often it was made.
+
+    Two equal changes of one transaction cannot be distinguished from one that was sent twice by their content. They
+    can by their place. Whatever dispatcher chooses the partition, it looks at the values, the commit ts and the table:
+    equal changes go to one partition, until a restart sends all of them again, there or elsewhere. So the run in which
+    a change comes most often has all of them. What its partition had resolved before is left out.
+    """
+    source = np.repeat(np.arange(len(parts)), [len(part) for part in parts]).tolist()
+    names = ("m.ts", "m.replay", "m.partition", "m.run", "m.offset", "m.index")
+    places = zip(source, *(rows[name].to_pylist() for name in names), strict=True)
+    runs: defaultdict[tuple[int, _Halves], Counter[tuple[int, int, int]]] = defaultdict(Counter)
+    # The halves of an update count together: two rows may become one, and which partition they are in shows the other.
+    for place, halves in groupby(zip(places, rows["m.present"].to_pylist(), images, strict=True), itemgetter(0)):
+        number, ts, replay, partition, run, *_ = place
+        if not replay:
+            runs[ts, tuple(half[1:] for half in halves)][number, partition, run] += 1
+    for (_, change), counts in runs.items():
+        yield change, max(counts.values())
 
 
 def _data(rows: pa.Table) -> pa.Table:
@@ -152,18 +183,3 @@ def _in_order(codes: np.ndarray, stamps: np.ndarray, ties: Sequence[np.ndarray],
 def _numbers(rows: pa.Table, name: str) -> np.ndarray:
     numbers: np.ndarray = rows[name].to_numpy()
     return numbers
-
-
-def _events(rows: pa.Table) -> list[KeylessEvent]:
-    meta = rows.select(KEYLESS_SCHEMA.names).to_pylist()
-    return [
-        KeylessEvent(
-            ts=row["m.ts"],
-            present=row["m.present"],
-            position=(row["m.partition"], row["m.offset"], row["m.index"]),
-            replay=row["m.replay"],
-            run=row["m.run"],
-            image={"row": number},
-        )
-        for number, row in enumerate(meta)
-    ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, ClassVar, TypeAlias
@@ -199,38 +199,6 @@ def _values(version: TableVersion, images: Sequence[Image]) -> WireValues:
     names = [column.name for column in version.columns]
     held = [name for name in names if any(name in image for image in images)]
     return {name: [image.get(name) for image in images] for name in held}
-
-
-def count_runs(events: list[KeylessEvent]) -> Iterator[KeylessEvent]:
-    """The events of a bag without those that TiCDC sent again.
-
-    Two equal rows of one transaction cannot be distinguished from one row sent twice by their content. They can by
-    their place: TiCDC sends the rows of a table in runs of one commit ts, and a restart sends a whole run again. So of
-    the runs of one commit ts in all partitions only the fullest counts; what its partition had resolved is left out.
-    """
-    runs: dict[int, list[list[KeylessEvent]]] = {}
-    last: tuple[int, int, int] | None = None
-    for event in sorted(events, key=lambda item: item.position):
-        if event.replay:
-            last = None
-            continue
-        here = (event.position[0], event.run, event.ts)
-        if here != last:
-            runs.setdefault(event.ts, []).append([])
-        runs[event.ts][-1].append(event)
-        last = here
-    for ts in sorted(runs):
-        yield from _fullest(runs[ts])
-
-
-def _fullest(runs: list[list[KeylessEvent]]) -> list[KeylessEvent]:
-    """Rows of one transaction may lie in several partitions: the fullest run of each partition counts."""
-    best: dict[int, list[KeylessEvent]] = {}
-    for run in runs:
-        partition = run[0].position[0]
-        if len(run) > len(best.get(partition, [])):
-            best[partition] = run
-    return [event for partition in sorted(best) for event in best[partition]]
 
 
 _OLD_VALUE_HINT = "turn on the old values of the protocol (`output-old-value`), or give the table a primary key."

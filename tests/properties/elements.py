@@ -19,6 +19,8 @@ class Elements:
             table is maintained.
         include: Runs begin with `tables.include` changed: some tables are left out, and taken in again.
         filtered: The changefeed leaves out deletes, and the configuration ignores TRUNCATE; see `tests/upstream.py`.
+        keyless: Most tables have no key, and restarts send their rows again to other partitions, as the topic grows;
+            not in offset order, where a later step takes them for new.
     """
 
     letters: bool = False
@@ -28,6 +30,7 @@ class Elements:
     upkeep: bool = False
     include: bool = False
     filtered: bool = False
+    keyless: bool = False
 
     @staticmethod
     def drawn(seed: int, order: str = "resolved") -> Elements:
@@ -35,6 +38,7 @@ class Elements:
         chance = random.Random(f"elements of {seed}")
         letters, renames, shuffled, topics = (chance.random() < share for share in (0.4, 0.4, 0.5, 0.5))
         upkeep, include, filtered = (chance.random() < share for share in (0.3, 0.3, 0.25))
+        keyless = chance.random() < 0.3
         by_offset = order == "offset"
         return Elements(
             letters=letters,
@@ -44,6 +48,7 @@ class Elements:
             upkeep=upkeep,
             include=include and not by_offset,
             filtered=filtered,
+            keyless=keyless and not by_offset,
         )
 
 

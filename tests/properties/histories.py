@@ -45,6 +45,7 @@ class History:
         ddl: Share of DDL among what happens.
         swaps: Rows exchange their keys.
         elements: What happens beside.
+        keyless: Share of tables without a key.
 
     Attributes:
         database: What it happens to.
@@ -54,6 +55,7 @@ class History:
     ddl: float = 0.15
     swaps: bool = True
     elements: Elements = PLAIN
+    keyless: float = 0.15
     database: Database = field(init=False)
     _value: int = 0
 
@@ -177,7 +179,7 @@ class History:
         if name in self.database.tables:
             return
         columns = [Column("id"), Column("v", self.random.choice(_TYPES)), Column("c", self.random.choice(_TYPES))]
-        key = [] if self.random.random() < 0.15 else ["id"]
+        key = [] if self.random.random() < self.keyless else ["id"]
         bounds = [("p0", KEYS // 2), ("p1", KEYS)] if key and self.random.random() < 0.3 else []
         self.database.create(name, columns[: self.random.randint(2, 3)], key, bounds)
 

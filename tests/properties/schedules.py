@@ -46,7 +46,8 @@ def feed_of(chance: random.Random, size: int = 15, order: str = "resolved", elem
     by_offset = order == "offset"
     raw = by_offset and chance.random() < 0.3
     shares = [0.25, 0.4] if elements != PLAIN else [0.0, 0.1, 0.25]
-    history = History(chance, chance.choice(shares), swaps=not raw, elements=elements)
+    keyless = 0.7 if elements.keyless else 0.15
+    history = History(chance, chance.choice(shares), swaps=not raw, elements=elements, keyless=keyless)
     history.begin(chance.randint(2 if elements.renames else 1, 3))
     history.go_on(size * 2 if elements.filtered else size)
     habits = Habits(
@@ -55,10 +56,11 @@ def feed_of(chance: random.Random, size: int = 15, order: str = "resolved", elem
         raw=raw if by_offset else chance.random() < 0.3,
         twice=chance.choice([0.0, 0.1, 0.3]),
         resolve=chance.choice([0.1, 0.4]),
-        restart=chance.choice([0.0, 0.05, 0.15]),
+        restart=chance.choice([0.1, 0.15, 0.2] if elements.keyless else [0.0, 0.05, 0.15]),
         leaps=not by_offset,
         topics=elements.topics,
         shuffled=elements.shuffled,
+        grows=elements.keyless,
     )
     feed = Changefeed(history.database, habits, chance.randrange(1 << 30))
     feed.send()
@@ -246,8 +248,8 @@ class Schedule:
 
     def _ends_now(self) -> Mapping[TopicPartition, int]:
         """How far each partition can be read: each comes at its own pace."""
-        if self._elements.topics:
-            # A topic that appears is there before any resolved ts that covers its rows.
+        if self._elements.topics or self._elements.keyless:
+            # A topic or a partition that appears is there before any resolved ts that covers its rows.
             records = self._lab.records
             self._sent = min(len(records), self._sent + self._random.choice([0, 5, 20, 100]))
             self._ends = {place: span.end for place, span in Memory(records[: self._sent]).bounds().items()}

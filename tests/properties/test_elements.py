@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import random
-from collections import Counter
+from collections import Counter, defaultdict
 
 from tests.properties.apart import is_apart
 from tests.properties.elements import Elements
 from tests.properties.schedules import feed_of
 from tests.ticdc import Changefeed
-from tests.upstream import Ddl, Rows
+from tests.upstream import Ddl, Name, Rows
 
 SEEDS = range(200)
 
@@ -54,7 +54,23 @@ def _found(feed: Changefeed) -> set[str]:
         found.add("rows of tables that runs leave out")
     if feed.database.filtered and any(change.new is None for item in rows for change in item.changes):
         found.add("deletes that the feed leaves out")
+    if _has_moved(feed, {item.schema.name for item in rows if not item.schema.key}):
+        found.add("rows without a key in another partition")
     return found
+
+
+def _has_moved(feed: Changefeed, names: set[Name]) -> bool:
+    """Whether a row of some tables came to two partitions."""
+    places: defaultdict[bytes, set[int]] = defaultdict(set)
+    for record in feed.records:
+        places[record["value"]].add(record["partition"])
+    return any(len(where) > 1 and _table(value) in names for value, where in places.items())
+
+
+def _table(value: bytes) -> Name | None:
+    message = json.loads(value)
+    is_row = message["type"] in {"INSERT", "UPDATE", "DELETE"}
+    return Name(message["database"], message["table"]) if is_row else None
 
 
 def test_each_element_is_drawn() -> None:
@@ -71,4 +87,5 @@ def test_each_element_is_drawn() -> None:
     assert counts.keys() == {
         *("letters", "2 renames", "3 renames", "4 renames", "topics", "shuffled"),
         *("created anew", "days later", "rows of tables that runs leave out", "deletes that the feed leaves out"),
+        "rows without a key in another partition",
     }

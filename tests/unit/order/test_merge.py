@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pytest
@@ -122,23 +123,126 @@ def test_raw_updates_that_exchange_keys_in_offset_order(ts: int, upserts: list[i
     assert sorted(row["id"] for row in batch.upserts.to_pylist()) == upserts
 
 
-def bag_part(*events: tuple[int, bool, int, int | None]) -> pa.Table:
-    """A part of a bag from (ts, present, offset, value)."""
-    meta = [(ts, present, 0, offset, 0, False, 0) for ts, present, offset, _ in events]
+class Sent(NamedTuple):
+    """A row that a change of a bag adds or takes away, and where its message was read."""
+
+    ts: int
+    offset: int
+    value: int | None = 1
+    present: bool = True
+    partition: int = 0
+    run: int = 0
+    replay: bool = False
+
+
+def bag_part(*rows: Sent) -> pa.Table:
+    """A part of a bag."""
+    meta = [(row.ts, row.present, row.partition, row.offset, 0, row.replay, row.run) for row in rows]
     table = columns_of(meta, KEYLESS_SCHEMA)
-    return table.append_column(DATA + "a", pa.array([value for *_, value in events], pa.int32()))
+    return table.append_column(DATA + "a", pa.array([row.value for row in rows], pa.int32()))
+
+
+def changed(*parts: pa.Table) -> tuple[list[int | None], list[int | None]]:
+    """Rows that parts of a bag add and take away."""
+    batch = merge_bag(parts)
+    return batch.inserts["a"].to_pylist(), batch.deletes["a"].to_pylist()
+
+
+def replaced(ts: int, offset: int, old: int, new: int, partition: int = 0, run: int = 0) -> tuple[Sent, Sent]:
+    """An update: both halves have the place of its message."""
+    return Sent(ts, offset, old, False, partition, run), Sent(ts, offset, new, True, partition, run)
 
 
 def test_bag_nets_rows_that_come_and_go() -> None:
     """A row added and removed inside a batch is neither added nor removed; NULL equals NULL."""
-    batch = merge_bag([bag_part((5, True, 0, 1), (5, True, 1, 1), (6, False, 2, 1), (7, False, 3, None))])
+    rows = Sent(5, 0), Sent(5, 1), Sent(6, 2, present=False), Sent(7, 3, None, present=False)
 
-    assert batch.inserts.to_pylist() == [{"a": 1}]
-    assert batch.deletes.to_pylist() == [{"a": None}]
+    assert changed(bag_part(*rows)) == ([1], [None])
 
 
 def test_bag_with_nothing_left_is_empty() -> None:
     """A row that came and went leaves neither inserts nor deletes."""
-    batch = merge_bag([bag_part((5, True, 0, 1), (6, False, 1, 1))])
+    assert changed(bag_part(Sent(5, 0), Sent(6, 1, present=False))) == ([], [])
 
-    assert (batch.inserts.num_rows, batch.deletes.num_rows) == (0, 0)
+
+def test_bag_keeps_equal_rows_of_one_transaction() -> None:
+    """Two equal rows of one commit ts are two rows."""
+    assert changed(bag_part(Sent(5, 0), Sent(5, 1))) == ([1, 1], [])
+
+
+def test_bag_drops_a_run_sent_again() -> None:
+    """After a restart the same run comes again in its partition, parted by rows that need not be due."""
+    first, again = (Sent(5, 0, run=1), Sent(5, 1, run=1)), (Sent(5, 3, run=3), Sent(5, 4, run=3))
+
+    assert changed(bag_part(*first, *again)) == ([1, 1], [])
+    assert changed(bag_part(*first, *again[:1])) == ([1, 1], [])
+    assert changed(bag_part(*first[:1], *again)) == ([1, 1], [])
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_bag_drops_a_run_sent_again_to_another_partition(parts: int) -> None:
+    """The topic grew, and TiCDC restarted: a run that the end of a session cut short does not count, wherever it is."""
+    cut, whole = [Sent(5, 7, run=4)], [Sent(5, 0, partition=2, run=1), Sent(5, 1, partition=2, run=1)]
+    deletes = Sent(6, 8, 9, present=False, run=5), Sent(6, 2, 9, present=False, partition=2, run=2)
+    cut.append(deletes[0])
+    whole.append(deletes[1])
+
+    rows = [bag_part(*cut), bag_part(*whole)] if parts == 2 else [bag_part(*cut, *whole)]
+    assert changed(*rows) == ([1, 1], [9])
+
+
+def test_bag_counts_each_change_where_it_comes_most_often() -> None:
+    """Rows that are placed by their values: before the topic grew, and after."""
+    before = Sent(5, 0, 1), Sent(5, 1, 1), Sent(5, 2, 2), Sent(5, 0, 3, partition=1)
+    after = Sent(5, 3, 1, run=2), Sent(5, 0, 2, partition=2), Sent(5, 1, 3, partition=2), Sent(5, 4, 4, run=2)
+
+    inserts, deletes = changed(bag_part(*before, *after))
+    assert (Counter(inserts), deletes) == (Counter({1: 2, 2: 1, 3: 1, 4: 1}), [])
+
+
+def test_bag_counts_both_halves_of_an_update_as_one_change() -> None:
+    """Two equal rows become two different ones, which lie in two partitions: no row was sent again."""
+    both = *replaced(5, 0, old=1, new=2), *replaced(5, 0, old=1, new=3, partition=1)
+
+    assert changed(bag_part(*both)) == ([2, 3], [1, 1])
+    assert changed(bag_part(*both, *replaced(5, 0, old=1, new=3, partition=2))) == ([2, 3], [1, 1])
+
+
+def test_bag_drops_a_run_sent_again_to_another_topic() -> None:
+    """Two topics have partitions and offsets of the same numbers."""
+    assert changed(bag_part(Sent(5, 0, run=1)), bag_part(Sent(5, 0, run=1))) == ([1], [])
+
+
+def test_bag_drops_what_its_partition_had_resolved() -> None:
+    """A row at or below a resolved ts read before it was sent before."""
+    assert changed(bag_part(Sent(5, 0), Sent(5, 2, replay=True))) == ([1], [])
+
+
+@st.composite
+def sessions(draw: st.DrawFn) -> tuple[Counter[int], list[pa.Table]]:
+    """The changes of one commit ts, and sessions that each place them anew by their values; the first is whole."""
+    changes = draw(st.lists(st.integers(0, 3), min_size=1, max_size=6))
+    ends = dict.fromkeys(range(4), 0)
+    parts = []
+    for run in range(draw(st.integers(1, 3))):
+        placed = draw(st.lists(st.integers(0, 3), min_size=4, max_size=4))
+        sent = draw(st.permutations(changes))
+        rows = []
+        for value in sent if run == 0 else sent[: draw(st.integers(0, len(sent)))]:
+            partition = placed[value]
+            rows.append(Sent(5, ends[partition], value, partition=partition, run=run))
+            ends[partition] += 1
+        parts.append(rows)
+    tasks = draw(st.integers(1, 2))
+    every = [row for rows in draw(st.permutations(parts)) for row in rows]
+    shares = [[row for row in every if row.partition % tasks == task] for task in range(tasks)]
+    return Counter(changes), [bag_part(*share) for share in shares if share]
+
+
+@given(sessions())
+def test_bag_is_the_same_however_often_and_wherever_it_is_sent(drawn: tuple[Counter[int], list[pa.Table]]) -> None:
+    """One session sent all: what others sent of it, to whatever partitions, changes nothing."""
+    wanted, parts = drawn
+    inserts, deletes = changed(*parts)
+
+    assert (Counter(inserts), deletes) == (wanted, [])

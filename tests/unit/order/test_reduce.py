@@ -8,7 +8,7 @@ from applier.changefeed.event import Op, RowChange
 from applier.changefeed.message import Position
 from applier.changefeed.table import Keyed, Keyless
 from applier.errors import DecodeError, IncompleteRow
-from applier.order.reduce import KeyedGroup, KeylessEvent, KeylessGroup, count_runs, group
+from applier.order.reduce import KeyedGroup, KeylessGroup, group
 from tests.builders import delete, insert, update, upsert, version
 
 TABLE = version(("id", "bigint"), ("v", "int"))
@@ -112,36 +112,6 @@ def test_delete_without_image_is_refused() -> None:
     """A delete without an old image names no row."""
     with pytest.raises(IncompleteRow, match="does not hold the old row"):
         KeyedGroup(TABLE).add(RowChange(TABLE.name, 1, 5, delete(5).op, None, None), Position(0, 0, 0))
-
-
-def bag(
-    ts: int, offset: int, *, partition: int = 0, row: str = "1", replay: bool = False, run: int = 0
-) -> KeylessEvent:
-    """A row added to a bag."""
-    return KeylessEvent(ts, True, (partition, offset, 0), replay, run, {"a": row})
-
-
-def test_bag_keeps_equal_rows_of_one_transaction() -> None:
-    """Two equal rows of one commit ts are two rows."""
-    assert len(list(count_runs([bag(5, 0), bag(5, 1)]))) == 2
-
-
-def test_bag_drops_a_run_sent_again() -> None:
-    """After a restart the same run comes again; the fullest counts."""
-    events = [bag(5, 0), bag(5, 1), bag(7, 2), bag(5, 3), bag(5, 4), bag(7, 5)]
-
-    assert [event.ts for event in count_runs(events)] == [5, 5, 7]
-
-
-def test_bag_parts_runs_by_rows_that_are_not_there() -> None:
-    """Between the run and the same run sent again lay rows above the watermark, of which only the count is left."""
-    assert len(list(count_runs([bag(5, 0, run=1), bag(5, 2, run=3)]))) == 1
-    assert len(list(count_runs([bag(5, 0, run=1), bag(5, 1, run=1)]))) == 2
-
-
-def test_bag_drops_what_its_partition_had_resolved() -> None:
-    """A row at or below a resolved ts read before it was sent before."""
-    assert len(list(count_runs([bag(5, 0), bag(5, 2, replay=True)]))) == 1
 
 
 def test_bag_update_is_a_delete_and_an_insert() -> None:
