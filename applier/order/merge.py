@@ -96,11 +96,12 @@ def _counted(parts: Sequence[pa.Table], rows: pa.Table, images: Sequence[_Values
     a change comes most often has all of them. What its partition had resolved before is left out.
     """
     source = np.repeat(np.arange(len(parts)), [len(part) for part in parts]).tolist()
+    present: list[bool] = _numbers(rows, "m.present").tolist()
     names = ("m.ts", "m.replay", "m.partition", "m.run", "m.offset", "m.index")
     places = zip(source, *(rows[name].to_pylist() for name in names), strict=True)
     runs: defaultdict[tuple[int, _Halves], Counter[tuple[int, int, int]]] = defaultdict(Counter)
     # The halves of an update count together: two rows may become one, and which partition they are in shows the other.
-    for place, halves in groupby(zip(places, rows["m.present"].to_pylist(), images, strict=True), itemgetter(0)):
+    for place, halves in groupby(zip(places, present, images, strict=True), itemgetter(0)):
         number, ts, replay, partition, run, *_ = place
         if not replay:
             runs[ts, tuple(half[1:] for half in halves)][number, partition, run] += 1
