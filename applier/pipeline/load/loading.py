@@ -175,12 +175,13 @@ class Loading:
         return replace(self.export.version(name), version=self.export.tso)
 
     def _begun(self, version: TableVersion) -> tuple[TableWriter, Load]:
-        """The table aside; one of another export, or of columns that readers do not see any more, is made anew."""
+        """The table aside; one of another export or form, or of columns that no reader sees, is made anew."""
         targets, name = self.copies.targets, version.name
         writer = targets.writer(name)
         load = None if writer is None else Load.told_by(writer.table.properties)
         files, partitioning = self.export.files.get(name, ()), self.export.tables.partitioning(name)
-        fresh = Load(name, self.export.tso, 0, len(files), version.to_json(), partitioning, is_unique=not files)
+        tso, described, form = self.export.tso, version.to_json(), repr(self.form)
+        fresh = Load(name, tso, 0, len(files), described, partitioning, is_unique=not files, form=form)
         begun = None if load is None else msgspec.structs.replace(load, files=0, is_unique=not files)
         if writer is not None and load is not None and begun == fresh:
             return writer, load

@@ -30,6 +30,7 @@ class Load(msgspec.Struct, frozen=True, omit_defaults=True):
         described: The table as the export declares it, as `TableVersion.to_json`.
         partitioning: How it is partitioned upstream.
         is_unique: No two rows of the table have one key; not known before all files are in it.
+        form: How its files are read: rows that were read in another way do not count.
     """
 
     name: TableName
@@ -39,6 +40,7 @@ class Load(msgspec.Struct, frozen=True, omit_defaults=True):
     described: str
     partitioning: Partitioning | None = None
     is_unique: bool = False
+    form: str = ""
 
     @property
     def is_complete(self) -> bool:
