@@ -9,19 +9,19 @@ from applier.config.zones import Zone
 
 
 class CsvSection(Section):
-    """Options that Dumpling had for its CSV files. What is left out is taken from the files, which show most of it."""
+    """Options that Dumpling had; what is left out is its default. Files that do not fit them are refused."""
 
     separator: str | None = None
-    """`--csv-separator`."""
+    """`--csv-separator`, by default `,`."""
     delimiter: str | None = None
-    """`--csv-delimiter`; an empty one where text has none."""
+    """`--csv-delimiter`, by default `"`. With an empty one, `null_value` and `backslash_escapes` are needed."""
     null_value: str | None = None
-    """`--csv-null-value`. Where text has no delimiter, text that equals it is read as NULL."""
+    """`--csv-null-value`, by default `\\N`."""
     header: bool | None = None
-    """False with `--no-header`."""
+    """False with `--no-header`, by default true. Needed where all columns hold text and nothing shows it."""
     backslash_escapes: bool | None = None
-    """`--escape-backslash`, which is on by default; of SQL files as well. Set it to false after
-    `--escape-backslash=false`, where the first rows do not show that."""
+    """False with `--escape-backslash=false`, by default true; of SQL files as well. Needed where another one of these
+    keys is not Dumpling's default and text holds a backslash."""
     timezone: Zone = "UTC"
     """IANA zone of TIMESTAMP values in CSV and SQL files, which no file shows: that of the TiDB server,
     unless Dumpling had `--params 'time_zone=+00:00'`."""

@@ -28,7 +28,7 @@ class UpstreamSection(Section):
     """Folder of an export of `tiup dumpling` at the moment at which the changefeed starts, or any address that fsspec
     knows. `applier load` reads its rows, and tables take what rows lack from its CREATE TABLE texts."""
     csv: CsvSection = CsvSection()
-    """How its CSV files are written, where they do not show it."""
+    """How its CSV files are written, where that is not Dumpling's default."""
 
 
 def supplied_tables(section: UpstreamSection, include: Sequence[str]) -> Tables:

@@ -29,6 +29,7 @@ from applier.pipeline.load.loading import Loading, LoadStopped
 from tests import recordings
 from tests.recorded.test_protocols import FAMILIES, STOPPED, UNTOLD, advance, replaying, unexplained
 from tests.replay import Replay, doubted, ends_at
+from tests.unit.decode.dump.test_recorded_dumps import ODD
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -114,7 +115,8 @@ def loading(case: tuple[str, str, str, int, str], lake: dict[str, str], folder: 
         found.raw["changefeed"] |= {"name": f"load-{line}-{name}-{scenario}-{variant}"}
         found.prefix = f"load{line}{name}_{found.prefix}".lower()
         found.raw["tables"]["route"] = f"{found.prefix}__{{database}}.{{table}}"
-        found.raw["upstream"] = {"dump": str(exported(scenario, line, form, folder))}
+        odd = {"csv": ODD.model_dump(exclude_none=True)} if form == "csv-odd" else {}
+        found.raw["upstream"] = {"dump": str(exported(scenario, line, form, folder)), **odd}
         left_out = [f"!{own.database}.{own.table}" for own in sorted(found.not_replicated())]
         found.raw["tables"]["include"] = [*found.raw["tables"].get("include", ["*.*"]), *left_out]
         yield found
@@ -211,6 +213,21 @@ def test_a_load_that_is_stopped_goes_on_from_what_is_loaded(
         told: list[str] = []
         done = load(settings.parse(found.raw), None, (), told.append, spark=spark)
         assert done.what.startswith("Loaded 5 tables: ")
+
+
+def test_rows_that_were_read_in_another_form_do_not_count(
+    spark: SparkSession, lake: dict[str, str], tmp_path: Path
+) -> None:
+    """A user who sees that an option is wrong stops the load, sets it, and gives the command again."""
+    with loading(("txns", "canal-json", "canal-json-ext", 20, "csv"), lake, tmp_path, "form") as found:
+        export, accounts = Export.find(found.raw["upstream"]["dump"]), TableName("bank", "accounts")
+        found.raw["tables"]["include"] = [str(accounts)]
+        with found.running(spark) as pipeline:
+            wrong = CsvForm(zone="Asia/Shanghai")
+            assert Loading(pipeline.targets, export, wrong, lambda *_: None, threading.Event()).all([accounts]) == {}
+        assert load(settings.parse(found.raw), None, (), quiet, spark=spark).refused == ()
+        state = next(line for line in recordings.expected("txns") if line["resolved_ts"] == export.tso)
+        assert [p for p in unexplained(found, state, "canal-json") if p.startswith(str(accounts))] == []
 
 
 def test_a_loaded_table_lies_as_the_configuration_says(

@@ -52,8 +52,10 @@ class Opened:
         columns = [column for name in names for column in self.export.version(name).columns]
         timed = any(column.type.name == "timestamp" for column in columns)
         zone = f"TIMESTAMP values of its files are read in zone {self.form.zone} ([upstream.csv] timezone)."
+        is_csv = any(file.kind == "csv" for name in names for file in files.get(name, ()))
         return [
             head,
+            *([f"Its CSV files are read with {self.form.shown()} ([upstream.csv])."] if is_csv else []),
             *([zone] if timed else []),
             *(
                 f"{name}: {counted(len(files.get(name, ())), 'file')}, {megabytes(self.export.size(name))}"

@@ -28,8 +28,8 @@ def blocks(stream: Any, file: File, form: CsvForm) -> Iterator[bytes]:
     for read in _part(stream, file):
         data, last = left + read, (last + read[-2:])[-2:]
         if begins:
-            data, begins = _without_head(data, file, form)
-        cut = 0 if begins else _end_of_rows(data, form)
+            data, begins = without_head(data, file, form)
+        cut = 0 if begins else end_of_rows(data, form)
         if cut:
             yield data[:cut]
         left = data[cut:]
@@ -37,8 +37,8 @@ def blocks(stream: Any, file: File, form: CsvForm) -> Iterator[bytes]:
         raise ValueError("its header has no end" if begins else "it ends within a row: it is not whole")
 
 
-def _without_head(data: bytes, file: File, form: CsvForm) -> tuple[bytes, bool]:
-    """The beginning of a file from its rows on, and whether these have not come yet."""
+def without_head(data: bytes, file: File, form: CsvForm) -> tuple[bytes, bool]:
+    """The beginning of a CSV or SQL file from its rows on, and whether these have not come yet."""
     if file.kind == "sql":
         data = without_prologue(data)
         return data, b"\n" not in data
@@ -83,8 +83,8 @@ def _part(stream: Any, file: File) -> Iterator[bytes]:
             return
 
 
-def _end_of_rows(data: bytes, form: CsvForm) -> int:
-    """Where the last whole row ends; 0 without one."""
+def end_of_rows(data: bytes, form: CsvForm) -> int:
+    """Where the last whole row of some data ends; 0 without one."""
     cut = data.rfind(b"\n")
     if form.escapes or not form.delimiter:
         # The end of a line within text is escaped.

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import count
 from typing import Any, cast
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
@@ -19,44 +20,104 @@ from pyarrow import csv
 from applier.decode.dump.csv_form import CsvForm
 from applier.decode.dump.escape_marks import marked, spare_bytes
 
-_ESCAPED = {ord("0"): 0, ord("n"): 10, ord("r"): 13, ord("t"): 9, ord("b"): 8, ord("Z"): 26}
+_ESCAPED = {ord("0"): 0, ord("n"): 10, ord("r"): 13, ord("Z"): 26}
 """What an escaped byte stands for, where that is not the byte itself (MySQL's string literals)."""
+
+_NO_ESCAPES = "backslashes do not escape as Dumpling does (backslash_escapes)"
 
 _Undo = list[tuple[bytes, bytes]]
 """What stands in the data, and what it stands for, in the order in which it was put there."""
 
 
-def read_csv(data: bytes, form: CsvForm, columns: Sequence[str]) -> pa.Table:
+def read_csv(data: bytes, form: CsvForm, columns: Sequence[str], texts: Collection[str] = ()) -> pa.Table:
     """The values of some rows, each column as `binary`, NULL where they are NULL.
 
     Args:
         data: Whole rows, without a header.
         form: How they are written.
         columns: Names of their columns, in the order of the file.
+        texts: Those of them whose values stand within delimiters; for none, that is not looked at.
 
     Raises:
-        ValueError: A row has another number of values, or no end, or can be read in two ways.
+        ValueError: A row has another number of values, or no end, or is not written in the form.
     """
     if not data:
         return pa.table({name: pa.array([], pa.binary()) for name in columns})
     undo: _Undo = []
+    plain = _unescaped(data, form, undo)
+    shortened = _shortened(plain, form, undo)
+    table = _one_by_one(plain, form, columns) if shortened is None else _parsed(*shortened, form, columns)
     if form.escapes:
-        data = _without_escapes(data, form, undo)
-    elif form.escapes is None and b"\\" in data.replace(form.null, b""):
-        raise ValueError("a backslash within text may escape or not, and backslash_escapes is not set")
-    shortened = _shortened(data, form, undo)
-    table = _one_by_one(data, form, columns) if shortened is None else _parsed(*shortened, form, columns)
+        _refuse_bare(plain, form, table)
+    if texts:
+        read, (_, mark) = shortened or (plain, (form.separator, form.delimiter))
+        _refuse_undelimited(read, mark, form, table, texts)
     return _restored(table, undo)
 
 
-def _without_escapes(data: bytes, form: CsvForm, undo: _Undo) -> bytes:
-    """Put a mark in place of each escape."""
-    if b"\\" not in data:
+def read_names(header: bytes, form: CsvForm) -> list[str]:
+    """The names that a header has.
+
+    Raises:
+        ValueError: It is not written in the form.
+    """
+    undo: _Undo = []
+    row = next(_rows(plain := _unescaped(header, form, undo), form), [])
+    keys = [str(number) for number in range(len(row))]
+    table = _one_by_one(plain, form, keys)
+    _refuse_undelimited(plain, form.delimiter, form, table, keys)
+    (names,) = _restored(table, undo).to_pylist()
+    return [(names[key] or b"").decode("utf-8", "replace") for key in keys]
+
+
+def _unescaped(data: bytes, form: CsvForm, undo: _Undo) -> bytes:
+    """Put a mark in place of each escape.
+
+    Raises:
+        ValueError: A backslash may escape or not, or what escapes does not stand as Dumpling writes it.
+    """
+    if form.escapes is None and b"\\" in data.replace(form.null, b""):
+        raise ValueError("a backslash within text may escape or not, and backslash_escapes is not set")
+    if not form.escapes:
         return data
+    if b"\0" in data or re.search(rb"\r(?!\n)", data):
+        raise ValueError(f"{_NO_ESCAPES}: a byte stands there that would be escaped")
+    data, follow = _without_escapes(data, form, undo)
+    if follow - {*form.follow, *(form.delimiter or form.separator)[:1]}:
+        raise ValueError(f"{_NO_ESCAPES}: what follows a backslash is no escape of Dumpling")
+    return data
+
+
+def _refuse_bare(plain: bytes, form: CsvForm, table: pa.Table) -> None:
+    """Refuse data without escapes in which a byte stands that would be escaped."""
+    nulls = sum(column.null_count for column in table.columns)
+    if _count(plain, b"\\") != nulls * form.null.count(b"\\") or any(byte in plain for byte in form.bare):
+        raise ValueError(f"{_NO_ESCAPES}: text holds what would be escaped")
+    if _count(plain, b"\n") + (not plain.endswith(b"\n")) != table.num_rows:
+        raise ValueError(f"{_NO_ESCAPES}: text holds an end of a line")
+
+
+def _refuse_undelimited(data: bytes, mark: bytes, form: CsvForm, table: pa.Table, texts: Collection[str]) -> None:
+    """Refuse text that stands without delimiters, a number within them, and text that cannot be told from NULL."""
+    columns = [table[name] for name in table.column_names if name in texts]
+    if not mark:
+        if not form.tells_null and any(column.null_count for column in columns):
+            raise ValueError("text that equals null_value cannot be told from NULL without a delimiter")
+        return
+    filled = sum(len(column) - column.null_count for column in columns)
+    inside = 0 if form.escapes else 2 * sum(text.count(mark) for column in table.columns for text in _buffers(column))
+    if _count(data, mark) != 2 * filled + inside:
+        raise ValueError("a text without delimiter is not null_value, or a number has a delimiter")
+
+
+def _without_escapes(data: bytes, form: CsvForm, undo: _Undo) -> tuple[bytes, set[int]]:
+    """The data with a mark in place of each escape, and the bytes that follow the backslashes."""
+    if b"\\" not in data:
+        return data, set()
     if (short := marked(data, form)) is not None:
         undo += [(found, bytes([_ESCAPED.get(byte, byte)])) for found, byte in short[1]]
-        return short[0]
-    mark, numbers = _absent(data), count()
+        return short[0], {byte for _, byte in short[1]}
+    mark, numbers, follow = _absent(data), count(), {ord("\\")} if b"\\\\" in data else set[int]()
 
     def replaced(escape: bytes, byte: int) -> bytes:
         undo.append((found := b"%s%03d" % (mark, next(numbers)), bytes([byte])))
@@ -67,8 +128,9 @@ def _without_escapes(data: bytes, form: CsvForm, undo: _Undo) -> bytes:
     null = form.null[1:] if form.null.startswith(b"\\") else b""
     pattern = re.compile(rb"\\(?!%s)(.)" % re.escape(null) if null else rb"\\(.)", re.DOTALL)
     while (found := pattern.search(data)) is not None:
+        follow.add(found[1][0])
         data = replaced(found[0], _ESCAPED.get(found[1][0], found[1][0]))
-    return data
+    return data, follow
 
 
 def _absent(data: bytes) -> bytes:
@@ -108,7 +170,7 @@ def _parsed(data: bytes, structure: Sequence[bytes], form: CsvForm, columns: Seq
             csv.ConvertOptions(
                 check_utf8=False,
                 column_types=dict.fromkeys(columns, pa.binary()),
-                null_values=[form.null.decode("latin-1")],
+                null_values=[form.null.decode()],
                 strings_can_be_null=True,
                 quoted_strings_can_be_null=False,
             ),
@@ -174,9 +236,19 @@ def _restored(table: pa.Table, undo: _Undo) -> pa.Table:
     columns = list[Any]()
     for name in table.column_names:
         column: Any = table[name]
-        texts = [(chunk.buffers()[2] or pa.py_buffer(b"")).to_pybytes() for chunk in column.chunks if undo]
+        texts = _buffers(column) if undo else []
         for found, meant in reversed(undo):
             if any(found in text for text in texts):
                 column = pc.replace_substring(column, pattern=found, replacement=meant)
         columns.append(column)
     return pa.table(columns, names=table.column_names)
+
+
+def _count(data: bytes, part: bytes) -> int:
+    """How often a part stands in some data; quicker than `bytes.count` for a byte that stands there often."""
+    return data.count(part) if len(part) > 1 else int(np.count_nonzero(np.frombuffer(data, np.uint8) == part[0]))
+
+
+def _buffers(column: Any) -> list[bytes]:
+    """All values of a column, one behind the other."""
+    return [(chunk.buffers()[2] or pa.py_buffer(b"")).to_pybytes() for chunk in column.chunks]

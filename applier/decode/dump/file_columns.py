@@ -7,8 +7,8 @@ import shlex
 from collections.abc import Sequence
 
 from applier.changefeed.table import TableName, TableVersion
-from applier.decode.dump.csv_form import CsvForm, names_of
-from applier.decode.dump.csv_rows import read_csv
+from applier.decode.dump.csv_form import CsvForm
+from applier.decode.dump.csv_rows import read_names
 from applier.decode.dump.export import File
 from applier.decode.dump.sql_rows import head_of
 from applier.decode.dump.stream import beginning
@@ -92,6 +92,4 @@ def _header(data: bytes, form: CsvForm) -> list[str] | None:
     end = data.find(b"\n") + 1
     if not end:
         raise ValueError("its header has no end")
-    keys = [str(number) for number in range(len(names_of(data[:end], form)))]
-    row = read_csv(data[:end], form, keys).to_pylist()[0]
-    return [re.sub(r"^\ufeff", "", (row[key] or b"").decode("utf-8", "replace")) for key in keys]
+    return read_names(data[:end], form)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -18,7 +18,7 @@ from applier.decode.dump.file_columns import columns_of, declared
 from applier.decode.dump.parquet_rows import read_parquet
 from applier.decode.dump.sql_rows import form_of_sql, read_sql
 from applier.decode.dump.stream import opened
-from applier.decode.dump.typed_rows import typed
+from applier.decode.dump.typed_rows import texts_of, typed
 from applier.errors import ValueRefused
 
 _LOOK = "Check the options of Dumpling in [upstream.csv], and that the file is whole; else export the table again."
@@ -76,11 +76,21 @@ class PartReader:
             return
         names = columns_of(self.address, file, self.form, self.version)
         is_sql = file.kind == "sql"
-        form, read = (form_of_sql(self.form), read_sql) if is_sql else (self.form, read_csv)
+        form = form_of_sql(self.form) if is_sql else self.form
         binary = "literal" if is_sql else form.binary
         with opened(self.address, file) as stream:
             for block in blocks(stream, file, form):
-                yield typed(read(block, form, names), self.version, self.rules, binary, form.zone)
+                rows = rows_of(block, file, form, names, self.version)
+                yield typed(rows, self.version, self.rules, binary, form.zone)
+
+
+def rows_of(data: bytes, file: File, form: CsvForm, names: Sequence[str], version: TableVersion) -> pa.Table:
+    """Whole rows of a CSV or SQL file as they stand there.
+
+    Raises:
+        ValueError: They are not written in the form.
+    """
+    return read_sql(data, form, names) if file.kind == "sql" else read_csv(data, form, names, texts_of(version))
 
 
 def _refused(file: File, error: Exception) -> ValueRefused:

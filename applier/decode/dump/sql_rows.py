@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pyarrow as pa
 
-from applier.decode.dump.csv_form import CsvForm
+from applier.decode.dump.csv_form import ESCAPES, CsvForm
 from applier.decode.dump.csv_rows import read_csv
 
-FORM = CsvForm(delimiter=b"'", null=b"NULL", has_header=False)
-
-FOLLOW = b"0nr\\'\"Z"
-"""What may follow a backslash that escapes in SQL."""
-
-RAW = b'\x00\r\n"\x1a'
-"""Bytes that stand in no text of SQL with escapes."""
+FORM = CsvForm(delimiter=b"'", null=b"NULL", has_header=False, follow=ESCAPES + b'"Z', bare=b'"')
 
 _PROLOGUE = re.compile(rb"(?:(?:/\*[^\n]*\*/;|SET [^\n]*;|--[^\n]*)?\r?\n)*+")
 """Comments and settings before the first statement."""
@@ -35,7 +29,7 @@ _FRAME = re.compile(rb"^\(|\)[,;]$", re.MULTILINE)
 
 def form_of_sql(form: CsvForm) -> CsvForm:
     """How the rows of SQL files are written in an export of some form."""
-    return replace(FORM, escapes=form.escapes, zone=form.zone)
+    return replace(FORM, escapes=form.escapes is not False, zone=form.zone)
 
 
 def without_prologue(data: bytes) -> bytes:
@@ -82,18 +76,3 @@ def _unescaped_rows(data: bytes) -> bytes:
         raise ValueError("names hold quotes, and text has no escapes")
     parts[::2] = outside
     return b"'".join(parts)
-
-
-def texts(data: bytes, *, escapes: bool, is_whole: bool) -> Iterator[bytes] | None:
-    """The texts of the beginning of a file, if a backslash escapes or not; None where the rows are broken then."""
-    text = rb"(?:\\.|[^'\\])*+" if escapes else rb"(?:''|[^'])*+"
-    value = rb"(?:x?'%s'|[^',()\n]++)" % text
-    row = re.compile(rb"\(%s(?:,%s)*+\)[,;]\n" % (value, value), re.DOTALL)
-    cut = re.compile(rb"\((?:%s,)*+(?:x?'%s|%s\)?[,;]?)?\Z" % (value, text, value), re.DOTALL)
-    data, end = without_prologue(data), 0
-    while found := row.match(data, end) or _HEAD.match(data, end):
-        end = found.end()
-    if end < len(data) and (is_whole or not (data.startswith(b"INSERT", end) or cut.match(data, end))):
-        return None
-    values = re.finditer(rb"x'[^']*'|'(%s)'" % text, data[:end], re.DOTALL)
-    return (match[1] for match in values if match[1] is not None)

@@ -27,7 +27,7 @@ BYTES = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "lon
 
 TEXTS = BYTES | {
     *("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "json", "enum", "set", "vector"),
-    *("date", "datetime", "timestamp", "time"),
+    *("date", "datetime", "timestamp", "time", "year"),
 }
 """Types whose values Dumpling writes within delimiters."""
 
@@ -51,6 +51,11 @@ UNWRAP: dict[str, _Unwrap] = {
     "literal": _of_literal,
 }
 """Turns a value of a column of `BYTES` into its bytes, by the form in which it stands in its file."""
+
+
+def texts_of(version: TableVersion) -> frozenset[str]:
+    """Names of the columns whose values Dumpling writes within delimiters."""
+    return frozenset(column.name for column in version.columns if column.type.name in TEXTS)
 
 
 def loaded(version: TableVersion) -> tuple[Column, ...]:

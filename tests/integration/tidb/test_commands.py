@@ -53,15 +53,21 @@ def made(tidb: Tidb) -> dict[TableName, dict[str, Any]]:
 
 
 @pytest.mark.parametrize(
-    "options", [(), ("--csv-separator", "|", "--escape-backslash=false"), ("--no-header",)], ids=str
+    ("options", "section"),
+    [
+        ((), CsvSection()),
+        (("--csv-separator", "|", "--escape-backslash=false"), CsvSection(separator="|", backslash_escapes=False)),
+        (("--no-header",), CsvSection(header=False, backslash_escapes=True)),
+    ],
+    ids=str,
 )
 def test_the_command_for_generated_columns_exports_them(
-    options: tuple[str, ...], made: dict[TableName, dict[str, Any]], tidb: Tidb, tmp_path: Path
+    options: tuple[str, ...], section: CsvSection, made: dict[TableName, dict[str, Any]], tidb: Tidb, tmp_path: Path
 ) -> None:
     """Into the same folder, in place of the files of the table."""
     address = tidb.dump(tmp_path / "export", "--filetype", "csv", "--filter", f"{DATABASE}.*", *options)
     before = Export.find(address)
-    form = form_of(before, CsvSection())
+    form = form_of(before, section)
     for name, files in before.files.items():
         reader = PartReader(address, form, before.version(name), TypeRules())
         assert missing(before.version(name), reader.columns(files[0])) == ('S"', "u", "d", "x")
@@ -72,10 +78,7 @@ def test_the_command_for_generated_columns_exports_them(
         _run(tidb, export_of_missing(name, before.tso), address, own)
     after = Export.find(address)
     assert after.tso == before.tso
-    if "--no-header" not in options:
-        form = form_of(after, CsvSection(backslash_escapes=not options))
-    else:
-        form = form_of(after, CsvSection(header=True))
+    form = form_of(after, section.model_copy(update={"header": True}))
     for name, table in made.items():
         reader = PartReader(address, form, after.version(name), TypeRules())
         assert after.files[name], name

@@ -18,8 +18,6 @@ from applier.decode.dump.typed_rows import typed
 from applier.errors import ConfigError
 from tests.unit.decode.dump import dumpling
 
-_PLAIN = [(1, "abc", None, 100), (2, "def", b"\xff", None)]
-
 
 def _form(folder: Path, data: bytes, section: CsvSection = CsvSection(), kind: str = "csv") -> CsvForm:  # noqa: B008
     address = dumpling.write(folder, {f"d.t.000000000.{kind}": data})
@@ -32,66 +30,145 @@ def _problem(folder: Path, data: bytes, section: CsvSection = CsvSection(), kind
     return str(refused.value)
 
 
+_ROWS = [(1, 'a"b\n', b"\xff", 100), (2, None, None, None)]
+
+
+def test_an_export_without_options_needs_no_key(tmp_path: Path) -> None:
+    """Its form is what Dumpling documents."""
+    assert _form(tmp_path, dumpling.csv(_ROWS, CsvForm())) == CsvForm()
+    assert _form(tmp_path, dumpling.csv([(1, "new\nline", b"\xff", None)], CsvForm())) == CsvForm()
+
+
 @pytest.mark.parametrize(
-    "form",
+    ("form", "section", "said"),
     [
-        CsvForm(),
-        CsvForm(b"\t", b"'", b"NULL", has_header=False),
-        CsvForm(b"|+|", b"'", b"", escapes=False),
-        CsvForm(b";", b"", b"NULL"),
+        (CsvForm(b";"), CsvSection(separator=";", backslash_escapes=True), "header"),
+        (CsvForm(delimiter=b"'"), CsvSection(delimiter="'", backslash_escapes=True), "delimiter"),
+        (CsvForm(null=b"NULL"), CsvSection(null_value="NULL", backslash_escapes=True), "null_value"),
+        (CsvForm(null=b""), CsvSection(null_value="", backslash_escapes=True), "null_value"),
+        (CsvForm(has_header=False), CsvSection(header=False, backslash_escapes=True), "in line 1: its first row"),
+        (CsvForm(escapes=False), CsvSection(backslash_escapes=False), "backslash_escapes"),
+        (
+            CsvForm(b"\t", b"", b"\\N"),
+            CsvSection(separator="\t", delimiter="", null_value="\\N", backslash_escapes=True),
+            "in line 1",
+        ),
     ],
 )
-def test_files_show_their_form(tmp_path: Path, form: CsvForm) -> None:
-    """Separators, delimiters, NULL, header and escapes are those with which all rows fit."""
-    first = form.delimiter or form.separator[:1]
-    text = f"a{first.decode()[:1]}b"
-    rows = [(1, text, b"\xff", 100), (2, None, None, None), (3, "c\\d", None, None)]
-    found = _form(tmp_path, dumpling.csv(rows, form))
-    assert found == form if form.delimiter else found.separator == form.separator
+def test_other_options_are_asked_for(tmp_path: Path, form: CsvForm, section: CsvSection, said: str) -> None:
+    """File, line, and what does not fit; with the keys it is read."""
+    rows = [(1, "a\nb" if form.escapes else "a\n\\", b"\xff", 100), (2, None, None, None)]
+    data = dumpling.csv(rows, form)
+    problem = _problem(tmp_path, data)
+    assert "File d.t.000000000.csv" in problem
+    assert "in line" in problem
+    assert said in problem
+    assert "[upstream.csv]" in problem
+    assert _form(tmp_path, data, section) == form
 
 
-def test_what_no_file_shows_stays_unknown(tmp_path: Path) -> None:
-    """Text without a backslash shows nothing of escapes, and a column without bytes nothing of their form."""
-    found = _form(tmp_path, dumpling.csv([(1, "abc", None, None)], CsvForm()))
-    assert (found.escapes, found.binary) == (None, None)
-    assert found.null == b"\\N"
+@pytest.mark.parametrize(
+    ("form", "text"),
+    [
+        (CsvForm(escapes=False), 'say "hi"'),
+        (CsvForm(escapes=False), "two\nlines"),
+        (CsvForm(escapes=False), "C:\\data"),
+        (CsvForm(escapes=False), "C:\\News"),
+        (CsvForm(escapes=False), "\0"),
+    ],
+)
+def test_what_no_escape_of_dumpling_is_shows_that_there_is_none(tmp_path: Path, form: CsvForm, text: str) -> None:
+    """Each row is looked at: a byte that would be escaped, and a backslash before another one."""
+    problem = _problem(tmp_path, dumpling.csv([(1, "a", b"\xff", 1), (2, text, b"\xff", 2)], form))
+    assert "in line 3" in problem
+    assert "backslash_escapes" in problem or "goes on behind its delimiter" in problem
 
 
-def test_a_backslash_that_reads_in_two_ways_escapes(tmp_path: Path) -> None:
-    """That is Dumpling's default; the option says otherwise."""
-    data = dumpling.csv([(1, "new\nline", None, None)], CsvForm())
-    assert _form(tmp_path, data).escapes is True
-    assert _form(tmp_path, data, CsvSection(backslash_escapes=False)).escapes is False
+def test_escapes_are_declared_where_anything_else_is(tmp_path: Path) -> None:
+    """Only all of Dumpling's defaults together are taken for granted; without a backslash it makes no difference."""
+    form, section = CsvForm(b";"), CsvSection(separator=";")
+    assert _form(tmp_path, dumpling.csv([(1, "a", b"\xff", 1)], form), section).escapes is None
+    problem = _problem(tmp_path, dumpling.csv([(1, "a\nb", b"\xff", 1)], form), section)
+    assert "in line 2: a backslash within text may escape or not, and backslash_escapes is not set" in problem
 
 
-def test_so_it_is_in_sql(tmp_path: Path) -> None:
-    """An escaped quote or a bare double quote shows it."""
-    data = dumpling.sql([(1, "new\nline", None, None)], escapes=True)
-    assert _form(tmp_path, data, kind="sql").escapes is True
-    clear = dumpling.sql([(1, "it's\nnew", None, None)], escapes=True)
-    assert _form(tmp_path, clear, kind="sql").escapes is True
-    doubled = dumpling.sql([(1, 'it\'s "new"', None, None)], escapes=False)
-    assert _form(tmp_path, doubled, kind="sql").escapes is False
+_TEXTS = "CREATE TABLE `t` (`a` varchar(9), `b` varchar(9));"
+
+
+def test_a_first_row_that_may_be_a_header_is_asked_for(tmp_path: Path) -> None:
+    """Where all columns hold text, names may be a row; a table with a number shows it for all."""
+    data = b'"a","b"\r\n"c","d"\r\n'
+    export = Export.find(dumpling.write(tmp_path, {"d.t.000000000.csv": data}, declared=_TEXTS))
+    with pytest.raises(
+        ConfigError, match=r"a row or a header\. Set header in \[upstream\.csv\]: false if Dumpling had"
+    ):
+        form_of(export, CsvSection())
+    assert [form_of(export, CsvSection(header=header)).has_header for header in (True, False)] == [True, False]
+    (tmp_path / "d.n-schema.sql").write_text("CREATE TABLE `n` (`id` int PRIMARY KEY);")
+    (tmp_path / "d.n.000000000.csv").write_bytes(b'"id"\r\n1\r\n')
+    assert form_of(Export.find(str(tmp_path)), CsvSection()) == CsvForm(binary=None)
+
+
+@pytest.mark.parametrize("section", [CsvSection(), CsvSection(backslash_escapes=True), CsvSection(header=False)])
+def test_no_part_of_a_delimiter_separates(tmp_path: Path, section: CsvSection) -> None:
+    """Text without NULL and header is read as it is, or refused."""
+    data = b"".join(b'"x%d","y%d"\r\n' % (row, row) for row in range(50))
+    export = Export.find(dumpling.write(tmp_path, {"d.t.000000000.csv": data}, declared=_TEXTS))
+    if section.header is None:
+        with pytest.raises(ConfigError, match="in line 1: its first row does not hold the names of the columns"):
+            form_of(export, section)
+    else:
+        assert form_of(export, section).separator == b","
+
+
+@pytest.mark.parametrize(
+    ("section", "said"),
+    [
+        (CsvSection(separator=',"'), "share a character"),
+        (CsvSection(separator=""), "separator is empty"),
+        (CsvSection(separator="."), "part of a number"),
+        (CsvSection(separator="a"), "holds 'a'"),
+        (CsvSection(separator="\\"), "which values hold without any escape"),
+        (CsvSection(null_value="0"), "is a number"),
+        (CsvSection(null_value="a,b"), "null_value holds the separator"),
+        (CsvSection(null_value="\\nil"), "null_value holds a backslash that may escape"),
+        (CsvSection(delimiter="''", backslash_escapes=False), "ends as it begins"),
+    ],
+)
+def test_a_form_that_reads_in_two_ways_is_refused(tmp_path: Path, section: CsvSection, said: str) -> None:
+    """Before files are looked at."""
+    problem = _problem(tmp_path, dumpling.csv(_ROWS, CsvForm()), section)
+    assert problem.startswith("The form of CSV files in [upstream.csv] can be read in two ways: ")
+    assert said in problem
+
+
+def test_sql_is_read_with_escapes_unless_it_is_said(tmp_path: Path) -> None:
+    """A quote or an end of a line that is not escaped shows that they are off."""
+    for text in ("it's", "two\nlines", '"'):
+        data = dumpling.sql([(1, text, None, None)], escapes=False)
+        problem = _problem(tmp_path, data, kind="sql")
+        assert "d.t.000000000.sql" in problem
+        assert "backslash_escapes" in problem
+        assert _form(tmp_path, data, CsvSection(backslash_escapes=False), kind="sql").escapes is False
 
 
 @pytest.mark.parametrize("binary", ["hex", "base64"])
 def test_bytes_that_read_in_two_ways_are_asked_for(tmp_path: Path, binary: str) -> None:
-    """Many values hardly all look like hex or base64 by chance; a few count as bytes as they are."""
-    values = [(key, 'a"b', b"\xff\xfe\xfd\xfc", None) for key in range(8)]
-    few, data = (dumpling.csv(values[:size], CsvForm(binary=binary)) for size in (3, 8))  # type: ignore[arg-type]
-    assert _form(tmp_path, few).binary in ("raw", None)
+    """One value that is neither shows that all are bytes as they are."""
+    data = dumpling.csv([(1, 'a"b', b"\xff\xfe\xfd\xfc", None)], CsvForm(binary=binary))  # type: ignore[arg-type]
     assert 'Set binary in [upstream.csv] to "raw", or to "hex" or "base64"' in _problem(tmp_path, data)
     assert _form(tmp_path, data, CsvSection(binary=binary)).binary == binary  # type: ignore[arg-type]
 
 
-def test_an_option_that_does_not_fit_is_named_with_what_the_file_looks_like(tmp_path: Path) -> None:
+def test_an_option_that_does_not_fit_is_named_with_its_line(tmp_path: Path) -> None:
     """The message holds no value."""
-    data = dumpling.csv([(1, "secret", None, 100)], CsvForm())
-    problem = _problem(tmp_path, data, CsvSection(separator=";"))
-    assert "File d.t.000000000.csv" in problem
-    assert 'separator = ";"' in problem
-    assert 'it looks like separator = ","' in problem
-    assert "secret" not in problem
+    data = dumpling.csv([(1, "secret", b"\xff", 100), (2, "secret", b"\xff", 100)], CsvForm())
+    for section in (CsvSection(separator=";"), CsvSection(delimiter="'"), CsvSection(header=False)):
+        problem = _problem(tmp_path, data, section)
+        assert "File d.t.000000000.csv" in problem
+        assert "does not fit its form in line 1: " in problem
+        assert "secret" not in problem
+    assert "in line 3: Expected 4 columns, got 3" in _problem(tmp_path, data[:-6] + b"\r\n")
 
 
 @pytest.mark.parametrize(
@@ -107,28 +184,42 @@ def test_an_option_that_does_not_fit_is_named_with_what_the_file_looks_like(tmp_
 def test_a_file_without_a_form_is_refused(tmp_path: Path, data: bytes) -> None:
     """The message names the file, and holds no value."""
     problem = _problem(tmp_path, data)
-    assert "d.t.000000000.csv" in problem or "do not have one form" in problem
+    assert "d.t.000000000.csv" in problem
     assert "secret" not in problem
     assert "[upstream.csv]" in problem
 
 
-def test_text_without_delimiters_and_escapes_is_refused(tmp_path: Path) -> None:
-    """Nothing shows where such text ends."""
-    form = CsvForm(delimiter=b"", escapes=False)
-    problem = _problem(tmp_path, dumpling.csv(_PLAIN, form), CsvSection(delimiter="", backslash_escapes=False))
-    assert "have no delimiter" in problem
+def test_text_without_delimiters_needs_escapes_and_null(tmp_path: Path) -> None:
+    """Nothing else shows where such text ends, and what is NULL."""
+    data = dumpling.csv(_ROWS, CsvForm(delimiter=b""))
+    assert "not said that a backslash escapes" in _problem(tmp_path, data, CsvSection(delimiter=""))
+    assert "not said" in _problem(tmp_path, data, CsvSection(delimiter="", backslash_escapes=False))
+    problem = _problem(tmp_path, data, CsvSection(delimiter="", backslash_escapes=True))
+    assert "Set null_value in [upstream.csv] (--csv-null-value)" in problem
+    assert _form(tmp_path, data, CsvSection(delimiter="", backslash_escapes=True, null_value="\\N")).delimiter == b""
 
 
-def test_an_empty_file_shows_nothing_and_is_read(tmp_path: Path) -> None:
-    """There is nothing to be read wrongly."""
-    assert _form(tmp_path, b"").escapes is None
+def test_text_that_may_be_null_is_refused(tmp_path: Path) -> None:
+    """Without a delimiter, only an escape tells them apart."""
+    data = dumpling.csv([(1, "a", b"\xff", 1), (2, "NULL", b"\xff", 2)], CsvForm(b"\t", b"", b"NULL"))
+    section = CsvSection(separator="\t", delimiter="", null_value="NULL", backslash_escapes=True)
+    problem = _problem(tmp_path, data, section)
+    assert "in line 3: text that equals null_value cannot be told from NULL without a delimiter" in problem
+
+
+def test_a_delimiter_that_is_declared_empty_and_is_there_is_refused(tmp_path: Path) -> None:
+    """It would stay in the values."""
+    data = dumpling.csv([(1, "a", b"\xff", 1)], CsvForm(has_header=False))
+    section = CsvSection(delimiter="", null_value="\\N", header=False, backslash_escapes=True)
+    assert "stands within quotes, and the delimiter is empty" in _problem(tmp_path, data, section)
 
 
 def test_a_sample_may_end_within_a_row(tmp_path: Path) -> None:
     """The row that is cut off is left out."""
     rows = [(number, 'say "hi"\n' * 40, b"\xff,\r\n", 5) for number in range(1000)]
     for escapes in (True, False):
-        assert _form(tmp_path, dumpling.csv(rows, CsvForm(escapes=escapes))).escapes is escapes
+        data = dumpling.csv(rows, CsvForm(escapes=escapes))
+        assert _form(tmp_path, data, CsvSection(backslash_escapes=escapes)).escapes is escapes
 
 
 @pytest.mark.parametrize("name", ["d.t.000000000.csv.gz", "d.t.000000000.sql.zst"])

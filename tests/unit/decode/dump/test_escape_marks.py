@@ -11,7 +11,7 @@ from applier.decode.dump.csv_form import CsvForm
 from applier.decode.dump.escape_marks import marked
 
 _TEXT = st.lists(
-    st.sampled_from([b"\\\\", b'\\"', b"\\n", b"\\N", b"\\\xc3", b"N", b"n", b"A", b"\x1f", b"\xa9"]), max_size=9
+    st.sampled_from([b"\\\\", b'\\"', b"\\n", b"\\0", b"\\r", b"N", b"n", b"A", b"\x1f", b"\xa9"]), max_size=9
 )
 _CELL = st.just(b"\\N") | _TEXT.map(lambda parts: b'"%s"' % b"".join(parts))
 
