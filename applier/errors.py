@@ -76,7 +76,13 @@ class ConfigError(ApplierError):
 
 
 class TransientError(ApplierError):
-    """An outside system did not answer; the same call may succeed later."""
+    """An outside system did not answer; the same call may succeed later.
+
+    Attributes:
+        system: Which one, of `outages.SYSTEMS`; "" where the place shows it at which the error arose.
+    """
+
+    system = ""
 
 
 class TerminalError(ApplierError):

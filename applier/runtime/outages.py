@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from applier.errors import RegistryError
+from applier.errors import RegistryError, TransientError
 from applier.runtime.logs import logger
 
 LATE_SECONDS = 5.0
@@ -33,11 +33,13 @@ class Outages:
 
     Attributes:
         counts: Outages by system since the start.
+        done: Work by system since the start that the system had to answer for: windows read, tables committed.
         current: What does not answer now, in a sentence; None while all is well.
         system: Which of `SYSTEMS` that is.
     """
 
     counts: Counter[str] = field(default_factory=Counter)
+    done: Counter[str] = field(default_factory=Counter)
     current: str | None = None
     system: str | None = None
 
@@ -45,6 +47,13 @@ class Outages:
         """An outage begins with this error."""
         self.system, self.current = system_of(error), str(error)
         self.counts[self.system] += 1
+
+    def worked(self, *systems: str) -> None:
+        """Systems have done a piece of work: what fails from here on is another outage.
+
+        A heartbeat is none, nor is a read: a lake that answers those alone would never count as out of order.
+        """
+        self.done.update(systems)
 
     @contextmanager
     def asking(self, system: str, name: str) -> Iterator[None]:
@@ -78,6 +87,8 @@ class Outages:
 
 def system_of(error: BaseException) -> str:
     """The outside system that an error came from: one of `SYSTEMS`."""
+    if isinstance(error, TransientError) and error.system:
+        return error.system
     if isinstance(error, RegistryError):
         return "registry"
     for frame in reversed(traceback.extract_tb(error.__traceback__)):

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Hashable
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-import tenacity
 from urllib3 import Retry
 from urllib3.exceptions import InvalidHeader
 
 from applier.errors import TransientError
 from applier.runtime.logs import logger
-from applier.runtime.outages import OUTAGES
+from applier.runtime.outages import OUTAGES, system_of
 from applier.runtime.pulse import PULSE
 from applier.runtime.stop_requests import STOPPING
 
 OUTAGE_SECONDS = 300.0
 """An outage that lasts longer ends the run."""
+
+_LONGEST_PAUSE = 30.0
 
 LATE_SECONDS = 120.0
 """What an outside system does not know yet is asked for again for so long; shorter than an outage may last."""
@@ -40,40 +42,66 @@ class Deadline:
         return now - self._since.setdefault(thing, now) >= LATE_SECONDS
 
 
+@dataclass(slots=True)
+class _Outage:
+    """The outage of one system, from its first failure on; `done` is what the system had done by then."""
+
+    system: str
+    since: float
+    done: int
+    tries: int = 0
+
+    @staticmethod
+    def of(error: TransientError, before: _Outage | None) -> _Outage:
+        """The outage that an error belongs to: another one where another system fails, or where this one has worked."""
+        system = system_of(error)
+        if before is not None and (before.system, before.done) == (system, OUTAGES.done[system]):
+            return before
+        OUTAGES.begin(error)
+        return _Outage(system, time.monotonic(), OUTAGES.done[system])
+
+    def pause(self) -> float:
+        """Seconds to the next try; they grow."""
+        self.tries += 1
+        return min(0.5 * 2 ** (self.tries - 1), _LONGEST_PAUSE) + random.random()  # noqa: S311 - spreads tries
+
+
 def with_retry(call: Callable[[], T]) -> T:
     """Call, and call again after transient errors, with growing pauses; one log line for each.
 
+    An outage begins with the first failure, not with the call: a call that works for hours has its second try. It is
+    the outage of one system, and ends when that system has done some work (`Outages.worked`), or another one fails.
+
     Raises:
-        TransientError: Five minutes were not enough.
+        TransientError: The outage of a system lasts five minutes.
         StopRequested: The process is to stop, and the outage is not over.
     """
-    with ExitStack() as outage:
-
-        def say(state: tenacity.RetryCallState) -> None:
-            PULSE.beat()
-            logger().warning(
-                "waiting for an outside system",
-                error=str(state.outcome.exception()) if state.outcome else "",
-                elapsed_seconds=round(state.seconds_since_start or 0.0, 1),
-                limit_seconds=OUTAGE_SECONDS,
-                next_try_seconds=round(state.upcoming_sleep, 1),
-            )
-            if state.attempt_number == 1:
-                if state.outcome and (error := state.outcome.exception()) is not None:
-                    OUTAGES.begin(error)
-                    outage.callback(OUTAGES.end)
+    outage: _Outage | None = None
+    with ExitStack() as waits:
+        while True:
+            try:
+                return call()
+            except TransientError as error:
+                before, outage = outage, _Outage.of(error, outage)
+                if before is None:
+                    waits.callback(OUTAGES.end)
+                elapsed = time.monotonic() - outage.since
+                if elapsed >= OUTAGE_SECONDS:
+                    raise
+                pause = outage.pause()
+                PULSE.beat()
+                logger().warning(
+                    "waiting for an outside system",
+                    system=outage.system,
+                    error=str(error),
+                    elapsed_seconds=round(elapsed, 1),
+                    limit_seconds=OUTAGE_SECONDS,
+                    next_try_seconds=round(pause, 1),
+                )
+            if before is None:
                 # From the first failure on until the call succeeds, nothing is done that a stop could leave half done.
-                outage.enter_context(STOPPING.waiting())
-
-        retrying = tenacity.Retrying(
-            retry=tenacity.retry_if_exception_type(TransientError),
-            wait=tenacity.wait_exponential(multiplier=0.5, max=30) + tenacity.wait_random(0, 1),
-            stop=tenacity.stop_after_delay(OUTAGE_SECONDS),
-            sleep=STOPPING.pause,
-            before_sleep=say,
-            reraise=True,
-        )
-        return retrying(call)
+                waits.enter_context(STOPPING.waiting())
+            STOPPING.pause(pause)
 
 
 def asked_pause(header: str | None) -> float | None:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from applier.consume.source import Job, R
 from applier.consume.window_size import WindowTooLargeError
 from applier.errors import TransientError
+from applier.runtime.outages import system_of
 
 Outcome: TypeAlias = R | TransientError | WindowTooLargeError
 """What a job returned, or the error that its caller acts on: in a traceback of Spark it would be lost."""
@@ -31,7 +32,12 @@ def outcome(job: Job[R], messages: Iterable[pa.RecordBatch]) -> Outcome[R]:
     """Run a job."""
     try:
         return job(messages)
-    except (TransientError, WindowTooLargeError) as error:
+    except WindowTooLargeError as error:
+        return error
+    except TransientError as error:
+        # Its traceback stays in this process, and where it is raised again would say `source`.
+        if (system := system_of(error)) != "source":
+            error.system = system
         return error
 
 

@@ -10,6 +10,7 @@ from applier.changefeed.change_batch import ChangeBatch, KeylessBatch
 from applier.changefeed.table import TableName
 from applier.errors import CheckpointConflict, TableMismatch
 from applier.runtime import failpoints
+from applier.runtime.outages import OUTAGES
 from applier.sink.commit.committer import Committer
 from applier.sink.commit.stamp import Stamp
 from applier.sink.iceberg.commit import Change
@@ -217,6 +218,7 @@ class TableWriter:
             return replace(self._change(stamp, work), unset=unset)
 
         snapshot_id = self._committer.commit(stamp, prepare)
+        OUTAGES.worked("lake")
         self._staging.advance(work, snapshot_id)
         work.seconds["commit"] = time.perf_counter() - start - sum(work.seconds.values())
         return Applied(snapshot_id, work.upserted, work.deleted, work.seconds, work.not_found)
