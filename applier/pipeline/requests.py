@@ -12,7 +12,7 @@ from applier.changefeed.filter import TableFilter, named, option
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName
 from applier.ddl.actions import DropTable
-from applier.errors import ConfigError
+from applier.errors import ConfigError, TransientError
 from applier.pipeline.table_selection import selected
 from applier.pipeline.tables import completeness, moved_names, parking
 from applier.pipeline.tables.loads import Load, Loads
@@ -30,7 +30,7 @@ LOOK_SECONDS = 1.0
 """Time between two looks for requests."""
 
 REFUSED = "refused: "
-"""How the outcome of a request begins that was not carried out."""
+"""How the outcome of a request begins that was not carried out, or the part of it that tells of single tables."""
 
 
 @dataclass(slots=True)
@@ -66,6 +66,17 @@ class Requests:
                 self.carry_out(request)
         self._head, self._next_look = head, self.clock() + LOOK_SECONDS
 
+    def ask(self, request: TableRequest) -> str:
+        """Keep a request of this very process, and carry out all that are open, in the order in which they were made.
+
+        Returns:
+            The outcome in words.
+        """
+        cast("Control", self.main.state.control).write(REQUESTS, request_rows(request))
+        self._next_look = float("-inf")
+        self.take()
+        return self.main.state.checkpoint.handled[request.id]
+
     def carry_out(self, request: TableRequest) -> str:
         """Carry out one request, once; the checkpoint has its effect and its outcome, or neither.
 
@@ -76,13 +87,18 @@ class Requests:
         failpoints.reach("request-taken")
         outcome = state.checkpoint.handled.get(request.id)
         if outcome is None:
-            before = dict(state.completeness)
+            before = dict(state.completeness), state.tables.copy(), dict(state.topics)
             try:
-                outcome = self._done(request)
-            except ConfigError as error:
-                outcome = REFUSED + " ".join(error.problems)
-                state.completeness = before
-            state.keep(completeness.cut(state, self.main.targets), state.checkpoint.resuming, {request.id: outcome})
+                try:
+                    outcome = self._done(request)
+                except ConfigError as error:
+                    outcome = REFUSED + " ".join(error.problems)
+                    state.completeness, state.tables, state.topics = before
+                state.keep(completeness.cut(state, self.main.targets), state.checkpoint.resuming, {request.id: outcome})
+            except TransientError:
+                # The next try would find it half done, and tell of that.
+                state.completeness, state.tables, state.topics = before
+                raise
             logger().info(
                 "request", kind=request.kind, tables=",".join(request.tables), outcome=outcome, who=request.who
             )
@@ -167,13 +183,26 @@ class Requests:
         wanted = [name for name in names if self._lacks(name)]
         if not wanted:
             raise ConfigError([f"Nothing to resume: {', '.join(map(str, names))} is live."])
-        together = list(wanted)
-        for name in together:
-            together += [other for other in state.completeness[name].partners if other not in together]
-        for name in together:
-            if self._lacks(name):
-                state.completeness[name] = self._due(name, state.completeness[name])
-        return f"resumes: {', '.join(map(str, together))}."
+        resumed, problems = list[TableName](), list[str]()
+        for name in wanted:
+            if name in resumed:
+                continue
+            together = [name]
+            for one in together:
+                together += [other for other in state.completeness[one].partners if other not in together]
+            try:
+                due = {one: self._due(one, state.completeness[one]) for one in together if self._lacks(one)}
+            except ConfigError as error:
+                others = f"Table {name} resumes together with {', '.join(map(str, together[1:]))}: "
+                problems.append((others if together[1:] else "") + " ".join(error.problems))
+            else:
+                state.completeness.update(due)
+                resumed += [one for one in together if one not in resumed]
+        if not resumed:
+            raise ConfigError(problems)
+        return " ".join(
+            [f"resumes: {', '.join(map(str, resumed))}.", *([REFUSED + " ".join(problems)] if problems else [])]
+        )
 
     def _lacks(self, name: TableName) -> bool:
         """Whether a table lacks something, also where others have damaged it since the start."""

@@ -63,7 +63,7 @@ class _Outage:
     def pause(self) -> float:
         """Seconds to the next try; they grow."""
         self.tries += 1
-        return min(0.5 * 2 ** (self.tries - 1), _LONGEST_PAUSE) + random.random()  # noqa: S311 - spreads tries
+        return min(2.0 ** (self.tries - 2), _LONGEST_PAUSE) + random.random()  # noqa: S311 - spreads tries
 
 
 def with_retry(call: Callable[[], T]) -> T:

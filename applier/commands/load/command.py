@@ -18,7 +18,7 @@ from applier.commands.plan.read_only_pipeline import looking
 from applier.commands.tables.command import accepted, is_held, wait
 from applier.commands.user_name import user_name
 from applier.config.settings import Config
-from applier.errors import CheckpointConflict, TerminalError
+from applier.errors import TerminalError
 from applier.pipeline.build import assembled
 from applier.pipeline.load.begin import begin, is_fresh
 from applier.pipeline.load.loading import Loading
@@ -143,11 +143,7 @@ def _beside(config: Config, export: Opened, say: Say, spark: SparkSession | None
 
 
 def _asked_beside(config: Config, request: TableRequest, say: Say) -> str:
-    outcome = wait(config, request, say, comes_back=request.kind == "loaded")
-    if outcome is None:
-        what = f"The process that held changefeed {config.changefeed.name} is gone."
-        raise CheckpointConflict(what, "Give the command again, which goes on.")
-    return accepted(outcome)
+    return accepted(wait(config, request, say, comes_back=request.kind == "loaded"))
 
 
 def _bulk(

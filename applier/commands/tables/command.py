@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from applier.changefeed.checkpoint import Checkpoint
 from applier.changefeed.completeness import Completeness
+from applier.changefeed.filter import TableFilter
 from applier.changefeed.table import TableName
 from applier.commands.catalog_reader import open_lake
 from applier.commands.catalog_writer import append
@@ -16,7 +17,7 @@ from applier.commands.control_reader import ControlView
 from applier.commands.tables.preview import preview, progress
 from applier.commands.user_name import user_name
 from applier.config.settings import Config
-from applier.errors import CheckpointConflict, ConfigError, TerminalError
+from applier.errors import CheckpointConflict, ConfigError, TerminalError, TransientError
 from applier.pipeline.build import assembled
 from applier.pipeline.requests import REFUSED
 from applier.pipeline.table_selection import selected
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 1.0
 """Time between two looks at what became of a request."""
+
+ABSENT_SECONDS = 90.0
+"""How long a request is waited for while no process holds the changefeed: a supervisor starts one within that time."""
 
 Say = Callable[[str], None]
 """Shows the user a line."""
@@ -62,7 +66,8 @@ def ask(
     """Have something done to the tables of some filter rules, for a reason; returns the outcome.
 
     While another process holds the changefeed, it does so between two steps, and this waits for it. Otherwise this
-    process takes the changefeed for as long as that takes, in a session of its own unless it is given one.
+    process takes the changefeed for as long as that takes, in a session of its own unless it is given one. The request
+    is kept before anything is done for it: whatever dies, it is carried out once, by the next process if need be.
 
     Raises:
         ConfigError: It cannot be done as it was asked for.
@@ -75,19 +80,29 @@ def ask(
         say(sentence)
     who = f"{user_name()} on {this_process(0).host}"
     request = TableRequest(uuid.uuid4().hex, kind, tuple(rules) or ("*.*",), why, who)
-    if not take_over and is_held(config):
-        outcome = wait(config, request, say, comes_back=kind == "resume")
-        if outcome is not None:
-            return accepted(outcome)
+    if take_over or not is_held(config):
+        try:
+            return _done(config, request, say, take_over=take_over, spark=spark)
+        except CheckpointConflict:
+            if take_over or not is_held(config):
+                raise
+            # A process has come first: the request is for that one.
+    return accepted(wait(config, request, say, comes_back=kind == "resume"))
+
+
+def _done(config: Config, request: TableRequest, say: Say, *, take_over: bool, spark: SparkSession | None) -> str:
+    """Take the changefeed and carry the request out."""
     terminal.say("starting Spark …")
     with stop_signals(config.run.stop_seconds) as stop, assembled(config, take_over=take_over, spark=spark) as pipeline:
         beside = pipeline.beside
         assert beside is not None  # noqa: S101 - `assembled` gives each pipeline one
-        outcome = accepted(with_retry(lambda: beside.requests.carry_out(request)))
+        outcome = accepted(with_retry(lambda: beside.requests.ask(request)))
+        if request.kind != "resume":
+            return outcome
         last = ""
-        while kind == "resume" and not stop.is_set() and with_retry(lambda: beside.advance(is_busy=False)):
+        while not stop.is_set() and with_retry(lambda: beside.advance(is_busy=False)):
             last = _say_progress(pipeline.state.checkpoint, request, say, last)
-        return ended(pipeline.state.checkpoint, request, config, outcome) if kind == "resume" else outcome
+        return ended(pipeline.state.checkpoint, request, config, outcome)
 
 
 def accepted(outcome: str) -> str:
@@ -109,8 +124,10 @@ def is_held(config: Config) -> bool:
     """Whether another process holds the changefeed."""
     with open_lake(config.catalog) as lake:
         last = ControlView(lake, config.changefeed.name).checkpoint()
-    if last is None:
-        return False
+    return last is not None and _holds(last, config)
+
+
+def _holds(last: Checkpoint, config: Config) -> bool:
     try:
         may_take(last, this_process(unix_ms()), unix_ms(), config.run.lease_seconds, process_start)
     except CheckpointConflict:
@@ -118,34 +135,61 @@ def is_held(config: Config) -> bool:
     return False
 
 
-def wait(config: Config, request: TableRequest, say: Say, *, comes_back: bool) -> str | None:
-    """Leave a request for the holder and wait for it; None if the holder is gone, which this process may then replace.
+def wait(config: Config, request: TableRequest, say: Say, *, comes_back: bool) -> str:
+    """Leave a request for the holder of the changefeed, and wait for it; with `comes_back` for the tables as well.
 
-    With `comes_back`, wait for the tables to be brought back as well.
+    Where the holder is gone, this waits for the next one, and never takes its place: a supervisor starts it again, and
+    it must not find the changefeed taken.
+
+    Returns:
+        The outcome in words.
+
+    Raises:
+        TerminalError: No process has come. The request is kept.
     """
-    where = (namespace(config.changefeed.name), REQUESTS.name)
-    if not append(config.catalog, where, request_rows(request)):
+    holder, where = _looked(config).holder, (namespace(config.changefeed.name), REQUESTS.name)
+    if not with_retry(lambda: append(config.catalog, where, request_rows(request))):
         what = f"The applier that holds changefeed {config.changefeed.name} takes no requests: it is an older version."
         raise CheckpointConflict(what, "Stop it and give the command again, or start this version.")
-    say(f"Asked {_checkpoint(config).holder} to do so between two steps …")
-    line, outcome = "", None
+    say(f"Asked {holder} to do so between two steps …")
     try:
-        while outcome is None or comes_back:
-            time.sleep(POLL_SECONDS)
-            last = _checkpoint(config)
-            outcome = outcome or last.handled.get(request.id)
-            if outcome is not None and (outcome.startswith(REFUSED) or not comes_back):
-                return outcome
-            if outcome is not None and not _due(last, request):
-                return ended(last, request, config, outcome)
-            line = _say_progress(last, request, say, line)
-            if not is_held(config):
-                return None
-    except BaseException:
-        if outcome is None:
+        return _awaited(config, request, say, comes_back=comes_back)
+    except KeyboardInterrupt:
+        if request.id not in _checkpoint(config).handled:
             append(config.catalog, where, request_rows(request, "withdrawn"))
         raise
-    return outcome
+    except TransientError:
+        say(_kept(config))
+        raise
+
+
+def _awaited(config: Config, request: TableRequest, say: Say, *, comes_back: bool) -> str:
+    line, outcome, absent = "", "", 0.0
+    while absent < ABSENT_SECONDS:
+        time.sleep(POLL_SECONDS)
+        last = _looked(config)
+        outcome = outcome or last.handled.get(request.id, "")
+        if outcome and (not comes_back or outcome.startswith(REFUSED)):
+            return outcome
+        if outcome and not _due(last, request):
+            break
+        line = _say_progress(last, request, say, line)
+        is_absent = not _holds(last, config)
+        if is_absent and not absent:
+            say(f"No process holds the changefeed now. {_kept(config)}")
+        absent = absent + POLL_SECONDS if is_absent else 0.0
+    if outcome:
+        return ended(last, request, config, outcome)
+    what = f"No process holds changefeed {config.changefeed.name}, so nothing is done yet. {_kept(config)}"
+    raise TerminalError(what, f"start `applier run -c {config.path}`; the command need not be given again.")
+
+
+def _kept(config: Config) -> str:
+    return f"The request is kept, and `applier run -c {config.path}` carries it out, once."
+
+
+def _looked(config: Config) -> Checkpoint:
+    return with_retry(lambda: _checkpoint(config))
 
 
 def _due(last: Checkpoint, request: TableRequest) -> dict[TableName, Completeness]:
@@ -154,7 +198,9 @@ def _due(last: Checkpoint, request: TableRequest) -> dict[TableName, Completenes
 
 
 def _asked_for(last: Checkpoint, request: TableRequest) -> dict[TableName, Completeness]:
-    states = ((name, last.tables[name].completeness) for name in selected(request.tables, last.tables))
+    # A table that is loaded may not be known yet, and one that was known may be gone.
+    means = TableFilter(request.tables).admits
+    states = ((name, tracked.completeness) for name, tracked in last.tables.items() if means(name))
     return {name: known for name, known in states if known is not None}
 
 
@@ -174,11 +220,16 @@ def ended(last: Checkpoint, request: TableRequest, config: Config, outcome: str)
     Raises:
         TerminalError: One is parked still.
     """
-    states = _asked_for(last, request)
-    for name, known in states.items():
-        if known.is_parked and not known.is_due:
-            raise TerminalError(known.sentence(name), known.way_out(name, config.path))
-    if due := _due(last, request):
-        return f"resumes: {', '.join(map(str, due))}; `applier run` does the rest."
-    lacking = [known.sentence(name) for name, known in states.items() if not known.is_live]
-    return " ".join([outcome.replace("resumes:", "resumed:", 1).replace("catching up:", "loaded:", 1), *lacking])
+    states, due = _asked_for(last, request), _due(last, request)
+    outcome, _, refused = outcome.replace("catching up:", "loaded:", 1).partition(f" {REFUSED}")
+    outcome = outcome.replace("resumes:", "resumed:", 1)
+    if due:
+        outcome = f"resumes: {', '.join(map(str, due))}; `applier run` does the rest."
+    left = {name: known for name, known in states.items() if known.is_parked and not known.is_due}
+    if refused:
+        found = [known.sentence(name) for name, known in left.items() if f"able {name} is" not in refused]
+        raise TerminalError(" ".join([f"{outcome[:1].upper()}{outcome[1:]}", *found, f"Refused: {refused}"]))
+    for name, known in left.items():
+        raise TerminalError(known.sentence(name), known.way_out(name, config.path))
+    lacking = [] if due else [known.sentence(name) for name, known in states.items() if not known.is_live]
+    return " ".join([outcome, *lacking])

@@ -2,18 +2,42 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
 from applier.changefeed.completeness import Cause, Completeness
+from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName
+from applier.ddl.schema_tracker import Tables
+from applier.errors import ConfigError, TransientError
 from applier.pipeline.requests import Requests
 from applier.pipeline.step import Pipeline
 from applier.sink.control.rows import TableRequest
 
-ORDERS = TableName("shop", "orders")
+ORDERS, ITEMS, NOTES = (TableName("shop", name) for name in ("orders", "items", "notes"))
+PLACE = FeedPosition(ORDERS, 7, (), {}, 1)
+
+
+def requests(completeness: dict[TableName, Completeness], include: tuple[str, ...] = ("*.*",)) -> Requests:
+    """The requests to a changefeed of these tables, whose feed never shows a CREATE TABLE."""
+    config = SimpleNamespace(tables=SimpleNamespace(include=include), path="applier.toml")
+    state = SimpleNamespace(
+        completeness=completeness,
+        control=None,
+        tables=Tables(),
+        topics={},
+        resolved_ts=9,
+        checkpoint=SimpleNamespace(snapshots={}, handled={}, resuming=None),
+    )
+    targets = SimpleNamespace(
+        identifier=str,
+        damage=lambda name, **_: None,
+        feed=SimpleNamespace(order=SimpleNamespace(parts_at_ddl=False)),
+    )
+    return Requests(cast("Pipeline", SimpleNamespace(state=state, targets=targets, config=config)))
 
 
 @pytest.mark.parametrize("cause", ["ddl", "row", "include", "load", "hand"])
@@ -29,3 +53,61 @@ def test_a_parked_table_keeps_its_reason(cause: Cause) -> None:
     assert outcome == (
         "nothing to park. Left as they were: Table shop.orders is parked since resolved ts 7: a DDL was refused."
     )
+
+
+def test_each_table_resumes_for_itself() -> None:
+    """One that cannot come back keeps none of the others, and has its reason and its way out in the outcome."""
+    parked = Completeness("parked", since=7, reason="a look", cause="hand")
+    known = {ORDERS: replace(parked, position=PLACE), ITEMS: parked, NOTES: replace(parked, position=PLACE)}
+    found = requests(known, ("*.*", "!shop.notes"))
+
+    outcome = found._done(TableRequest("one", "resume", ("shop.*",), "", "me"))
+
+    assert [name for name, item in known.items() if item.is_due] == [ORDERS]
+    assert outcome.startswith("resumes: shop.orders. refused: Table shop.items is parked since resolved ts 7: a look. ")
+    assert "run `applier load -c applier.toml --from DIR --tables 'shop.items'`." in outcome
+    assert "Table shop.notes is left out by tables.include: admit it there" in outcome
+
+
+def test_tables_that_resume_together_do_so_or_not_at_all() -> None:
+    """They exchanged rows: one without the other would lack some."""
+    parked = Completeness("parked", since=7, reason="a look", cause="hand")
+    known = {
+        ORDERS: replace(parked, position=PLACE, partners=(ITEMS,)),
+        ITEMS: replace(parked, partners=(ORDERS,)),
+        NOTES: replace(parked, position=PLACE),
+    }
+
+    outcome = requests(known)._done(TableRequest("one", "resume", ("shop.orders", "shop.notes"), "", "me"))
+
+    assert [name for name, item in known.items() if item.is_due] == [NOTES]
+    assert "refused: Table shop.orders resumes together with shop.items: Table shop.items is parked" in outcome
+
+
+def test_where_no_table_can_resume_nothing_is_done() -> None:
+    """The refusal has every reason."""
+    parked = Completeness("parked", since=7, reason="a look", cause="hand")
+    known = {ITEMS: parked, NOTES: parked}
+
+    with pytest.raises(ConfigError) as raised:
+        requests(known)._done(TableRequest("one", "resume", ("shop.*",), "", "me"))
+
+    assert [problem.split()[1] for problem in raised.value.problems] == ["shop.items", "shop.notes"]
+    assert known == {ITEMS: parked, NOTES: parked}
+
+
+def test_an_outage_leaves_no_request_half_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next try finds the tables as they were, and its outcome is true."""
+    known = {ORDERS: Completeness("parked", since=7, reason="a look", cause="hand", position=PLACE)}
+    found = requests(known)
+    state = found.main.state
+    monkeypatch.setattr("applier.pipeline.requests.completeness.cut", lambda *_: {})
+
+    def keep(*_: object) -> None:
+        raise TransientError("The catalog does not answer.")
+
+    state.keep = keep  # type: ignore[method-assign]
+    for _ in range(2):
+        with pytest.raises(TransientError):
+            found.carry_out(TableRequest("one", "resume", ("shop.orders",), "", "me"))
+        assert not state.completeness[ORDERS].is_due
