@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -28,6 +29,7 @@ from applier.watch.report import (
     iso,
     iso_of,
     judged,
+    several,
     spark_name,
 )
 from applier.watch.steps import explained
@@ -113,8 +115,23 @@ def compose(
     )
     is_gone = last.released or silent > config.run.lease_seconds
     held = [_held_up(item, config) for item in facts.decisions if _holds_up(item, last, is_gone=is_gone)]
+    used = [item for item in report.partitions if item.partition < (config.changefeed.partitions or math.inf)]
     stale = judged(report, _start(config) if is_gone and not held else "", held)
-    return replace(report, stale=tuple(stale), explanation=explained(report))
+    silent_places = [item for item in used if order.has_watermark and item.resolved_ts is None]
+    if lag is None or lag > max_lag_seconds:
+        report = replace(report, notes=(*_silent(silent_places, config), *report.notes))
+    return replace(report, stale=tuple(stale), explanation=explained(report, used))
+
+
+def _silent(partitions: Sequence[PartitionProgress], config: Config) -> Iterator[str]:
+    """What holds the watermark of all tables back: partitions that never sent one."""
+    if partitions:
+        names = several([f"{item.topic}/{item.partition}" for item in partitions])
+        yield (
+            f"No watermark has ever come from {names}, so no table advances. Hint: if TiCDC does not use so many "
+            "partitions (`partition-num`), set changefeed.partitions to the number that it uses, and start "
+            f"`applier run -c {config.path}` again; if it is to use them all, pause and resume the changefeed in TiCDC."
+        )
 
 
 def _holds_up(item: SchemaDecision, last: Checkpoint, *, is_gone: bool) -> bool:

@@ -45,12 +45,13 @@ def moved(checkpoints: Iterable[Checkpoint], order: FeedOrder) -> list[StepProgr
         order: That of the feed.
     """
     pairs = pairwise(checkpoints)
-    steps = list(islice((newer for newer, older in pairs if _place(newer) != _place(older)), SHOWN))
+    steps = list(islice((newer for newer, older in pairs if _place(newer, order) != _place(older, order)), SHOWN))
     return [_progress(step, after, order) for step, after in zip(steps, [None, *steps], strict=False)]
 
 
-def _place(checkpoint: Checkpoint) -> tuple[object, ...]:
-    return checkpoint.resolved_ts, checkpoint.partitions
+def _place(checkpoint: Checkpoint, order: FeedOrder) -> object:
+    # A partition that is new to a topic is in the next checkpoint, whether or not a step moved.
+    return checkpoint.resolved_ts if order.has_watermark else checkpoint.partitions
 
 
 def _progress(step: Checkpoint, after: Checkpoint | None, order: FeedOrder) -> StepProgress:
@@ -71,17 +72,18 @@ def _progress(step: Checkpoint, after: Checkpoint | None, order: FeedOrder) -> S
     )
 
 
-def explained(report: StatusReport) -> str | None:
-    """Why the lag is what it is, as one sentence; None where the steps do not show it."""
-    if report.holder is None or not report.steps:
+def explained(report: StatusReport, used: Sequence[PartitionProgress] | None = None) -> str | None:
+    """Why the lag is what it is, as one sentence; None where nothing shows it. `used` are the partitions that count."""
+    if report.holder is None or not (report.steps or used):
         return None
     if report.holder.released:
         return "No applier follows the changefeed now, so the lag grows."
-    newest = report.steps[0]
     is_late = report.lag_seconds is None or report.lag_seconds > _BEHIND_SECONDS
-    late = _holding_back(report.partitions) if is_late else None
-    if late is not None and not newest.backlog:
+    late = _holding_back(report.partitions if used is None else used) if is_late else None
+    # No step of late is among the newest checkpoints where a watermark stands still for ten minutes.
+    if not report.steps or (late is not None and not report.steps[0].backlog):
         return late
+    newest = report.steps[0]
     slow = _slowest(report.steps)
     grown = _grown(report.steps)
     if grown is not None:

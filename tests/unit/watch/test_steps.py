@@ -34,6 +34,14 @@ def test_steps_are_those_that_moved() -> None:
     assert [step.lag_seconds for step in moved(found, ORDER)] == [1.0, 1.0]
 
 
+def test_a_partition_that_is_new_to_a_topic_is_no_step() -> None:
+    """The checkpoint has it before anything moves."""
+    new = {TopicPartition("shop", 1): Reading(0, None)}
+    found = [checkpoint(4, 1, partitions=new), checkpoint(3, 1), checkpoint(2, 0)]
+
+    assert [step.step for step in moved(found, ORDER)] == [3]
+
+
 def test_in_offset_order_the_places_show_what_moved() -> None:
     """There is no resolved ts, and so no lag."""
     places = [{TopicPartition("shop", 0): Reading(offset, None)} for offset in (9, 9, 7)]
@@ -129,3 +137,13 @@ def test_without_an_applier_the_steps_are_not_the_reason() -> None:
     released = replace(found, holder=replace(found.holder, released=True))
 
     assert explained(released) == "No applier follows the changefeed now, so the lag grows."
+
+
+def test_a_partition_is_named_also_where_no_step_is_left_to_look_at() -> None:
+    """Heartbeats alone are among the newest checkpoints, ten minutes after the last step."""
+    found = report([], lag=900, ages=(0, None))
+
+    assert explained(found, found.partitions) == (
+        "Partition shop/1 holds the watermark back: it has sent no resolved ts."
+    )
+    assert explained(found, found.partitions[:1]) is None

@@ -199,6 +199,23 @@ def test_lost_checkpoints_are_noticed(lake: Lake) -> None:
     assert lake.status().notes == (expected,)
 
 
+def test_a_partition_that_never_sent_a_watermark_is_named(lake: Lake) -> None:
+    """Once the tables are late, with what to do; one that TiCDC is known not to use holds nothing back."""
+    lake.checkpoint(lake.orders(1))
+
+    assert lake.status(30).notes == ()
+    (note, *_) = lake.status(3600).notes
+    assert note == (
+        "No watermark has ever come from shop/1, so no table advances. Hint: if TiCDC does not use so many partitions "
+        "(`partition-num`), set changefeed.partitions to the number that it uses, and start "
+        "`applier run -c applier.toml` again; if it is to use them all, pause and resume the changefeed in TiCDC."
+    )
+    assert note in json.loads(lake.status(3600).to_json())["notes"]
+    lake.world.raw["changefeed"]["partitions"] = 1
+    assert not any("shop/1" in sentence for sentence in lake.status(3600).notes)
+    assert "shop/1" not in (lake.status(3600).explanation or "")
+
+
 def test_nothing_applied_yet_is_stale(lake: Lake) -> None:
     """A first checkpoint without a resolved ts shows nothing."""
     lake.checkpoint(1, resolved_ts=0, snapshots={}, tables={})
