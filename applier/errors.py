@@ -29,6 +29,7 @@ the command line writes the path of the configuration file in place of FILE.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 
 BY_HAND = (
@@ -193,9 +194,26 @@ class NeverRan(ApplierError):
 
 
 def reason_of(error: BaseException) -> str:
-    """Why a call failed: what the operating system says, else the class of the error.
+    """Why a call failed: what the operating system or the storage says, else the class of the error.
 
     The own texts of libraries are left out, as they may show addresses with credentials.
     """
     number = getattr(error, "errno", None)
-    return os.strerror(number) if isinstance(number, int) else type(error).__name__
+    if isinstance(number, int):
+        return os.strerror(number)
+    code, status = _answer(error)
+    if not code and not status:
+        return type(error).__name__
+    return f"the storage answers {status}, {code}" if code and status else f"the storage answers {status or code}"
+
+
+def is_overload(error: BaseException) -> bool:
+    """Whether a storage says that it cannot answer now, and not that it refuses."""
+    code, status = _answer(error)
+    return status.startswith("5") or status == "429" or code == "SLOW_DOWN"
+
+
+def _answer(error: BaseException) -> tuple[str, str]:
+    """Code and HTTP status that Arrow quotes of an object store in its text; "" for those that it does not."""
+    code, status = re.search(r"AWS Error ([A-Z_]+)", str(error)), re.search(r"HTTP status (\d{3})\b", str(error))
+    return code[1] if code else "", status[1] if status else ""

@@ -17,7 +17,7 @@ from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.table import Table
 
 from applier.config.settings import CatalogSection
-from applier.errors import ConfigError, TransientError, reason_of
+from applier.errors import ConfigError, TransientError, is_overload, reason_of
 from applier.sink.format.types import TableSchema
 from applier.sink.iceberg.snapshot import Snapshot
 
@@ -39,6 +39,9 @@ _EXTRAS = {
 """By the module that is missing: the extra of pyproject.toml that installs it."""
 
 _LOCKED = ("SQLITE_BUSY", "SQLITE_LOCKED")
+
+_LOOK_SECONDS = 1.0
+"""Time that a reader waits for a lock of SQLite; PyIceberg asks twice."""
 
 _READS = ("rest", "hive", "glue", "sql", "jdbc", "dynamodb", "bigquery")
 
@@ -139,8 +142,11 @@ def open_lake(section: CatalogSection) -> Iterator[Lake]:
     if file is not None and not file.exists():
         yield Lake(section.name, None, str(file.absolute()))
         return
+    properties = catalog_properties(section)
+    if file is not None:
+        properties["uri"] += f"&timeout={_LOOK_SECONDS}"
     with reported(f"open catalog {section.name}", section.type):
-        catalog = load_catalog(section.name, **catalog_properties(section))
+        catalog = load_catalog(section.name, **properties)
     try:
         yield Lake(section.name, catalog)
     finally:
@@ -210,6 +216,8 @@ def reported(what: str, kind: str = "") -> Iterator[None]:
             hint = "a program writes to it, or keeps a transaction open: give the command again when that has ended."
             raise TransientError(f"Cannot {what}: its SQLite file is locked.", hint) from error
         hint = "check [catalog]: its address, its log-in, and whether it and its storage can be reached from here."
+        if is_overload(error):
+            hint = "the storage is out of order or overloaded for now: give the command again when it answers."
         raise TransientError(f"Cannot {what} ({reason_of(error)}).", hint) from error
 
 

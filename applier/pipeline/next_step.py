@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from applier.changefeed.applied_offsets import AppliedOffsets, furthest
 from applier.changefeed.message import TopicPartition
+from applier.changefeed.position import Reading
 from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.window import OffsetRange, Window
 from applier.config.settings import Config
@@ -21,6 +22,7 @@ from applier.pipeline.scan.scanner import WindowScanner
 from applier.pipeline.scan.window_scan import WindowScan
 from applier.pipeline.tables.shared_targets import refuse_shared
 from applier.runtime.logs import Stopwatch, logger
+from applier.runtime.outages import OUTAGES
 
 if TYPE_CHECKING:
     from applier.pipeline.state import State
@@ -117,7 +119,17 @@ class StepReader:
         self._report_empty(scan.window, empty)
         refuse_unreadable(scan, self.state, self.config.changefeed.protocol)
         self._size.learn(scan.results.counts.get("bytes", 0), scan.results.counts.get("messages", 0))
+        OUTAGES.worked("source", "registry")
         return NextStep(scan, known, bounds, empty)
+
+    def show(self, silent: Sequence[TopicPartition], found: NextStep) -> None:
+        """Let the checkpoint name partitions that were added to a topic and hold the watermark back, for `status`."""
+        known = self.state.checkpoint.partitions
+        new = [place for place in silent if place not in known and place in found.bounds]
+        # Before the first watermark a checkpoint without partitions shows that nothing was read.
+        if new and known and not self.is_copy:
+            added = {place: Reading(found.bounds[place].start, None) for place in new}
+            self.state.write(lambda last: replace(last, partitions={**last.partitions, **added}))
 
     def _next_window(self, bounds: Mapping[TopicPartition, OffsetRange], most: int = NO_LIMIT) -> Window:
         return next_window(self.state.next_offsets, bounds, min(self._size.messages, most), self._least())

@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
 
-from applier.changefeed.completeness import CATCHING_UP, LEFT_OUT, LOADING, Completeness
-from applier.changefeed.filter import TableFilter, named, option
+from applier.changefeed.completeness import CATCHING_UP, LOADING, Completeness
+from applier.changefeed.filter import TableFilter, named
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName
 from applier.ddl.actions import DropTable
 from applier.errors import ConfigError, TransientError
+from applier.pipeline.resume.bring_back import REFUSED, bring_back, left_out
 from applier.pipeline.table_selection import selected
 from applier.pipeline.tables import completeness, moved_names, parking
 from applier.pipeline.tables.loads import Load, Loads
@@ -26,11 +27,10 @@ if TYPE_CHECKING:
     from applier.pipeline.step import Pipeline
     from applier.sink.control.control import Control
 
+__all__ = ["REFUSED", "Requests"]
+
 LOOK_SECONDS = 1.0
 """Time between two looks for requests."""
-
-REFUSED = "refused: "
-"""How the outcome of a request begins that was not carried out, or the part of it that tells of single tables."""
 
 
 @dataclass(slots=True)
@@ -117,7 +117,7 @@ class Requests:
             case "park":
                 return self._park(names, request)
             case "resume":
-                return self._resume(names)
+                return bring_back(self.main, names)
             case "forget":
                 return self._forget(names)
 
@@ -138,8 +138,8 @@ class Requests:
     def _load(self, names: Sequence[TableName]) -> str:
         """Park tables while an export is loaded aside."""
         state, admits = self.main.state, TableFilter(self.main.config.tables.include).admits
-        if left_out := [name for name in names if not admits(name)]:
-            raise _left_out(left_out[0])
+        if others := [name for name in names if not admits(name)]:
+            raise left_out(others[0])
         for name in names:
             known = state.completeness.get(name)
             if known is None:
@@ -178,67 +178,6 @@ class Requests:
         known = replace(state.completeness[name], cause="load", reason=CATCHING_UP, position=position, lacked="")
         state.completeness[name] = replace(known, is_due=True)
 
-    def _resume(self, names: Sequence[TableName]) -> str:
-        state = self.main.state
-        wanted = [name for name in names if self._lacks(name)]
-        if not wanted:
-            raise ConfigError([f"Nothing to resume: {', '.join(map(str, names))} is live."])
-        resumed, problems = list[TableName](), list[str]()
-        for name in wanted:
-            if name in resumed:
-                continue
-            together = [name]
-            for one in together:
-                together += [other for other in state.completeness[one].partners if other not in together]
-            try:
-                due = {one: self._due(one, state.completeness[one]) for one in together if self._lacks(one)}
-            except ConfigError as error:
-                others = f"Table {name} resumes together with {', '.join(map(str, together[1:]))}: "
-                problems.append((others if together[1:] else "") + " ".join(error.problems))
-            else:
-                state.completeness.update(due)
-                resumed += [one for one in together if one not in resumed]
-        if not resumed:
-            raise ConfigError(problems)
-        return " ".join(
-            [f"resumes: {', '.join(map(str, resumed))}.", *([REFUSED + " ".join(problems)] if problems else [])]
-        )
-
-    def _lacks(self, name: TableName) -> bool:
-        """Whether a table lacks something, also where others have damaged it since the start."""
-        known, targets = self.main.state.completeness.get(name), self.main.targets
-        is_listed = targets.identifier(name) in self.main.state.checkpoint.snapshots
-        return known is not None and (not known.is_live or targets.damage(name, is_listed=is_listed) is not None)
-
-    def _due(self, name: TableName, known: Completeness) -> Completeness:
-        """A table as it is to be brought back.
-
-        Raises:
-            ConfigError: The feed cannot bring it back.
-        """
-        state, targets = self.main.state, self.main.targets
-        if not TableFilter(self.main.config.tables.include).admits(name):
-            raise _left_out(name)
-        if known.is_due:
-            return known
-        position = known.position
-        damage = targets.damage(name, is_listed=position is not None and position.version is not None)
-        if position is None or damage is not None or known.cause == "lost" or not known.is_parked:
-            found = completeness.begun(state).get(name) if targets.feed.order.parts_at_ddl else None
-            if found is None:
-                why = damage.what if damage is not None else known.sentence(name)
-                what = (
-                    f"{why} The feed brings it back from its CREATE TABLE alone, which the audit of DDL does not hold."
-                )
-                load = f"applier load -c {self.main.config.path} --from DIR --tables {option([name])}"
-                raise ConfigError([f"{what} Export it with `tiup dumpling -o DIR` and run `{load}`."])
-            position = found.position
-        since = known.since or state.resolved_ts
-        cause = known.cause or "hand"
-        # From its CREATE TABLE on, the table lacks nothing.
-        lacked = known.lacked if position.version is not None else ""
-        return replace(known, state="parked", since=since, cause=cause, position=position, lacked=lacked, is_due=True)
-
     def _forget(self, names: Sequence[TableName]) -> str:
         state, targets = self.main.state, self.main.targets
         admits = TableFilter(self.main.config.tables.include).admits
@@ -259,7 +198,3 @@ class Requests:
             targets.forget(name)
         kept = ", ".join(".".join(targets.identifier(name)) for name in names)
         return f"forgotten: {', '.join(map(str, names))}. The Iceberg tables stay as they are: {kept}."
-
-
-def _left_out(name: TableName) -> ConfigError:
-    return ConfigError([f"Table {name} is {LEFT_OUT}: admit it there and start `applier run -c FILE` again."])

@@ -200,18 +200,9 @@ class Pipeline:
         if scan.error is not None and not moved and self.scanner.may_come(scan.error):
             raise TransientError(scan.error.what, scan.error.hint)
         outcome = replace(self._outcome(found, watch, moved=moved), is_longest=is_longest)
-        self._show(outcome.silent, found)
+        self._reader.show(outcome.silent, found)
         self._mended = Counter() if moved else self._mended
         return outcome
-
-    def _show(self, silent: Sequence[TopicPartition], found: NextStep) -> None:
-        """Let the checkpoint name partitions that were added to a topic and hold the watermark back, for `status`."""
-        known = self.state.checkpoint.partitions
-        new = [place for place in silent if place not in known and place in found.bounds]
-        # Before the first watermark a checkpoint without partitions shows that nothing was read.
-        if new and known and not self.is_copy:
-            added = {place: Reading(found.bounds[place].start, None) for place in new}
-            self.state.write(lambda last: replace(last, partitions={**last.partitions, **added}))
 
     def look(self, ends: Mapping[TopicPartition, int] | None, watch: Stopwatch) -> NextStep:
         """Read the next window without applying anything; see `step` for the arguments and the errors."""

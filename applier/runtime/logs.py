@@ -40,10 +40,18 @@ def set_up_logging(level: str = "info") -> None:
     logging.getLogger("urllib3").setLevel(logging.CRITICAL)
     # It logs some of them by the root, with a stack trace; what they lead to is raised as well.
     logging.getLogger().addFilter(_is_not_of_py4j)
+    if sys.unraisablehook is sys.__unraisablehook__:
+        sys.unraisablehook = _say_unraisable
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:
     return "py4j" not in Path(record.pathname).parts
+
+
+def _say_unraisable(found: Any) -> None:
+    """Log what is raised where nothing can catch it, as in the clean-up of a file: it follows an error that is told."""
+    where = getattr(found.object, "__qualname__", type(found.object).__name__)
+    logger().debug("error while cleaning up", where=where, error=found.exc_type.__name__)
 
 
 class _Lines:

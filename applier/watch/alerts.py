@@ -46,6 +46,7 @@ class Alerts:
     began: float
     _verdict: str = field(init=False)
     _is_owed: bool = field(init=False)
+    _is_new: bool = field(init=False)
     _changing: float | None = field(default=None, init=False)
     _parked: frozenset[str] = field(init=False)
     _since: datetime = field(init=False)
@@ -54,6 +55,8 @@ class Alerts:
     def __post_init__(self) -> None:
         report = self.found.report
         self._verdict, self._is_owed = report.verdict, report.verdict != "fresh"
+        # Nothing was applied yet when it was taken, so that its tables never were fresh.
+        self._is_new = report.holder is not None and report.lag_seconds is None
         self._parked = frozenset(table.table for table in _parked(report))
         self._since = datetime.fromtimestamp(self.found.now, tz=UTC)
 
@@ -75,7 +78,9 @@ class Alerts:
                 return
         self._verdict, self._changing, self._is_owed = report.verdict, None, False
         if report.verdict == "fresh":
-            yield self._alert("verdict", view, f"The tables of changefeed {report.changefeed} are fresh again.")
+            again = "" if self._is_new else " again"
+            self._is_new = False
+            yield self._alert("verdict", view, f"The tables of changefeed {report.changefeed} are fresh{again}.")
             return
         first, *others = report.stale
         more = f" {len(others)} more reason{'s' * (len(others) > 1)}." if others else ""

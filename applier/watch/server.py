@@ -23,6 +23,9 @@ from applier.config.watch import HttpSection
 from applier.errors import ConfigError
 from applier.runtime.logs import logger
 
+AGAIN_SECONDS = 10.0
+"""Time between two tries to get a port that another process has."""
+
 KEPT_SECONDS = 1.0
 """Time for which an answer is given again, however many ask."""
 
@@ -79,8 +82,13 @@ class Resource:
 
 
 @contextmanager
-def serving(settings: HttpSection, resources: Mapping[str, Resource]) -> Iterator[str | None]:
+def serving(
+    settings: HttpSection, resources: Mapping[str, Resource], *, may_wait: bool = False
+) -> Iterator[str | None]:
     """Answer requests until the block ends; gives the address of the page, None where no port is set.
+
+    With `may_wait`, a port that is taken is asked for again until it is free, and there is no address yet: the process
+    whose changefeed is taken over may be frozen, and hold it.
 
     Raises:
         ConfigError: The address cannot be listened on, or the certificate cannot be used.
@@ -88,7 +96,17 @@ def serving(settings: HttpSection, resources: Mapping[str, Resource]) -> Iterato
     if settings.port is None:
         yield None
         return
-    server = _listening(settings, resources)
+    try:
+        server = _listening(settings, resources)
+    except ConfigError as error:
+        if not may_wait or getattr(error.__cause__, "errno", None) != errno.EADDRINUSE:
+            raise
+        logger().warning("page waits for its port", error=str(error), next_try_seconds=AGAIN_SECONDS)
+        server = None
+    if server is None:
+        with _served_later(settings, resources):
+            yield None
+        return
     thread = threading.Thread(target=server.serve_forever, name="http", daemon=True)
     thread.start()
     try:
@@ -97,6 +115,25 @@ def serving(settings: HttpSection, resources: Mapping[str, Resource]) -> Iterato
     finally:
         server.shutdown()
         server.server_close()
+        thread.join()
+
+
+@contextmanager
+def _served_later(settings: HttpSection, resources: Mapping[str, Resource]) -> Iterator[None]:
+    stop = threading.Event()
+
+    def serve() -> None:
+        while not stop.wait(AGAIN_SECONDS):
+            with suppress(ConfigError), serving(settings, resources) as address:
+                logger().info("page", address=address)
+                stop.wait()
+
+    thread = threading.Thread(target=serve, name="http-later", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
         thread.join()
 
 

@@ -520,7 +520,8 @@ class TableLife:
             request, outcome = self._asked.pop(number), state.checkpoint.handled[number]
             self._outcomes[request.id] = outcome
             self.story.append(f"{request.kind}: {outcome}")
-            kind, _, names = outcome.rstrip(".").partition(": ")
+            # Of several tables some may be refused: what follows says why.
+            kind, _, names = outcome.partition(f" {REFUSED}")[0].rstrip(".").partition(": ")
             found = [Name(*text.split(".")) for text in names.split(", ")] if kind != "refused" else []
             if request.kind in ("load", "loaded"):
                 self._loads.note(found, lives)

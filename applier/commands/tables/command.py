@@ -19,7 +19,7 @@ from applier.commands.user_name import user_name
 from applier.config.settings import Config
 from applier.errors import CheckpointConflict, ConfigError, TerminalError, TransientError
 from applier.pipeline.build import assembled
-from applier.pipeline.requests import REFUSED
+from applier.pipeline.resume.bring_back import REFUSED
 from applier.pipeline.table_selection import selected
 from applier.runtime import terminal
 from applier.runtime.retry import with_retry

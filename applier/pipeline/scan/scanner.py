@@ -31,7 +31,6 @@ from applier.pipeline.scan.window_scan import NO_WATERMARK, WindowScan
 from applier.pipeline.scan.window_tables import met, spelling, typed_by
 from applier.runtime import failpoints
 from applier.runtime.logs import Stopwatch
-from applier.runtime.outages import OUTAGES
 from applier.runtime.retry import Deadline
 
 HEAD_MESSAGES = 1_000
@@ -106,7 +105,6 @@ class WindowScanner:
                 found.results = run(found.task(known))
             revised = self._revise(found, known)
             if revised is None:
-                OUTAGES.worked("source", "registry")
                 return found
             if revised:
                 # What lies beyond the new end is not read: its resolved ts would claim rows that are not applied.

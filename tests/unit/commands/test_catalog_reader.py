@@ -6,11 +6,12 @@ import sqlite3
 import sys
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
 
-from applier.commands.catalog_reader import catalog_properties, open_lake
+from applier.commands.catalog_reader import catalog_properties, open_lake, reported
 from applier.config.settings import CatalogSection
 from applier.errors import ConfigError, TransientError
 from tests.unit.commands.check.world import World
@@ -119,3 +120,48 @@ def test_a_missing_library_is_named_by_the_command_that_installs_it(
 
     assert str(refusal.value).endswith(f"{module} is not installed. Run `pip install 'applier[{extra}]'`.")
     assert project["optional-dependencies"][extra][0].startswith(package)
+
+
+def test_a_reader_waits_a_second_for_a_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`status` is to say within seconds that the catalog is locked; the default of SQLite is five at each try."""
+    (tmp_path / "catalog.db").touch()
+    section = CatalogSection.model_validate(
+        {"name": "lake", "type": "jdbc", "uri": f"jdbc:sqlite:{tmp_path}/catalog.db"}
+    )
+    opened: list[str] = []
+
+    def load(*_: str, **properties: str) -> SimpleNamespace:
+        opened.append(properties["uri"])
+        return SimpleNamespace(close=lambda: None)
+
+    monkeypatch.setattr("applier.commands.catalog_reader.load_catalog", load)
+    with open_lake(section):
+        pass
+
+    assert opened == [f"sqlite:///file:{tmp_path}/catalog.db?mode=ro&uri=true&timeout=1.0"]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason", "hint"),
+    [
+        (
+            "When reading key 'a?token=x': AWS Error SLOW_DOWN (HTTP status 503) during HeadObject: No.",
+            "(the storage answers 503, SLOW_DOWN)",
+            "the storage is out of order or overloaded for now",
+        ),
+        (
+            "When reading information for key 'a?token=x': AWS Error ACCESS_DENIED during HeadObject operation: No",
+            "(the storage answers ACCESS_DENIED)",
+            "check [catalog]: its address, its log-in",
+        ),
+        ("something of token=x", "(OSError)", "check [catalog]: its address, its log-in"),
+    ],
+)
+def test_what_a_storage_answers_is_named(text: str, reason: str, hint: str) -> None:
+    """An outage is none of the log-in; nothing else of the text is shown."""
+    with pytest.raises(TransientError) as raised, reported("load table shop.orders of catalog lake"):
+        raise OSError(text)
+
+    assert reason in raised.value.what
+    assert raised.value.hint.startswith(hint)
+    assert "token" not in str(raised.value)

@@ -21,7 +21,7 @@ from applier.changefeed.window import OffsetRange
 from applier.commands.run import Reports, follow, run_once
 from applier.config.settings import RunSection
 from applier.errors import IncompleteRow, WatermarkStalled
-from applier.pipeline.next_step import NextStep
+from applier.pipeline.next_step import NextStep, StepReader
 from applier.pipeline.scan.task_result import Waiting
 from applier.pipeline.stall import behind, stall
 from applier.pipeline.state import State
@@ -215,12 +215,12 @@ def test_a_long_backlog_without_any_watermark_names_the_partitions_and_the_ways_
 def test_a_partition_that_is_new_to_a_topic_comes_into_the_checkpoint() -> None:
     """Nothing moves, so that no step would bring it there, and `status` could not name it."""
     first = Checkpoint(1, 4, EARLY, 0, Holder("", ""), partitions={P0: Reading(9, EARLY)})
-    state = State(SimpleNamespace(), first, is_durable=False)  # type: ignore[arg-type]  # nothing is written
-    main = cast("Pipeline", SimpleNamespace(state=state, is_copy=False))
+    state = State(SimpleNamespace(), first, is_durable=False)
+    reader = cast("StepReader", SimpleNamespace(state=state, is_copy=False))
     found = cast("NextStep", SimpleNamespace(bounds={P0: OffsetRange(0, 20), P1: OffsetRange(0, 3)}))
 
     for _ in range(3):
-        Pipeline._show(main, [P1], found)
+        StepReader.show(reader, [P1], found)
 
     assert state.checkpoint.partitions == {P0: Reading(9, EARLY), P1: Reading(0, None)}
     assert (state.checkpoint.step, state.checkpoint.resolved_ts, state.checkpoint.resolved) == (5, EARLY, {P0: EARLY})
@@ -228,9 +228,9 @@ def test_a_partition_that_is_new_to_a_topic_comes_into_the_checkpoint() -> None:
 
 def test_before_the_first_watermark_nothing_counts_as_read() -> None:
     """A checkpoint without partitions is that of a changefeed that has not begun."""
-    state = State(SimpleNamespace(), Checkpoint(1, 4, 0, 0, Holder("", "")), is_durable=False)  # type: ignore[arg-type]  # nothing is written
-    main = cast("Pipeline", SimpleNamespace(state=state, is_copy=False))
+    state = State(SimpleNamespace(), Checkpoint(1, 4, 0, 0, Holder("", "")), is_durable=False)
+    reader = cast("StepReader", SimpleNamespace(state=state, is_copy=False))
 
-    Pipeline._show(main, [P1], cast("NextStep", SimpleNamespace(bounds={P1: OffsetRange(0, 3)})))
+    StepReader.show(reader, [P1], cast("NextStep", SimpleNamespace(bounds={P1: OffsetRange(0, 3)})))
 
     assert state.checkpoint.partitions == {}

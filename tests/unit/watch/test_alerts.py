@@ -24,7 +24,7 @@ from applier.sink.control.rows import DeadLetter, Decision, SchemaDecision
 from applier.sink.control.tables import DEAD_LETTERS, SCHEMA_CHANGES
 from applier.watch.alerts import HOLD_SECONDS, START_SECONDS, Alerts
 from applier.watch.board import Board
-from applier.watch.report import StatusReport, TableProgress, TableState
+from applier.watch.report import HolderReport, StatusReport, TableProgress, TableState
 from applier.watch.view import View
 
 CONFIG = settings.parse(
@@ -129,6 +129,26 @@ def test_tables_found_stale_that_catch_up_are_told_as_fresh() -> None:
     alerts = Alerts(CONFIG, _view(stale=[BEHIND]), 0.0)
 
     assert _looks(alerts, _view(), 20.0, 30.0, 35.0, 90.0) == [(35.0, "fresh")]
+
+
+def test_a_new_changefeed_is_not_fresh_again() -> None:
+    """Its tables never were; after it has been stale they are so again."""
+    holder = HolderReport("process 1 on h", "h", 1, 1, "", "", 1.0, released=False)
+    new = _view(stale=["No resolved ts has been applied yet."])
+    alerts = Alerts(CONFIG, replace(new, report=replace(new.report, holder=holder)), 0.0)
+    looks = [(20.0, _view()), (40.0, _view()), (60.0, _view(stale=[BEHIND])), (80.0, _view(stale=[BEHIND]))]
+
+    told = [
+        alert["sentence"]
+        for at, view in [*looks, (100.0, _view()), (120.0, _view())]
+        for alert in alerts.look(view, at)
+    ]
+
+    assert told == [
+        "The tables of changefeed shop are fresh.",
+        BEHIND,
+        "The tables of changefeed shop are fresh again.",
+    ]
 
 
 def test_tables_found_fresh_are_not_told() -> None:

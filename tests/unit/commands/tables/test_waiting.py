@@ -48,7 +48,7 @@ class Waiting:
         monkeypatch.setattr(command, "_checkpoint", self._look)
         monkeypatch.setattr(command, "append", self._append)
         monkeypatch.setattr(command, "_holds", lambda last, config: not last.released)
-        monkeypatch.setattr(command.time, "sleep", lambda seconds: None)
+        monkeypatch.setattr("applier.commands.tables.command.time.sleep", lambda seconds: None)
         monkeypatch.setattr(command, "assembled", lambda *_, **__: pytest.fail("it takes the changefeed"))
 
     def result(self) -> str:

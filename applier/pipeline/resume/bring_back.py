@@ -1,0 +1,94 @@
+"""Lets parked tables come back that a command names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from applier.changefeed.completeness import LEFT_OUT, Completeness
+from applier.changefeed.filter import TableFilter, option
+from applier.changefeed.table import TableName
+from applier.errors import ConfigError
+from applier.pipeline.tables import completeness
+
+if TYPE_CHECKING:
+    from applier.pipeline.step import Pipeline
+
+REFUSED = "refused: "
+"""How the outcome of a request begins that was not carried out, or the part of it that tells of single tables."""
+
+
+def bring_back(main: Pipeline, names: Sequence[TableName]) -> str:
+    """Let tables come back, each for itself or with those that it exchanged rows with.
+
+    Returns:
+        Which do, and why others do not, in words.
+
+    Raises:
+        ConfigError: None can.
+    """
+    state = main.state
+    wanted = [name for name in names if _lacks(main, name)]
+    if not wanted:
+        raise ConfigError([f"Nothing to resume: {', '.join(map(str, names))} is live."])
+    resumed, problems = list[TableName](), list[str]()
+    for name in wanted:
+        if name in resumed:
+            continue
+        together = [name]
+        for one in together:
+            together += [other for other in state.completeness[one].partners if other not in together]
+        try:
+            due = {one: _due(main, one, state.completeness[one]) for one in together if _lacks(main, one)}
+        except ConfigError as error:
+            others = f"Table {name} resumes together with {', '.join(map(str, together[1:]))}: "
+            problems.append((others if together[1:] else "") + " ".join(error.problems))
+        else:
+            state.completeness.update(due)
+            resumed += [one for one in together if one not in resumed]
+    if not resumed:
+        raise ConfigError(problems)
+    return " ".join(
+        [f"resumes: {', '.join(map(str, resumed))}.", *([REFUSED + " ".join(problems)] if problems else [])]
+    )
+
+
+def _lacks(main: Pipeline, name: TableName) -> bool:
+    """Whether a table lacks something, also where others have damaged it since the start."""
+    known, targets = main.state.completeness.get(name), main.targets
+    is_listed = targets.identifier(name) in main.state.checkpoint.snapshots
+    return known is not None and (not known.is_live or targets.damage(name, is_listed=is_listed) is not None)
+
+
+def _due(main: Pipeline, name: TableName, known: Completeness) -> Completeness:
+    """A table as it is to be brought back.
+
+    Raises:
+        ConfigError: The feed cannot bring it back.
+    """
+    state, targets = main.state, main.targets
+    if not TableFilter(main.config.tables.include).admits(name):
+        raise left_out(name)
+    if known.is_due:
+        return known
+    position = known.position
+    damage = targets.damage(name, is_listed=position is not None and position.version is not None)
+    if position is None or damage is not None or known.cause == "lost" or not known.is_parked:
+        found = completeness.begun(state).get(name) if targets.feed.order.parts_at_ddl else None
+        if found is None:
+            why = damage.what if damage is not None else known.sentence(name)
+            what = f"{why} The feed brings it back from its CREATE TABLE alone, which the audit of DDL does not hold."
+            load = f"applier load -c {main.config.path} --from DIR --tables {option([name])}"
+            raise ConfigError([f"{what} Export it with `tiup dumpling -o DIR` and run `{load}`."])
+        position = found.position
+    since = known.since or state.resolved_ts
+    cause = known.cause or "hand"
+    # From its CREATE TABLE on, the table lacks nothing.
+    lacked = known.lacked if position.version is not None else ""
+    return replace(known, state="parked", since=since, cause=cause, position=position, lacked=lacked, is_due=True)
+
+
+def left_out(name: TableName) -> ConfigError:
+    """The refusal of a table that the configuration does not admit."""
+    return ConfigError([f"Table {name} is {LEFT_OUT}: admit it there and start `applier run -c FILE` again."])
