@@ -19,8 +19,8 @@ from applier.commands.user_name import user_name
 from applier.config.settings import Config
 from applier.errors import CheckpointConflict, ConfigError, TerminalError, TransientError
 from applier.pipeline.build import assembled
-from applier.pipeline.resume.bring_back import REFUSED
 from applier.pipeline.table_selection import selected
+from applier.pipeline.tables.bring_back import REFUSED
 from applier.runtime import terminal
 from applier.runtime.retry import with_retry
 from applier.runtime.stop_requests import stop_signals
