@@ -15,7 +15,6 @@ from applier.runtime import failpoints
 from applier.runtime.pulse import PULSE
 from applier.sink.commit.foreign_commits import BACKFILL
 from applier.sink.commit.stamp import OFFSETS, Stamp
-from applier.sink.iceberg.catalog import JavaError
 from applier.sink.write.table_writer import Applied, TableWriter
 
 ABOUT_A_TABLE = (TableMismatch, ValueRefused, TableIncomplete, SchemaChangeRefused)
@@ -73,12 +72,7 @@ def _commit(targets: TargetTables, batch: Batch, tracked: Tables, whole: Collect
     merged = batch.merged(parts, by_place=order.by_place, exact=exact)
     if merged.is_empty:
         return None
-    try:
-        done = writer.apply(merged, stamp, exact=exact, whole=batch.name if batch.name in whole else None)
-    except JavaError:
-        # What the writer believes of its table may be wrong now; the next attempt reads it again.
-        targets.close(batch.name)
-        raise
+    done = writer.apply(merged, stamp, exact=exact, whole=batch.name if batch.name in whole else None)
     targets.committed(writer, done.snapshot_id)
     return done
 

@@ -60,9 +60,9 @@ class Committer:
             TableMismatch: It belongs to another changefeed.
             CheckpointConflict: A newer applier holds it.
         """
-        self.known = progress(self.table, self.changefeed)
-        guard(self.table, self.known, self.known, self.epoch)
-        self.head = self.table.snapshot_id
+        known = progress(self.table, self.changefeed)
+        guard(self.table, known, known, self.epoch)
+        self.head, self.known = self.table.snapshot_id, known
 
     def trace(self) -> None:
         """Find out what others have done to the table while no applier looked."""
@@ -81,6 +81,10 @@ class Committer:
             self.rolled_back = set_back(self.table, snapshot_id)
         if self.rolled_back is not None:
             raise self.rolled_back
+
+    def is_planned_last(self, snapshot_id: int) -> bool:
+        """Whether a commit that was made is what `prepare` planned last, and no earlier attempt that came late."""
+        return snapshot_id not in self._sent[:-1]
 
     @property
     def trusts_new_keys(self) -> bool:
@@ -112,7 +116,10 @@ class Committer:
             change = prepare(self.head)
         except (TransientError, TableMismatch) as error:
             # What was planned on an old head may need files that maintenance has removed, or columns of old.
-            if self._reload():
+            planned = self.head, self._columns
+            if (late := self._resolve()) is not None:
+                return late
+            if planned != (self.head, self.table.schema.id):
                 raise _Moved(str(error)) from None
             raise
         if self.is_foreign and change.properties:
@@ -120,34 +127,24 @@ class Committer:
         try:
             done = commit(self.table, change, self.head, lambda: failpoints.reach("commit-sent"))
         except CommitFailure as failure:
-            found = self._resolve(failure)
+            if failure.snapshot_id is not None:
+                self._sent.append(failure.snapshot_id)
+            found = self._resolve()
             if found is None:
                 raise _Moved(str(failure)) from None
             done = found
         failpoints.reach("commit-done")
         return done
 
-    def _resolve(self, failure: CommitFailure) -> int | None:
-        """What became of a commit that did not end well: the snapshot's id, or None to prepare again."""
-        if failure.snapshot_id is not None:
-            self._sent.append(failure.snapshot_id)
-        self._refresh()
+    def _resolve(self) -> int | None:
+        """Read the table again: the snapshot of an attempt that did not end well and was made, or None to plan anew."""
+        # Without the catalog's answer it is unknown whether a commit was made.
+        retrying(TransientError, 0.1, 5)(self.table.refresh)
         for snapshot_id in self._sent:
             if self.table.has_snapshot(snapshot_id):
                 return snapshot_id
         self.look()
         return None
-
-    def _reload(self) -> bool:
-        """Read the table again; True if its head or its columns are not those that were planned on."""
-        before = self.head, self._columns
-        self._refresh()
-        self.look()
-        return before != (self.head, self.table.schema.id)
-
-    def _refresh(self) -> None:
-        # Without the catalog's answer it is unknown whether a commit was made.
-        retrying(TransientError, 0.1, 5)(self.table.refresh)
 
     def look(self) -> None:
         """Take note of what the table's refreshed metadata says, and whether others have changed rows.
@@ -158,11 +155,13 @@ class Committer:
         """
         found = progress(self.table, self.changefeed)
         guard(self.table, found, self.known, self.epoch)
-        before, self.head = self.head, self.table.snapshot_id
-        if before != self.head:
+        before, head = self.head, self.table.snapshot_id
+        if before != head or self.rolled_back is not None:
             self.trace()
             self.hold_to(before)
-        self.is_foreign = self.is_foreign or not self._same_rows_since(before)
+        is_foreign = self.is_foreign or not self._same_rows_since(before)
+        # Last: a head that is known without what led to it would hide rows of others.
+        self.head, self.is_foreign = head, is_foreign
 
     def _same_rows_since(self, before: int | None) -> bool:
         for snapshot in self.table.history():

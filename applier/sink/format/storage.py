@@ -48,13 +48,13 @@ class LocalStorage:
 
     def open(self, location: str) -> Any:
         """See `Storage.open`."""
-        with _reported("read", location):
+        with reported("read", location):
             return Path(local_path(location)).open("rb")
 
     def create(self, location: str) -> Any:
         """See `Storage.create`."""
         path = Path(local_path(location))
-        with _reported("write", location):
+        with reported("write", location):
             path.parent.mkdir(parents=True, exist_ok=True)
             return path.open("wb")
 
@@ -74,17 +74,17 @@ class RemoteStorage:
         Raises:
             TransientError: There is none, for want of a library, a credential or a network.
         """
-        with _reported("reach", location):
+        with reported("reach", location):
             self._io.new_input(location.rstrip("/") + "/metadata/applier-probe").exists()
 
     def open(self, location: str) -> Any:
         """See `Storage.open`."""
-        with _reported("read", location):
+        with reported("read", location):
             return self._io.new_input(location).open()
 
     def create(self, location: str) -> Any:
         """See `Storage.create`."""
-        with _reported("write", location):
+        with reported("write", location):
             return self._io.new_output(location).create(overwrite=True)
 
 
@@ -127,7 +127,7 @@ def read_range(storage: Storage, location: str, offset: int, length: int) -> byt
     Raises:
         TransientError: The file is missing or shorter.
     """
-    with _reported("read", location), storage.open(location) as file:
+    with reported("read", location), storage.open(location) as file:
         file.seek(offset)
         found = bytes(file.read(length))
     if len(found) != length:
@@ -137,7 +137,7 @@ def read_range(storage: Storage, location: str, offset: int, length: int) -> byt
 
 def write_bytes(storage: Storage, location: str, body: bytes) -> None:
     """Make a file of these bytes."""
-    with _reported("write", location), storage.create(location) as file:
+    with reported("write", location), storage.create(location) as file:
         file.write(body)
 
 
@@ -148,14 +148,15 @@ def refuse_unwritable(folder: Path) -> None:
         OutsideRefused: That is not possible, and would not be possible later.
         TransientError: It may be later.
     """
-    with _reported("write", str(folder)):
+    with reported("write", str(folder)):
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
 
 
 @contextmanager
-def _reported(verb: str, location: str) -> Iterator[None]:
+def reported(verb: str, location: str) -> Iterator[None]:
+    """Turn whatever a storage raises inside into an error that says whether a retry can help."""
     try:
         yield
     except (TransientError, OutsideRefused):

@@ -41,8 +41,9 @@ class Table:
             TableMismatch: The table is gone, or another one has its name.
             JavaError: The catalog does not answer.
         """
-        self._asked(self.handle.refresh)
+        # Before: an answer that is lost may have brought newer metadata, which old facts do not fit.
         self.forget()
+        self._asked(self.handle.refresh)
 
     def forget(self) -> None:
         """Forget what was read of the metadata, which a commit may have brought up to date."""

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
 from applier.errors import TableMismatch, TransientError
-from applier.sink.format.storage import Storage, read_range, write_bytes
+from applier.sink.format.storage import Storage, read_range, reported, write_bytes
 from applier.sink.format.types import FIELD_ID
 from applier.sink.iceberg.files import DataFile, DeleteFile
 from applier.sink.write.file_index import PlannedFile
@@ -122,19 +122,22 @@ def load_deleted(files: Sequence[PlannedFile], storage: Storage) -> None:
         TransientError: A delete file cannot be read, or is damaged.
     """
     unknown = {planned.file.path: planned for planned in files if planned.deleted is None}
+    dead = {path: BitMap64() for path in unknown}
     shared: dict[str, DeleteFile] = {}
-    for planned in unknown.values():
-        planned.deleted = BitMap64()
+    for path, planned in unknown.items():
         for delete in planned.file.deletes:
             if delete.is_vector:
                 offset, length = delete.blob
-                planned.deleted |= decode_vector(read_range(storage, delete.path, offset, length))
+                dead[path] |= decode_vector(read_range(storage, delete.path, offset, length))
             else:
                 shared[delete.path] = delete
     for delete in shared.values():
         for path, positions in read_position_deletes(delete, storage).items():
-            if path in unknown:
-                unknown[path].deleted |= BitMap64(positions)  # type: ignore[operator]
+            if path in dead:
+                dead[path] |= BitMap64(positions)
+    # Once all is read: what an error leaves out would count as alive, and the next vector would bring it back.
+    for path, planned in unknown.items():
+        planned.deleted = dead[path]
 
 
 def encode_vector(positions: BitMap64) -> bytes:
@@ -179,7 +182,7 @@ def read_position_deletes(delete: DeleteFile, storage: Storage) -> dict[str, Pos
     if delete.format != "parquet":
         what = f"Delete file {delete.path} is in {delete.format} format"
         raise TableMismatch(what, "Run rewrite_position_delete_files or rewrite_data_files once.")
-    with storage.open(delete.path) as handle:
+    with reported("read", delete.path), storage.open(delete.path) as handle:
         table = pq.read_table(handle, columns=["file_path", "pos"], use_threads=False)
     return by_path(*table.columns)
 

@@ -94,9 +94,9 @@ class Staging:
         """Whether few rows are read and written in this process; all are where Spark cannot."""
         return self._table.schema.shadows or (self._engine != "spark" and self.arrow.reaches_storage)
 
-    def advance(self, work: CommitWork, snapshot_id: int) -> None:
-        """Move the plan past a commit that was made."""
-        if self.plan is not None and self.plan.snapshot_id == work.base:
+    def advance(self, work: CommitWork, snapshot_id: int | None) -> None:
+        """Move the plan past the snapshot of this work; None if the snapshot may be that of an earlier attempt."""
+        if snapshot_id is not None and self.plan is not None and self.plan.snapshot_id == work.base:
             self.plan.advance(snapshot_id, work.rows or (), work.deletes.state)
         else:
             self.plan = None

@@ -212,14 +212,19 @@ class TableWriter:
         start = time.perf_counter()
 
         def prepare(head: int | None) -> Change:
-            work.base, work.deletes, work.deleted = head, Deletes(), 0
-            stage(work, head)
+            work.base, work.deletes, work.deleted, work.not_found = head, Deletes(), 0, 0
+            try:
+                stage(work, head)
+            except BaseException:
+                # Nothing that it read or wrote may count in the next attempt.
+                self._staging.plan = work.rows = None
+                raise
             failpoints.reach("data-files-staged")
             return replace(self._change(stamp, work), unset=unset)
 
         snapshot_id = self._committer.commit(stamp, prepare)
         OUTAGES.worked("lake")
-        self._staging.advance(work, snapshot_id)
+        self._staging.advance(work, snapshot_id if self._committer.is_planned_last(snapshot_id) else None)
         work.seconds["commit"] = time.perf_counter() - start - sum(work.seconds.values())
         return Applied(snapshot_id, work.upserted, work.deleted, work.seconds, work.not_found)
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -118,3 +119,43 @@ def test_delete_file_in_another_format_is_refused() -> None:
 
     with pytest.raises(TableMismatch, match="x.avro is in avro format"):
         load_deleted([planned("a", delete)], STORAGE)
+
+
+class _FailingOnce(LocalStorage):
+    """Reads of one file fail, once."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def open(self, location: str) -> Any:
+        if self.name and location.endswith(self.name):
+            self.name = ""
+            raise TransientError("No answer came.")
+        return super().open(location)
+
+
+@pytest.mark.parametrize("unread", [0, 1])
+@pytest.mark.parametrize("stage", [stage_vectors, stage_position_deletes])
+def test_deletes_that_cannot_be_read_once_are_read_again(stage: Any, unread: int, tmp_path: Path) -> None:
+    """A file of which an error left deletes unread does not count as read: its dead rows would come back."""
+    staged = [
+        stage({name: np.array([1, 2])}, {name: planned(name)}, STORAGE, lambda file: str(tmp_path / file)).files
+        for name in ("a", "b")
+    ]
+    files = [planned(name, *deletes) for name, deletes in zip(("a", "b"), staged, strict=True)]
+    storage = _FailingOnce(Path(staged[unread][0].path).name)
+
+    with pytest.raises(TransientError):
+        load_deleted(files, storage)
+    load_deleted(files, storage)
+
+    assert [set(file.deleted or ()) for file in files] == [{1, 2}, {1, 2}]
+
+
+def test_a_position_delete_file_that_breaks_off_may_be_read_again(tmp_path: Path) -> None:
+    """What a storage raises while it is read is an outage, whatever it is."""
+    location = tmp_path / "deletes.parquet"
+    location.write_bytes(b"PAR1")
+
+    with pytest.raises(TransientError, match="Cannot read"):
+        read_position_deletes(DeleteFile("position", str(location), "parquet", {}), STORAGE)

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+import pytest
+
+from applier.errors import TableMismatch, TransientError
+from applier.sink.commit import committer as module
+from applier.sink.commit.committer import Committer
+from applier.sink.commit.stamp import CHANGEFEED, EPOCH, RESOLVED_TS, Stamp
+from applier.sink.iceberg.commit import Change, CommitFailure
+from applier.sink.iceberg.snapshot import MAIN, Snapshot
+from applier.sink.iceberg.table import Table
+
+OURS = {CHANGEFEED: "feed", EPOCH: "1", RESOLVED_TS: "10"}
+
+
+class FakeTable:
+    """A table with a history, newest first, whose catalog fails as often as it is told."""
+
+    branch = MAIN
+
+    def __init__(self, *snapshots: Snapshot) -> None:
+        self.snapshots = list(snapshots)
+        self.properties = dict(OURS)
+        self.failures = 0
+        self.schema = type("Schema", (), {"id": 0})()
+        self.on_refresh: Callable[[], None] = lambda: None
+
+    def __str__(self) -> str:
+        return "shop.orders"
+
+    @property
+    def snapshot_id(self) -> int | None:
+        """The head."""
+        return self.snapshots[0].id if self.snapshots else None
+
+    def refresh(self) -> None:
+        """The newest metadata."""
+        self.on_refresh()
+
+    def has_snapshot(self, number: int) -> bool:
+        """Whether it is kept."""
+        return any(item.id == number for item in self.snapshots)
+
+    def history(self, start: int | None = None) -> Iterator[Snapshot]:
+        """The snapshots from one on."""
+        if self.failures:
+            self.failures -= 1
+            raise TransientError("No answer came.")
+        ids = [item.id for item in self.snapshots]
+        return iter(self.snapshots[ids.index(start) if start in ids else 0 :])
+
+
+def committer_of(table: FakeTable) -> Committer:
+    """A committer that has looked at the table."""
+    found = Committer(cast("Table", table), "feed", 1)
+    found.open()
+    found.trace()
+    return found
+
+
+def test_rows_of_others_are_noticed_by_the_look_after_one_that_failed() -> None:
+    """A look that cannot read the history leaves the head as it was, so the next one reads all of it."""
+    table = FakeTable(Snapshot(1, "append", OURS))
+    committer = committer_of(table)
+    table.snapshots.insert(0, Snapshot(2, "append", {}, 1))
+    table.failures = 1
+
+    with pytest.raises(TransientError):
+        committer.look()
+    committer.look()
+
+    assert (committer.head, committer.is_foreign) == (2, True)
+
+
+def test_a_table_that_was_rolled_back_is_refused_at_every_look_until_it_is_set_to_its_newest_snapshot() -> None:
+    """The first refusal does not make the older snapshot the head that commits go on from."""
+    newest = Snapshot(2, "append", {**OURS, RESOLVED_TS: "20"}, 1)
+    table = FakeTable(newest, Snapshot(1, "append", OURS))
+    table.properties[RESOLVED_TS] = "20"
+    committer = committer_of(table)
+    table.snapshots.remove(newest)
+
+    for _ in range(2):
+        with pytest.raises(TableMismatch, match="rolled back by hand"):
+            committer.look()
+    assert committer.head == 2
+    table.snapshots.insert(0, newest)
+    committer.look()
+
+    assert (committer.head, committer.rolled_back) == (2, None)
+
+
+def test_a_commit_that_comes_late_counts_where_the_next_attempt_cannot_be_planned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Planned anew on top of it, the same rows would be in a table without a key twice."""
+    table = FakeTable(Snapshot(1, "append", OURS))
+    committer = committer_of(table)
+    planned: list[int | None] = []
+
+    def prepare(head: int | None) -> Change:
+        planned.append(head)
+        if len(planned) == 2:
+            table.snapshots.insert(0, Snapshot(7, "append", OURS, 1))
+            raise TransientError("A file cannot be read.")
+        return Change()
+
+    def commit(*_: Any) -> int:
+        raise CommitFailure("Commit failed", "UncheckedSQLException", "no answer", 7)
+
+    monkeypatch.setattr(module, "commit", commit)
+
+    assert committer.commit(Stamp("feed", 1, 20), prepare) == 7
+    assert planned == [1, 1]
