@@ -70,6 +70,10 @@ class Resumption:
             logger().info("tables are brought back anew", because=error.what)
             self._end()
             return True
+        except BaseException:
+            # Tables may be half taken in, or half handed over: the next piece begins where the checkpoint has the job.
+            self._replay = None
+            raise
         finally:
             # A piece at a time: saved up, they would hold the changefeed's own changes back for seconds.
             self._rests_until = self.clock() + (self.clock() - start) * (1 / SHARE - 1)
