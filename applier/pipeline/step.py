@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -138,15 +137,15 @@ class Pipeline:
 
     def restore(self) -> None:
         """Begin at the checkpoint, with the tables as they are: some may be ahead of it, after a step that failed."""
-        with self._whole():
-            self.state.restore()
-            self.state.ahead = self.targets.restore(self.state.names, self.state.checkpoint)
-            self.state.covered = self._reader.covered(self.state.ahead)
-            if not self.is_copy:
-                completeness.judge(self.state, self.targets, self.config, is_start=not self._is_started)
-                if self.targets.listed.is_strict:
-                    self.hold_to_checkpoint()
-        self._is_started = True
+        self._is_torn = True
+        self.state.restore()
+        self.state.ahead = self.targets.restore(self.state.names, self.state.checkpoint)
+        self.state.covered = self._reader.covered(self.state.ahead)
+        if not self.is_copy:
+            completeness.judge(self.state, self.targets, self.config, is_start=not self._is_started)
+            if self.targets.listed.is_strict:
+                self.hold_to_checkpoint()
+        self._is_started, self._is_torn = True, False
 
     def look_at(self, scanner: WindowScanner) -> None:
         """Scan the next windows in another way."""
@@ -176,16 +175,11 @@ class Pipeline:
             outcome = self._step(ends)
             if self.beside is None:
                 return outcome
-            with self._whole():
-                self.beside.requests.take()
-                return replace(outcome, resuming=self.beside.advance(is_busy=outcome.moved))
-
-    @contextmanager
-    def _whole(self) -> Iterator[None]:
-        """What fails inside may leave in memory a half of what it changes: the next step begins at the checkpoint."""
-        self._is_torn = True
-        yield
-        self._is_torn = False
+            # A request or a job that fails leaves a half of it in memory, as a step does.
+            self._is_torn = True
+            self.beside.requests.take()
+            resuming, self._is_torn = self.beside.advance(is_busy=outcome.moved), False
+            return replace(outcome, resuming=resuming)
 
     def _step(self, ends: Mapping[TopicPartition, int] | None) -> Step:
         watch = self.watch = Stopwatch()
@@ -199,11 +193,11 @@ class Pipeline:
         has_news = self._reader.has_news(scan)
         moved = has_news and not (found.is_only_time and time.monotonic() - self._moved_at < self.patience)
         if moved:
-            with self._whole():
-                tables = self._applier.apply(scan, self._reader.described(scan), watch)
-                with watch.stage("checkpoint"):
-                    self._checkpoint(found, tables, watch)
-            self._moved_at = time.monotonic()
+            self._is_torn = True
+            tables = self._applier.apply(scan, self._reader.described(scan), watch)
+            with watch.stage("checkpoint"):
+                self._checkpoint(found, tables, watch)
+            self._is_torn, self._moved_at = False, time.monotonic()
             self._last_checkpoint = {"checkpoint": watch.seconds["checkpoint"]}
         is_longest = self._reader.is_longest
         self._reader.adapt(found, moved=has_news)

@@ -1,0 +1,55 @@
+"""What fails beside a step leaves nothing of it in memory."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+from unittest import mock
+
+import pytest
+
+from applier.errors import TransientError
+from applier.pipeline.resume.resumption import Resumption
+from applier.pipeline.step import Pipeline, Step
+
+
+class _RestoredError(Exception):
+    """The step began at the checkpoint."""
+
+
+_NO_ANSWER = TransientError("No answer came.")
+
+
+@pytest.mark.parametrize("place", ["request", "job"])
+def test_a_step_behind_a_failure_beside_the_steps_begins_at_the_checkpoint(place: str) -> None:
+    """A table that a request had parked, or a job had shown, when it failed must not come into the next checkpoint."""
+    beside = mock.MagicMock()
+    (beside.requests.take if place == "request" else beside.advance).side_effect = _NO_ANSWER
+    pipeline = Pipeline(*(mock.MagicMock() for _ in range(7)), beside=beside)
+    done = Step(moved=True, complete=True, status=mock.MagicMock())
+    with mock.patch.object(Pipeline, "_step", return_value=done), pytest.raises(TransientError):
+        pipeline.step()
+
+    with mock.patch.object(Pipeline, "restore", side_effect=_RestoredError), pytest.raises(_RestoredError):
+        pipeline.step()
+
+
+def test_a_restoration_that_failed_is_made_again() -> None:
+    """Tables that are ahead of the checkpoint are not known yet: their rows would be applied twice."""
+    pipeline = Pipeline(*(mock.MagicMock() for _ in range(7)))
+    cast("Any", pipeline.targets).restore.side_effect = _NO_ANSWER
+    with pytest.raises(TransientError):
+        pipeline.restore()
+
+    with mock.patch.object(Pipeline, "restore", side_effect=_RestoredError), pytest.raises(_RestoredError):
+        pipeline.step()
+
+
+def test_a_job_that_failed_is_begun_again_where_the_checkpoint_has_it() -> None:
+    """What it had taken in when it failed would never get its place in the feed."""
+    resumption = Resumption(cast("Any", SimpleNamespace()), clock=lambda: 0.0)
+    resumption._replay = cast("Any", SimpleNamespace(step=mock.Mock(side_effect=_NO_ANSWER)))
+    with mock.patch.object(Resumption, "_is_due", return_value=True), pytest.raises(TransientError):
+        resumption.advance(is_busy=False)
+
+    assert resumption._replay is None
