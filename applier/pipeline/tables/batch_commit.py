@@ -63,6 +63,9 @@ def _commit(targets: TargetTables, batch: Batch, tracked: Tables, whole: Collect
     now = tracked.get(batch.name) or batch.newest
     # A table that is made here holds nothing: a crash before its first commit must not pass for that commit.
     writer = targets.ensure(now, targets.policy.stamp(0))
+    if targets.listed.is_strict:
+        # A writer that was opened within the step may have found the table rolled back.
+        writer.hold_to(None)
     if writer.known is None:
         targets.confirm()
     failpoints.reach("table-ensured")

@@ -138,6 +138,8 @@ class TableWriter:
         """Read the table again, after something else (a schema change, maintenance) has written it on purpose."""
         self.table.refresh()
         self._committer.open()
+        # Others may have been there between that commit and this look.
+        self._committer.trace()
 
     def apply(
         self, batch: ChangeBatch | KeylessBatch, stamp: Stamp, *, exact: bool, whole: TableName | None = None
