@@ -39,6 +39,9 @@ CATALOG = "swift"
 
 _HOSTS = count(1)
 
+OTHERS = "zz_"
+"""How the names of columns begin that other writers add."""
+
 
 def swift(spark: SparkSession) -> None:
     """Give the session the catalog `swift`, beside the catalog `lake`; a second call changes nothing."""
@@ -116,6 +119,7 @@ class Lab:
         may_lack: Tables of this name need not be live; one that is not, is not compared.
         stays: All its appliers are on one machine, so that what one began, the next one goes on with.
         requests: What commands ask for, each once the checkpoint has come to a commit ts.
+        has_others: Other writers expire snapshots, and add columns whose names begin with `OTHERS`.
     """
 
     spark: SparkSession
@@ -128,14 +132,15 @@ class Lab:
     may_lack: Callable[[Name], bool] = field(default=lambda _: False)
     stays: bool = False
     requests: Sequence[tuple[int, TableRequest]] = ()
+    has_others: bool = False
     _answered: set[str] = field(default_factory=set)
-    _catalog: Catalog = field(init=False)
+    catalog: Catalog = field(init=False)
     _host: str = ""
     _seen: dict[tuple[str, int | None], list[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         swift(self.spark)
-        self._catalog = Catalog(self.spark, CATALOG)
+        self.catalog = Catalog(self.spark, CATALOG)
 
     def start(self, *, is_over: bool = False) -> Pipeline:
         """An applier that has taken the changefeed, from whomever held it.
@@ -152,7 +157,7 @@ class Lab:
         }
         for section, keys in self.more.items():
             raw[section] = {**raw.get(section, {}), **keys}
-        catalog = self._catalog
+        catalog = self.catalog
         control = Control.open(catalog, self.name)
         self._host = self._host if self._host and (is_over or self.stays) else f"host-{next(_HOSTS)}"
         me = replace(this_process(unix_ms()), host=self._host)
@@ -184,7 +189,7 @@ class Lab:
             (self.namespace(name.database), name.table): table.current_snapshot() for name, table in tables.items()
         }
         assert [at for at, head in heads.items() if head is not None and at not in cut] == []
-        assert self._catalog.list((f"applier_{self.name}__resume",)) == []
+        assert self.catalog.list((f"applier_{self.name}__resume",)) == []
 
     def source(self) -> Memory:
         """The messages."""
@@ -244,8 +249,8 @@ class Lab:
         """The tables that are there and not marked as dropped, as PyIceberg reads them from their metadata files."""
         found = {}
         for database in sorted({item.schema.name.database for item in self.database.log if item.schema is not None}):
-            for identifier in self._catalog.list((self.namespace(database),)):
-                table = self._catalog.load(identifier)
+            for identifier in self.catalog.list((self.namespace(database),)):
+                table = self.catalog.load(identifier)
                 assert table is not None
                 if table.setting("applier.dropped-at") is None:
                     where = str(table.handle.operations().current().metadataFileLocation())
@@ -254,9 +259,12 @@ class Lab:
 
     def _differing(self, name: Name, table: StaticTable, snapshot_id: int | None, rows: Iterable[Row]) -> list[str]:
         key = (table.metadata_location, snapshot_id)
+        if self.has_others and snapshot_id and table.snapshot_by_id(snapshot_id) is None:
+            return []
         if key not in self._seen:
-            scan = table.scan(snapshot_id=snapshot_id) if snapshot_id else None
-            self._seen[key] = bag(scan.to_arrow().to_pylist()) if scan else []
+            found = table.scan(snapshot_id=snapshot_id).to_arrow() if snapshot_id else pa.table({})
+            own = [name for name in found.column_names if not name.startswith(OTHERS)]
+            self._seen[key] = bag(found.select(own).to_pylist())
         here, there = self._seen[key], bag(rows)
         if here == there:
             return []
