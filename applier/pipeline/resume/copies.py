@@ -70,14 +70,15 @@ class Copies:
         Raises:
             TableMismatch: It is not there, or was rolled back.
         """
-        table = self.main.catalog.load(self.main.identifier(name))
-        damage = self.main.damage(name)
+        # Judged as it is now, and copied as it was judged: others may have rolled it back while it was parked.
+        self.main.close(name)
+        damage, writer = self.main.damage(name), self.main.writer(name)
         if damage is not None:
             raise damage
-        if table is None:
+        if writer is None:
             what = f"Table {'.'.join(self.main.identifier(name))} is not in the catalog."
             raise TableMismatch(what, "Register it again from its last metadata file (system.register_table).")
-        clone.clone(self.main.catalog, table, self.targets.identifier(own))
+        clone.clone(self.main.catalog, writer.table, self.targets.identifier(own))
 
     def take(self, loaded: Load, table: Table) -> None:
         """Copy what a table was loaded into; one that was fenced meanwhile takes the same files once more.

@@ -104,8 +104,10 @@ def show(table: Table, copy: Table) -> None:
             build = java.iceberg.TableMetadata.buildFrom(base)
             _bring_schemas(table, build, base, other)
             known = {int(snapshot.snapshotId()) for snapshot in java.items(base.snapshots())}
+            # Older ones that the table lacks have expired there, and their files with them.
+            newest = int(base.lastSequenceNumber()) if table.format_version > 1 else -1
             for snapshot in java.items(other.snapshots()):
-                if int(snapshot.snapshotId()) not in known:
+                if int(snapshot.snapshotId()) not in known and int(snapshot.sequenceNumber()) > newest:
                     build.addSnapshot(snapshot)
             if other.currentSnapshot() is not None:
                 build.setBranchSnapshot(int(other.currentSnapshot().snapshotId()), MAIN)
