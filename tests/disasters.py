@@ -7,18 +7,24 @@ started ten times; `tests/recovery/test_kill.py` has the real thing.
 
 from __future__ import annotations
 
+import errno
+import io
+import sys
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 import pytest
 
+from applier.errors import TransientError
 from applier.runtime import failpoints
 from applier.sink.commit import committer
 from applier.sink.control.control import Control
-from applier.sink.iceberg import clone
+from applier.sink.format.storage import LocalStorage, local_path
+from applier.sink.iceberg import clone, java
 from applier.sink.iceberg.catalog import Catalog
 from applier.sink.iceberg.commit import CommitFailure
 from applier.sink.iceberg.java import JavaError
@@ -29,6 +35,13 @@ Failure: TypeAlias = Literal["lost", "unsent", "conflict", "down"]
 commit first; gives errors until it is mended."""
 
 FAILURES: tuple[Failure, ...] = ("lost", "unsent", "conflict", "down")
+
+
+When: TypeAlias = Literal["before", "after", "never"]
+"""When one question to the catalog, or one read or write of a file, fails: before it had an effect, or behind that (a
+file that is read breaks off); never, where only something else happens at that moment."""
+
+WHENS: tuple[When, ...] = ("before", "after", "never")
 
 
 class Crash(BaseException):
@@ -42,10 +55,13 @@ class Disasters:
     Attributes:
         reached: How often each point was reached.
         struck: How often something happened, by what it was and where.
+        calls: Questions to the catalog, and files that were opened or made, while they were counted.
     """
 
     reached: Counter[str] = field(default_factory=Counter)
     struck: Counter[str] = field(default_factory=Counter)
+    calls: int = 0
+    _fault: tuple[int, When, Callable[[], None] | None] | None = None
     _at: dict[str, tuple[int, Callable[[], None]]] = field(default_factory=dict)
     _failing: tuple[int, Failure] | None = None
     _is_dead: bool = False
@@ -63,6 +79,12 @@ class Disasters:
         for name, kind in (("clone", "create"), ("begin_anew", "create"), ("show", "commit")):
             monkeypatch.setattr(clone, name, self._failing_call(getattr(clone, name), kind))
         monkeypatch.setattr("applier.sink.commit.committer.ATTEMPTS", 3)
+        monkeypatch.setattr(LocalStorage, "open", self._failing_file(LocalStorage.open, "rb"))
+        monkeypatch.setattr(LocalStorage, "create", self._failing_file(LocalStorage.create, "wb"))
+        translated = java.translated
+        for module in [module for name, module in sys.modules.items() if name.startswith("applier.")]:
+            if getattr(module, "translated", None) is translated:
+                monkeypatch.setattr(module, "translated", self._failing_question(translated))
         own.depth = 0
 
     # ---- orders
@@ -79,9 +101,18 @@ class Disasters:
         """The catalog fails at the n-th change from now on."""
         self._failing = (turn, failure)
 
+    def fault(self, turn: int, when: When, meanwhile: Callable[[], None] | None = None) -> None:
+        """Count from now on; the n-th call fails once, and another writer does something at that very moment."""
+        self.calls, self._fault = 0, (turn, when, meanwhile)
+
+    def leave_calls(self) -> None:
+        """No more call fails, as those that follow are of the test itself."""
+        self._fault = None
+
     def mend(self) -> None:
         """Nothing more happens, and a new process may start. Threads of a dead one die until then."""
         self._at.clear()
+        self.leave_calls()
         self._failing, self._is_dead, self._is_down = None, False, False
 
     # ---- what happens
@@ -136,6 +167,51 @@ class Disasters:
 
         return call
 
+    def _fails(self, what: str) -> When:
+        with self._lock:
+            if self._fault is None or self._is_busy():
+                return "never"
+            self.calls += 1
+            turn, when, meanwhile = self._fault
+            if turn != self.calls:
+                return "never"
+            self.struck[f"{when}{' beside another writer' if meanwhile else ''} at {what}"] += 1
+        if meanwhile is not None:
+            self._own.busy = True
+            try:
+                # The other writer loses against a commit of the applier as the applier may lose against it.
+                with suppress(TransientError):
+                    meanwhile()
+            finally:
+                self._own.busy = False
+        return when
+
+    def _failing_question(self, real: Callable[[str], Any]) -> Callable[[str], Any]:
+        @contextmanager
+        def asked(action: str) -> Iterator[None]:
+            when = self._fails(action.partition(" ")[0])
+            if when == "before":
+                raise JavaError(action, "UncheckedSQLException", "no answer came")
+            with real(action):
+                yield
+            if when == "after":
+                raise JavaError(action, "UncheckedSQLException", "the answer was lost")
+
+        return asked
+
+    def _failing_file(self, real: Callable[[LocalStorage, str], Any], mode: str) -> Callable[[LocalStorage, str], Any]:
+        def opened(storage: LocalStorage, location: str) -> Any:
+            when = self._fails(mode)
+            if when == "before":
+                raise TransientError(f"Cannot open {location}: no answer came.")
+            found = real(storage, location)
+            if when == "never":
+                return found
+            found.close()
+            return _Breaking(local_path(location), mode)
+
+        return opened
+
     def _next_failure(self) -> Failure | None:
         with self._lock:
             if self._is_down:
@@ -158,6 +234,25 @@ class Disasters:
             return real(*args, **kwargs)
         finally:
             self._own.depth -= 1
+
+
+class _Breaking(io.FileIO):
+    """A file that breaks off at the first read, or that is there although the one who made it hears of an error."""
+
+    def read(self, *_: Any) -> bytes:
+        raise OSError(errno.ECONNRESET, "connection reset")
+
+    def readinto(self, *_: Any) -> int:
+        raise OSError(errno.ECONNRESET, "connection reset")
+
+    def readall(self) -> bytes:
+        raise OSError(errno.ECONNRESET, "connection reset")
+
+    def close(self) -> None:
+        is_made = self.writable() if not self.closed else False
+        super().close()
+        if is_made:
+            raise OSError(errno.ECONNRESET, "connection reset")
 
 
 def _commit_elsewhere(table: Table) -> None:
