@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from applier.sink.iceberg.maintenance import expire
 from tests.lab import Lab, run
 from tests.ticdc import Changefeed, Habits
-from tests.upstream import Change, Column, Database, Name
+from tests.upstream import Change, Column, Database, Name, Row
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,7 +20,7 @@ def test_a_file_of_vectors_outlives_those_of_them_that_were_replaced(spark: Spar
     feed = Changefeed(database, Habits(partitions=1, resolve=0.0))
     lab = Lab(spark, "vectors", database, feed.records)
     pipeline = lab.start()
-    rows = [{"id": number, "v": "x"} for number in range(10)]
+    rows: list[Row] = [{"id": number, "v": "x"} for number in range(10)]
     for changes in (
         [Change(None, row) for row in rows[:5]],
         [Change(None, row) for row in rows[5:]],

@@ -25,7 +25,8 @@ def test_a_step_behind_a_failure_beside_the_steps_begins_at_the_checkpoint(place
     """A table that a request had parked, or a job had shown, when it failed must not come into the next checkpoint."""
     beside = mock.MagicMock()
     (beside.requests.take if place == "request" else beside.advance).side_effect = _NO_ANSWER
-    pipeline = Pipeline(*(mock.MagicMock() for _ in range(7)), beside=beside)
+    pipeline = Pipeline(*(mock.MagicMock() for _ in range(7)))
+    pipeline.beside = beside
     done = Step(moved=True, complete=True, status=mock.MagicMock())
     with mock.patch.object(Pipeline, "_step", return_value=done), pytest.raises(TransientError):
         pipeline.step()
