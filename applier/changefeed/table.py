@@ -35,7 +35,8 @@ class ColumnType:
         name: TiDB's type name in lower case without attributes: `bigint`, `varchar`, `decimal`, `bit`, `vector`, ….
         unsigned: True for unsigned numbers.
         length: Digits of a decimal, bits of a bit, characters or bytes of a string; None where the feed does not say.
-        scale: Digits after the point of a decimal, of the seconds of a time type; None where the feed does not say.
+        scale: Digits after the point of a decimal, of the seconds of a time type, of FLOAT(M,D) and DOUBLE(M,D); None
+            where the feed does not say.
         elements: Members of an enum or set, in order.
     """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import NamedTuple
 
 from applier.changefeed.table import ColumnType
@@ -37,6 +38,8 @@ class Default(NamedTuple):
         if self.kind == "null":
             return None
         text = self._bytes_of(column) if self.kind in (BYTES, BITS) else self.text
+        if self.kind == "number":
+            text = _printed(text)
         if column is None or self.kind == "expression":
             return text
         if column.name == "bit" and self.kind == "text":
@@ -110,6 +113,15 @@ def _function(tokens: Tokens) -> Default:
         tokens.take_of("a default", WORD)
         tokens.group()
     return Default("expression", render(tokens.since(start)))
+
+
+def _printed(number: str) -> str:
+    """A number as TiDB prints it: a DOUBLE where it has an exponent, else a whole number or DECIMAL, without -0."""
+    if "e" in number.lower():
+        return f"{Decimal(repr(float(number))):f}".removesuffix(".0")
+    whole, _, fraction = number.lstrip("-").partition(".")
+    text = (whole.lstrip("0") or "0") + (f".{fraction}" if fraction else "")
+    return f"-{text}" if number.startswith("-") and text.strip("0.") else text
 
 
 def _number(value: bytes) -> str:

@@ -100,7 +100,8 @@ class TypeText:
         if name == "float" and len(self.numbers) == 1:
             name = "float" if self.numbers[0] <= _WIDEST_FLOAT else "double"
             return ColumnType(name, self.unsigned, _LENGTHS[name])
-        return ColumnType(name, self.unsigned, self._first(_LENGTHS[name]))
+        scale = self.numbers[1] if len(self.numbers) > 1 else None
+        return ColumnType(name, self.unsigned, self._first(_LENGTHS[name]), scale)
 
     def _large(self, name: str, charset: str) -> ColumnType:
         """TEXT(n) and BLOB(n) become the smallest type that holds n characters."""

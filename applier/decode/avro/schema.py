@@ -148,6 +148,9 @@ def _column(field: dict[str, Any], kind: dict[str, Any]) -> Column:
     if column_type.name == "decimal" and kind["type"] == "bytes" and not nullable:
         # TiCDC declares no default of a precise decimal: whether there is one is not known.
         default = UNKNOWN_DEFAULT
+    if column_type.name == "year" and default == "0" and not nullable:
+        # DEFAULT 0 is the year 2000; a column without a default has the year 0000, and the same schema.
+        default = UNKNOWN_DEFAULT
     return Column(field["name"], column_type, nullable, default)
 
 

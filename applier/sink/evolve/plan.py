@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from applier.changefeed.table import Column, ColumnType, TableVersion
+from applier.changefeed.table import UNKNOWN_DEFAULT, Column, ColumnType, TableVersion
 from applier.changefeed.types import TypeRules, column_arrow_type
 from applier.ddl import actions as ddl
 from applier.ddl.actions import Action
@@ -170,7 +170,8 @@ class _Change:
         return self.written is None and (family(column.type.name), family(self.new.type.name)) == ("text", "bytes")
 
     def _retyped(self, column: Column) -> Step | None:
-        old, new = column.type, self.new.type.completed(column.type)
+        shown = self.new.type.completed(self.written.type) if self.written else self.new.type
+        old, new = column.type, shown.completed(column.type)
         if old == new or (self.written is None and self._is_learnt(old, new)):
             return None
         arrows = self._arrow(self.before, column), self._arrow(self.after, self.new)
@@ -195,12 +196,20 @@ class _Change:
             return pa.scalar(None, arrow)
 
     def _full(self) -> Column:
-        """The column with what only the statement shows: whether it is generated."""
-        generated = self.written.generated if self.written else None
-        if self.new.generated or generated is None:
+        """The column with what only the statement shows: if it is generated, all of its type, if it has a default.
+
+        Schemas of Avro give a NOT NULL column without a default the zero value as one, and hide those of some types.
+        """
+        if self.written is None:
             return self.new
-        kind, nullable, default = self.new.type, self.new.nullable, self.new.default
-        return Column(self.new.name, kind, nullable, default, generated, self.new.comment)
+        is_alike = self._arrow(self.after, self.written) == self._arrow(self.after, self.new)
+        is_hidden = self.new.default == UNKNOWN_DEFAULT or (self.written.default is None and not self.new.nullable)
+        return replace(
+            self.new,
+            type=self.written.type if is_alike else self.new.type,
+            default=self.written.default if is_hidden else self.new.default,
+            generated=self.new.generated or self.written.generated,
+        )
 
     def _comment(self) -> str:
         return self.new.comment or (self.written.comment if self.written else "")

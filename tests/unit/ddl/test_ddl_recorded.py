@@ -58,9 +58,10 @@ def replayed(scenario: str) -> Iterator[tuple[SchemaChange, Tables]]:
 
 
 def bare(column: Column) -> Column:
-    """A column without what Simple does not tell: if it is generated, its comment, that a vector has any length."""
+    """A column without what Simple does not tell: generated, comment, digits of FLOAT, that a vector has any length."""
     length = column.type.length if column.type.length != -1 else None
-    return replace(column, type=replace(column.type, length=length), generated=None, comment="")
+    scale = None if column.type.name in ("float", "double") else column.type.scale
+    return replace(column, type=replace(column.type, length=length, scale=scale), generated=None, comment="")
 
 
 def written(scenario: str) -> list[str]:

@@ -54,7 +54,7 @@ def refusal(step: ConvertField) -> str | None:
         return f"the changefeed does not show how many digits of the second the {step.old.name} had"
     if pair[0] != pair[1] and step.new.name in (*SECONDS, "decimal") and step.new.scale is None:
         return f"the changefeed does not show how many digits the {step.new.name} has"
-    if pair not in _CASTS or _is_text_date(step) or _is_rounded_real(step):
+    if pair not in _CASTS or _is_text_date(step):
         return f"the exact result of TiDB's conversion from {step.old.name} to {step.new.name} is not known"
     return None
 
@@ -72,6 +72,9 @@ def cast(values: Array, step: ConvertField) -> Array:
         raise CastRefused("zero dates are kept as NULL, and what they were cannot be determined from it")
     try:
         return _CASTS[family(step.old.name), family(step.new.name)](values, step).cast(step.new_arrow)
+    except dates.Unproven:
+        what = f"a value has a form of which TiDB's exact conversion to {step.new.name} is not known"
+        raise CastRefused(what) from None
     except (pa.ArrowException, ValueError, ArithmeticError, LookupError):
         # The text of these errors holds the value.
         what = f"a value does not fit {step.new.name} in strict SQL mode, so the session that changed it was not strict"
@@ -116,11 +119,6 @@ def _is_text_date(step: ConvertField) -> bool:
     if step.old.name in DATE_TYPES and step.old_arrow == pa.string():
         return step.new.name != step.old.name and family(step.new.name) != "text"
     return step.new.name in DATE_TYPES and step.new_arrow == pa.string()
-
-
-def _is_rounded_real(step: ConvertField) -> bool:
-    """Whether the new type is FLOAT(M,D), which cuts the digits of every value."""
-    return family(step.new.name) == "real" and step.new.scale is not None
 
 
 def _same(values: Array, _: ConvertField) -> Array:
@@ -169,8 +167,8 @@ _CASTS: dict[tuple[str, str], Cast] = {
     **{(old, "text"): _by_text(text.fit_text) for old in _PRINTED},
     **{(old, "bytes"): _by_text(text.fit_bytes) for old in _PRINTED if old != "bytes"},
     ("bytes", "bytes"): text.fit_bytes,
-    ("int", "year"): _by_whole(numbers.fit_year),
-    ("text", "year"): _by_whole(numbers.fit_year),
+    ("int", "year"): numbers.to_year,
+    ("text", "year"): numbers.to_year,
     ("year", "year"): _same,
     ("enum", "enum"): members.to_enum,
     ("text", "enum"): members.to_enum,

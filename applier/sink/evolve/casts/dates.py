@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime, timedelta
-from typing import Any
+from datetime import datetime, time, timedelta
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,85 +11,115 @@ import pyarrow.compute as pc
 from applier.sink.evolve.steps import ConvertField
 from applier.sink.format.types import Array, by_value
 
-_DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
-_DATETIME = re.compile(r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(?:\.(\d{1,6}))?", re.ASCII)
-_TIME = re.compile(r"(-?)(\d{2,3}):([0-5]\d):([0-5]\d)(?:\.(\d{1,6}))?", re.ASCII)
-_LONGEST_TIME = (838 * 3600 + 59 * 60 + 59) * 1_000_000
+_DATE = re.compile(
+    r"(\d{4}|\d\d)[-/.](\d{1,2})[-/.](\d{1,2})(?:(?:T| +)(\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?)?)?)?",
+    re.ASCII,
+)
+_DATE_NUMBER = re.compile(r"(\d{4}|\d\d)(\d\d)(\d\d)(?:(\d\d)(\d\d)(\d\d)(?:\.(\d*))?)?", re.ASCII)
+_TIME = re.compile(r"(-?)(?:(\d{1,2}) +)?(\d{1,3})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?)?)?", re.ASCII)
+_TIME_NUMBER = re.compile(r"(-?)()(\d{0,3}?)(\d{0,2}?)(\d{1,2})(?:\.(\d*))?", re.ASCII)
+"""Hours, minutes and seconds, each two digits, from the right."""
+_LONGEST_TIME = 838 * 3600 + 59 * 60 + 59
+_SPACES = " \t\n\v\f\r"
+
+
+class Unproven(ValueError):
+    """A value in a form that TiDB may well take, whose exact result is not known."""
 
 
 def round_seconds(values: Array, step: ConvertField) -> Array:
     """DATETIME or TIMESTAMP with another number of fractional digits (`Time.RoundFrac`)."""
     digits = step.new.scale or 0
     if pa.types.is_string(values.type):
-        return by_value(values, lambda text: _text_rounded(text, digits), pa.string())
+        return by_value(values, lambda text: moment_text(text, digits), pa.string())
     if step.old.scale is not None and digits >= step.old.scale:
         return values
     return _rounded(values, digits)
 
 
 def to_date(values: Array, _: ConvertField) -> Array:
-    """DATE of a DATETIME: TiDB rounds to seconds before it drops the time, so half a second can be a day."""
-    rounded: Any = _rounded(values, 0)
-    days: Array = pc.floor_temporal(rounded, unit="day").cast(pa.date32())
+    """DATE of a DATETIME: TiDB cuts the time."""
+    days: Array = pc.floor_temporal(values, unit="day").cast(pa.date32())
     return days
 
 
 def date_of_text(texts: Array, _: ConvertField) -> Array:
-    """DATE of text in TiDB's own form; other forms that it would read are refused."""
-    return by_value(texts, lambda text: _whole(_DATE, text), pa.string()).cast(pa.date32())
+    """DATE of text: TiDB rounds to seconds before it cuts the time, so half a second can be a day."""
+    return by_value(texts, lambda text: _real(moment_text(text, 0))[:10], pa.string()).cast(pa.date32())
 
 
 def datetime_of_text(texts: Array, step: ConvertField) -> Array:
-    """DATETIME of text in TiDB's own form; other forms that it would read are refused."""
-    checked = by_value(texts, lambda text: _whole(_DATETIME, text), pa.string()).cast(pa.timestamp("us"))
-    return _rounded(checked, step.new.scale or 0)
+    """DATETIME of text."""
+    digits = step.new.scale or 0
+    return by_value(texts, lambda text: _real(moment_text(text, digits)), pa.string()).cast(pa.timestamp("us"))
 
 
 def to_time(texts: Array, step: ConvertField) -> Array:
-    """TIME with another number of fractional digits, or of text in TiDB's own form.
-
-    Raises:
-        ValueError: It is no time, or lies halfway below zero, where TiDB's rounding is not certain.
-    """
+    """TIME with another number of fractional digits, or of text."""
     digits = step.new.scale or 0
     return by_value(texts, lambda text: time_text(text, digits), pa.string())
 
 
 def time_text(text: str, digits: int) -> str:
-    """A time as TiDB prints it with some number of fractional digits.
+    """A time as TiDB prints it with some number of fractional digits, from the forms that people write.
 
     Raises:
-        ValueError: See `to_time`.
+        Unproven: It has another form.
+        ValueError: It is no time, or longer than TiDB's longest.
     """
-    match = _TIME.fullmatch(text)
+    text = text.strip(_SPACES)
+    match = _TIME_NUMBER.fullmatch(text) or _TIME.fullmatch(text)
     if match is None:
+        raise Unproven
+    days, hours, minutes, seconds = (int(match[part] or 0) for part in (2, 3, 4, 5))
+    if minutes > 59 or seconds > 59:
         raise ValueError
-    hours, minutes, seconds = (int(match[part]) for part in (2, 3, 4))
-    micros = ((hours * 60 + minutes) * 60 + seconds) * 1_000_000 + int((match[5] or "").ljust(6, "0"))
-    unit = 10 ** (6 - digits)
-    if match[1] and micros % unit * 2 == unit:
+    late, fraction = _fraction(match[6] or "", digits)
+    whole = ((days * 24 + hours) * 60 + minutes) * 60 + seconds + late
+    if whole > _LONGEST_TIME or (whole == _LONGEST_TIME and fraction.strip(".0")):
         raise ValueError
-    micros = _half_up(micros, digits)
-    if micros > _LONGEST_TIME:
-        raise ValueError
-    whole, fraction = divmod(micros, 1_000_000)
-    clock = f"{whole // 3600:02d}:{whole // 60 % 60:02d}:{whole % 60:02d}"
-    return ("-" if match[1] and micros else "") + clock + (f".{fraction:06d}"[: digits + 1] if digits else "")
+    sign = match[1] if whole or fraction.strip(".0") else ""
+    return f"{sign}{whole // 3600:02d}:{whole // 60 % 60:02d}:{whole % 60:02d}{fraction}"
 
 
-def _text_rounded(text: str, digits: int) -> str:
-    """Text of a date that may be no date: zero dates only gain or lose digits that say nothing."""
-    match = _DATETIME.fullmatch(text)
+def moment_text(text: str, digits: int) -> str:
+    """A date with its time as TiDB prints it with some number of fractional digits, from the forms that people write.
+
+    Zero and partial dates stay what they are.
+
+    Raises:
+        Unproven: It has another form.
+        ValueError: It is no date or time.
+    """
+    text = text.strip(_SPACES)
+    match = _DATE.fullmatch(text) or _DATE_NUMBER.fullmatch(text)
     if match is None:
+        raise Unproven
+    year, month, day, hours, minutes, seconds = (int(part or 0) for part in match.groups()[:6])
+    if len(match[1]) == 2:
+        if not (month and day):
+            raise Unproven
+        year += 2000 if year < 70 else 1900
+    if month > 12 or day > 31:
         raise ValueError
-    fraction = match[2] or ""
-    if not fraction[digits:].strip("0"):
-        kept = fraction[:digits].ljust(digits, "0")
-        return match[1] + (f".{kept}" if digits else "")
-    moment = datetime.fromisoformat(text)
-    late = timedelta(microseconds=_half_up(moment.microsecond, digits) - moment.microsecond)
-    rounded = (moment + late).isoformat(sep=" ", timespec="microseconds")
-    return rounded[: 19 + (digits + 1 if digits else 0)]
+    late, fraction = _fraction(match[7] or "", digits)
+    whole = f"{year:04d}-{month:02d}-{day:02d} {time(hours, minutes, seconds)}"
+    if late and not (year and month and day):
+        raise Unproven
+    return (str(datetime.fromisoformat(whole) + timedelta(seconds=1)) if late else whole) + fraction
+
+
+def _fraction(text: str, digits: int) -> tuple[int, str]:
+    """Whole seconds and fraction, rounded half away from zero, of the digits behind the point."""
+    units = int("0" + text[:digits].ljust(digits, "0")) + (text[digits : digits + 1] >= "5")
+    late, rest = divmod(units, 10**digits)
+    return late, f".{rest:0{digits}d}" if digits else ""
+
+
+def _real(text: str) -> str:
+    if text.startswith("0000") or "-00" in text:
+        raise Unproven
+    return text
 
 
 def _rounded(moments: Array, digits: int) -> Array:
@@ -101,9 +130,3 @@ def _rounded(moments: Array, digits: int) -> Array:
 def _half_up(micros: int, digits: int) -> int:
     unit: int = 10 ** (6 - digits)
     return (micros + unit // 2) // unit * unit
-
-
-def _whole(pattern: re.Pattern[str], text: str) -> str:
-    if not pattern.fullmatch(text):
-        raise ValueError
-    return text

@@ -6,6 +6,7 @@ import re
 from decimal import ROUND_HALF_EVEN, Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -65,10 +66,24 @@ def fit_whole(numbers: Array, step: ConvertField) -> Array:
     return numbers.cast(step.new_arrow)
 
 
-def fit_year(numbers: Array, _: ConvertField) -> Array:
-    """Numbers that are years as they stand; one and two digits mean other years, and are left to TiDB."""
-    _check(numbers, 1901, 2155)
-    return numbers.cast(pa.int32())
+def to_year(values: Array, step: ConvertField) -> Array:
+    """YEAR: one and two digits are years from 1970 to 2069; the number 0 is the year 0000, the text 2000.
+
+    Raises:
+        ValueError: A number is no year.
+    """
+    numbers: Any = whole_of(values, step)
+    is_zero = [step.old.name in _BITS or not re.match("0(?!...$)", text.strip()) for text in map(str, values)]
+    years = [None if n is None else _year(int(n), is_zero=z) for n, z in zip(numbers.to_pylist(), is_zero, strict=True)]
+    return pa.array(years, pa.int32())
+
+
+def _year(number: int, *, is_zero: bool) -> int:
+    if number in range(100) and (number or not is_zero):
+        return number + (2000 if number < 70 else 1900)
+    if number and number not in range(1901, 2156):
+        raise ValueError
+    return number
 
 
 def to_decimal(values: Array, step: ConvertField) -> Array:
@@ -96,10 +111,26 @@ def to_real(values: Array, step: ConvertField) -> Array:
             else by_value(values, lambda value: float(_read(value)), pa.float64())
         )
     _refuse_negative(values, step.new)
+    if step.new.scale is not None:
+        values = _cut_digits(values, step.new)
     result = values.cast(step.new_arrow, safe=False)
     if pc.all(pc.is_finite(result)).as_py() is False:
         raise ValueError
     return result
+
+
+def _cut_digits(values: Array, kind: ColumnType) -> Array:
+    """DOUBLE values with D digits, of FLOAT(M,D): scaled, rounded half to even and scaled back (`types.Round`)."""
+    scale = float(10 ** (kind.scale or 0))
+    longest = 10 ** ((kind.length or 0) - (kind.scale or 0)) - 1 / scale
+
+    def cut(value: float) -> float:
+        rounded = float(np.rint(value * scale)) / scale
+        if abs(rounded) > longest:
+            raise ValueError
+        return rounded
+
+    return by_value(values.cast(pa.float64()), cut, pa.float64())
 
 
 def _rescaled(values: Array, target: pa.DataType) -> Array:

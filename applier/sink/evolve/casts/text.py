@@ -37,8 +37,6 @@ def text_of(values: Array, step: ConvertField) -> Array:
         return by_value(values, lambda value: _clock(value, step.old.scale or 0), pa.string())
     if pa.types.is_decimal(kind):
         return by_value(values, lambda value: f"{value:f}", pa.string())
-    if step.old.name == "year":
-        return by_value(values, lambda value: f"{value:04d}", pa.string())
     return values.cast(pa.string())
 
 
