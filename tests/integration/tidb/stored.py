@@ -80,8 +80,12 @@ def _made(cursor: Any, columns: dict[int, tuple[str, str]], *, added: bool) -> d
     cursor.execute("INSERT INTO t (id) VALUES (1)")
     if added:
         cursor.execute("ALTER TABLE t " + ", ".join(f"ADD COLUMN {text}" for text in texts))
-    cursor.execute(f"SELECT {', '.join(shown(f'c{place}', kind) for place, (kind, _) in columns.items())} FROM t")
-    values = cursor.fetchone()
+    cursor.execute("SET @zone = @@time_zone, time_zone = '+00:00'")
+    try:
+        cursor.execute(f"SELECT {', '.join(shown(f'c{place}', kind) for place, (kind, _) in columns.items())} FROM t")
+        values = cursor.fetchone()
+    finally:
+        cursor.execute("SET time_zone = @zone")
     cursor.execute(_KEPT)
     kept = [text for (text,) in cursor.fetchall()]
     return {place: Stored(*found) for place, *found in zip(columns, kept, values, strict=True)}

@@ -14,11 +14,18 @@ from tests.computed import ANSWERS, Refused
 from tests.integration.tidb import literals, stored
 from tests.services.tidb import Tidb
 
-MODES = (stored.STRICT, "", "STRICT_TRANS_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE", "ALLOW_INVALID_DATES")
-ZONES = {"+00:00": "UTC", "Asia/Shanghai": "Asia/Shanghai", "America/New_York": "America/New_York"}
+SESSIONS = (
+    (stored.STRICT, "+00:00", False),
+    (stored.STRICT, "+00:00", True),
+    ("", "Asia/Shanghai", False),
+    ("STRICT_TRANS_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE", "America/New_York", False),
+    ("ALLOW_INVALID_DATES", "+00:00", False),
+)
+"""SQL mode, time zone, and whether by ADD COLUMN."""
 SEED = int(os.environ.get("SEED", "1"))
 
 
+@pytest.mark.soak
 def test_the_recorded_answers_are_those_of_tidb(tidb: Tidb) -> None:
     """What `tests/unit/sink/evolve/tidb_answers.json` holds; with ANSWERS=write in the environment it is made anew."""
     columns = [(kind, text) for kind, texts in literals.PLAIN.items() for text in texts.split(", ")]
@@ -40,28 +47,27 @@ def test_the_recorded_answers_are_those_of_tidb(tidb: Tidb) -> None:
     assert json.loads(ANSWERS.read_text()) == json.loads(json.dumps(answers))
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("zone", ZONES)
-@pytest.mark.parametrize("draws", [150, pytest.param(3000, marks=pytest.mark.soak)])
-def test_drawn_defaults_are_what_tidb_stores(mode: str, zone: str, draws: int, tidb: Tidb) -> None:
+@pytest.mark.parametrize(("mode", "zone", "added"), SESSIONS)
+@pytest.mark.parametrize("draws", [100, pytest.param(2000, marks=pytest.mark.soak)])
+def test_drawn_defaults_are_what_tidb_stores(mode: str, zone: str, *, added: bool, draws: int, tidb: Tidb) -> None:
     """A default is refused, or it is the value of the rows; the text that TiDB keeps of it gives the same."""
     chance = random.Random(f"{SEED} {mode} {zone}")
     columns = [(literals.kind(chance), literals.literal(chance)) for _ in range(draws)]
     with stored.session(tidb, mode, zone) as cursor:
-        found = stored.defaults(cursor, columns, added=False)
+        found = stored.defaults(cursor, columns, added=added)
     wrong = []
     for column, answer in zip(columns, found, strict=True):
         if answer is None:
             continue
         wanted = computed.shown_as(column[0], answer.value)
-        texts = [computed.default_of(*column, ZONES[zone])]
+        texts = [computed.default_of(*column, zone.replace("+00:00", "UTC"))]
         if not column[0].startswith(("BIT", "TIMESTAMP")):
             texts.append(computed.kept_default_of(column[0], answer.kept))
         wrong += [(*column, wanted, one) for one in texts if not isinstance(one, Refused) and one != wanted]
     assert wrong == []
 
 
-@pytest.mark.parametrize("draws", [5, pytest.param(200, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("draws", [3, pytest.param(100, marks=pytest.mark.soak)])
 def test_drawn_changes_of_type_are_what_tidb_stores(draws: int, tidb: Tidb) -> None:
     """A change is refused, or it gives TiDB's values; the session is blamed only for what strict mode refuses."""
     chance, wrong = random.Random(f"{SEED} casts"), []
@@ -70,7 +76,7 @@ def test_drawn_changes_of_type_are_what_tidb_stores(draws: int, tidb: Tidb) -> N
             old, new = literals.kind(chance), literals.kind(chance)
             while computed.reason(old, new):
                 old, new = literals.kind(chance), literals.kind(chance)
-            values = [literals.literal(chance) for _ in range(30)]
+            values = [literals.literal(chance) for _ in range(12)]
             for value, after, is_done in stored.casts(cursor, old, new, values):
                 found = computed.cast_of(old, new, value)
                 wanted = computed.shown_as(new, after) if is_done else Refused("strict SQL mode")

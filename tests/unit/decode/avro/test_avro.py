@@ -150,6 +150,16 @@ def test_a_default_of_bytes_is_base64(kind: str, default: str, expected: str | N
     assert version.columns[1].default == expected
 
 
+@pytest.mark.parametrize(("default", "expected"), [(0, UNKNOWN_DEFAULT), (24, "24")])
+def test_the_year_0_as_a_default_is_not_known(default: int, expected: str) -> None:
+    """DEFAULT 0 is the year 2000, and a NOT NULL column without a default, the year 0000, has the same schema."""
+    schemas = Schemas(key=record(ID), value=record(ID, column("y", "YEAR", "int", default=default)))
+
+    version = version_of(AvroDecoder(schemas).decode(schemas.message("key", id=1), schemas.message("value", id=1, y=1)))
+
+    assert version.columns[1].default == expected
+
+
 def test_each_row_is_read_with_its_own_schema() -> None:
     """`7b` is 1.23 under decimal(10,2) and 0.0123 under decimal(10,4): the id decides, message by message."""
     scales = [column("c", "DECIMAL", "bytes", logicalType="decimal", precision=10, scale=scale) for scale in (2, 4)]

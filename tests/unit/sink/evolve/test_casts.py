@@ -199,6 +199,21 @@ def test_a_conversion_that_is_not_known_is_refused_when_it_is_planned(old: T, ne
     assert reason in found
 
 
+@pytest.mark.parametrize(
+    ("new", "value"),
+    [
+        (T("date"), "0000-00-00"),
+        (T("datetime", scale=0), "2020-00-00"),
+        (T("datetime", scale=0), "2020-01-01 10:00:00+08:00"),
+        (T("time", scale=0), "2020-01-01 10:00:00"),
+    ],
+)
+def test_a_form_of_which_the_result_is_not_known_blames_no_session(new: T, value: str) -> None:
+    """Strict mode takes it, so the refusal must not say that the session was not strict."""
+    with pytest.raises(CastRefused, match=f"a form of which TiDB's exact conversion to {new.name} is not known"):
+        run(step(VARCHAR, new), value)
+
+
 def test_booleans_are_numbers() -> None:
     """tinyint(1) kept as boolean becomes 0 and 1, and back; no other number is a boolean."""
     to_int = step(T("tinyint", length=1), T("tinyint", length=4), BOOLEANS)

@@ -423,3 +423,28 @@ def test_a_column_is_placed_behind_a_virtual_one_that_is_left_out() -> None:
     before, after = table(ID, VIRTUAL, QTY), table(ID, VIRTUAL, NOTE, QTY)
     found = plan(before, after, [ddl.AddColumn(NAME, NOTE, after="v")], RULES, {"id", "qty"})
     assert [type(step) for step in found.steps] == [AddField, MoveField]
+
+
+def test_what_only_the_statement_shows_decides_on_the_default() -> None:
+    """A schema may name CHAR a text, show the zero value where there is no default, or nothing where there is one."""
+    shown = Column("c", T("text"), default="ab ")
+    char = Column("c", T("char", length=5), default="ab ")
+    year = Column("c", T("year"), nullable=False, default="\uffff")
+    for new, written, value in (
+        (shown, char, "ab"),
+        (year, replace(year, default=None), 0),
+        (replace(year, default="0"), replace(year, default=None), 0),
+        (year, replace(year, default="0"), 2000),
+    ):
+        (step,) = steps(table(ID), table(ID, new), ddl.AddColumn(NAME, written))
+        assert isinstance(step, AddField)
+        assert step.default.as_py() == value
+
+
+def test_digits_of_a_float_that_only_the_statement_shows_are_rounded_to() -> None:
+    """No message of Simple shows the D of FLOAT(M,D), by which TiDB rounds each value."""
+    old, new = Column("c", T("float", length=12)), Column("c", T("float", length=7))
+    written = Column("c", T("float", length=7, scale=2))
+    (step,) = steps(table(ID, old), table(ID, new), ddl.ModifyColumn(NAME, "c", written))
+    assert isinstance(step, ConvertField)
+    assert step.new == written.type
