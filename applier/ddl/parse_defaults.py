@@ -42,7 +42,7 @@ class Default(NamedTuple):
             text = _printed(text)
         if column is None or self.kind == "expression":
             return text
-        if column.name == "bit" and self.kind == "text":
+        if column.name == "bit" and (self.kind == "text" or (self.kind == "number" and not _is_whole(self.text))):
             return _number(text.encode())
         if column.name in ("enum", "set"):
             return _members(self.kind, text, column)
@@ -122,6 +122,10 @@ def _printed(number: str) -> str:
     whole, _, fraction = number.lstrip("-").partition(".")
     text = (whole.lstrip("0") or "0") + (f".{fraction}" if fraction else "")
     return f"-{text}" if number.startswith("-") and text.strip("0.") else text
+
+
+def _is_whole(number: str) -> bool:
+    return number.lstrip("-").isdecimal()
 
 
 def _number(value: bytes) -> str:

@@ -55,9 +55,15 @@ def datetime_of_text(texts: Array, step: ConvertField) -> Array:
 
 
 def to_time(texts: Array, step: ConvertField) -> Array:
-    """TIME with another number of fractional digits, or of text."""
-    digits = step.new.scale or 0
-    return by_value(texts, lambda text: time_text(text, digits), pa.string())
+    """TIME with another number of fractional digits, or of text. Halfway below zero a TIME rounds up, text down."""
+    digits, is_time = step.new.scale or 0, step.old.name == "time"
+    return by_value(texts, lambda text: time_text(_up(text, digits) if is_time else text, digits), pa.string())
+
+
+def _up(text: str, digits: int) -> str:
+    whole, _, fraction = text.partition(".")
+    is_half = text.startswith("-") and fraction[digits:].rstrip("0") == "5"
+    return f"{whole}.{fraction[:digits]}" if is_half else text
 
 
 def time_text(text: str, digits: int) -> str:

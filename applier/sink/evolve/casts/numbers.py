@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from applier.changefeed.table import ColumnType
 from applier.runtime.decimals import EXACT, rounded
+from applier.sink.evolve.casts.dates import Unproven
 from applier.sink.evolve.casts.members import index_of, mask_of
 from applier.sink.evolve.steps import ConvertField
 from applier.sink.format.types import Array, by_value
@@ -50,7 +51,7 @@ def whole_of(values: Array, step: ConvertField) -> Array:
         return values.cast(_WHOLE)
     if pa.types.is_decimal(values.type):
         return _rescaled(values, _WHOLE)
-    return by_value(values, lambda text: rounded(_parsed(text), 0), _WHOLE)
+    return by_value(values, _whole, _WHOLE)
 
 
 def fit_whole(numbers: Array, step: ConvertField) -> Array:
@@ -154,6 +155,14 @@ def _read(value: Any) -> Decimal:
     if isinstance(value, str):
         return _parsed(value)
     return Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
+
+
+def _whole(text: str) -> Decimal:
+    number = _parsed(text)
+    whole = rounded(number, 0)
+    if whole != number and "e" in text.lower():
+        raise Unproven  # TiDB makes 0 of the text 0.005e2, and 1 of 0.5.
+    return whole
 
 
 def _parsed(text: str) -> Decimal:

@@ -206,6 +206,7 @@ def test_a_conversion_that_is_not_known_is_refused_when_it_is_planned(old: T, ne
         (T("datetime", scale=0), "2020-00-00"),
         (T("datetime", scale=0), "2020-01-01 10:00:00+08:00"),
         (T("time", scale=0), "2020-01-01 10:00:00"),
+        (T("int"), "0.005e2"),
     ],
 )
 def test_a_form_of_which_the_result_is_not_known_blames_no_session(new: T, value: str) -> None:
