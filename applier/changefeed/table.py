@@ -145,11 +145,18 @@ class TableVersion:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """Columns that identify a row: primary key, else the narrowest not-null unique index, else ()."""
+        """Columns that identify a row, as TiCDC chooses them: the primary key, else a not-null unique index, else ().
+
+        Of several indexes it takes the one with the fewest columns, of these the oldest. One over a virtual column does
+        not count, as rows lack its values; whether an index is invisible, or cuts a column to a prefix, does not matter
+        (tiflow `cdc/model/schema_storage.go`: `findHandleIndex`, `IsIndexUnique`; in the new architecture ticdc
+        `pkg/common/table_info_helper.go`: `IsIndexUniqueAndNotNull`). The hidden column of an index over an expression
+        is a virtual one. An index with a WHERE is not unique here: it does not distinguish the rows outside of it.
+        """
         if self.handle_key:
             return self.handle_key
-        candidates = [index for index in self.indexes if index.primary]
-        candidates = candidates or [index for index in self.indexes if index.unique and self._not_null(index)]
+        held = [index for index in self.indexes if index.unique and self._is_held(index)]
+        candidates = [index for index in held if index.primary] or held
         return min(candidates, key=lambda index: len(index.columns)).columns if candidates else ()
 
     @property
@@ -157,9 +164,13 @@ class TableVersion:
         """By a key, or as a bag of rows if it has none."""
         return Keyed(self.key) if self.key else Keyless()
 
-    def _not_null(self, index: Index) -> bool:
+    def _is_held(self, index: Index) -> bool:
+        """Whether every row has a value in each of its columns; those of a primary key are NOT NULL as such."""
         columns = [self._by_name.get(name) for name in index.columns]
-        return all(column is not None and not column.nullable for column in columns)
+        if index.primary:
+            # Debezium shows another unique index as one where there is none.
+            return all(column is None or column.generated != "virtual" for column in columns)
+        return all(c is not None and not c.nullable and c.generated != "virtual" for c in columns)
 
     def column(self, name: str) -> Column | None:
         """The column of that name, or None."""
@@ -190,12 +201,18 @@ class TableVersion:
         return replace(self, columns=columns)
 
     def declared(self, known: TableVersion | None) -> TableVersion:
-        """The same columns; where the message does not show whether a column is generated, `known` does."""
+        """The same columns; where the message does not show whether a column is generated, `known` does.
+
+        If the message takes a virtual column for the key, its indexes are those of `known`, too.
+        """
         shown = {column.name.lower(): column.generated for column in known.columns} if known else {}
         columns = tuple(
             replace(column, generated=column.generated or shown.get(column.name.lower())) for column in self.columns
         )
-        return self if columns == self.columns else replace(self, columns=columns)
+        if known is None or columns == self.columns:
+            return self
+        version = replace(self, columns=columns)
+        return version if version.key == self.key else replace(version, indexes=known.indexes)
 
     def to_json(self) -> str:
         """Text form, as kept in the control table `table_versions`."""

@@ -68,6 +68,7 @@ class TypeRules:
             (`omit`) or hold NULL (`null`).
         unknown_default: Whether a new column whose value in existing rows is not known stops the feed (`stop`), or is
             NULL in them until they change (`null`).
+        distinct_keys: Filter rules of tables no two keys of which the protocol sends alike, on the user's word.
     """
 
     tinyint1: Literal["int", "boolean"] = "int"
@@ -76,6 +77,7 @@ class TypeRules:
     session_zone: str | None = "UTC"
     virtual_columns: Literal["omit", "null"] = "omit"
     unknown_default: Literal["stop", "null"] = "stop"
+    distinct_keys: tuple[str, ...] = ()
 
     def zero_date_policy(self, path: str) -> Literal["null", "stop", "string"]:
         """What zero dates become in the column `database.table.column`."""

@@ -117,6 +117,9 @@ class TablesSection(Section):
     and hold NULL."""
     unknown_default: Literal["stop", "null"] = "stop"
     """A new column whose default is not known in rows before the DDL."""
+    distinct_keys: tuple[str, ...] = ()
+    """Tables of which you know that no two keys differ only in what the protocol loses (docs/types.md), by TiCDC's
+    filter rules: their rows are not refused for such keys."""
     keys: dict[str, tuple[str, ...]] = Field(default={})
     """Debezium of TiCDC v8.0 to v8.4, whose messages have no key: key columns by `database.table`, `[]` for a table
     without any key."""
@@ -140,9 +143,10 @@ class TablesSection(Section):
     @model_validator(mode="after")
     def _check(self) -> TablesSection:
         problems = {}
-        for key in ["include", *self._layouts]:
+        filters = {"include": self.include, "distinct_keys": self.distinct_keys}
+        for key in [*filters, *self._layouts]:
             try:
-                TableFilter(self.include) if key == "include" else TablePattern(key)
+                TableFilter(filters[key]) if key in filters else TablePattern(key)
             except ValueError as error:
                 problems[key] = str(error)
         unknown = set(re.findall(r"\{(.*?)\}", self.route)) - {"database", "table"}

@@ -23,11 +23,15 @@ class WireForm:
             `escaped` as Go writes them, or come as `bytes` objects alone.
         members: Enum and set values are the `index` (enum: 1-based, set: bit mask) or the `label`.
         zone: IANA name of the zone of TIMESTAMP text that carries none itself.
+        moved_years: The years 0 to 99 of dates come as 1970 to 2069, and zero dates as 1970-01-01.
+        double_decimals: Decimals pass through a double.
     """
 
     binary: Literal["base64", "latin1", "escaped", "bytes"]
     members: Literal["index", "label"]
     zone: str = "UTC"
+    moved_years: bool = False
+    double_decimals: bool = False
 
 
 @runtime_checkable

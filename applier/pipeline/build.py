@@ -280,6 +280,7 @@ def type_rules(config: Config) -> TypeRules:
         config.changefeed.session_zone,
         tables.virtual_columns,
         tables.unknown_default,
+        tables.distinct_keys,
     )
 
 

@@ -72,7 +72,7 @@ def declared_version(schema: AvroSchema, schema_id: int, *, is_key: bool) -> Tab
 class DebeziumAvroDecoder:
     """Decoder of protocol `debezium-avro`."""
 
-    wire = WireForm(binary="bytes", members="label")
+    wire = WireForm(binary="bytes", members="label", moved_years=True)
 
     def __init__(self, registry: SchemaSource) -> None:
         self._reader = ConfluentReader(registry)

@@ -100,7 +100,7 @@ _KEY = msgspec.json.Decoder(_Key)
 class DebeziumDecoder:
     """Decoder of protocol `debezium`."""
 
-    wire = WireForm(binary="base64", members="label")
+    wire = WireForm(binary="base64", members="label", moved_years=True, double_decimals=True)
 
     def __init__(self, options: DecoderOptions) -> None:
         self._large = LargeMessages(options, lambda data: data[:1] == b"{")

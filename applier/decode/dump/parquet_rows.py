@@ -16,6 +16,7 @@ from applier.changefeed.table import Column, TableVersion
 from applier.changefeed.types import TypeRules
 from applier.decode.dump.file_columns import declared
 from applier.decode.dump.typed_rows import BYTES, WIRE, kept
+from applier.decode.values.alike import Keys
 from applier.decode.values.convert import to_array
 
 BATCH_ROWS = 65536
@@ -76,6 +77,7 @@ def _converted(values: Any, column: Column, version: TableVersion, rules: TypeRu
         msg = f"column {column.name} holds zero dates, which Parquet files have as NULL"
         raise ValueError(msg)
     array, zeros = to_array(wire, column, WIRE, rules, path)
+    Keys(version, WIRE, rules).check(column, wire, array, zeros + lost)
     return array, zeros + lost
 
 

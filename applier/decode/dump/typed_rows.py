@@ -17,6 +17,7 @@ from applier.changefeed.table import Column, TableVersion
 from applier.changefeed.types import TypeRules
 from applier.decode.decoder import WireForm
 from applier.decode.dump.csv_form import look_encoded
+from applier.decode.values.alike import Keys
 from applier.decode.values.convert import to_array
 
 WIRE = WireForm(binary="bytes", members="label", zone="UTC")
@@ -89,11 +90,13 @@ def typed(
         ValueError: Bytes are not written in the form.
     """
     wire = replace(WIRE, zone=zone)
+    keys = Keys(version, wire, rules)
     arrays, zeros, columns = list[Any](), 0, kept(version, rows.column_names)
     for column in columns:
         values: Any = rows[column.name].combine_chunks()
         values = _bytes(values, column, form) if column.type.name in BYTES else _text(values, column)
         array, found = to_array(values, column, wire, rules, f"{version.name}.{column.name}")
+        keys.check(column, values, array, found)
         arrays.append(array)
         zeros += found
     return pa.table(arrays, names=[column.name for column in columns]), zeros

@@ -222,6 +222,7 @@ class _TaskState:
     def _take_version(self, version: TableVersion, place: TopicPartition, *, announced: bool) -> None:
         name, found = version.name, self.found
         known = self._versions.get(name, version.version)
+        version = version.declared(known)
         refuse_rekeyed(known, version)
         is_new = known != version or (announced and found.topics.get(name) != place.topic)
         if not is_new or not self._admission.admits(name):

@@ -28,7 +28,7 @@ from applier.pipeline.scan.statements import Ddl, Taken, read_all
 from applier.pipeline.scan.tails import resolved_near_ends
 from applier.pipeline.scan.task_result import TaskResult
 from applier.pipeline.scan.window_scan import NO_WATERMARK, WindowScan
-from applier.pipeline.scan.window_tables import met, spelling, typed_by
+from applier.pipeline.scan.window_tables import met, spelling, take_keys, typed_by
 from applier.runtime import failpoints
 from applier.runtime.logs import Stopwatch
 from applier.runtime.retry import Deadline
@@ -220,7 +220,7 @@ class WindowScanner:
         typed = typed_by(found.ddl, known.tables) if self.rows_describe else {}
         before, order = found.job, replace(found.job.order, passages=self._passages(found, known))
         found.job = replace(before, cuts=cuts, typed=typed, order=order)
-        revised = found.job != before
+        revised = (not self.rows_describe and take_keys(found, known)) or found.job != before
         stopped = self._stop_at_return(found, known) or self._stop_at_part(found, known)
         return stopped or (revised and bool(found.results.parts or found.results.bad))
 

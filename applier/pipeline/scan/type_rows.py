@@ -11,6 +11,7 @@ import pyarrow as pa
 from applier.changefeed.table import Column, TableVersion
 from applier.changefeed.types import TypeRules
 from applier.decode.decoder import WireForm
+from applier.decode.values.alike import Keys
 from applier.decode.values.convert import to_array
 from applier.errors import ValueRefused
 from applier.order.merge import DATA
@@ -76,4 +77,6 @@ class Typing:
             yield from self._refused(values[half:], column, first + half)
 
     def _array(self, values: _Column, column: Column) -> tuple[pa.Array[Any], int]:
-        return to_array(values, column, self.wire, self.rules, f"{self.version.name}.{column.name}")
+        array, zeros = to_array(values, column, self.wire, self.rules, f"{self.version.name}.{column.name}")
+        Keys(self.version, self.wire, self.rules).check(column, values, array, zeros)
+        return array, zeros

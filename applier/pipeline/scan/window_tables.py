@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from applier.changefeed.table import TableName, TableVersion
 from applier.ddl.schema_tracker import Tables
 from applier.ddl.spelling import Spelling
+from applier.errors import SchemaChangeRefused
 from applier.pipeline.scan.known import Known
 from applier.pipeline.scan.statements import Ddl
 from applier.pipeline.scan.window_scan import WindowScan
@@ -19,8 +21,9 @@ def spelling(found: WindowScan, known: Known) -> Spelling:
 
 def met(found: WindowScan, known: Known) -> dict[TableName, int]:
     """Tables that no DDL has made so far, with the lowest commit ts that the window has of them."""
-    made = [barrier.change.after for barrier in found.results.barriers]
-    described = {name: at for name, at in found.fresh if found.versions[name, at] not in made}
+    after = (barrier.change.after for barrier in found.results.barriers)
+    made = {(version.name, version.version) for version in after if version is not None}
+    described = dict(found.fresh - made)
     return {name: at for name, at in {**described, **found.results.lowest()}.items() if name not in known.tables}
 
 
@@ -38,3 +41,23 @@ def typed_by(ddl: Sequence[Ddl], tables: Tables) -> dict[TableName, list[TableVe
         for name in change.names:
             typed.setdefault(name, [None]).append(after.get(name))
     return typed
+
+
+def take_keys(found: WindowScan, known: Known) -> bool:
+    """Let described versions have the key that TiCDC takes, where statements alone show that a column of an index is
+    virtual; True if that changes any.
+    """
+    after, keyed = known.tables.copy(), dict[tuple[TableName, int], TableVersion]()
+    for change in found.ddl:
+        with suppress(SchemaChangeRefused):  # It is refused again when it is applied.
+            for action in change.actions:
+                after.apply(action, change.commit_ts)
+        described = change.barrier.change.after
+        if described is not None and described.name in change.names:
+            version = described.declared(after.get(described.name))
+            after.put(version)
+            if version.key != described.key:
+                keyed[version.name, version.version] = version
+    is_new = any(found.versions.get(key) != version for key, version in keyed.items())
+    found.versions |= keyed
+    return is_new

@@ -73,7 +73,8 @@ def _due(main: Pipeline, name: TableName, known: Completeness) -> Completeness:
     if known.is_due:
         return known
     position = known.position
-    damage = targets.damage(name, is_listed=position is not None and position.version is not None)
+    version = None if position is None else state.versions.get((position.name, position.version or 0))
+    damage = targets.damage(name, is_listed=position is not None and position.version is not None, version=version)
     if position is None or damage is not None or known.cause == "lost" or not known.is_parked:
         found = completeness.begun(state).get(name) if targets.feed.order.parts_at_ddl else None
         if found is None:

@@ -75,7 +75,8 @@ def try_again(state: State, targets: TargetTables, name: TableName) -> None:
     known = state.completeness.get(name)
     if known is not None and known.is_parked and known.cause not in _BY_HAND and known.position is not None:
         # One whose Iceberg table is still damaged would only fail again.
-        damage = targets.damage(name, is_listed=known.position.version is not None)
+        version = state.versions.get((known.position.name, known.position.version or 0))
+        damage = targets.damage(name, is_listed=known.position.version is not None, version=version)
         state.completeness[name] = replace(known, is_due=known.is_due or damage is None)
 
 

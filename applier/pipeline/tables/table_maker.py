@@ -19,6 +19,7 @@ from applier.sink.format.types import iceberg_type
 from applier.sink.iceberg.snapshot import MAIN
 from applier.sink.iceberg.table import Table
 from applier.sink.upkeep import properties_of_new
+from applier.sink.write.rows import check_columns
 from applier.sink.write.table_writer import TableWriter
 
 
@@ -71,6 +72,17 @@ class TableMaker:
             nullable=column.name not in version.key,
             metadata={"doc": column.comment} if column.comment else None,
         )
+
+    def misfit(self, writer: TableWriter, version: TableVersion) -> TableMismatch | None:
+        """Why a column of a table cannot hold what the rules make of its upstream values; None if each can."""
+        schema = writer.table.schema
+        held = [column for column in supplied(version, schema).columns if schema.field(column.name) is not None]
+        wanted = [pa.field(column.name, column_arrow_type(*version.name, column, self.rules)) for column in held]
+        try:
+            check_columns(str(writer.table), pa.schema(wanted), schema)
+        except TableMismatch as error:
+            return error
+        return None
 
     def adopt(self, writer: TableWriter, version: TableVersion) -> None:
         """Check that a table which no applier has written yet fits; its first commit says that it was adopted.

@@ -128,11 +128,20 @@ class TargetTables:
             return known.resolved_ts > checkpoint.resolved_ts
         return bool(self.covered(name).beyond(checkpoint.next_offsets))
 
-    def damage(self, name: TableName, *, is_listed: bool = False) -> TableMismatch | None:
-        """Why nothing may be written to a table as others have left it; see `ListedTables.damage`."""
+    def damage(
+        self, name: TableName, *, is_listed: bool = False, version: TableVersion | None = None
+    ) -> TableMismatch | None:
+        """Why nothing may be written to a table as others have left it; see `ListedTables.damage`.
+
+        With a `version`, also why the rules for types, which may have changed, give its rows other types than it has.
+        """
         if name in self.listed.broken:
             return self.listed.broken[name]
-        return self.listed.damage(self.identifier(name), self.writer(name), is_listed=is_listed)
+        writer = self.writer(name)
+        found = self.listed.damage(self.identifier(name), writer, is_listed=is_listed)
+        if found is not None or writer is None or version is None:
+            return found
+        return self.maker.misfit(writer, version)
 
     def applied_ts(self, name: TableName) -> int | None:
         """Resolved ts of the table's last commit that counts; None for a table that no applier has written."""

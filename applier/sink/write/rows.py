@@ -45,7 +45,9 @@ def check_columns(name: str, columns: pa.Schema, schema: TableSchema) -> None:
             what = (
                 f"Column {column.name} of table {name} is {field.type} and cannot hold upstream values ({column.type})"
             )
-            raise TableMismatch(what, "Restore the column's type, or drop the table and backfill it.")
+            raise TableMismatch(
+                what, "Restore its type; or `applier resume -c FILE --tables TABLE` builds the table anew."
+            )
 
 
 def conform(name: str, rows: pa.Table, schema: TableSchema) -> pa.Table:

@@ -1,0 +1,169 @@
+"""Refuses values of key columns that the wire may not tell apart from others: rows of two keys would become one.
+
+What each protocol loses of the values of a key, by type. Every other type is exact in all of them: integers, BIT, YEAR,
+TIME, binary strings (base64, ISO-8859-1 and Go's escapes are one to one), FLOAT and DOUBLE; keys that a collation takes
+for equal never stand in one table.
+
+  decimal      Debezium in JSON sends a double: exact where its neighbours are closer than the last digit of the column
+  double       the same protocol, where rows alone describe the table: it may be a decimal of any scale
+  date,        Debezium moves the years 0 to 99 to 1970 to 2069 and makes zero dates 1970-01-01; all protocols: a zero
+  datetime     date that becomes NULL
+  timestamp    text without an offset, in an hour that its zone passes twice (Simple, Open, Canal-JSON, Avro)
+  enum, set    the error value, or the empty set, beside a member ''
+  text         JSON has U+FFFD in place of each byte that is no UTF-8
+
+A value is refused by what it is, whether or not another key like it has come: all keys that would be merged with it are
+equal on the wire, so whichever of them is left after the reduction is seen here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from applier.changefeed.filter import TableFilter, option
+from applier.changefeed.table import Column, TableName, TableVersion
+from applier.changefeed.types import TypeRules
+from applier.decode.decoder import WireForm
+from applier.decode.values.convert import Values
+from applier.decode.values.dates import ZonedText
+from applier.decode.values.target import Target
+
+Array: TypeAlias = "pa.Array[Any]"
+
+_MOVED = "1970-01-01", "2070-01-01"
+"""Days from and before which a date of Debezium may be one of the years 0 to 99, or a zero date."""
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The key columns of a table version.
+
+    Args:
+        version: The version, with the types that count.
+        wire: How the protocol writes values.
+        rules: How types map, and which tables the user knows to have no keys that are alike.
+    """
+
+    version: TableVersion
+    wire: WireForm
+    rules: TypeRules
+
+    def check(self, column: Column, values: Values, array: Array, zeros: int) -> None:
+        """Pass a column that is not of the key, or whose values each stand for one value upstream.
+
+        Args:
+            column: The column.
+            values: What was sent.
+            array: What `to_array` makes of it.
+            zeros: How many zero dates became NULL.
+
+        Raises:
+            ValueRefused: A value of the key is a zero date, or may stand for several values.
+        """
+        name = self.version.name
+        if column.name not in self.version.key:
+            return
+        path = f"{name}.{column.name}"
+        target = Target(column, self.wire, array.type, self.rules.zero_date_policy(path), path)
+        if zeros:
+            why = "it is a zero, partial or impossible date, which a key holds as text alone (tables.zero_dates_of)"
+            hint = f'Set zero_dates_of = {{ "{path}" = "string" }} in [tables], and start `applier run -c FILE` again.'
+            raise target.refuse(why, hint)
+        why = self._why(values, array, target)
+        if why and not _filter(self.rules.distinct_keys)(name):
+            hint = (
+                f"If no two keys of the table differ in that alone, set distinct_keys = [{option([name])}] in [tables] "
+                "and start `applier run -c FILE` again; else use a protocol that sends them apart (docs/types.md)."
+            )
+            raise target.refuse(f"it is part of the key, and {why} (tables.distinct_keys)", hint)
+
+    def _why(self, values: Values, array: Array, target: Target) -> str:
+        """Why some of the values may stand for several; "" if none does."""
+        name = target.column.type.name
+        # Rows of Debezium show no indexes: a version that has some is that of a DDL.
+        if name == "double" and self.wire.double_decimals and not self.version.indexes:
+            return "it may be a DECIMAL, which the protocol sends as a double, and no DDL message shows its digits"
+        find = _FINDERS.get(name)
+        return "" if find is None else find(array, values, target)
+
+
+@lru_cache(maxsize=16)
+def _filter(rules: tuple[str, ...]) -> Callable[[TableName], bool]:
+    return TableFilter(rules).admits
+
+
+def _decimal(array: Array, _values: Any, target: Target) -> str:
+    if not target.wire.double_decimals:
+        return ""
+    doubles = np.abs(array.cast(pa.float64()).to_numpy(zero_copy_only=False))
+    # Doubles that lie twice as close as two values of the column are never the same for both.
+    if bool(np.all(2 * np.spacing(doubles) < 10.0 ** -(target.column.type.scale or 0))):
+        return ""
+    return "the double that the protocol sends is the same for several decimals"
+
+
+def _date(array: Array, _values: Any, target: Target) -> str:
+    if not target.wire.moved_years:
+        return ""
+    low, high = (pa.scalar(day).cast(array.type) for day in _MOVED)
+    if not pc.any(pc.and_(pc.greater_equal(array, low), pc.less(array, high))).as_py():
+        return ""
+    return "the protocol sends years below 100 and zero dates as dates from 1970 to 2069"
+
+
+def _timestamp(array: Array, values: Any, target: Target) -> str:
+    zones = _zones(values, target) - {"UTC", "Etc/UTC"}
+    if not zones:
+        return ""
+    if pa.types.is_string(array.type):
+        # A zero date is one value, whatever the zone.
+        array = array.filter(pc.invert(pc.starts_with(array, "0000"))).cast(pa.timestamp("us")).cast(_UTC)
+    for zone in sorted(zones):
+        moments: Any = array.cast(pa.timestamp("us", tz=zone))
+        clocks = pc.local_timestamp(moments)
+        try:
+            pc.assume_timezone(clocks, zone, ambiguous="raise")
+        except pa.ArrowInvalid:
+            return f"its wall clock comes twice in the zone {zone} (with tz=UTC, TiCDC sends no such text)"
+    return ""
+
+
+def _zones(values: Any, target: Target) -> set[str]:
+    """Zones of the wall clocks among the values; none for instants."""
+    if isinstance(values, pa.StructArray):
+        return set(pc.struct_field(values, "location").unique().drop_null().to_pylist())
+    if isinstance(values, pa.Array):
+        return set() if pa.types.is_int64(values.type) else {target.wire.zone}
+    kinds = set(map(type, values))
+    own = {target.wire.zone} if str in kinds else set[str]()
+    return own | ({value.location for value in values if type(value) is ZonedText} if ZonedText in kinds else set())
+
+
+def _member(array: Array, _values: Sequence[Any], target: Target) -> str:
+    if "" not in target.column.type.elements or not pc.any(pc.equal(array, pa.scalar(""))).as_py():
+        return ""
+    return "'' is a member of the column as well as what it holds without a member"
+
+
+def _text(array: Array, _values: Any, target: Target) -> str:
+    if target.wire.binary == "bytes" or not pc.any(pc.match_substring(array, "\ufffd")).as_py():
+        return ""
+    return "the protocol sends every byte that is no UTF-8 as U+FFFD"
+
+
+_UTC = pa.timestamp("us", tz="UTC")
+_FINDERS: dict[str, Callable[[Array, Any, Target], str]] = {
+    "decimal": _decimal,
+    **dict.fromkeys(("date", "datetime"), _date),
+    "timestamp": _timestamp,
+    **dict.fromkeys(("enum", "set"), _member),
+    **dict.fromkeys(("char", "varchar", "tinytext", "text", "mediumtext", "longtext"), _text),
+}
+"""Why some of the values of a column may stand for several; "" if none does."""
