@@ -5,20 +5,19 @@ TIME, binary strings (base64, ISO-8859-1 and Go's escapes are one to one), FLOAT
 for equal never stand in one table.
 
   decimal      Debezium in JSON sends a double: exact where its neighbours are closer than the last digit of the column
-  double       the same protocol, where rows alone describe the table: it may be a decimal of any scale
-  date,        Debezium moves the years 0 to 99 to 1970 to 2069 and makes zero dates 1970-01-01; all protocols: a zero
-  datetime     date that becomes NULL
+  double       the same protocol, where rows alone describe the table: one of more than 15 digits may be a decimal
+  date,        Debezium makes zero dates 1970-01-01; all protocols: a zero date that becomes NULL
+  datetime
   timestamp    text without an offset, in an hour that its zone passes twice (Simple, Open, Canal-JSON, Avro)
-  enum, set    the error value, or the empty set, beside a member ''
-  text         JSON has U+FFFD in place of each byte that is no UTF-8
 
+Debezium also moves the years 0 to 99 to 1970 to 2069, of which no value shows anything: `docs/limitations.md`.
 A value is refused by what it is, whether or not another key like it has come: all keys that would be merged with it are
 equal on the wire, so whichever of them is left after the reduction is seen here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -37,8 +36,8 @@ from applier.decode.values.target import Target
 
 Array: TypeAlias = "pa.Array[Any]"
 
-_MOVED = "1970-01-01", "2070-01-01"
-"""Days from and before which a date of Debezium may be one of the years 0 to 99, or a zero date."""
+_ZERO = "1970-01-01"
+"""What Debezium makes of a zero date."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +87,8 @@ class Keys:
         """Why some of the values may stand for several; "" if none does."""
         name = target.column.type.name
         # Rows of Debezium show no indexes: a version that has some is that of a DDL.
-        if name == "double" and self.wire.double_decimals and not self.version.indexes:
-            return "it may be a DECIMAL, which the protocol sends as a double, and no DDL message shows its digits"
+        if name == "double" and self.version.indexes:
+            return ""
         find = _FINDERS.get(name)
         return "" if find is None else find(array, values, target)
 
@@ -109,13 +108,16 @@ def _decimal(array: Array, _values: Any, target: Target) -> str:
     return "the double that the protocol sends is the same for several decimals"
 
 
+def _double(array: Array, _values: Any, target: Target) -> str:
+    if not target.wire.double_decimals or all(float(f"{value:.15g}") == value for value in array.to_pylist()):
+        return ""
+    return "it may be a DECIMAL, which the protocol sends as a double, and no DDL message shows its digits"
+
+
 def _date(array: Array, _values: Any, target: Target) -> str:
-    if not target.wire.moved_years:
+    if not target.wire.moved_years or not pc.any(pc.equal(array, pa.scalar(_ZERO).cast(array.type))).as_py():
         return ""
-    low, high = (pa.scalar(day).cast(array.type) for day in _MOVED)
-    if not pc.any(pc.and_(pc.greater_equal(array, low), pc.less(array, high))).as_py():
-        return ""
-    return "the protocol sends years below 100 and zero dates as dates from 1970 to 2069"
+    return f"the protocol sends zero dates as {_ZERO}"
 
 
 def _timestamp(array: Array, values: Any, target: Target) -> str:
@@ -146,24 +148,11 @@ def _zones(values: Any, target: Target) -> set[str]:
     return own | ({value.location for value in values if type(value) is ZonedText} if ZonedText in kinds else set())
 
 
-def _member(array: Array, _values: Sequence[Any], target: Target) -> str:
-    if "" not in target.column.type.elements or not pc.any(pc.equal(array, pa.scalar(""))).as_py():
-        return ""
-    return "'' is a member of the column as well as what it holds without a member"
-
-
-def _text(array: Array, _values: Any, target: Target) -> str:
-    if target.wire.binary == "bytes" or not pc.any(pc.match_substring(array, "\ufffd")).as_py():
-        return ""
-    return "the protocol sends every byte that is no UTF-8 as U+FFFD"
-
-
 _UTC = pa.timestamp("us", tz="UTC")
 _FINDERS: dict[str, Callable[[Array, Any, Target], str]] = {
     "decimal": _decimal,
+    "double": _double,
     **dict.fromkeys(("date", "datetime"), _date),
     "timestamp": _timestamp,
-    **dict.fromkeys(("enum", "set"), _member),
-    **dict.fromkeys(("char", "varchar", "tinytext", "text", "mediumtext", "longtext"), _text),
 }
 """Why some of the values of a column may stand for several; "" if none does."""

@@ -27,7 +27,6 @@ TEXT = WireForm("latin1", "index")
 AVRO = WireForm("bytes", "label")
 DEFAULT, AS_TEXT = TypeRules(), TypeRules(zero_dates="string")
 VOUCHED = TypeRules(distinct_keys=("shop.*", "!shop.u"))
-ENUM, SET = ColumnType("enum", elements=("", "a")), ColumnType("set", elements=("a", ""))
 TIMESTAMP, DATE, DATETIME = ColumnType("timestamp"), ColumnType("date"), ColumnType("datetime", scale=6)
 
 
@@ -54,11 +53,9 @@ TWICE = (
     ([90071992547409921], decimal(17, 0), DEBEZIUM, DEFAULT, "the same for several decimals"),
     (pa.array([0.5, 1e17]), decimal(18, 0), DEBEZIUM, DEFAULT, "the same for several decimals"),
     ([1e20], decimal(65, 30), DEBEZIUM, DEFAULT, "the same for several decimals"),
-    ([0], DATE, DEBEZIUM, DEFAULT, "years below 100 and zero dates"),
-    ([17532], DATE, DEBEZIUM_AVRO, DEFAULT, "years below 100 and zero dates"),
-    ([17532], DATE, DEBEZIUM, AS_TEXT, "years below 100 and zero dates"),
-    (pa.array([0]), DATETIME, DEBEZIUM, DEFAULT, "years below 100 and zero dates"),
-    ([1709208000123456], DATETIME, DEBEZIUM, AS_TEXT, "years below 100 and zero dates"),
+    ([17532, 0], DATE, DEBEZIUM, DEFAULT, "sends zero dates as 1970-01-01"),
+    ([0], DATE, DEBEZIUM_AVRO, DEFAULT, "sends zero dates as 1970-01-01"),
+    (pa.array([0]), DATETIME, DEBEZIUM, DEFAULT, "sends zero dates as 1970-01-01"),
     ([REPEATED], TIMESTAMP, CanalJsonDecoder(NEW_YORK).wire, DEFAULT, "comes twice in the zone America/New_York"),
     ([REPEATED], TIMESTAMP, OpenDecoder(NEW_YORK).wire, DEFAULT, "comes twice in the zone America/New_York"),
     (pa.array(["2024-01-01 00:00:00", REPEATED]), TIMESTAMP, OpenDecoder(NEW_YORK).wire, DEFAULT, "comes twice"),
@@ -69,10 +66,6 @@ TWICE = (
         *(TIMESTAMP, SimpleDecoder(DecoderOptions()).wire, DEFAULT, "twice in the zone Australia/Lord_Howe"),
     ),
     (["1989-09-17 01:30:00"], TIMESTAMP, WireForm("latin1", "index", zone="Asia/Shanghai"), DEFAULT, "comes twice"),
-    (["0"], ENUM, TEXT, DEFAULT, "'' is a member of the column"),
-    (["1"], ENUM, TEXT, DEFAULT, "'' is a member of the column"),
-    ([""], SET, AVRO, DEFAULT, "'' is a member of the column"),
-    (["a\ufffd"], ColumnType("varchar"), TEXT, DEFAULT, "every byte that is no UTF-8 as U+FFFD"),
 )
 
 
@@ -96,7 +89,8 @@ APART = (
     ([0.1, 99999999999.9999], decimal(15, 4), DEBEZIUM),
     (["12345678901234567.89"], decimal(20, 2), DEBEZIUM_AVRO),
     (["12345678901234567.89"], decimal(20, 2), TEXT),
-    ([36525, -1, -20000], DATE, DEBEZIUM),
+    ([36525, 17532, 1, -1, -20000], DATE, DEBEZIUM),
+    ([1709208000123456, 1], DATETIME, DEBEZIUM_AVRO),
     (["1970-01-01", "0018-01-01"], DATE, TEXT),
     (["2024-02-29T12:00:00Z", "1970-01-01T00:00:00Z"], TIMESTAMP, DEBEZIUM),
     ([1730612800000000], TIMESTAMP, CanalJsonDecoder(NEW_YORK).wire),
@@ -104,9 +98,7 @@ APART = (
     (["2024-10-27 01:30:00"], TIMESTAMP, TEXT),
     (["2024-09-15 01:30:00"], TIMESTAMP, WireForm("latin1", "index", zone="Asia/Shanghai")),
     (["2024-10-27 01:30:00"], TIMESTAMP, WireForm("latin1", "index", zone="Etc/GMT-8")),
-    (["2"], ENUM, TEXT),
     (["0", "1"], ColumnType("enum", elements=("b", "a")), TEXT),
-    (["a\ufffd"], ColumnType("varchar"), AVRO),
     ([-1], ColumnType("bigint", unsigned=True), AVRO),
     (["\xff\x00"], ColumnType("binary"), TEXT),
     ([5], ColumnType("bit", length=8), DEBEZIUM),
@@ -125,9 +117,10 @@ def test_a_key_that_stands_for_one_value_passes(values: Any, kind: ColumnType, w
 def test_a_double_that_rows_alone_describe_may_be_a_decimal() -> None:
     """TiCDC v8.5.0 to v8.5.7 sends Debezium without DDL, and a decimal there looks like a double."""
     with pytest.raises(ValueRefused, match="it may be a DECIMAL, which the protocol sends as a double"):
-        typed([1.5], ColumnType("double"), DEBEZIUM, told=False)
-    assert typed([1.5], ColumnType("double"), DEBEZIUM) == [1.5]
-    assert typed([1.5], ColumnType("double"), DEBEZIUM_AVRO, told=False) == [1.5]
+        typed([1.5, 12345678901234567], ColumnType("double"), DEBEZIUM, told=False)
+    assert typed([1.5, -123456789012345], ColumnType("double"), DEBEZIUM, told=False) == [1.5, -123456789012345]
+    assert typed([0.1 + 0.2], ColumnType("double"), DEBEZIUM) == [0.1 + 0.2]
+    assert typed([0.1 + 0.2], ColumnType("double"), DEBEZIUM_AVRO, told=False) == [0.1 + 0.2]
 
 
 @pytest.mark.parametrize("day", ["0000-00-00", "2024-00-10", "2023-02-30"])
