@@ -197,7 +197,8 @@ class WindowApplier:
         for batch in batches:
             if batch.name in self.state.parked:
                 continue
-            if batch.name not in self.state.tables:
+            known = self.state.tables.get(batch.name)
+            if known is None or (known.keys_only and not batch.newest.keys_only):
                 self.state.track(batch.newest)
             elif not is_led and not 0 < batch.newest_ts <= self.state.changed_at(batch.name):
                 # Rows from before a DDL say what the table was: following them would undo it.

@@ -238,15 +238,20 @@ class StepReader:
         """The tables that a feed begun midstream only describes: no CREATE TABLE of them comes.
 
         A version is the TSO of the DDL that made it: a DDL of this window or a later one brings its table. One that an
-        earlier window brought is that of a table which has left its name since.
+        earlier window brought is that of a table which has left its name since. Versions that rows describe are no TSO:
+        the rows of each segment bring theirs.
         """
-        if scan.upto is None or self.config.changefeed.start != "midstream":
+        if scan.upto is None or self.config.changefeed.start != "midstream" or self.scanner.rows_describe:
             return []
         made = [ddl.barrier.change.after for ddl in scan.ddl]
         known = self.state.tables.beside(self.state.supplied)
-        # In the order of the messages: where versions are no TSO but hashes, their numbers have none.
+        below = {name: cuts[0] - 1 for name, cuts in scan.job.cuts.items()}
         fresh = [version for key, version in scan.versions.items() if key in scan.fresh and version not in made]
-        return [version for version in fresh if version.version <= scan.upto and version.name not in known]
+        return [
+            version
+            for version in fresh
+            if version.version <= below.get(version.name, scan.upto) and version.name not in known
+        ]
 
 
 def refuse_unreadable(scan: WindowScan, state: State, protocol: str) -> None:

@@ -108,7 +108,7 @@ class WindowScan:
         new = {
             (item.name, item.version): replace(known.versions[item.name, upto], version=item.version)
             for item in self.results.waiting.values()
-            if item.version <= (upto := known.loaded.get(item.name, 0))
+            if item.version <= (upto := known.loaded.get(item.name, -1))
         }
         self.versions |= new
         return bool(new)

@@ -50,6 +50,8 @@ class ColumnDdl:
         if writer is not None and is_in(writer.known, change):
             return "applied"
         before = self.state.tables.get(name)
+        # Deletes alone do not say what the table was.
+        before = None if before is not None and before.keys_only else before
         if before is None and writer is not None and writer.known is None:
             before = self._described(name, after)
         if before is None and after is not None and (writer is None or writer.table.setting(DROPPED_AT)):

@@ -61,6 +61,9 @@ def _commit(targets: TargetTables, batch: Batch, tracked: Tables, whole: Collect
     if not batch.before_ddl:
         targets.listed.refuse_lost(targets.identifier(batch.name), targets.writer(batch.name))
     now = tracked.get(batch.name) or batch.newest
+    if now.keys_only and targets.writer(batch.name) is None:
+        # Deletes alone do not say what the table looks like, and find no row where there is none.
+        return None
     # A table that is made here holds nothing: a crash before its first commit must not pass for that commit.
     writer = targets.ensure(now, targets.policy.stamp(0))
     if targets.listed.is_strict:
