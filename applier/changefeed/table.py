@@ -203,16 +203,18 @@ class TableVersion:
     def declared(self, known: TableVersion | None) -> TableVersion:
         """The same columns; where the message does not show whether a column is generated, `known` does.
 
-        If the message takes a virtual column for the key, its indexes are those of `known`, too.
+        If the message takes a virtual column for the key, its indexes are those of `known`, too. Where it shows the key
+        alone, which may be a unique index, `known` with the same key has the indexes.
         """
         shown = {column.name.lower(): column.generated for column in known.columns} if known else {}
         columns = tuple(
             replace(column, generated=column.generated or shown.get(column.name.lower())) for column in self.columns
         )
-        if known is None or columns == self.columns:
+        if known is None:
             return self
         version = replace(self, columns=columns)
-        return version if version.key == self.key else replace(version, indexes=known.indexes)
+        is_alone = len(self.indexes) == 1 and self.key == known.key and bool(known.indexes)
+        return replace(version, indexes=known.indexes) if is_alone or version.key != self.key else version
 
     def to_json(self) -> str:
         """Text form, as kept in the control table `table_versions`."""

@@ -24,12 +24,7 @@ from applier.ddl.actions import (
     RenameTable,
     SetDefault,
 )
-from applier.errors import SchemaChangeRefused
-
-_HINT = (
-    "The feed does not begin at the table's creation, or a schema change was missed: "
-    "read the table anew from a copy of its upstream."
-)
+from applier.errors import RELOAD, SchemaChangeRefused
 
 
 def apply(version: TableVersion | None, action: Action, new_version_id: int) -> TableVersion | None:
@@ -46,6 +41,7 @@ def apply(version: TableVersion | None, action: Action, new_version_id: int) -> 
     Raises:
         SchemaChangeRefused: The action names a column that a table whose columns are all known does not have, or adds
             one that it has. Tables that only their rows describe may lack columns; there such an action does nothing.
+            Or it adds a primary key to a table that has one.
     """
     match action:
         case CreateTable():
@@ -74,6 +70,7 @@ def _altered(version: TableVersion, action: Action) -> TableVersion:
         case SetDefault():
             return _edited(version, action, lambda column: replace(column, default=action.default))
         case AddIndex():
+            _refuse_second_primary(version, action.index)
             return named_indexes(version, [action.index])
         case DropIndex():
             return _drop_index(version, action.name)
@@ -90,8 +87,13 @@ def _column(version: TableVersion, name: str, action: Action) -> Column | None:
     """The column of a name in any letters; None where it may be one that rows do not show."""
     found = next((column for column in version.columns if _same(column.name, name)), None)
     if found is None and not version.handle_key:
-        raise SchemaChangeRefused(f"{version.name} has no column {name}, which a DDL names ({action!r:.300}).", _HINT)
+        raise SchemaChangeRefused(f"{version.name} has no column {name}, which a DDL names ({action!r:.300}).", RELOAD)
     return found
+
+
+def _refuse_taken(version: TableVersion, name: str) -> None:
+    if any(_same(column.name, name) for column in version.columns):
+        raise SchemaChangeRefused(f"{version.name} already has the column {name}, which a DDL adds.", RELOAD)
 
 
 def _edited(version: TableVersion, action: RenameColumn | SetDefault, edit: Callable[[Column], Column]) -> TableVersion:
@@ -113,7 +115,7 @@ def _add_column(version: TableVersion, action: AddColumn) -> TableVersion:
     if any(_same(column.name, name) for column in version.columns):
         if action.if_not_exists or version.handle_key:
             return version
-        raise SchemaChangeRefused(f"{version.name} already has the column {name}, which a DDL adds.", _HINT)
+        _refuse_taken(version, name)
     if action.after is not None:
         _column(version, action.after, action)
     columns = list(version.columns)
@@ -153,6 +155,8 @@ def _modify_column(version: TableVersion, action: ModifyColumn) -> TableVersion:
 
 def _changed(version: TableVersion, old: Column, new: Column) -> TableVersion:
     """The version with a column in the place of another; indexes follow its name, a primary key keeps it NOT NULL."""
+    if not _same(old.name, new.name):
+        _refuse_taken(version, new.name)
 
     def renamed(names: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(new.name if name == old.name else name for name in names)
@@ -167,6 +171,17 @@ def _keys_not_null(version: TableVersion) -> TableVersion:
     primary = {name for index in version.indexes if index.primary for name in index.columns}
     columns = tuple(replace(column, nullable=False) if column.name in primary else column for column in version.columns)
     return replace(version, columns=columns)
+
+
+def _refuse_second_primary(version: TableVersion, index: Index) -> None:
+    """TiDB sends no rows of a table without a key: those between the drop of its key and a new one may be missing.
+
+    Where rows alone show the key, it may be that of a unique index, and nothing proves that.
+    """
+    if index.primary and (version.handle_key or any(known.primary for known in version.indexes)):
+        key = ", ".join(version.key)
+        what = f"{version.name} has the key {key}, and a DDL adds a primary key"
+        raise SchemaChangeRefused(f"{what}: its drop, and rows between, may be missing from the feed.", RELOAD)
 
 
 def named_indexes(version: TableVersion, indexes: Iterable[Index]) -> TableVersion:

@@ -5,28 +5,35 @@ TiDB compares names of databases and tables without regard to case, and so does 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from applier.changefeed.event import SchemaChange
 from applier.changefeed.partitioning import Partitioning
 from applier.changefeed.table import TableName, TableVersion
 from applier.ddl.actions import (
     Action,
+    AddIndex,
     AddPartitions,
     AlterDatabase,
+    ColumnAction,
     CreateDatabase,
     CreateTable,
     DropDatabase,
+    DropIndex,
     DropPartitions,
     DropTable,
+    IndexAction,
     RecoverTable,
     RenameTable,
     ReorganizePartitions,
     SetPartitioning,
     TruncateTable,
+    touches,
 )
 from applier.ddl.alter_table import apply
+from applier.errors import SchemaChangeRefused
 
 
 class _Entry(NamedTuple):
@@ -100,6 +107,30 @@ class Tables:
         other._entries = dict(self._entries)
         other._gone = dict(self._gone)
         return other
+
+    def move(self, change: SchemaChange, actions: Sequence[Action]) -> None:
+        """Move past actions of a DDL as upstream took them; without any, past the table that its message describes.
+
+        A table that does not admit an action stays as it is: who applies the action to it, refuses that.
+        """
+        for action in actions:
+            self._follow(action, change.commit_ts)
+        after = change.after
+        if after is None or (actions and all(after.name not in touches(action) for action in actions)):
+            return
+        # A table may be met first by what changes it, and rows behind that are read by what it left.
+        brings = CreateTable | RecoverTable | ColumnAction | IndexAction
+        if after.name in self or any(isinstance(action, brings) for action in actions):
+            self.put(after.declared(self.get(after.name)))
+
+    def _follow(self, action: Action, new_version_id: int) -> None:
+        try:
+            self.apply(action, new_version_id)
+        except SchemaChangeRefused:
+            if isinstance(action, AddIndex) and action.index.primary:
+                # The rows behind it have the new key.
+                self.apply(DropIndex(action.table, "primary"), new_version_id)
+                self._follow(action, new_version_id)
 
     def apply(self, action: Action, new_version_id: int) -> None:
         """Move past an action; a table that it creates or changes gets the version `new_version_id`.

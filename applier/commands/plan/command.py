@@ -17,7 +17,7 @@ from applier.errors import ApplierError, DdlStopped, SchemaChangeRefused
 from applier.pipeline.next_step import NextStep
 from applier.pipeline.scan.statements import Ddl
 from applier.pipeline.schema_changes.decision import DdlRules, Verdict
-from applier.pipeline.schema_changes.track import altered, move
+from applier.pipeline.schema_changes.track import altered
 from applier.pipeline.stall import held_back
 from applier.pipeline.step import Pipeline
 from applier.pipeline.tables import layouts
@@ -122,12 +122,12 @@ def _verdicts(pipeline: Pipeline, ddl: Ddl, tables: Tables) -> Iterator[Verdict]
     rules = DdlRules(config.ddl, TableFilter(config.tables.include))
     if ddl.refused is not None:
         yield rules.decide_unread(ddl, state.parked, state.ddl)
-        move(tables, change, ())
+        tables.move(change, ())
     for group in by_table(ddl.actions):
         verdict = rules.decide(change, group, state.parked, state.ddl)
         try:
             refusal = _refusal(pipeline, change, group, tables) if verdict.decision == "applied" else None
-            move(tables, change, group)
+            tables.move(change, group)
         except ApplierError as error:
             refusal = SchemaChangeRefused(error.what)
         yield Verdict("refused", refusal=refusal) if refusal else verdict

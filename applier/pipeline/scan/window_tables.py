@@ -32,12 +32,7 @@ def typed_by(ddl: Sequence[Ddl], tables: Tables) -> dict[TableName, list[TableVe
     typed: dict[TableName, list[TableVersion | None]] = {name: [version] for name, version in tables.items()}
     after = tables.copy()
     for change in ddl:
-        for action in change.actions:
-            after.apply(action, change.commit_ts)
-        described = change.barrier.change.after
-        if described is not None and described.name in change.names and described.name not in after:
-            # Rows alone say less: without it those behind a table's first DDL would have two types.
-            after.put(described)
+        after.move(change.barrier.change, change.actions)
         for name in change.names:
             typed.setdefault(name, [None]).append(after.get(name))
     return typed

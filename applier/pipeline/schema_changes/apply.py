@@ -14,12 +14,12 @@ from applier.changefeed.types import TypeRules
 from applier.config.settings import Policy, TablesSection
 from applier.ddl import actions as say
 from applier.ddl.actions import effect, kind, touches
-from applier.errors import SchemaChangeRefused
+from applier.errors import SchemaChangeRefused, TableMismatch
 from applier.pipeline.scan.statements import Ddl
 from applier.pipeline.schema_changes.apply_to_rows import RowDdlApplier, Rows
 from applier.pipeline.schema_changes.columns import ColumnDdl
 from applier.pipeline.schema_changes.decision import PARKED, DdlRules, Verdict, at_its_place, decided
-from applier.pipeline.schema_changes.track import move, move_past
+from applier.pipeline.schema_changes.track import move_past
 from applier.pipeline.schema_changes.whole_tables import TableDdl
 from applier.pipeline.state import State
 from applier.pipeline.tables import completeness
@@ -84,6 +84,7 @@ class DdlApplier:
 
         Raises:
             SchemaChangeRefused: It cannot be applied exactly, or the configuration says to stop.
+            TableMismatch: The Iceberg table that is there does not fit.
         """
         change = ddl.barrier.change
         if ddl.refused is not None:
@@ -97,7 +98,7 @@ class DdlApplier:
             try:
                 with terminal.waiting(f"applying {shown(change.sql)}"):
                     decision = self._carry_out(change, group, verdict, done=done)
-            except SchemaChangeRefused as refusal:
+            except (SchemaChangeRefused, TableMismatch) as refusal:
                 placed = at_its_place(refusal, change, self.state.config_path)
                 self.state.record([decided(change, group, "refused", placed.what)])
                 raise placed from refusal
@@ -143,7 +144,7 @@ class DdlApplier:
             self.state.record([record])
         if placed:
             raise placed from verdict.refusal
-        move(self.state.tables, change, ())
+        self.state.tables.move(change, ())
         self.state.keep_versions()
 
     def _carry_out(

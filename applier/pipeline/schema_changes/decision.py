@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from applier.changefeed.completeness import LEFT_OUT
 from applier.changefeed.event import SchemaChange
@@ -12,7 +13,7 @@ from applier.changefeed.table import TableName
 from applier.config.settings import Policy
 from applier.ddl import actions as say
 from applier.ddl.actions import effect, kind, touches
-from applier.errors import DdlStopped, SchemaChangeRefused
+from applier.errors import DdlStopped, SchemaChangeRefused, TableMismatch
 from applier.pipeline.ddl_progress import DdlProgress
 from applier.pipeline.scan.statements import Ddl
 from applier.pipeline.tables.ddl_stamp import shown
@@ -21,6 +22,8 @@ from applier.sink.control.rows import Decision
 
 PARKED = "the table is parked"
 """Why a DDL of a parked table is ignored, in the audit."""
+
+_Refusal = TypeVar("_Refusal", bound=SchemaChangeRefused | TableMismatch)
 
 _CONFIGURED = "configured under [ddl]"
 
@@ -118,7 +121,7 @@ def decided(change: SchemaChange, group: Sequence[say.Action], decision: Decisio
     return SchemaDecision(change.commit_ts, table, change.sql, kinds, decision, reason)
 
 
-def at_its_place(refusal: SchemaChangeRefused, change: SchemaChange, config: str) -> SchemaChangeRefused:
+def at_its_place(refusal: _Refusal, change: SchemaChange, config: str) -> _Refusal:
     """The refusal with the statement and its commit ts, and with the command that lets it pass."""
     text = shown(change.sql)
     which = f"commit ts {change.commit_ts}" if text in refusal.what else f"commit ts {change.commit_ts}: {text}"

@@ -31,24 +31,11 @@ def move_past(
         targets: The tables.
         ignored: The configuration ignores it.
     """
-    move(state.tables, change, group)
+    state.tables.move(change, group)
     for action in group:
         completeness.follow(action, state, targets, ignored=ignored)
         state.ddl.pass_by(change.id, touches(action))
     state.keep_versions()
-
-
-def move(tables: Tables, change: SchemaChange, group: Sequence[say.Action]) -> None:
-    """Move what tables are past some actions of a DDL; without any, past the table that its message describes."""
-    for action in group:
-        tables.apply(action, change.commit_ts)
-    after = change.after
-    if after is None or (group and all(after.name not in touches(action) for action in group)):
-        return
-    # A table may be met first by what changes it, and rows behind that are read by what it left.
-    brings = say.CreateTable | say.RecoverTable | say.ColumnAction | say.IndexAction
-    if after.name in tables or any(isinstance(action, brings) for action in group):
-        tables.put(after.declared(tables.get(after.name)))
 
 
 def altered(tables: Tables, change: SchemaChange, group: Sequence[say.Action]) -> TableVersion | None:

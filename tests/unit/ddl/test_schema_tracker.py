@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from applier.changefeed.event import SchemaChange
 from applier.changefeed.partitioning import Partition, Partitioning
 from applier.changefeed.table import Column, ColumnType, Index, TableName, TableVersion
 from applier.ddl.actions import (
@@ -122,7 +123,41 @@ def test_a_new_primary_key_identifies_rows() -> None:
     keyed = after(AddIndex(T, Index("PRIMARY", ("a",), unique=True, primary=True)), before=bare)
     assert keyed.key == ("A",)
     assert [column.nullable for column in keyed.columns] == [False, True]
-    assert after(AddIndex(T, replace(PRIMARY, columns=("qty",))), before=FROM_ROWS).key == ("qty",)
+    assert after(DropIndex(T, "primary"), AddIndex(T, replace(PRIMARY, columns=("qty",)))).key == ("qty",)
+
+
+@pytest.mark.parametrize("before", [BEFORE, FROM_ROWS])
+@pytest.mark.parametrize("first", [(), (AddColumn(T, Column("more", INT)), NoRows(T))])
+def test_a_second_primary_key_is_refused(before: TableVersion, first: tuple[object, ...]) -> None:
+    """TiDB adds none before it drops the first: that drop, and the rows of the table without a key, did not come."""
+    sentence = (
+        "shop.t has the key id, and a DDL adds a primary key: its drop, and rows between, may be missing from the feed."
+    )
+    with pytest.raises(SchemaChangeRefused) as refused:
+        after(*first, AddIndex(T, replace(PRIMARY, columns=("qty",))), before=before)
+    assert refused.value.what == sentence
+    assert "applier load -c FILE --from DIR --tables TABLE" in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    "action",
+    [RenameColumn(T, "id", "NAME"), ModifyColumn(T, "id", Column("qty", INT)), AddColumn(T, Column("ID", INT))],
+)
+def test_a_column_takes_no_name_that_is_taken(action: object) -> None:
+    """Two columns of one name would be one to all that follows."""
+    with pytest.raises(SchemaChangeRefused, match="already has the column"):
+        after(action)
+
+
+def test_tables_are_moved_past_what_they_do_not_admit() -> None:
+    """Who only follows upstream refuses nothing: the rows behind the statement have what it left upstream."""
+    tables = Tables([BEFORE, replace(BEFORE, name=U)])
+    again = AddColumn(T, Column("qty", INT))
+    tables.move(SchemaChange(5, "", "shop"), [again, DropColumn(T, "none"), AddColumn(T, Column("more", INT))])
+    tables.move(SchemaChange(6, "", "shop"), [AddIndex(U, replace(PRIMARY, columns=("qty",)))])
+
+    assert names(tables.get(T) or BEFORE) == ["id", "Name", "qty", "more"]
+    assert (tables.get(U) or BEFORE).key == ("qty",)
 
 
 def test_the_key_falls_back_when_it_is_dropped() -> None:
