@@ -2,24 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
+from _pytest.mark.structures import ParameterSet
 
+from applier.changefeed.completeness import LEFT_OUT
 from applier.changefeed.types import TypeRules, column_arrow_type
+from applier.commands.status.command import status
+from applier.config import settings
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
 from applier.errors import TableMismatch, WatermarkStalled
 from applier.pipeline.stall import refuse_stall
 from tests import expected, recordings
+from tests.recorded.test_protocols import advance, replaying
 from tests.replay import Replay, differences, ends_at, replay
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 VARIANTS = recordings.variants("midstream", "simple-")
+
+
+LEFT_OPEN = {"open": "mid.evt", "canal-json": "mid.evt", "debezium": "mid.acct"}
+"""Loaded tables that rows alone do not describe: Open and Canal-JSON name no members of an ENUM, and Debezium sends
+decimals as doubles, which the DDL of the table alone show."""
+
+EVERY_TIME = ("simple-json", "open", "canal-json-ext", "avro-precise", "avro-string-checksum", "debezium")
+"""What `make test` runs; `make test-recorded` runs every variant."""
+
+UNDESCRIBED = ("simple-json-no-bootstrap", "debezium-noschema", "canal-json", "avro-plain", "debezium-plain")
+"""Variants whose rows wait for a schema, and those without watermarks."""
+
+
+def begun_midstream() -> Iterator[ParameterSet]:
+    """Protocol and variant of every recording that can begin in the middle."""
+    protocols = ("simple", "open", "canal-json", "avro", "debezium-avro", "debezium")
+    for variant in recordings.variants("midstream"):
+        if variant not in UNDESCRIBED:
+            protocol = next(name for name in protocols if variant.startswith(name))
+            yield pytest.param(protocol, variant, marks=() if variant in EVERY_TIME else pytest.mark.soak)
 
 
 def load(found: Replay, state: dict[str, object], without: str = "") -> None:
@@ -92,6 +118,35 @@ def test_table_that_does_not_fit_is_refused(spark: SparkSession, lake: dict[str,
     assert len(found.contents(expected.name_of("mid.acct")) or ()) == 10
     problems = differences(found, recordings.expected("midstream")[-1])
     assert [line for line in problems if not line.startswith("mid.acct:")] == []
+
+
+@pytest.mark.parametrize(("protocol", "variant"), list(begun_midstream()))
+def test_a_window_with_ddl_of_loaded_tables_leaves_them_equal_and_live(
+    protocol: str, variant: str, spark: SparkSession, lake: dict[str, str], tmp_path: Path
+) -> None:
+    """The first window holds all DDL: each changes its table from what the rows below it show, and `status` is well."""
+    left_open = LEFT_OPEN.get(protocol)
+    first, last = (
+        {**state, "tables": {name: table for name, table in state["tables"].items() if name != left_open}}
+        for state in (recordings.expected("midstream")[0], recordings.expected("midstream")[-1])
+    )
+    with replaying("midstream", protocol, variant, lake, tmp_path) as found:
+        name = f"window-{variant}"
+        found.prefix = name.replace("-", "_")
+        found.raw["changefeed"] |= {"name": name, "start": "midstream"}
+        found.raw["tables"] = {"route": f"{found.prefix}__{{database}}.{{table}}", "include": [*last["tables"]]}
+        load(found, first)
+        with found.running(spark) as pipeline:
+            advance(pipeline, pipeline.ends())
+            resolved_ts = pipeline.state.resolved_ts
+        report = status(settings.parse(found.raw), now_ms=(resolved_ts >> 18) + 5000)
+
+        assert {table.table: table.state for table in report.tables} == dict.fromkeys(last["tables"], "in step")
+        assert {change.decision for change in report.schema_changes if change.reason != LEFT_OUT} <= {
+            "applied",
+            "rewritten",
+        }
+        assert differences(found, last) == []
 
 
 @pytest.mark.parametrize("start", ["beginning", "midstream"])
