@@ -25,11 +25,11 @@ from applier.pipeline.scan.statements import Ddl
 from applier.pipeline.scan.window_scan import WindowScan
 from applier.pipeline.schema_changes import supplied
 from applier.pipeline.schema_changes.handler import DdlHandler
+from applier.pipeline.schema_changes.moved_names import moved_by
 from applier.pipeline.state import State
 from applier.pipeline.tables import completeness, parking
 from applier.pipeline.tables.batch_commit import commit, doubt
 from applier.pipeline.tables.filtered import owners
-from applier.pipeline.tables.moved_names import moved_by
 from applier.pipeline.tables.not_found import MissingRows
 from applier.pipeline.tables.table_batch import Batch, ReadExtent, segments_below
 from applier.pipeline.tables.target_tables import TargetTables

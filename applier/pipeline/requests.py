@@ -13,8 +13,9 @@ from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName
 from applier.ddl.actions import DropTable
 from applier.errors import ConfigError, TransientError
+from applier.pipeline.schema_changes import moved_names
 from applier.pipeline.table_selection import selected
-from applier.pipeline.tables import completeness, moved_names, parking
+from applier.pipeline.tables import completeness, parking
 from applier.pipeline.tables.bring_back import REFUSED, bring_back, left_out
 from applier.pipeline.tables.loads import Load, Loads
 from applier.runtime import failpoints

@@ -11,10 +11,11 @@ from applier.changefeed.table import TableName
 from applier.config.settings import TablesSection
 from applier.ddl import actions as say
 from applier.errors import RELOAD, SchemaChangeRefused
+from applier.pipeline.schema_changes import moved_names
 from applier.pipeline.schema_changes.apply_to_rows import dropped, is_kept, make_way
 from applier.pipeline.schema_changes.track import after_of, move_past
 from applier.pipeline.state import State
-from applier.pipeline.tables import moved_names, parking
+from applier.pipeline.tables import parking
 from applier.pipeline.tables.ddl_stamp import DDL, DROPPED_AT, TRUNCATED_AT, is_in, mark, shown
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.sink.write.table_writer import TableWriter

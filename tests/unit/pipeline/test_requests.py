@@ -30,7 +30,8 @@ def requests(completeness: dict[TableName, Completeness], include: tuple[str, ..
         tables=Tables(),
         topics={},
         resolved_ts=9,
-        checkpoint=SimpleNamespace(snapshots={}, handled={}, resuming=None),
+        versions={},
+        checkpoint=SimpleNamespace(snapshots={}, handled={}, resuming=None, moving=None),
     )
     targets = SimpleNamespace(
         identifier=str,
