@@ -22,10 +22,18 @@ ALTER = DdlId("ALTER TABLE orders ADD COLUMN c INT", "shop.orders", TS)
         ("orders", set(), 0, False),
         ("orders", {ALTER}, 0, True),
         ("items", set(), 0, True),
+        ("order", set(), 0, True),
         ("orders", set(), TS, True),
         ("orders", set(), TS - 1, False),
     ],
-    ids=["lacks it", "has it", "of another table", "an export of this ts has it", "an export of before lacks it"],
+    ids=[
+        "lacks it",
+        "has it",
+        "of another table",
+        "its name is a part of another",
+        "an export of this ts has it",
+        "an export of before lacks it",
+    ],
 )
 def test_a_table_that_lacks_a_ddl_of_the_resolved_ts_waits(
     table: str, applied: set[DdlId], loaded: int, wanted: bool
