@@ -72,7 +72,11 @@ class Requests:
 
         Returns:
             The outcome in words.
+
+        Raises:
+            ConfigError: No request can be carried out before a failed step is repeated; nothing was kept.
         """
+        moved_names.refuse_unfinished(self.main.state)
         cast("Control", self.main.state.control).write(REQUESTS, request_rows(request))
         self._next_look = float("-inf")
         self.take()

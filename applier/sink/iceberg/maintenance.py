@@ -113,8 +113,10 @@ def expire(table: Table, before: int, keep: int = 1) -> None:
     with translated(f"Cannot expire snapshots of table {table}"):
         update = table.handle.expireSnapshots().expireOlderThan(before).retainLast(keep)
         times = snapshot_times(table)
-        oldest = min(times, key=lambda number: times[number], default=None)
-        if oldest not in (None, table.snapshot_id) and len(times) > keep and times[oldest] < before:
+        # One that a branch or a tag names stays, and cannot be named here.
+        named = {int(ref.snapshotId()) for ref in table.java.items(table.handle.refs().values())}
+        oldest = min(times.keys() - named, key=lambda number: times[number], default=None)
+        if oldest is not None and len(times) > keep and times[oldest] < before:
             # Without one by name, Iceberg removes the file of every deleted entry: a vector that was replaced takes
             # its Puffin file along, in which those of other data files still count.
             update = update.expireSnapshotId(oldest)
