@@ -100,8 +100,8 @@ class Completeness:
         if self.cause == "table":
             return f"restore it and start `applier run -c {config}` again; or {resume}, which may build it anew."
         if self.is_parked:
-            first = "mend what the reason names, then " if self.cause in ("ddl", "row") else ""
-            return f"{first}{resume}."
+            is_mended = self.cause in ("ddl", "row")
+            return f"mend what the reason names, then {resume}; or {by_hand}." if is_mended else f"{resume}."
         return f"{resume} if the feed still holds its CREATE TABLE; or {by_hand}."
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from applier.changefeed.completeness import LEFT_OUT, NO_CREATE, Cause, Completeness
-from applier.changefeed.filter import TableFilter
+from applier.changefeed.filter import TableFilter, option
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName
 from applier.config.settings import Config
@@ -67,7 +67,7 @@ def report(state: State, name: TableName, hint: str = "") -> None:
     """Log that a table was parked, why, and how it comes back."""
     found = state.completeness[name]
     way_out = found.way_out(name, state.config_path)
-    hint = hint.replace("-c FILE", f"-c {state.config_path}")
+    hint = hint.replace("-c FILE", f"-c {state.config_path}").replace("--tables TABLE", f"--tables {option([name])}")
     logger().warning("table parked", table=str(name), because=found.reason, hint=hint, way_out=way_out)
 
 
