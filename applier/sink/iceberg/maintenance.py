@@ -112,14 +112,12 @@ def expire(table: Table, before: int, keep: int = 1) -> None:
     """
     with translated(f"Cannot expire snapshots of table {table}"):
         update = table.handle.expireSnapshots().expireOlderThan(before).retainLast(keep)
-        times = snapshot_times(table)
-        # One that a branch or a tag names stays, and cannot be named here.
-        named = {int(ref.snapshotId()) for ref in table.java.items(table.handle.refs().values())}
-        oldest = min(times.keys() - named, key=lambda number: times[number], default=None)
-        if oldest is not None and len(times) > keep and times[oldest] < before:
+        gone = next(table.java.items(update.apply()), None)
+        if gone is not None:
             # Without one by name, Iceberg removes the file of every deleted entry: a vector that was replaced takes
-            # its Puffin file along, in which those of other data files still count.
-            update = update.expireSnapshotId(oldest)
+            # its Puffin file along, in which those of other data files still count. It is one that goes anyway: by name
+            # Iceberg refuses what a tag has, and takes what a branch is to keep.
+            update = update.expireSnapshotId(gone.snapshotId())
         update.commit()
         table.refresh()
 
