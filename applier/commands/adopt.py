@@ -9,6 +9,7 @@ from applier.changefeed.table import TableName
 from applier.config.settings import Config
 from applier.errors import ConfigError
 from applier.pipeline.build import assembled
+from applier.pipeline.schema_changes import moved_names
 from applier.pipeline.state import State
 from applier.pipeline.table_selection import selected
 from applier.pipeline.tables import completeness
@@ -27,7 +28,7 @@ def adopt(
         The tables that were not live before.
 
     Raises:
-        ConfigError: No reason is given, or no table is meant.
+        ConfigError: No reason is given, no table is meant, or a step that stopped half-way must be finished first.
         TableMismatch: One of the tables is not in the catalog, or holds no rows.
         CheckpointConflict: Another applier holds the changefeed.
     """
@@ -39,6 +40,7 @@ def adopt(
 
     with assembled(config, take_over=take_over, spark=spark, look=meant) as pipeline:
         state, targets = pipeline.state, pipeline.targets
+        moved_names.refuse_unfinished(state)
         names = meant(state)
         lacking = [name for name in names if not state.completeness[name].is_live]
         for name in lacking:

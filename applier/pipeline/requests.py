@@ -55,7 +55,7 @@ class Requests:
             TransientError: The catalog does not answer.
             CheckpointConflict: Another applier has the changefeed.
         """
-        if self.clock() < self._next_look or self.main.state.checkpoint.moving is not None:
+        if self.clock() < self._next_look:
             return
         control = cast("Control", self.main.state.control)
         requests = control.tables[REQUESTS]
@@ -74,7 +74,7 @@ class Requests:
             The outcome in words.
 
         Raises:
-            ConfigError: No request can be carried out before a failed step is repeated; nothing was kept.
+            ConfigError: A step that stopped half-way must be finished first; nothing is kept.
         """
         moved_names.refuse_unfinished(self.main.state)
         cast("Control", self.main.state.control).write(REQUESTS, request_rows(request))

@@ -218,7 +218,7 @@ class State:
         ddl: Iterable[DdlId],
         passed: Mapping[TableName, Mapping[TopicPartition, int]] | None = None,
     ) -> None:
-        """Write the checkpoint of a finished step: from here on a restart begins after it."""
+        """Write the checkpoint of a finished step, or without readings one that leaves a failed step to be repeated."""
         at_upto = self.ddl.at(upto, ddl)
         tables = self.tracked()
         self.write(
@@ -233,7 +233,7 @@ class State:
                 topic_ids={**last.topic_ids, **self.topic_ids},
                 protocol=self.protocol or last.protocol,
                 counts=dict(counts),
-                moving=None,
+                moving=None if readings else last.moving,
             )
         )
         self.ddl.advance(upto, at_upto)

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from applier.changefeed.filter import TableFilter
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.position import Reading
 from applier.changefeed.table import TableName
@@ -27,6 +28,7 @@ from applier.pipeline.next_step import NextStep, StepReader
 from applier.pipeline.requests import Requests
 from applier.pipeline.scan.scanner import WindowScanner
 from applier.pipeline.scan.task_result import Waiting
+from applier.pipeline.schema_changes import moved_names
 from applier.pipeline.schema_changes.handler import DdlHandler
 from applier.pipeline.since import since
 from applier.pipeline.state import State
@@ -142,6 +144,7 @@ class Pipeline:
         self.state.ahead = self.targets.restore(self.state.names, self.state.checkpoint)
         self.state.covered = self._reader.covered(self.state.ahead)
         if not self.is_copy:
+            moved_names.refuse_left_out(self.state, TableFilter(self.config.tables.include))
             completeness.judge(self.state, self.targets, self.config, is_start=not self._is_started)
             if self.targets.listed.is_strict:
                 self.hold_to_checkpoint()
@@ -173,8 +176,8 @@ class Pipeline:
         """
         with self.targets.as_holder():
             outcome = self._step(ends)
-            if self.beside is None:
-                return outcome
+            if self.beside is None or self.state.checkpoint.moving is not None:
+                return outcome  # Until a failed step is repeated, a name may stand for another table.
             # A request or a job that fails leaves a half of it in memory, as a step does.
             self._is_torn = True
             self.beside.requests.take()

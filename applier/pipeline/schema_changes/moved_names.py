@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from applier.changefeed.checkpoint import Moving
+from applier.changefeed.filter import TableFilter
 from applier.changefeed.table import TableName
 from applier.ddl.actions import effect
 from applier.errors import ConfigError
@@ -38,7 +39,27 @@ def refuse_unfinished(state: State) -> None:
         ConfigError: Such a step is not repeated yet.
     """
     if state.checkpoint.moving is not None:
-        names = ", ".join(sorted(map(str, state.checkpoint.moving.tables)))
-        what = f"A step that stopped half-way has renamed or dropped some of these tables: {names}."
+        what = f"{_unfinished(state)}."
         way_out = f"Let `applier run -c {state.config_path} --once` finish it, and give the command again."
         raise ConfigError([f"{what} {way_out}"])
+
+
+def refuse_left_out(state: State, include: TableFilter) -> None:
+    """Refuse to leave a table out between a step that failed and its repetition, which could not come to its end.
+
+    Raises:
+        ConfigError: `tables.include` does not admit a live table that the step was to rename, drop or create.
+    """
+    for name in state.unsettled:
+        known = state.completeness.get(name)
+        if known is not None and not known.is_parked and not include.admits(name):
+            what = f"{_unfinished(state)}, and now tables.include leaves out {name}."
+            way_out = (
+                f"Admit it, let `applier run -c {state.config_path} --once` finish the step, and leave it out then."
+            )
+            raise ConfigError([f"{what} {way_out}"])
+
+
+def _unfinished(state: State) -> str:
+    names = ", ".join(sorted(map(str, state.unsettled)))
+    return f"A step that stopped half-way has renamed or dropped some of these tables: {names}"

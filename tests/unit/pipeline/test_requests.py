@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
+from unittest import mock
 
 import pytest
 
-from applier.changefeed.completeness import Cause, Completeness
+from applier.changefeed.checkpoint import Moving
+from applier.changefeed.completeness import LIVE, Cause, Completeness
+from applier.changefeed.filter import TableFilter
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName
 from applier.ddl.schema_tracker import Tables
 from applier.errors import ConfigError, TransientError
 from applier.pipeline.requests import Requests
+from applier.pipeline.schema_changes import moved_names
+from applier.pipeline.state import State
 from applier.pipeline.step import Pipeline
 from applier.sink.control.rows import TableRequest
 
@@ -112,3 +117,27 @@ def test_an_outage_leaves_no_request_half_done(monkeypatch: pytest.MonkeyPatch) 
         with pytest.raises(TransientError):
             found.carry_out(TableRequest("one", "resume", ("shop.orders",), "", "me"))
         assert not state.completeness[ORDERS].is_due
+
+
+def test_a_step_that_stopped_half_way_is_finished_before_a_request_is_kept() -> None:
+    """Its names may stand for other tables; the refusal names the command that finishes it."""
+    found = requests({ORDERS: replace(Completeness("parked", since=7), position=PLACE)})
+    moving = Moving({ORDERS: 8, NOTES: 8}, {})
+    state = cast("Any", found.main.state)
+    state.checkpoint = SimpleNamespace(moving=moving, handled={})
+    state.config_path, state.unsettled = "a.toml", moving.tables
+
+    with pytest.raises(ConfigError, match="half-way has renamed or dropped some of these tables: shop.notes, shop.ord"):
+        found.ask(TableRequest("one", "park", ("shop.orders",), "a look", "me"))
+
+
+def test_a_table_is_not_left_out_between_a_step_that_failed_and_its_repetition() -> None:
+    """The repetition would end at the name that the table frees, below the end of the step, again and again."""
+    state = State(mock.MagicMock(), mock.MagicMock(moving=Moving({ORDERS: 8, NOTES: 8}, {})), config_path="a.toml")
+    state.completeness = {ORDERS: LIVE, NOTES: Completeness("parked", cause="include")}
+    moved_names.refuse_left_out(state, TableFilter(("*.*", "!shop.notes")))
+
+    with pytest.raises(
+        ConfigError, match=r"now tables.include leaves out shop.orders. Admit it, let `applier run -c a."
+    ):
+        moved_names.refuse_left_out(state, TableFilter(("*.*", "!shop.orders")))

@@ -8,8 +8,13 @@ from unittest import mock
 
 import pytest
 
+from applier.changefeed.checkpoint import Checkpoint, Holder, Moving
+from applier.changefeed.message import TopicPartition
+from applier.changefeed.position import Reading
+from applier.changefeed.table import TableName
 from applier.errors import TransientError
 from applier.pipeline.resume.resumption import Resumption
+from applier.pipeline.state import State
 from applier.pipeline.step import Pipeline, Step
 
 
@@ -17,6 +22,7 @@ class _RestoredError(Exception):
     """The step began at the checkpoint."""
 
 
+PLACE = TopicPartition("shop", 0)
 _NO_ANSWER = TransientError("No answer came.")
 
 
@@ -26,13 +32,24 @@ def test_a_step_behind_a_failure_beside_the_steps_begins_at_the_checkpoint(place
     beside = mock.MagicMock()
     (beside.requests.take if place == "request" else beside.advance).side_effect = _NO_ANSWER
     pipeline = Pipeline(*(mock.MagicMock() for _ in range(7)))
-    pipeline.beside = beside
+    pipeline.beside, cast("Any", pipeline.state).checkpoint.moving = beside, None
     done = Step(moved=True, complete=True, status=mock.MagicMock())
     with mock.patch.object(Pipeline, "_step", return_value=done), pytest.raises(TransientError):
         pipeline.step()
 
     with mock.patch.object(Pipeline, "restore", side_effect=_RestoredError), pytest.raises(_RestoredError):
         pipeline.step()
+
+
+def test_nothing_is_done_beside_a_step_that_is_not_repeated_yet() -> None:
+    """A job would show its table under a name that the failed step has given to another one."""
+    pipeline = Pipeline(*(mock.MagicMock() for _ in range(7)))
+    pipeline.beside = beside = mock.MagicMock()
+    done = Step(moved=False, complete=True, status=mock.MagicMock())
+    with mock.patch.object(Pipeline, "_step", return_value=done):
+        pipeline.step()
+
+    assert beside.mock_calls == []
 
 
 def test_a_restoration_that_failed_is_made_again() -> None:
@@ -54,3 +71,15 @@ def test_a_job_that_failed_is_begun_again_where_the_checkpoint_has_it() -> None:
         resumption.advance(is_busy=False)
 
     assert resumption._replay is None
+
+
+@pytest.mark.parametrize("readings", [{}, {PLACE: Reading(8, 9)}])
+def test_only_a_step_says_that_the_names_have_come_to_rest(readings: dict[TopicPartition, Reading]) -> None:
+    """A command that writes the checkpoint in between would leave them to be taken for tables that others dropped."""
+    moving = Moving({TableName("shop", "orders"): 8}, {PLACE: 8})
+    last = Checkpoint(epoch=1, step=5, resolved_ts=7, written_at=0, holder=Holder("one", "host-a"), moving=moving)
+    state = State(mock.MagicMock(), last)
+
+    state.advance(9 if readings else 7, readings, {}, {}, ())
+
+    assert state.checkpoint.moving == (None if readings else moving)
