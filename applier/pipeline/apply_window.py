@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import cast
 
 from applier.changefeed.completeness import LETTERS, Cause
+from applier.changefeed.filter import TableFilter
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName, TableVersion
 from applier.config.settings import Config
@@ -94,8 +95,9 @@ class WindowApplier:
         with watch.stage("apply"):
             parted = self._parted(scan.ddl)
             for place, ddl in enumerate(scan.ddl):
+                gone = self._removed(scan.ddl[place : place + 1] if extent is None else scan.ddl[place:])
                 batches = [
-                    Batch(name, due.pop((name, number)), ddl.commit_ts, before_ddl=True, extent=extent)
+                    Batch(name, due.pop((name, number)), ddl.commit_ts, is_doomed=name in gone, extent=extent)
                     for name in ddl.names
                     for number in segments_below(due, name, scan.job.cuts[name].index(ddl.commit_ts))
                 ]
@@ -118,6 +120,14 @@ class WindowApplier:
         for name in names:
             if name not in self.state.parked and (damage := self.targets.damage(name)) is not None:
                 self.set_apart({name: damage}, "table")
+
+    def _removed(self, ddl: Sequence[Ddl]) -> set[TableName]:
+        """Names whose tables some DDL remove, which a step that failed may have done already."""
+        admits, removed = TableFilter(self.config.tables.include).admits, set[TableName]()
+        for item in ddl:
+            for done in map(effect, item.actions):
+                removed.update(set(done.leaving(item.names)) - {table for table, to in done.moved if admits(to)})
+        return removed
 
     def _settle(self, unsettled: Mapping[TableName, int]) -> None:
         """Look at the tables that a step which failed left under other names, now that each has its own."""

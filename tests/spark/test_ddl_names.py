@@ -167,6 +167,33 @@ def test_tables_swap_over_topics(
     assert texts(spark, name, "b") == ["of a"] * 4
 
 
+def test_a_table_that_others_drop_inside_a_step_is_not_begun_anew(
+    spark: SparkSession, tmp_path: Path, lake_properties: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The step has renamed it and dies. Its repetition finds neither name, and may not take that for its own doing."""
+    name, feed = "lost_inside", tmp_path / "feed"
+    first = [create("t", 1, "a"), row("t", 2, "a", 1, "first"), *watermarks(3, "t")]
+    renamed = [row("t", 4, "a", 2, "v"), ddl("t", 5, "RENAME TABLE `shop`.`a` TO `shop`.`b`"), *watermarks(7, "t")]
+    with running(spark, lake_properties, archive(feed, first), name) as pipeline:
+        pipeline.step()
+
+    def reach(where: str) -> None:
+        if where == "ddl-applied":
+            raise Crash(where)
+
+    archive(feed, [*first, *renamed])
+    with monkeypatch.context() as patch:
+        patch.setattr(failpoints, "reach", reach)
+        with pytest.raises(Crash), running(spark, lake_properties, feed, name) as pipeline:
+            pipeline.step()
+    spark.sql(f"DROP TABLE lake.{name}__shop.b")
+
+    with running(spark, lake_properties, feed, name) as pipeline:
+        pipeline.hold_to_checkpoint()
+        pipeline.step()
+        assert pipeline.state.parked == {TableName("shop", "b")}
+
+
 @pytest.mark.parametrize("order", ["resolved", "offset"])
 def test_ddl_in_other_letters_concerns_the_table(
     order: str, spark: SparkSession, tmp_path: Path, lake_properties: dict[str, str]

@@ -58,7 +58,7 @@ def commit(
 
 def _commit(targets: TargetTables, batch: Batch, tracked: Tables, whole: Collection[TableName]) -> Applied | None:
     order = targets.feed.order
-    if not batch.before_ddl:
+    if not batch.is_doomed:
         targets.listed.refuse_lost(targets.identifier(batch.name), targets.writer(batch.name))
     now = tracked.get(batch.name) or batch.newest
     if now.keys_only and targets.writer(batch.name) is None:

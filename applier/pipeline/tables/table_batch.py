@@ -41,14 +41,14 @@ class Batch:
         name: Upstream name.
         parts: Reduced rows from all tasks.
         upto: Resolved ts that the commit is stamped with: all rows at or below it are in the table afterwards.
-        before_ddl: A DDL follows in the same step. After a crash it may have been done already: a DROP, for instance.
+        is_doomed: A DDL of the same step removes the table, and after a crash it may be gone already.
         extent: In a feed in offset order what was read, all of whose rows at or below `upto` the table has afterwards.
     """
 
     name: TableName
     parts: Sequence[Part]
     upto: int
-    before_ddl: bool = False
+    is_doomed: bool = False
     extent: ReadExtent | None = None
 
     @property
