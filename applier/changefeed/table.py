@@ -186,7 +186,9 @@ class TableVersion:
         columns = tuple(
             column if told is None else replace(told, type=told.type.completed(column.type)) for column, told in pairs
         )
-        key = known.key if all(name in self._by_name for name in known.key) else ()
+        # Rows that show another key are of a table whose indexes are not all known: a DDL has dropped the former one.
+        is_same = not self.key or set(self.key) == set(known.key)
+        key = known.key if is_same and all(name in self._by_name for name in known.key) else ()
         # The table keeps its key even if these rows lack columns of it: they do not say which row they are, but that
         # makes the table no keyless one.
         handle_key = key or self.key or known.key

@@ -65,3 +65,12 @@ def test_a_primary_key_of_a_column_that_the_version_lacks_stays_the_key() -> Non
     lacking = TableVersion(TableName("shop", "t"), 1, (), (Index("PRIMARY", ("id",), unique=True, primary=True),))
 
     assert lacking.key == ("id",)
+
+
+@pytest.mark.parametrize(("shown", "key"), [("(b)", ("b",)), ("(b, a)", ("a", "b")), ("", ("a", "b"))])
+def test_rows_behind_the_drop_of_their_key_show_the_next_one(shown: str, key: tuple[str, ...]) -> None:
+    """Where rows alone showed the key, no DDL says that its index goes: rows that are equal in it would be merged."""
+    told = version(f"{V}, PRIMARY KEY (a, b)")
+    row = version(f"{V}, PRIMARY KEY {shown}" if shown else V)
+
+    assert row.refined(told).key == key
