@@ -44,8 +44,8 @@ class Source(Protocol):
     def map(self, window: Window, job: Job[R]) -> list[R]:
         """Run a job over the messages of a window in several tasks; returns what each of them returned.
 
-        The job gets record batches of `MESSAGE_SCHEMA`, each partition in offset order. It is sent to the tasks, so it
-        must be picklable, as what it returns must be.
+        The job gets record batches of `MESSAGE_SCHEMA`, each partition in one task and in offset order. It is sent to
+        the tasks, so it must be picklable, as what it returns must be.
 
         Raises:
             TransientError: The source does not answer, or tasks failed for a reason that may pass.

@@ -63,6 +63,8 @@ _MANY_TASKS = 4
 _MOST_PROCESSES = 4
 """Processes that decode what one consumer reads."""
 
+_PARTITION = ("topic", "partition")
+
 _SILENT = "Reading from Kafka failed: no message came for a minute, though the topic has more."
 _AGAIN = "the read is tried again; check the brokers."
 
@@ -82,7 +84,10 @@ class ArchiveSource(Archive):
         """See `Source`."""
         with _reading():
             frame = self._spark.read.parquet(*self.files).select(*MESSAGE_SCHEMA.names)
-            return _in_tasks(frame.where(inside(window, F.col)), job)
+            # Files and row groups cut partitions anywhere. Two tasks would each count a part of a run of keyless rows,
+            # and a file read too early would make rows look as if they had been sent again: rows would be lost.
+            whole = frame.where(inside(window, F.col)).repartition(*_PARTITION)
+            return _in_tasks(whole.sortWithinPartitions(*_PARTITION, "offset"), job)
 
 
 class KafkaSource:

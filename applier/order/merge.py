@@ -34,7 +34,7 @@ def merge(
         case Keyed(key):
             return merge_keyed(parts, key, by_place=by_place, exact=exact)
         case Keyless():
-            return merge_bag(parts)
+            return merge_bag(parts, by_place=by_place)
 
 
 def merge_keyed(
@@ -66,17 +66,18 @@ def merge_keyed(
     )
 
 
-def merge_bag(parts: Sequence[pa.Table]) -> KeylessBatch:
+def merge_bag(parts: Sequence[pa.Table], *, by_place: bool = False) -> KeylessBatch:
     """What remains of the rows added and removed, once changes sent twice and rows that came and went are left out.
 
     Args:
         parts: Tables of `KEYLESS_SCHEMA` and data columns, each with rows of one topic; an update is two rows in turn.
+        by_place: As in `KeyedGroup`.
     """
     rows = pa.concat_tables(parts, promote_options="permissive").combine_chunks()
     data = _data(rows)
     images = [tuple(repr(value) for value in row.values()) for row in data.to_pylist()]
     net: Counter[_Values] = Counter()
-    for change, count in _counted(parts, rows, images):
+    for change, count in _counted(parts, rows, images, by_place=by_place):
         for present, image in change:
             net[image] += count if present else -count
     place = {image: row for row, image in enumerate(images)}
@@ -87,25 +88,30 @@ def merge_bag(parts: Sequence[pa.Table]) -> KeylessBatch:
     )
 
 
-def _counted(parts: Sequence[pa.Table], rows: pa.Table, images: Sequence[_Values]) -> Iterator[tuple[_Halves, int]]:
+def _counted(
+    parts: Sequence[pa.Table], rows: pa.Table, images: Sequence[_Values], *, by_place: bool
+) -> Iterator[tuple[_Halves, int]]:
     """Each different change of a commit ts, as the rows that it takes away and adds, and how often it was made.
 
     Two equal changes of one transaction cannot be distinguished from one that was sent twice by their content. They
     can by their place. Whatever dispatcher chooses the partition, it looks at the values, the commit ts and the table:
     equal changes go to one partition, until a restart sends all of them again, there or elsewhere. So the run in which
     a change comes most often has all of them. What its partition had resolved before is left out.
+
+    Of a commit ts that is only a millisecond that holds in each partition alone: several transactions may share it.
     """
     source = np.repeat(np.arange(len(parts)), [len(part) for part in parts]).tolist()
     present: list[bool] = _numbers(rows, "m.present").tolist()
     names = ("m.ts", "m.replay", "m.partition", "m.run", "m.offset", "m.index")
     places = zip(source, *(rows[name].to_pylist() for name in names), strict=True)
-    runs: defaultdict[tuple[int, _Halves], Counter[tuple[int, int, int]]] = defaultdict(Counter)
+    runs: defaultdict[tuple[int, tuple[int, ...], _Halves], Counter[tuple[int, int, int]]] = defaultdict(Counter)
     # The halves of an update count together: two rows may become one, and which partition they are in shows the other.
     for place, halves in groupby(zip(places, present, images, strict=True), itemgetter(0)):
         number, ts, replay, partition, run, *_ = place
         if not replay:
-            runs[ts, tuple(half[1:] for half in halves)][number, partition, run] += 1
-    for (_, change), counts in runs.items():
+            within = (number, partition) if by_place and not ts & LOGICAL else ()
+            runs[ts, within, tuple(half[1:] for half in halves)][number, partition, run] += 1
+    for (*_, change), counts in runs.items():
         yield change, max(counts.values())
 
 

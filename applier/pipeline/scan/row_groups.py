@@ -9,6 +9,7 @@ from applier.changefeed.event import RowChange
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.row_block import ColumnBlock, Ints
 from applier.changefeed.table import TableName, TableVersion
+from applier.changefeed.ts import LOGICAL
 from applier.decode.decoder import WireForm
 from applier.errors import ValueRefused
 from applier.order.reduce import KeyedGroup, KeylessGroup, group
@@ -66,8 +67,9 @@ class RowGroups:
             one.add(row, position)
             self._typing(rows.version).table(*one.columns())
         # Only what this very pass read counts: rows above the watermark are read again, before the resolved ts that
-        # their partition had sent by then.
-        replay = rows.is_bag and ts <= self._found.resolved.get(place, 0)
+        # their partition had sent by then. A millisecond may stand for any commit ts in it.
+        highest = ts | LOGICAL if self._job.order.by_place and not ts & LOGICAL else ts
+        replay = rows.is_bag and highest <= self._found.resolved.get(place, 0)
         rows.add(row, position, replay=replay, run=run)
         self._found.counts["rows"] += 1
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 import pyarrow as pa
+import pytest
 
 from applier.changefeed.applied_offsets import AppliedOffsets, Reach
 from applier.changefeed.message import MESSAGE_SCHEMA, TopicPartition
@@ -46,7 +48,65 @@ def test_rows_below_the_offset_of_the_stamp_count_no_second_time() -> None:
     assert parts[0].topic == "t"
 
 
-def _record(offset: int, ts: int) -> dict[str, object]:
+EXACT = (7 << 18) + 3
+WATERMARK = EXACT + 1
+OTHER = (9 << 18) + 1
+
+
+@pytest.mark.parametrize(
+    ("partitions", "count"),
+    [
+        (((EXACT, EXACT),), 2),
+        (((EXACT, EXACT, OTHER, EXACT, EXACT),), 2),
+        (((EXACT, EXACT), (EXACT, EXACT)), 2),
+        (((EXACT, EXACT), (EXACT,)), 2),
+        (((7 << 18,), (7 << 18,)), 2),
+        (((7 << 18, 7 << 18, OTHER, 7 << 18),), 2),
+    ],
+)
+def test_in_offset_order_a_window_counts_what_was_surely_sent_again_once(
+    partitions: Sequence[Sequence[int]], count: int
+) -> None:
+    """In its partition behind other rows, and with an exact commit ts in any; no row of a transaction is lost."""
+    assert _added(partitions) == count
+
+
+def test_in_offset_order_a_later_window_counts_again_whatever_was_sent_again() -> None:
+    """A row comes twice, in whichever partition; where a window ends in a run, no row of it is lost."""
+    first, cut = ((EXACT, EXACT),), ((EXACT,),)
+    for again in (((), (EXACT, EXACT)), ((OTHER, EXACT, EXACT),)):
+        assert _added(first) + _added(again) == 4
+        assert _added(cut) + _added(again) == 3
+    assert _added(cut) + _added(cut) == 2
+
+
+@pytest.mark.parametrize(("ts", "count"), [(7 << 18, 1), (6 << 18, 0), (EXACT, 0), (WATERMARK, 0), (WATERMARK + 1, 1)])
+def test_in_offset_order_a_row_is_sent_again_only_if_it_surely_is_below_the_watermark(ts: int, count: int) -> None:
+    """A millisecond may be above a watermark in it."""
+    table = pa.RecordBatch.from_pylist([_watermark(0), _record(1, ts)], MESSAGE_SCHEMA)
+    (parts,) = _by_offset()([table]).parts.values()
+
+    assert len(merge_bag([part.rows for part in parts], by_place=True).inserts) == count
+
+
+def _by_offset() -> DecodeTask:
+    return DecodeTask("simple", DecoderOptions(), TypeRules(), ("*.*",), (TABLE,), NO_WATERMARK, OffsetOrder())
+
+
+def _added(partitions: Sequence[Sequence[int]]) -> int:
+    """How many rows a window adds, beside those of `OTHER`; its rows are given by commit ts."""
+    rows = [_record(at, ts, number) for number, sent in enumerate(partitions) for at, ts in enumerate(sent)]
+    (parts,) = _by_offset()([pa.RecordBatch.from_pylist(rows, MESSAGE_SCHEMA)]).parts.values()
+    others = sum(ts == OTHER for sent in partitions for ts in sent)
+    return len(merge_bag([part.rows for part in parts], by_place=True).inserts) - others
+
+
+def _watermark(offset: int) -> dict[str, object]:
+    message = {"version": 1, "type": "WATERMARK", "commitTs": WATERMARK, "buildTs": 1}
+    return _message(offset, message)
+
+
+def _record(offset: int, ts: int, partition: int = 0) -> dict[str, object]:
     message = {
         "version": 1,
         "type": "INSERT",
@@ -58,5 +118,9 @@ def _record(offset: int, ts: int) -> dict[str, object]:
         "schemaVersion": 1,
         "data": {"a": "1"},
     }
+    return _message(offset, message, partition)
+
+
+def _message(offset: int, message: dict[str, object], partition: int = 0) -> dict[str, object]:
     value = json.dumps(message).encode()
-    return {"topic": "t", "partition": 0, "offset": offset, "timestamp": None, "key": None, "value": value}
+    return {"topic": "t", "partition": partition, "offset": offset, "timestamp": None, "key": None, "value": value}
