@@ -1,4 +1,4 @@
-"""Generates the files of `schemas/`, and parts of `docs/`, README and `deploy/`, from the models that define them.
+"""Generates the files of `schemas/`, and parts of `docs/` and README, from the models that define them.
 
 `python -m applier.schemas` writes them; with `--check` it names those that are stale and exits with 1.
 """
@@ -19,7 +19,7 @@ from applier.config.settings import Config
 from applier.ddl.actions import Action, kind
 from applier.decode.simple import avro_form
 from applier.sink.format.types import iceberg_type
-from applier.watch.prometheus import dashboard, metrics, rules
+from applier.watch.prometheus import metrics
 
 ROOT = Path(__file__).resolve().parents[1]
 """The checkout; an installed package has no documentation to generate."""
@@ -73,8 +73,6 @@ def generated(root: Path = ROOT) -> dict[Path, bytes]:
         "schemas/config.schema.json": config_schema(),
         "schemas/simple/message.avsc": Path(avro_form.__file__).with_name("message.avsc").read_bytes(),
         "docs/configuration.md": configuration().encode(),
-        "deploy/prometheus/applier.rules.yml": rules.rules().encode(),
-        "deploy/grafana/applier.json": dashboard.dashboard().encode(),
     }
     for name, parts in documents.items():
         files[name] = _filled((root / name).read_text(encoding="utf-8"), parts).encode()

@@ -1,1 +1,1 @@
-"""What Prometheus and Grafana get: metrics, alert rules, a dashboard."""
+"""The metrics that Prometheus gets; the alert rules and the dashboard on them are in `deploy/`."""
