@@ -76,7 +76,7 @@ structure: $(READY) ## Folders, files and classes stay small, and no two classes
 	@$(PYTHON) -m tests.structure
 
 generated: $(READY) ## Generated files are up to date
-	@$(PYTHON) -m applier.schemas --check
+	@$(PYTHON) -m tests.schemas --check
 
 fmt: $(READY) ## Format, and mend what can be mended mechanically
 	@$(PYTHON) -m ruff check --fix-only --quiet
@@ -93,7 +93,7 @@ bench-quick: $(READY) services ## The same on little data, in minutes
 ##@ Maintain
 
 schemas: $(READY) ## Write schemas/ and the generated parts of the documentation anew
-	@$(PYTHON) -m applier.schemas
+	@$(PYTHON) -m tests.schemas
 
 picture: $(READY) services ## Take the picture of the page anew that the README shows
 	@PICTURE=docs/images/page.png $(PYTEST) --quiet -k picture tests/browser

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import tomllib
 from pathlib import Path
@@ -13,6 +12,7 @@ import pytest
 import yaml
 
 from applier.config import settings as config
+from tests.promtool import NEEDS_PROMTOOL, PROMTOOL
 
 _ROOT = Path(__file__).parents[2]
 _DEPLOY = _ROOT / "deploy"
@@ -175,6 +175,7 @@ def _pins(lock: Path) -> dict[str, str]:
     return {name + marker: version for name, version, marker in rows}
 
 
+@NEEDS_PROMTOOL
 def test_what_the_readme_gives_to_prometheus_is_accepted(tmp_path: Path, manifest: dict[Any, Any]) -> None:
     """The scrape job is one of Prometheus, and the monitor finds the pods, their port and their token."""
     text = (_DEPLOY / "README.md").read_text(encoding="utf-8")
@@ -189,12 +190,11 @@ def test_what_the_readme_gives_to_prometheus_is_accepted(tmp_path: Path, manifes
     secret = endpoint["authorization"]["credentials"]
     assert secret["name"] in {source["secretRef"]["name"] for source in container["envFrom"]}
     assert f"secret generic {secret['name']} --from-literal={secret['key']}=" in text
-    promtool = shutil.which("promtool")
-    if promtool is None:
-        pytest.skip("promtool is not installed (apt-get install prometheus)")
     file = tmp_path / "prometheus.yml"
     file.write_text(scrape.replace("applier.rules.yml", str(_DEPLOY / "prometheus/applier.rules.yml")), "utf-8")
-    done = subprocess.run([promtool, "check", "config", "--syntax-only", str(file)], capture_output=True, check=False)
+    done = subprocess.run(
+        [str(PROMTOOL), "check", "config", "--syntax-only", str(file)], capture_output=True, check=False
+    )
     assert done.returncode == 0, done.stdout.decode() + done.stderr.decode()
 
 

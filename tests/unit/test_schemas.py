@@ -8,11 +8,11 @@ from typing import get_args
 
 import pytest
 
-from applier import schemas
 from applier.changefeed import types
 from applier.changefeed.types import arrow_type
 from applier.config.protocols import PROTOCOLS, ProtocolName
 from applier.decode.protocols import MAKERS
+from tests import schemas
 
 
 def test_generated_files_are_fresh() -> None:

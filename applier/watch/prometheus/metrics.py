@@ -7,9 +7,6 @@ from typing import Literal, TypeAlias
 
 Kind: TypeAlias = Literal["gauge", "counter", "histogram"]
 
-Unit: TypeAlias = Literal["", "seconds", "timestamp"]
-"""What the value is in: a plain number, a time span, or Unix time in seconds."""
-
 _BEGUN = "before the checkpoint is read"
 _STEPPED = "before the first step"
 _UNMARKED = "without a watermark"
@@ -31,7 +28,6 @@ class Metric:
     name: str
     kind: Kind
     meaning: str
-    unit: Unit = ""
     labels: tuple[str, ...] = ()
     absent: str = ""
     buckets: tuple[float, ...] = ()
@@ -40,13 +36,6 @@ class Metric:
     def full_name(self) -> str:
         """The name in queries; that of a histogram is `_bucket`, `_sum` or `_count` longer there."""
         return f"applier_{self.name}{'_total' if self.kind == 'counter' else ''}"
-
-    @property
-    def series(self) -> tuple[str, ...]:
-        """Names of its series in queries."""
-        if self.kind == "histogram":
-            return tuple(f"{self.full_name}_{part}" for part in ("bucket", "sum", "count"))
-        return (self.full_name,)
 
 
 _SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0)
@@ -62,31 +51,22 @@ METRICS = (
         "resolved_timestamp_seconds",
         "gauge",
         "Wall clock of the watermark that all tables have reached.",
-        "timestamp",
         absent=_UNMARKED,
     ),
     Metric(
         "lag_seconds",
         "gauge",
         "Age of that watermark at the time of the scrape: it grows while nothing comes.",
-        "seconds",
         absent=_UNMARKED,
     ),
-    Metric("max_lag_seconds", "gauge", "Lag from which on the tables are stale: `http.max_lag_seconds`.", "seconds"),
+    Metric("max_lag_seconds", "gauge", "Lag from which on the tables are stale: `http.max_lag_seconds`."),
     Metric("backlog_messages", "gauge", "Messages that the source has beyond the newest step.", absent=_STEPPED),
     Metric("waiting_rows", "gauge", "Row changes above the watermark or without a schema.", absent=_STEPPED),
-    Metric(
-        "last_step_timestamp_seconds",
-        "gauge",
-        "When the newest step that moved was finished.",
-        "timestamp",
-        absent=_STEPPED,
-    ),
+    Metric("last_step_timestamp_seconds", "gauge", "When the newest step that moved was finished.", absent=_STEPPED),
     Metric(
         "last_progress_timestamp_seconds",
         "gauge",
         "Last sign of progress, within a step too; also while nothing is new.",
-        "timestamp",
     ),
     Metric("steps", "counter", "Steps that moved."),
     Metric("messages", "counter", "Messages read."),
@@ -94,47 +74,31 @@ METRICS = (
     Metric("commits", "counter", "Commits of rows."),
     Metric("dead_letters", "counter", "Messages that were set aside."),
     Metric("not_found", "counter", "Rows to update or delete that the table did not hold."),
-    Metric("step_duration_seconds", "histogram", "Time of each step that moved.", "seconds", buckets=_SECONDS),
-    Metric("stage_duration_seconds", "histogram", "Time of each stage of it.", "seconds", ("stage",), buckets=_SECONDS),
+    Metric("step_duration_seconds", "histogram", "Time of each step that moved.", buckets=_SECONDS),
+    Metric("stage_duration_seconds", "histogram", "Time of each stage of it.", labels=("stage",), buckets=_SECONDS),
     Metric(
         "commit_duration_seconds",
         "histogram",
         "Time of each commit of rows to a table.",
-        "seconds",
         _TABLE,
         _BEGUN,
         _COMMIT_SECONDS,
     ),
     Metric(
-        "table_state",
-        "gauge",
-        "1 for the state that the table is in, 0 for all others.",
-        "",
-        ("table", "state"),
-        _BEGUN,
+        "table_state", "gauge", "1 for the state that the table is in, 0 for all others.", ("table", "state"), _BEGUN
     ),
     Metric(
         "table_lag_seconds",
         "gauge",
         "Age of what the table shows at the time of the scrape: the lag, or the time since it was parked.",
-        "seconds",
         _TABLE,
         "where that is not known",
     ),
-    Metric("table_rows", "gauge", "Living rows, by the summary of its head.", "", _TABLE, _COMMITTED),
-    Metric("table_files", "gauge", "Data files and delete files of its head.", "", _TABLE, _COMMITTED),
-    Metric(
-        "table_last_commit_timestamp_seconds", "gauge", "When its head was committed.", "timestamp", _TABLE, _COMMITTED
-    ),
-    Metric(
-        "table_commits",
-        "counter",
-        "Snapshots that it got, those of maintenance too.",
-        "",
-        _TABLE,
-        _COMMITTED,
-    ),
-    Metric("table_failures", "counter", "Times that an error parked it.", "", _TABLE, _BEGUN),
+    Metric("table_rows", "gauge", "Living rows, by the summary of its head.", _TABLE, _COMMITTED),
+    Metric("table_files", "gauge", "Data files and delete files of its head.", _TABLE, _COMMITTED),
+    Metric("table_last_commit_timestamp_seconds", "gauge", "When its head was committed.", _TABLE, _COMMITTED),
+    Metric("table_commits", "counter", "Snapshots that it got, those of maintenance too.", _TABLE, _COMMITTED),
+    Metric("table_failures", "counter", "Times that an error parked it.", _TABLE, _BEGUN),
     Metric("ddl_decisions", "counter", "DDL by what became of them.", labels=("decision",)),
     Metric("ddl_refused_pending", "gauge", "Refused DDL whose tables are parked still.", absent=_BEGUN),
     Metric("dead_letters_open", "gauge", "Dead letters that are not made up for.", absent=_BEGUN),
@@ -151,7 +115,6 @@ METRICS = (
         "last_heartbeat_timestamp_seconds",
         "gauge",
         "When the newest checkpoint was written, which shows that the process lives.",
-        "timestamp",
         absent=_BEGUN,
     ),
     Metric("compacted_files", "counter", "Data files that maintenance rewrote."),
@@ -172,27 +135,3 @@ NOTES = {
     "removed_orphan_files": "orphans",
 }
 """Counters by name, with the note of the status line that each adds up."""
-
-PROCESS = (
-    "process_cpu_seconds_total",
-    "process_resident_memory_bytes",
-    "process_virtual_memory_bytes",
-    "process_open_fds",
-    "process_max_fds",
-    "process_start_time_seconds",
-    "python_info",
-)
-"""What Python's client says of the process, without the label `changefeed`."""
-
-
-def rows() -> list[tuple[str, str, str, str]]:
-    """Name, kind, labels and meaning of each metric, as the documentation shows them."""
-    return [
-        (
-            f"`{metric.full_name}`",
-            metric.kind,
-            ", ".join(f"`{label}`" for label in metric.labels),
-            metric.meaning.rstrip(".") + (f"; absent {metric.absent}" if metric.absent else ""),
-        )
-        for metric in METRICS
-    ]

@@ -7,16 +7,35 @@ from collections.abc import Iterable, Iterator
 from typing import get_args
 
 from applier.runtime.outages import SYSTEMS
-from applier.watch.prometheus.metrics import METRICS, PROCESS
+from applier.watch.prometheus.metrics import METRICS, Metric
 from applier.watch.report import TableState
+
+PROCESS = (
+    "process_cpu_seconds_total",
+    "process_resident_memory_bytes",
+    "process_virtual_memory_bytes",
+    "process_open_fds",
+    "process_max_fds",
+    "process_start_time_seconds",
+    "python_info",
+)
+"""What Python's client says of the process, without the label `changefeed`."""
 
 _TARGET = {"job", "instance"}
 """Labels that Prometheus itself gives to all that it scrapes."""
 
+
+def series(metric: Metric) -> tuple[str, ...]:
+    """Names of its series in queries."""
+    if metric.kind != "histogram":
+        return (metric.full_name,)
+    return tuple(f"{metric.full_name}_{part}" for part in ("bucket", "sum", "count"))
+
+
 LABELS = {
-    series: _TARGET | {"changefeed", *metric.labels} | ({"le"} if series.endswith("_bucket") else set())
+    name: _TARGET | {"changefeed", *metric.labels} | ({"le"} if name.endswith("_bucket") else set())
     for metric in METRICS
-    for series in metric.series
+    for name in series(metric)
 } | dict.fromkeys(PROCESS, _TARGET)
 """Labels of each series by its name."""
 

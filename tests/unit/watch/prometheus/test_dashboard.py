@@ -14,7 +14,7 @@ import pytest
 from applier.watch.prometheus.metrics import METRICS
 from applier.watch.report import TableState
 from tests.promtool import NEEDS_PROMTOOL, PROMTOOL
-from tests.unit.watch.prometheus.queries import metrics_of, strangers
+from tests.unit.watch.prometheus.queries import metrics_of, series, strangers
 
 MODEL: dict[str, Any] = json.loads((Path(__file__).parents[4] / "deploy/grafana/applier.json").read_text("utf-8"))
 PANELS: list[dict[str, Any]] = [panel for panel in MODEL["panels"] if panel["type"] != "row"]
@@ -62,7 +62,7 @@ def test_whatever_is_served_is_shown_somewhere() -> None:
     """A metric that is added gets its place; only that of order and protocol has none."""
     asked = metrics_of(EXPRESSIONS)
 
-    assert [metric.name for metric in METRICS if not asked & set(metric.series)] == ["changefeed_info"]
+    assert [metric.name for metric in METRICS if not asked & set(series(metric))] == ["changefeed_info"]
 
 
 def test_the_timeline_has_a_number_a_word_and_a_colour_for_each_state() -> None:

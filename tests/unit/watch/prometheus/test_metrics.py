@@ -26,9 +26,10 @@ from applier.sink.control.rows import Decision, SchemaDecision
 from applier.sink.control.tables import SCHEMA_CHANGES
 from applier.sink.iceberg.snapshot import Figures
 from applier.watch.board import Board
-from applier.watch.prometheus.metrics import METRICS, NOTES, PROCESS
+from applier.watch.prometheus.metrics import METRICS, NOTES
 from applier.watch.report import TableState
 from tests.promtool import NEEDS_PROMTOOL, PROMTOOL
+from tests.unit.watch.prometheus.queries import PROCESS, series
 
 CONFIG = {
     "changefeed": {"name": "shop", "protocol": "simple"},
@@ -321,8 +322,8 @@ def test_series_are_there_before_the_first_step(shop: Shop) -> None:
         families = list(shop.board.metrics.registry.collect())
         return {sample.name for family in families for sample in family.samples}
 
-    always = {metric.series for metric in METRICS if not metric.absent and not metric.name.startswith("stage")}
-    assert {name for series in always for name in series} <= there()
+    always = [metric for metric in METRICS if not metric.absent and not metric.name.startswith("stage")]
+    assert {name for metric in always for name in series(metric)} <= there()
     for stage in get_args(Stage):
         assert shop.value("stage_duration_seconds_count", stage=stage) == 0
     for system in SYSTEMS:
@@ -347,7 +348,7 @@ def test_everything_that_is_shown_is_defined(shop: Shop) -> None:
     """And the other way round: each definition has series once a step was made."""
     shop.begin()
     shop.step()
-    defined = {name for metric in METRICS for name in metric.series}
+    defined = {name for metric in METRICS for name in series(metric)}
     families = list(parsed(shop.board.metrics.text().decode()))
     shown = {sample.name for family in families for sample in family.samples}
 

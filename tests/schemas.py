@@ -1,6 +1,6 @@
 """Generates the files of `schemas/`, and parts of `docs/` and README, from the models that define them.
 
-`python -m applier.schemas` writes them; with `--check` it names those that are stale and exits with 1.
+`python -m tests.schemas` writes them; with `--check` it names those that are stale and exits with 1.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from applier.config.settings import Config
 from applier.ddl.actions import Action, kind
 from applier.decode.simple import avro_form
 from applier.sink.format.types import iceberg_type
-from applier.watch.prometheus import metrics
+from applier.watch.prometheus.metrics import METRICS
 
 ROOT = Path(__file__).resolve().parents[1]
-"""The checkout; an installed package has no documentation to generate."""
+"""The checkout."""
 
 CAPABILITIES = {name: traits.carries for name, traits in PROTOCOLS.items()}
 """What each protocol carries, by its name in the configuration."""
@@ -138,7 +138,12 @@ def type_table() -> str:
 
 def metric_table() -> str:
     """The metrics that a running process serves."""
-    return _table(("metric", "kind", "labels", "meaning"), metrics.rows())
+    rows = []
+    for metric in METRICS:
+        labels = ", ".join(f"`{label}`" for label in metric.labels)
+        absent = f"; absent {metric.absent}" if metric.absent else ""
+        rows.append((f"`{metric.full_name}`", metric.kind, labels, metric.meaning.rstrip(".") + absent))
+    return _table(("metric", "kind", "labels", "meaning"), rows)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -150,7 +155,7 @@ def main(arguments: Sequence[str]) -> int:
         return 0
     names = [str(path.relative_to(ROOT)) for path in stale()]
     for name in names:
-        print(f"{name} is stale: run `make schemas`.", file=sys.stderr)
+        sys.stderr.write(f"{name} is stale: run `make schemas`.\n")
     return 1 if names else 0
 
 
