@@ -138,9 +138,10 @@ def milliseconds(seconds: Mapping[str, float]) -> dict[str, int]:
 class StatusLine:
     """One step in one line; `docs/output.md` explains every field.
 
-    The resolved ts is None for a feed in offset order. Rows are counted after reduction; some wait for their schema or
-    for the watermark. The backlog is what the source has beyond this step. Seconds are by stage, and notes count the
-    policies that were used: rows sent again, excluded rows, zero dates, dead letters, parked tables.
+    The resolved ts is None for a feed in offset order, and 0 before the first watermark. Rows are counted after
+    reduction; some wait for their schema or for the watermark. The backlog is what the source has beyond this step.
+    Seconds are by stage, and notes count the policies that were used: rows sent again, excluded rows, zero dates, dead
+    letters, parked tables.
     """
 
     step: int
@@ -154,17 +155,20 @@ class StatusLine:
     seconds: Mapping[str, float]
     notes: Mapping[str, int]
 
+    @property
+    def lag_seconds(self) -> float | None:
+        """Age of the resolved ts; None without one, also before the first."""
+        return max(0.0, (self.now_ms - unix_ms(self.resolved_ts)) / 1000) if self.resolved_ts else None
+
     def fields(self) -> dict[str, Any]:
         """The fields as they are logged."""
         shown: dict[str, Any] = {"step": self.step}
-        if self.resolved_ts is None:
-            shown["resolved"] = "not available, the feed carries no watermark"
+        if not self.resolved_ts:
+            why = "the feed carries no watermark" if self.resolved_ts is None else "no watermark yet"
+            shown["resolved"] = f"not available, {why}"
         else:
-            shown |= {
-                "resolved_ts": self.resolved_ts,
-                "resolved": wall_clock(self.resolved_ts).isoformat(timespec="milliseconds"),
-                "lag_seconds": max(0.0, (self.now_ms - unix_ms(self.resolved_ts)) / 1000),
-            }
+            resolved = wall_clock(self.resolved_ts).isoformat(timespec="milliseconds")
+            shown |= {"resolved_ts": self.resolved_ts, "resolved": resolved, "lag_seconds": self.lag_seconds}
         shown |= {name: getattr(self, name) for name in ("messages", "rows", "waiting", "tables", "backlog")}
         shown |= {f"{stage}_seconds": round(spent, 3) for stage, spent in self.seconds.items()}
         return shown | {note: count for note, count in self.notes.items() if count}

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
-from applier.changefeed.ts import unix_ms
 from applier.runtime import terminal
 from applier.runtime.logs import StatusLine, logger
 
@@ -85,11 +84,9 @@ def step_line(status: StatusLine, width: int) -> str:
 
 
 def _lag(status: StatusLine) -> str:
-    if status.resolved_ts is None:
-        return "the feed carries no watermark"
-    if not status.resolved_ts:
-        return "no watermark yet"
-    return f"lag {terminal.duration(max(0, status.now_ms - unix_ms(status.resolved_ts)) / 1000)}"
+    if status.lag_seconds is None:
+        return "the feed carries no watermark" if status.resolved_ts is None else "no watermark yet"
+    return f"lag {terminal.duration(status.lag_seconds)}"
 
 
 def _stages(seconds: Mapping[str, float], total: float) -> str:

@@ -12,7 +12,6 @@ from typing import cast
 
 from applier.changefeed.route import Route
 from applier.changefeed.table import TableName
-from applier.changefeed.ts import unix_ms
 from applier.config.settings import Config
 from applier.errors import ApplierError
 from applier.pipeline.state import State
@@ -83,15 +82,12 @@ class Board:
 
     def take(self, pipeline: Pipeline, step: Step) -> None:
         """A step was made, or one found nothing to do."""
-        status = step.status
-        now = status.now_ms / 1000
-        lag = None if status.resolved_ts is None else max(0.0, now - unix_ms(status.resolved_ts) / 1000)
-        moved = step.moved
+        status, messages = step.status, step.status.messages if step.moved else 0
         with self._guarded():
             with self._lock:
-                self.history.add(now, lag, status.rows, status.messages if moved else 0, status.backlog)
-                if moved:
-                    self._steps.appendleft(_progress_of(status, lag))
+                self.history.add(status.now_ms / 1000, status.lag_seconds, status.rows, messages, status.backlog)
+                if step.moved:
+                    self._steps.appendleft(_progress_of(status))
             self.metrics.take(pipeline.state, step)
             self._look(pipeline)
 
@@ -204,7 +200,8 @@ def _written(control: Control) -> tuple[int, int]:
     return control.written[SCHEMA_CHANGES], control.written[DEAD_LETTERS]
 
 
-def _progress_of(status: StatusLine, lag: float | None) -> StepProgress:
+def _progress_of(status: StatusLine) -> StepProgress:
+    lag = status.lag_seconds
     figures = status.messages, status.rows, status.tables, status.backlog
     seconds = {stage: round(spent, 3) for stage, spent in status.seconds.items()}
     return StepProgress(status.step, iso(status.now_ms), None if lag is None else round(lag, 3), *figures, seconds)

@@ -17,7 +17,6 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, Spa
 from opentelemetry.sdk.trace.sampling import TraceIdRatioBased
 from opentelemetry.trace import Status, StatusCode, set_span_in_context
 
-from applier.changefeed.ts import unix_ms
 from applier.config.settings import Config
 from applier.pipeline.step import Pipeline, Step
 from applier.runtime.logs import logger
@@ -63,8 +62,8 @@ class Traces:
             raise
         status = step.status
         found = {name: getattr(status, name) for name in ("step", "messages", "rows", "tables", "backlog")}
-        if status.resolved_ts is not None:
-            found["lag_seconds"] = max(0.0, (status.now_ms - unix_ms(status.resolved_ts)) / 1000)
+        if status.lag_seconds is not None:
+            found["lag_seconds"] = status.lag_seconds
         self._tell(start, pipeline, {**found, "moved": step.moved})
         return step
 

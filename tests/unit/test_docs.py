@@ -198,7 +198,7 @@ def test_every_field_of_the_status_line_is_explained() -> None:
     policies = ("replayed", "excluded", "zero_dates", "dead_letters")
     notes = dict.fromkeys((*policies, "compacted", "vectors", "manifests", "expired", "orphans"), 1)
     stages = dict.fromkeys(("maintain", "plan", "read", "decode", "apply", "checkpoint"), 0.0)
-    for resolved_ts in (1 << 40, None):
+    for resolved_ts in (1 << 40, 0, None):
         line = logs.StatusLine(1, resolved_ts, 0, 0, 0, 0, 0, 0, stages, notes)
 
         assert [name for name in line.fields() if f"| `{name}` |" not in page] == []

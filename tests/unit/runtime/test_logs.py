@@ -8,7 +8,7 @@ import sys
 import pytest
 import structlog
 
-from applier.runtime.logs import set_up_logging
+from applier.runtime.logs import StatusLine, set_up_logging
 
 
 class _Writer:
@@ -36,3 +36,14 @@ def test_what_a_clean_up_raises_is_a_line_of_the_log(
         "_Writer.__del__",
         "OSError",
     )
+
+
+@pytest.mark.parametrize(
+    ("resolved_ts", "why"), [(None, "the feed carries no watermark"), (0, "no watermark yet")], ids=["never", "not yet"]
+)
+def test_a_status_line_without_a_watermark_says_why(resolved_ts: int | None, why: str) -> None:
+    """It has neither a resolved ts of 1970 nor the lag of half a century that follows from one."""
+    shown = StatusLine(1, resolved_ts, 1_700_000_000_000, 0, 0, 0, 0, 0, {}, {}).fields()
+
+    assert shown["resolved"] == f"not available, {why}"
+    assert not {"resolved_ts", "lag_seconds"} & shown.keys()

@@ -123,9 +123,10 @@ def _times(span: ReadableSpan) -> tuple[int, int]:
     return span.start_time or 0, span.end_time or 0
 
 
-def test_a_feed_without_a_watermark_has_no_lag() -> None:
-    """0 would be a lie."""
-    line = StatusLine(4, None, 0, 1, 1, 0, 1, 0, {}, {})
+@pytest.mark.parametrize("resolved_ts", [None, 0])
+def test_without_a_watermark_there_is_no_lag(resolved_ts: int | None) -> None:
+    """Neither 0 nor the age of 1970, which a feed would have before its first watermark."""
+    line = StatusLine(4, resolved_ts, 1_700_000_000_000, 1, 1, 0, 1, 0, {}, {})
     *_, step = _spans(_config(), Feed(lambda: _moved(line)).attempt)
 
     assert "applier.lag_seconds" not in (step.attributes or {})

@@ -212,6 +212,16 @@ def test_a_feed_in_offset_order_has_no_lag(shop: Shop) -> None:
     assert shop.value("lag_seconds") is None
 
 
+@pytest.mark.parametrize("resolved_ts", [None, 0])
+def test_a_step_without_a_watermark_has_no_lag_on_the_page(shop: Shop, resolved_ts: int | None) -> None:
+    """Before the first watermark, the plot does not begin with half a century."""
+    shop.begin()
+    shop.step(replace(STEP, status=replace(STEP.status, resolved_ts=resolved_ts)))
+
+    assert shop.board.history.points[-1].lag is None
+    assert shop.board.view().report.steps[0].lag_seconds is None
+
+
 def test_a_table_that_an_error_parks_is_counted_once(shop: Shop) -> None:
     """Its state changes, and its lag is the age of what it shows; one that a user parks is no failure."""
     shop.begin()
