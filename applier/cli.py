@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.main import get_command
 
+from applier.changefeed.filter import rules_of
 from applier.commands import dead_letters_cli
 from applier.commands.tables import cli as tables_cli
-from applier.commands.tables.cli import ConfigFile, LogLevel, Tables, TakeOver, examples, with_file
+from applier.commands.tables.cli import ConfigFile, LogLevel, Tables, TakeOver, examples, loaded, with_file
 from applier.runtime.escaping import escaped
 from applier.runtime.process_end import Ending, ending_of, flushed, with_streams
 
@@ -160,7 +161,7 @@ def status(  # noqa: PLR0913 - each is an option
     from applier.commands.status.render import Choice, render  # noqa: PLC0415
     from applier.commands.status.watch import refuse, watching  # noqa: PLC0415
 
-    rules = tuple(rule.strip() for rule in tables.split(",") if rule.strip())
+    rules = rules_of(tables)
     modes = {"--json": as_json, "--cut": cut, "--watch": watch is not None}
     refuse({**modes, "--tables": bool(rules), "--ddl": ddl, "--partitions": partitions}, Console())
     loaded = _loaded(config)
@@ -246,7 +247,7 @@ def load(
     log_level: LogLevel = "warning",
 ) -> None:
     """Begin on a database that has rows already, or load tables again: from a Dumpling export, also beside `run`."""
-    loaded, rules = _loaded(config, log_level), [rule.strip() for rule in tables.split(",") if rule.strip()]
+    loaded, rules = _loaded(config, log_level), rules_of(tables)
     from applier.commands.load.command import load as bring  # noqa: PLC0415
     from applier.commands.load.command import planned  # noqa: PLC0415
 
@@ -273,8 +274,7 @@ def adopt(
     """Mark tables as complete, on your word. `run` must be stopped."""
     from applier.commands.adopt import adopt as take  # noqa: PLC0415
 
-    rules = [rule for rule in tables.split(",") if rule]
-    taken = take(_loaded(config, log_level), rules, why, take_over=take_over)
+    taken = take(_loaded(config, log_level), rules_of(tables), why, take_over=take_over)
     print(f"Adopted: {escaped(', '.join(map(str, taken)))}." if taken else "Nothing to adopt: these tables are live.")
 
 
@@ -327,20 +327,13 @@ def ddl_skip(
 
 
 def _loaded(config: Path, log_level: str | None = None) -> Config:
-    """The configuration; with a level, for a command that starts Spark. Imports wait, as `--help` must not load it."""
-    from applier.runtime import arrow  # noqa: PLC0415
+    """The configuration; with a level, for a command that starts Spark."""
+    found = loaded(config, log_level)
+    if log_level is not None:
+        from applier.runtime.terminal import say  # noqa: PLC0415
 
-    arrow.load_alone()
-    from applier.config import settings  # noqa: PLC0415
-    from applier.runtime.logs import set_up_logging  # noqa: PLC0415
-    from applier.runtime.terminal import say  # noqa: PLC0415
-
-    if log_level is None:
-        return settings.load(config)
-    set_up_logging(log_level)
-    loaded = settings.load(config)
-    say("starting Spark …")
-    return loaded
+        say("starting Spark …")
+    return found
 
 
 def _show(report: Any, render: Callable[[Any, Any], None], *, as_json: bool) -> None:

@@ -89,6 +89,13 @@ def option(names: Sequence[TableName]) -> str:
     return shlex.quote(",".join(exactly(names)))
 
 
+def rules_of(text: str) -> tuple[str, ...]:
+    """The filter rules of such an option: commas part them, save within the quotes of a name or of a pattern."""
+    return tuple(rule for found in _RULES.finditer(text) if (rule := found[0].strip()))
+
+
+_RULES = re.compile(r"""(?:(?<![^!.,\s])(?P<quote>[`"/]).*?(?P=quote)|[^,])+""", re.DOTALL)
+
 _PLAIN = re.compile(r"[A-Za-z0-9_]+\.[A-Za-z0-9_]+")
 """Names that a filter rule and a shell take as they are."""
 

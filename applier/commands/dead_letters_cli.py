@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from applier.commands.tables.cli import ConfigFile, TakeOver, examples
+from applier.commands.tables.cli import ConfigFile, TakeOver, examples, loaded
+from applier.errors import ConfigError
 
 app = typer.Typer(help="The messages that were set aside: list them, look at one, discard some.", no_args_is_help=True)
 
@@ -18,12 +19,12 @@ def show_all(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")] = False,
 ) -> None:
     """List the dead letters, newest first. Needs no Spark."""
+    given = loaded(config)
     from rich.console import Console  # noqa: PLC0415
 
     from applier.commands import dead_letters  # noqa: PLC0415
-    from applier.config import settings  # noqa: PLC0415 - `applier --help` must not load Spark
 
-    found = dead_letters.found(settings.load(config))
+    found = dead_letters.found(given)
     if as_json:
         print(dead_letters.to_json(found))
     else:
@@ -40,12 +41,12 @@ def show(
     ] = False,
 ) -> None:
     """Show one dead letter. Needs no Spark."""
+    given = loaded(config)
     from rich.console import Console  # noqa: PLC0415
 
     from applier.commands import dead_letters  # noqa: PLC0415
-    from applier.config import settings  # noqa: PLC0415
 
-    dead_letters.render_one(dead_letters.content(settings.load(config), place), Console(), values=show_values)
+    dead_letters.render_one(dead_letters.content(given, place), Console(), values=show_values)
 
 
 @app.command(
@@ -63,13 +64,10 @@ def discard(
     take_over: TakeOver = False,
 ) -> None:
     """Discard dead letters, while `run` is stopped."""
-    from applier.commands import dead_letters  # noqa: PLC0415
-    from applier.config import settings  # noqa: PLC0415
-    from applier.errors import ConfigError  # noqa: PLC0415
-    from applier.runtime.logs import set_up_logging  # noqa: PLC0415
-
     if bool(places) == every:
         raise ConfigError(["Name the dead letters to discard, or say --all."])
-    set_up_logging("info")
-    discarded = dead_letters.discard(settings.load(config), places or [], why, take_over=take_over)
+    given = loaded(config, "info")
+    from applier.commands import dead_letters  # noqa: PLC0415
+
+    discarded = dead_letters.discard(given, places or [], why, take_over=take_over)
     print(f"Discarded: {len(discarded)}.")

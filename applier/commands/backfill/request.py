@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from applier.changefeed.filter import rules_of
 from applier.commands.backfill.bounds import Bound, parse
 from applier.errors import ConfigError
 from applier.sink.iceberg.snapshot import MAIN
@@ -77,7 +78,6 @@ def asked(
             problems += error.problems
     if problems:
         raise ConfigError(problems)
-    rules = tuple(rule.strip() for rule in tables.split(",") if rule.strip())
     repair = repair or dead_letters
     branch = branch or (REPAIR_BRANCH if repair else "")
-    return Request(bounds[0], bounds[1], rules, branch, publish or repair, repair, dead_letters)
+    return Request(bounds[0], bounds[1], rules_of(tables), branch, publish or repair, repair, dead_letters)

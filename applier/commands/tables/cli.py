@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from applier.changefeed.filter import rules_of
 from applier.runtime.escaping import escaped
 
 if TYPE_CHECKING:
+    from applier.config.settings import Config
     from applier.sink.control.rows import Kind
 
 app = typer.Typer()
@@ -47,6 +49,19 @@ TakeOver = Annotated[
 LogLevel = Annotated[
     Literal["debug", "info", "warning", "error"], typer.Option(help="The least severe log events that are written.")
 ]
+
+
+def loaded(config: Path, log_level: str | None = None) -> Config:
+    """The configuration; with a level, for a command that logs. Imports wait, as `--help` must not load Spark."""
+    from applier.runtime import arrow  # noqa: PLC0415
+
+    arrow.load_alone()
+    from applier.config import settings  # noqa: PLC0415
+    from applier.runtime.logs import set_up_logging  # noqa: PLC0415
+
+    if log_level is not None:
+        set_up_logging(log_level)
+    return settings.load(config)
 
 
 def examples(*lines: str) -> str:
@@ -98,27 +113,20 @@ def forget(
     if tables:
         _ask("forget", config, tables, "", plan=plan, take_over=take_over, log_level=log_level)
         return
+    found = loaded(config, log_level)
     from applier.commands.tables.forget_changefeed import forget_changefeed, planned  # noqa: PLC0415
-    from applier.config import settings  # noqa: PLC0415
-    from applier.runtime.logs import set_up_logging  # noqa: PLC0415
 
-    set_up_logging(log_level)
-    loaded = settings.load(config)
-    for sentence in planned(loaded) if plan else forget_changefeed(loaded, take_over=take_over):
+    for sentence in planned(found) if plan else forget_changefeed(found, take_over=take_over):
         print(escaped(sentence))
 
 
 def _ask(kind: Kind, config: Path, tables: str, why: str, *, plan: bool, take_over: bool, log_level: str) -> None:
-    from applier.commands.tables.command import ask, planned  # noqa: PLC0415 - `--help` must not load Spark
-    from applier.config import settings  # noqa: PLC0415
-    from applier.runtime.logs import set_up_logging  # noqa: PLC0415
+    found, rules = loaded(config, log_level), rules_of(tables)
+    from applier.commands.tables.command import ask, planned  # noqa: PLC0415
 
-    set_up_logging(log_level)
-    loaded = settings.load(config)
-    rules = [rule.strip() for rule in tables.split(",") if rule.strip()]
     if plan:
-        for sentence in planned(loaded, kind, rules):
+        for sentence in planned(found, kind, rules):
             print(escaped(sentence))
         return
-    outcome = ask(loaded, kind, rules, why, lambda line: print(escaped(line), flush=True), take_over=take_over)
+    outcome = ask(found, kind, rules, why, lambda line: print(escaped(line), flush=True), take_over=take_over)
     print(escaped(outcome[:1].upper() + outcome[1:]))

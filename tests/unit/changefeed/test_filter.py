@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from applier.changefeed.filter import TableFilter, option
+from applier.changefeed.filter import TableFilter, exactly, option, rules_of
 from applier.changefeed.table import TableName
 
 
@@ -48,8 +48,32 @@ def test_malformed_rules_are_refused(rule: str) -> None:
 
 def test_the_option_of_tables_means_exactly_these() -> None:
     """A shell passes it on as one word, and as filter rules it admits the tables and no other."""
-    names = [TableName("shop", "orders"), TableName("a.b", "it's"), TableName("x y", "`q`")]
-    for chosen in (names[:1], names):
+    names = [TableName("shop", "orders"), TableName("a.b", "it's"), TableName("x y", "`q`"), TableName("a, b", ",c")]
+    for chosen in (names[:1], names, names[3:]):
         (word,) = shlex.split(option(chosen))
-        admits = TableFilter(word.split(",")).admits
+        admits = TableFilter(rules_of(word)).admits
         assert [name for name in [*names, TableName("shop", "other")] if admits(name)] == chosen
+
+
+@pytest.mark.parametrize(
+    ("text", "rules"),
+    [
+        ("", ()),
+        (" , ,", ()),
+        ("shop.a, shop.b*,!shop.c", ("shop.a", "shop.b*", "!shop.c")),
+        ('/^a{1,2}$/./,/,`x,y`.*, !"p,q".`,`', ("/^a{1,2}$/./,/", "`x,y`.*", '!"p,q".`,`')),
+        ("shop.a/b,shop.c/d", ("shop.a/b", "shop.c/d")),
+        ("shop.it`s,shop.b", ("shop.it`s", "shop.b")),
+        ("`shop.a,shop.b", ("`shop.a", "shop.b")),
+    ],
+)
+def test_commas_part_the_rules_of_an_option(text: str, rules: tuple[str, ...]) -> None:
+    """Save those within the quotes of a name or a pattern; what has no second quote is refused as a rule."""
+    assert rules_of(text) == rules
+
+
+def test_what_the_option_says_comes_back() -> None:
+    """The way out that is printed means the same tables when it is given."""
+    name = TableName("a, `b`", "x,y")
+
+    assert rules_of(shlex.split(option([name]))[0]) == exactly([name])
