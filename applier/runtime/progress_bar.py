@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from applier.runtime import terminal
+from applier.runtime.figures import counted, duration
 from applier.runtime.logs import StatusLine, logger
 
 _LONG_BACKLOG = 10_000
@@ -65,12 +66,12 @@ def step_line(status: StatusLine, width: int) -> str:
     """One step for reading, in so many columns where that can be: details go first, warnings and the lag stay."""
     total = sum(status.seconds.values())
     stages = _stages(status.seconds, total)
-    took = terminal.duration(round(total, 1))
-    start = [f"step {status.step:,}", _counted(status.rows, "row")]
-    tables = [_counted(status.tables, "table")]
+    took = duration(round(total, 1))
+    start = [f"step {status.step:,}", counted(status.rows, "row")]
+    tables = [counted(status.tables, "table")]
     end = [_lag(status), f"backlog {status.backlog:,}"]
     end += _said(status.notes, _WARNINGS)
-    others = [f"{_counted(status.waiting, 'row')} waiting"] if status.waiting else []
+    others = [f"{counted(status.waiting, 'row')} waiting"] if status.waiting else []
     others += _said(status.notes, _OTHERS)
     lines = [
         [*start, *tables, f"{took} ({stages})" if stages else took, *end, *others],
@@ -86,7 +87,7 @@ def step_line(status: StatusLine, width: int) -> str:
 def _lag(status: StatusLine) -> str:
     if status.lag_seconds is None:
         return "the feed carries no watermark" if status.resolved_ts is None else "no watermark yet"
-    return f"lag {terminal.duration(status.lag_seconds)}"
+    return f"lag {duration(status.lag_seconds)}"
 
 
 def _stages(seconds: Mapping[str, float], total: float) -> str:
@@ -99,8 +100,4 @@ def _brief(seconds: float) -> str:
 
 
 def _said(notes: Mapping[str, int], words: Mapping[str, tuple[str, str]]) -> list[str]:
-    return [f"{_counted(notes[note], noun)} {what}" for note, (noun, what) in words.items() if notes.get(note)]
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+    return [f"{counted(notes[note], noun)} {what}" for note, (noun, what) in words.items() if notes.get(note)]

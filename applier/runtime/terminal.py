@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn
 
 from applier.runtime.escaping import Text, escaped
+from applier.runtime.figures import duration
 
 PATIENCE_SECONDS = 1.5
 """A wait that takes longer is shown."""
@@ -86,18 +87,6 @@ def progress(what: str, unit: str) -> Iterator[Show]:
             row[0].update(row[1], completed=done, total=total)
 
         yield show
-
-
-def duration(seconds: float) -> str:
-    """A time span in the two units that say most, such as `0.7 s`, `3 min 20 s` or `2 d 4 h`."""
-    if seconds < 10 and seconds != int(seconds):
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    days, hours = divmod(hours, 24)
-    amounts = [(days, "d"), (hours, "h"), (minutes, "min"), (rest, "s")]
-    first = next((place for place, (amount, _) in enumerate(amounts) if amount), len(amounts) - 1)
-    return " ".join(f"{amount} {unit}" for amount, unit in amounts[first : first + 2])
 
 
 class _HowFar(ProgressColumn):

@@ -14,6 +14,7 @@ from applier.changefeed.filter import TableFilter, option
 from applier.changefeed.table import TableName
 from applier.config.settings import Config
 from applier.order.feed_order import ORDERS
+from applier.runtime.figures import counted
 from applier.sink.control.rows import DeadLetter, SchemaDecision
 from applier.watch.report import (
     LACKING,
@@ -246,7 +247,7 @@ def _notes(
     if expired:
         yield f"The snapshots of the cut have expired in {', '.join(expired)}: the heads show the same rows, or newer."
     if letters:
-        yield f"{letters} message{'s were' if letters > 1 else ' was'} set aside as dead letters."
+        yield f"{counted(letters, 'message was', 'messages were')} set aside as dead letters."
 
 
 def _ddl(item: SchemaDecision, since: int) -> DdlReport:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Literal, TypeAlias
 
 from applier.changefeed.ts import unix_ms, wall_clock
+from applier.runtime.figures import span
 
 TableState: TypeAlias = Literal[
     "in step",
@@ -35,6 +36,22 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 _NAMED = 3
 """Most names that a sentence lists."""
+
+TONES: Mapping[str, Literal["good", "bad", "wait"]] = {
+    "in step": "good",
+    "applied": "good",
+    "incomplete": "bad",
+    "missing": "bad",
+    "rolled back": "bad",
+    "pending": "bad",
+    "refused": "bad",
+    "ahead": "wait",
+    "catching up": "wait",
+    "expired": "wait",
+    "loading": "wait",
+    "parked": "wait",
+}
+"""What states of tables and decisions on DDL are for readers; what is not named is neither good nor bad."""
 
 LACKING = ("catching up", "incomplete", "loading", "parked")
 """States of tables that lack rows."""
@@ -243,8 +260,8 @@ def judged(report: StatusReport, start: str, held: Sequence[str] = ()) -> Iterat
     elif report.lag_seconds > report.max_lag_seconds:
         what = f"resolved ts {report.resolved_ts}" if report.resolved_ts else "the last sign of life"
         yield (
-            f"The tables are {shown_seconds(report.lag_seconds)} behind ({what}), "
-            f"more than {shown_seconds(report.max_lag_seconds)}.{hint}"
+            f"The tables are {span(report.lag_seconds)} behind ({what}), "
+            f"more than {span(report.max_lag_seconds)}.{hint}"
         )
     groups: dict[tuple[str, str | None], list[TableProgress]] = {}
     for table in report.tables:
@@ -277,14 +294,6 @@ def iso_of(tso: int | None) -> str | None:
 def age(tso: int, now_ms: int) -> float:
     """Seconds since a TSO."""
     return round(max(0.0, (now_ms - unix_ms(tso)) / 1000), 3)
-
-
-def shown_seconds(seconds: float) -> str:
-    """A time span as people say it: 45 s, 12 min, 3.5 h, 2.0 days."""
-    for limit, unit, form in ((120, 1, "{:.0f} s"), (7200, 60, "{:.0f} min"), (172_800, 3600, "{:.1f} h")):
-        if seconds < limit:
-            return form.format(seconds / unit)
-    return f"{seconds / 86_400:.1f} days"
 
 
 def spark_name(parts: Iterable[str]) -> str:

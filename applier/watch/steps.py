@@ -9,7 +9,8 @@ from itertools import islice, pairwise
 from applier.changefeed.checkpoint import Checkpoint
 from applier.changefeed.ts import unix_ms
 from applier.order.feed_order import FeedOrder
-from applier.watch.report import PartitionProgress, StatusReport, StepProgress, age, iso, shown_seconds
+from applier.runtime.figures import span
+from applier.watch.report import PartitionProgress, StatusReport, StepProgress, age, iso
 
 SHOWN = 10
 """Steps that a report has."""
@@ -103,7 +104,7 @@ def _holding_back(partitions: Sequence[PartitionProgress]) -> str | None:
     if last.resolved_ts is None:
         return f"{where}: it has sent no resolved ts."
     behind = age(last.resolved_ts, unix_ms(first))
-    return f"{where}: it is {shown_seconds(behind)} behind the others." if behind > _BEHIND_SECONDS else None
+    return f"{where}: it is {span(behind)} behind the others." if behind > _BEHIND_SECONDS else None
 
 
 def _grown(steps: Sequence[StepProgress]) -> str | None:

@@ -16,6 +16,7 @@ from applier.errors import ConfigError, RangeRefused
 from applier.pipeline.step import Pipeline
 from applier.pipeline.tables.completeness import cut
 from applier.runtime import failpoints, terminal
+from applier.runtime.figures import counted
 from applier.runtime.logs import logger
 from applier.sink.iceberg.catalog import JavaError
 
@@ -80,7 +81,7 @@ def build(main: Pipeline, request: Request, span: Range, names: Sequence[TableNa
         for name in names:
             bar(len(differences), len(names))
             differences.append(_compared(job, name))
-    count = f"{len(names)} table{'' if len(names) == 1 else 's'}"
+    count = counted(len(names), "table")
     built = f"The range {span.text} is built in branch {request.branch} of {count}."
     if not request.publish:
         shown = f"--publish shows it; until then `VERSION AS OF '{request.branch}'` reads it."

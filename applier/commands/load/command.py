@@ -12,7 +12,7 @@ from applier.changefeed.filter import exactly
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.position import Reading
 from applier.changefeed.table import TableName
-from applier.commands.load.outlook import Opened, counted, opened, reach, unproven
+from applier.commands.load.outlook import Opened, opened, reach, unproven
 from applier.commands.load.progress import LoadProgress
 from applier.commands.plan.read_only_pipeline import looking
 from applier.commands.tables.command import accepted, is_held, wait
@@ -24,6 +24,7 @@ from applier.pipeline.load.begin import begin, is_fresh
 from applier.pipeline.load.loading import Loading
 from applier.pipeline.step import Pipeline
 from applier.pipeline.tables.loads import Load
+from applier.runtime.figures import counted
 from applier.runtime.retry import with_retry
 from applier.runtime.stop_requests import stop_signals
 from applier.sink.control.lease import this_process

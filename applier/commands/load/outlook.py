@@ -18,6 +18,7 @@ from applier.errors import ConfigError, TerminalError
 from applier.pipeline.since import first_resolved, newest
 from applier.pipeline.step import Pipeline
 from applier.pipeline.tables.shared_targets import refuse_shared_names
+from applier.runtime.figures import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +133,3 @@ def unproven(main: Pipeline, tso: int) -> list[str]:
 def megabytes(size: int) -> str:
     """A size for people."""
     return f"{size / 1e9:,.1f} GB" if size >= 10e9 else f"{size / 1e6:,.1f} MB" if size >= 1e6 else f"{size:,} bytes"
-
-
-def counted(number: int, noun: str) -> str:
-    """A number of things for people."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from applier.changefeed.table import TableName
 from applier.commands.load.outlook import megabytes
-from applier.runtime.terminal import duration
+from applier.runtime.figures import duration
 
 
 @dataclass(slots=True)

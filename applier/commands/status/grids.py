@@ -10,34 +10,18 @@ from rich.table import Table
 from rich.text import Text as RichText
 
 from applier.runtime.escaping import Text, escaped
+from applier.runtime.figures import counted, span
 from applier.watch.report import (
     LACKING,
+    TONES,
     DdlReport,
     PartitionProgress,
     StatusReport,
     StepProgress,
     TableProgress,
-    shown_seconds,
 )
 
-STYLES = {
-    "fresh": "bold green",
-    "in step": "green",
-    "applied": "green",
-    "stale": "bold red",
-    "missing": "bold red",
-    "pending": "bold red",
-    "refused": "bold red",
-    "rolled back": "bold red",
-    "ahead": "yellow",
-    "incomplete": "bold red",
-    "loading": "yellow",
-    "catching up": "yellow",
-    "parked": "yellow",
-    "expired": "yellow",
-    "dropped": "dim",
-    "empty": "dim",
-}
+_STYLES = {"good": "green", "bad": "bold red", "wait": "yellow"}
 _FEW = 20
 """Tables that are all listed, and of more the most that need a look."""
 
@@ -101,9 +85,9 @@ def _progress(shown: Sequence[TableProgress], width: int) -> Table:
         share = "" if table.caught_up is None else f" {table.caught_up:.0%}"
         is_there = table.state != "missing"
         cells = [_cell(table.table), *([_cell(table.iceberg)] if is_routed else [])]
-        cells += [Text(f"{table.state}{share}", style=STYLES.get(table.state, ""))]
+        cells += [Text(f"{table.state}{share}", style=style(table.state))]
         cells += [Text(f"{table.rows:,}" if is_there else _UNKNOWN), Text(f"{table.files:,}" if is_there else _UNKNOWN)]
-        cells += [Text(_ago(table.commit_age_seconds)), Text(_span(table.lag_seconds))]
+        cells += [Text(_ago(table.commit_age_seconds)), Text(span(table.lag_seconds, _UNKNOWN))]
         cells += [Text(clock(table.committed)), Text(clock(table.resolved))] if is_wide else []
         rows.append(cells)
     return _grid(headings, rows, width)
@@ -126,7 +110,11 @@ def steps(report: StatusReport, width: int) -> Iterator[RenderableType]:
     rows = []
     for step in report.steps:
         cells = [clock(step.at)] if is_wide else []
-        cells += [str(step.step), *map(_figure, (step.messages, step.rows, step.backlog)), _span(step.lag_seconds)]
+        cells += [
+            str(step.step),
+            *map(_figure, (step.messages, step.rows, step.backlog)),
+            span(step.lag_seconds, _UNKNOWN),
+        ]
         rows.append([Text(cell) for cell in [*cells, *(_seconds(step, stage) for stage in stages)]])
     yield prose("The newest steps, and the seconds that each stage took")
     yield _grid(headings, rows, width, gap=1 + is_wide)
@@ -151,7 +139,7 @@ def ddl(item: DdlReport) -> Iterator[RichText]:
     """A DDL with its commit ts, what became of it, and why; the statement can be copied."""
     yield Text()
     heading = "  ".join(filter(None, (str(item.commit_ts), clock(item.committed), item.table, item.kind)))
-    yield Text.assemble("  ", (escaped(item.decision), STYLES.get(item.decision, "yellow")), "  ", escaped(heading))
+    yield Text.assemble("  ", (escaped(item.decision), style(item.decision, "yellow")), "  ", escaped(heading))
     yield line(f"    {' '.join(item.sql.split())}", is_cut=False)
     if item.reason:
         yield prose(f"    {item.reason}")
@@ -167,23 +155,14 @@ def line(text: str, style: str = "", *, is_cut: bool = True) -> Text:
     return Text(escaped(text), style, no_wrap=True, overflow="ellipsis" if is_cut else "ignore")
 
 
-def counted(count: int, noun: str, nouns: str = "") -> str:
-    """A number of things: `1 table`, `1,000 tables`."""
-    return f"{count:,} {noun if count == 1 else nouns or f'{noun}s'}"
+def style(word: str, other: str = "dim") -> str:
+    """The colour of a state or a decision; `other` for what is neither good nor bad."""
+    return _STYLES[TONES[word]] if word in TONES else other
 
 
 def clock(iso: str | None) -> str:
     """A time to the second; "" for none."""
     return "" if iso is None else iso.replace("T", " ").removesuffix("+00:00").partition(".")[0]
-
-
-def span(seconds: float) -> str:
-    """A time span, short ones to a tenth of a second."""
-    return f"{seconds:.1f} s" if seconds < 10 else shown_seconds(seconds)
-
-
-def _span(seconds: float | None) -> str:
-    return _UNKNOWN if seconds is None else span(seconds)
 
 
 def _figure(count: int | None) -> str:

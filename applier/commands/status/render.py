@@ -13,9 +13,10 @@ from rich.text import Text as RichText
 
 from applier.changefeed.table import TableName
 from applier.commands.status import grids
-from applier.commands.status.grids import STYLES, clock, counted, line, prose, span
+from applier.commands.status.grids import clock, line, prose
 from applier.pipeline.table_selection import selected
 from applier.runtime.escaping import Text, escaped
+from applier.runtime.figures import counted, span
 from applier.watch.report import HolderReport, StatusReport, several
 
 _REASONS = 10
@@ -87,7 +88,9 @@ def _chosen(report: StatusReport, rules: Sequence[str]) -> Collection[str] | Non
 
 def verdict(report: StatusReport) -> RichText:
     """Whether the tables are true, and as of when."""
-    return Text.assemble((report.verdict, STYLES[report.verdict]), escaped(f" · {_summary(report)}"))
+    return Text.assemble(
+        (report.verdict, "bold red" if report.stale else "bold green"), escaped(f" · {_summary(report)}")
+    )
 
 
 def _summary(report: StatusReport) -> str:

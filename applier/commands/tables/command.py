@@ -22,6 +22,7 @@ from applier.pipeline.build import assembled
 from applier.pipeline.table_selection import selected
 from applier.pipeline.tables.bring_back import REFUSED
 from applier.runtime import terminal
+from applier.runtime.figures import counted
 from applier.runtime.retry import with_retry
 from applier.runtime.stop_requests import stop_signals
 from applier.sink.control.control import unix_ms
@@ -208,7 +209,7 @@ def _say_progress(last: Checkpoint, request: TableRequest, say: Say, before: str
     """Show how far tables are that are being brought back, where it has changed."""
     due = _due(last, request)
     share = next((progress(known, last) for known in due.values()), "")
-    line = f"{len(due)} table{'s' if len(due) != 1 else ''} to bring back{share}."
+    line = f"{counted(len(due), 'table')} to bring back{share}."
     if due and line != before:
         say(line)
     return line

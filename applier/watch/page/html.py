@@ -8,7 +8,6 @@ from html import escape
 from typing import TypeAlias
 
 from applier.runtime.escaping import escaped
-from applier.watch.report import shown_seconds
 
 _VOID = frozenset({"input", "link", "meta"})
 
@@ -62,18 +61,6 @@ def moment(iso: str | None) -> Html:
     if iso is None:
         return tag("span", "unknown", class_="soft")
     return tag("time", f"{iso[:10]} {iso[11:19]}", datetime=iso)
-
-
-def span_of(seconds: float | None) -> str:
-    """A time span: 0.7 s, 45 s, 12 min; `unknown` for none."""
-    if seconds is None:
-        return "unknown"
-    return (f"{seconds:.1f} s" if seconds < 10 else shown_seconds(seconds)).replace(".0 ", " ")
-
-
-def plural(count: int, noun: str) -> str:
-    """A number with its noun: 1 table, 1,000 tables."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 @lru_cache(maxsize=256)

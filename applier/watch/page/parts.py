@@ -5,29 +5,14 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-from applier.watch.page.html import Html, badge, copyable, lines, moment, plural, section, span_of, table, tag, text
-from applier.watch.report import HolderReport, StatusReport, TableProgress
+from applier.runtime.figures import counted, span
+from applier.watch.page.html import Html, badge, copyable, lines, moment, section, table, tag, text
+from applier.watch.report import TONES, HolderReport, StatusReport, TableProgress
 
 _TABLES = 2000
 _PARTITIONS = 10
 _LONG = 120
 _BEHIND = "What the last step recorded is being read."
-
-_TONES = {
-    "in step": "good",
-    "applied": "good",
-    "incomplete": "bad",
-    "missing": "bad",
-    "rolled back": "bad",
-    "pending": "bad",
-    "refused": "bad",
-    "ahead": "wait",
-    "catching up": "wait",
-    "expired": "wait",
-    "loading": "wait",
-    "parked": "wait",
-}
-"""What is not named is neither good nor bad."""
 
 _ORDER = ("bad", "wait", "mute", "good")
 
@@ -39,7 +24,7 @@ def tables(report: StatusReport) -> Html:
         return section("tables", "Tables", tag("p", "No table is known yet.", class_="soft"))
     shown = found[:_TABLES]
     rest = len(found) - len(shown)
-    left = f"{plural(rest, 'further table')} that are in step are left out; /status.json has all." if rest else ""
+    left = f"{counted(rest, 'further table')} that are in step are left out; /status.json has all." if rest else ""
     label = tag("label", "Filter by name or state", for_="filter")
     field = tag("input", id="filter", type="search", autocomplete="off", spellcheck="false", aria_controls="table-list")
     count = tag("span", id="count", data_own=True)
@@ -51,7 +36,7 @@ def tables(report: StatusReport) -> Html:
         tag("p", label, field, count, class_="filter js"),
         tag("div", content, id="table-list", class_="long"),
         tag("p", left, class_="soft") if left else None,
-        note=plural(len(report.tables), "table"),
+        note=counted(len(report.tables), "table"),
     )
 
 
@@ -59,7 +44,7 @@ def _table(one: TableProgress) -> Html:
     other = None if one.iceberg == one.table else tag("span", one.iceberg, class_="soft under")
     share = None if one.caught_up is None else f" {one.caught_up:.0%}"
     is_known = one.snapshot_id is not None
-    lag = "" if one.lag_seconds is None else span_of(one.lag_seconds)
+    lag = "" if one.lag_seconds is None else span(one.lag_seconds)
     return tag(
         "tr",
         tag("th", one.table, other, scope="row"),
@@ -73,7 +58,7 @@ def _table(one: TableProgress) -> Html:
 
 
 def _tone(word: str) -> str:
-    return _TONES.get(word, "mute")
+    return TONES.get(word, "mute")
 
 
 def schema_changes(report: StatusReport, *, is_behind: bool = False) -> Html:
@@ -138,7 +123,7 @@ def dead_letters(report: StatusReport, config: str, *, is_behind: bool = False) 
 def lease(report: StatusReport, holder: HolderReport) -> Html:
     """Who holds the changefeed."""
     state = "Released: any applier may take it" if holder.released else "Held"
-    seen = text(moment(holder.seen), f" UTC, {span_of(holder.silent_seconds)} ago")
+    seen = text(moment(holder.seen), f" UTC, {span(holder.silent_seconds)} ago")
     facts = {
         "State": state,
         "Holder": holder.name,

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from applier.runtime.figures import counted, span
 from applier.watch.history import HOURS, POINT_SECONDS, Point
-from applier.watch.page.html import Html, moment, plural, section, span_of, table, tag
+from applier.watch.page.html import Html, moment, section, table, tag
 from applier.watch.report import StepProgress
 
 _HEIGHT, _TOP, _BASE = 190, 22, 166
@@ -68,18 +69,18 @@ def history(points: Sequence[Point], now: float, lag_now: float | None) -> Html:
     lags = [bucket.lag for bucket in found]
     # The last bar is of a time that is not over.
     rates = [bucket.rows / max(10, min(width, now - bucket.at)) if bucket.is_known else None for bucket in found]
-    past = span_of(max(POINT_SECONDS, now - points[0].at))
+    past = span(max(POINT_SECONDS, now - points[0].at))
     known = [lag for lag in lags if lag is not None]
     gaps = "" if all(bucket.is_known for bucket in found) else " Where the plot is empty, nothing is known."
     lag = "No lag is known: the feed carries no resolved ts, or none was applied."
     if known:
-        lag = f"The tables are {span_of(lag_now)} behind; at most, they were {span_of(max(known))} in the last {past}."
+        lag = f"The tables are {span(lag_now)} behind; at most, they were {span(max(known))} in the last {past}."
     rows, total = max(rate or 0.0 for rate in rates), sum(point.rows for point in points)
-    moved = f"{plural(total, 'row')} were applied in the last {past}; the fastest {span_of(width)} brought "
+    moved = f"{counted(total, 'row')} were applied in the last {past}; the fastest {span(width)} brought "
     return section(
         "history",
         "The last hours",
-        _bars("lag", "Lag", lag + gaps, found, lags, _time_ticks, span_of),
+        _bars("lag", "Lag", lag + gaps, found, lags, _time_ticks, span),
         _bars("rows", "Rows a second", f"{moved}{_rate(rows)} a second.", found, rates, _ticks, _rate),
     )
 
@@ -176,7 +177,7 @@ def _stack(step: StepProgress, at: int, count: int, top: float, names: Sequence[
     number = tag("text", f"{step.step:,}", x=f"{left + wide / 2:.2f}%", y=_BASE + 18, class_="tick mid")
     label = number if at % 4 == 0 or count <= 8 else None
     hit = _rect(100 * at / count, 100 / count, _TOP, _BASE - _TOP, "hit")
-    return tag("g", tag("title", f"Step {step.step}: {plural(step.rows, 'row')}; {times}"), hit, parts, label)
+    return tag("g", tag("title", f"Step {step.step}: {counted(step.rows, 'row')}; {times}"), hit, parts, label)
 
 
 def _numbers(timed: Sequence[StepProgress], names: Sequence[str]) -> Html:
@@ -225,7 +226,7 @@ def _rate(value: float) -> str:
 
 
 def _seconds(value: float) -> str:
-    return f"{value:.3g} s" if value < 100 else span_of(value)
+    return f"{value:.3g} s" if value < 100 else span(value)
 
 
 def _clock(at: int) -> str:

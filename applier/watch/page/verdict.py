@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from applier.runtime.figures import counted, span
 from applier.watch.history import POINT_SECONDS
-from applier.watch.page.html import Html, copyable, moment, plural, section, span_of, tag, text
+from applier.watch.page.html import Html, copyable, moment, section, tag, text
 from applier.watch.report import LACKING, StatusReport
 from applier.watch.view import View
 
@@ -52,7 +53,7 @@ def verdict_of(view: View) -> Glance:
     elif not living:
         what = "No table has come yet; the changefeed is read"
     elif untrue:
-        what = f"{true:,} of {plural(len(living), 'table')} {verb} true"
+        what = f"{true:,} of {counted(len(living), 'table')} {verb} true"
     else:
         what = "The only table is true" if len(living) == 1 else f"All {len(living):,} tables are true"
     return Glance(word, tone, what)
@@ -78,9 +79,9 @@ def head(view: View) -> Iterator[Html]:
 def _as_of(report: StatusReport) -> Html:
     ago = report.lag_seconds
     if report.resolved is None:
-        seen = "" if ago is None else f", by the last sign of life {span_of(ago)} ago; the feed carries no resolved ts"
+        seen = "" if ago is None else f", by the last sign of life {span(ago)} ago; the feed carries no resolved ts"
         return text(seen, ".")
-    return text(" as of ", moment(report.resolved), f" UTC, {span_of(ago)} ago.")
+    return text(" as of ", moment(report.resolved), f" UTC, {span(ago)} ago.")
 
 
 def _reasons(report: StatusReport) -> Html | None:
@@ -100,9 +101,9 @@ def _reasons(report: StatusReport) -> Html | None:
     rest = None
     if more:
         left = len(report.stale) - len(items)
-        last = tag("p", f"{plural(left, 'further reason')} are in /status.json.") if left else None
+        last = tag("p", f"{counted(left, 'further reason')} are in /status.json.") if left else None
         count = len(report.stale) - len(first)
-        rest = tag("details", tag("summary", plural(count, "further reason")), tag("ul", more), last, id="more-why")
+        rest = tag("details", tag("summary", counted(count, "further reason")), tag("ul", more), last, id="more-why")
     return text(tag("ul", first, class_="reasons"), rest)
 
 
@@ -123,7 +124,7 @@ def _banner(view: View) -> Html | None:
     if view.outage:
         since = None
         if view.points:
-            since = text(" Nothing was applied for ", span_of(max(0.0, view.now - view.points[-1].at)), ".")
+            since = text(" Nothing was applied for ", span(max(0.0, view.now - view.points[-1].at)), ".")
         return text(tag("strong", "Waiting. "), view.outage, since, " The process tries again.")
     if view.phase == "starting":
         return text("Spark starts, and the changefeed is taken; this takes some seconds.")
@@ -137,10 +138,10 @@ def _figures(view: View) -> Html:
     states = Counter(table.state for table in report.tables)
     others = ", ".join(f"{count:,} {state}" for state, count in states.most_common() if state != "in step")
     behind = "behind the database" if report.resolved else "since the last sign of life"
-    limit = f"{behind}; stale from {span_of(report.max_lag_seconds)} on"
+    limit = f"{behind}; stale from {span(report.max_lag_seconds)} on"
     is_known = bool(report.tables)
     figures = [
-        _figure("Lag", span_of(report.lag_seconds), limit),
+        _figure("Lag", span(report.lag_seconds), limit),
         _figure("Backlog", *_backlog(view)),
         _figure("Rows a second", *_rate(view)),
         _figure(
@@ -172,7 +173,7 @@ def _backlog(view: View) -> tuple[str, str]:
         return f"{step.backlog:,}", f"messages that step {step.step:,} left"
     last = view.points[-1]
     is_old = view.now - last.at > _OLD_SECONDS
-    return f"{last.backlog:,}", f"messages, {span_of(view.now - last.at)} ago" if is_old else "messages to be read"
+    return f"{last.backlog:,}", f"messages, {span(view.now - last.at)} ago" if is_old else "messages to be read"
 
 
 def _rate(view: View) -> tuple[str, str]:
@@ -184,4 +185,4 @@ def _rate(view: View) -> tuple[str, str]:
     # A point stands for the seconds before it.
     seconds = max(POINT_SECONDS, view.now - recent[0].at)
     rate = sum(point.rows for point in recent) / seconds
-    return f"{rate:,.1f}" if rate < 100 else f"{rate:,.0f}", f"over the last {span_of(seconds)}"
+    return f"{rate:,.1f}" if rate < 100 else f"{rate:,.0f}", f"over the last {span(seconds)}"

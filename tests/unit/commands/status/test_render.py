@@ -102,7 +102,7 @@ def test_offset_order_has_no_moment() -> None:
     """The verdict names the step instead."""
     report = replace(fresh(), resolved_ts=None, resolved=None, lag_seconds=4.0)
 
-    assert _shown(report).startswith("fresh · all 5 tables are as step 120 left them (4.0 s ago)\n")
+    assert _shown(report).startswith("fresh · all 5 tables are as step 120 left them (4 s ago)\n")
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ from applier.sink.control.rows import (
     version_rows,
 )
 from applier.sink.format.types import schema_json
-from applier.watch.report import StatusReport, several, shown_seconds
+from applier.watch.report import StatusReport, several
 from tests.unit.commands.check.world import World
 
 TS = 470_606_913_415_151_618
@@ -585,11 +585,3 @@ def test_a_catalog_of_java_alone_is_a_matter_of_configuration(lake: Lake) -> Non
 
     with pytest.raises(ConfigError, match="nessie can be read through Spark alone"):
         lake.status()
-
-
-@pytest.mark.parametrize(
-    ("seconds", "shown"), [(0, "0 s"), (119, "119 s"), (120, "2 min"), (7200, "2.0 h"), (2e5, "2.3 days")]
-)
-def test_time_spans_are_said_as_people_say_them(seconds: float, shown: str) -> None:
-    """The unit fits the span."""
-    assert shown_seconds(seconds) == shown
