@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.table import Table
 
 from applier.commands.catalog_reader import open_lake
 from applier.commands.control_reader import ControlView
@@ -16,7 +15,7 @@ from applier.config.settings import Config
 from applier.errors import ConfigError
 from applier.pipeline.build import assembled
 from applier.pipeline.tables import completeness
-from applier.runtime.escaping import Text, escaped
+from applier.runtime.escaping import Text, escaped, grid
 from applier.runtime.logs import logger
 from applier.sink.control.rows import DeadLetter
 
@@ -101,12 +100,8 @@ def render(letters: Sequence[DeadLetter], console: Console) -> None:
     if not letters:
         console.print(Text("There are no dead letters."))
         return
-    title = f"Dead letters: {len(letters)}"
-    table = Table("place", "step", "set aside (UTC)", "why", title=title, title_justify="left")
-    for letter in letters:
-        when = letter.buried_at.isoformat(sep=" ", timespec="seconds").removesuffix("+00:00")
-        table.add_row(*(Text(escaped(cell)) for cell in (place_of(letter), str(letter.step), when, letter.error)))
-    console.print(table)
+    rows = [(place_of(it), it.step, f"{it.buried_at:%F %T}", it.error) for it in letters]
+    console.print(grid(f"Dead letters: {len(letters)}", ("place", "step", "set aside (UTC)", "why"), rows))
 
 
 def render_one(letter: DeadLetter, console: Console, *, values: bool) -> None:

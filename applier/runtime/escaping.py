@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich.style import Style
+from rich.table import Table
 from rich.text import Text as RichText
 
 _HIDDEN = frozenset({"Cc", "Cf", "Co", "Cs", "Zl", "Zp"})
@@ -36,3 +38,11 @@ class Text(RichText):
         """Add text; see Rich."""
         super().append(escaped(text, lines=True) if isinstance(text, str) else text, style)
         return self
+
+
+def grid(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
+    """A table below its title, whose cells are data."""
+    table = Table(*columns, title=title, title_justify="left")
+    for row in rows:
+        table.add_row(*(Text(escaped(str(cell))) for cell in row))
+    return table

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from rich.console import Console
-from rich.table import Table
 
-from applier.runtime.escaping import Text, escaped
+from applier.runtime.escaping import Text, escaped, grid
 
 STOPPED = "The backfill was stopped before the end: the same command goes on from here."
 """What an outcome says that is not done."""
@@ -73,27 +71,20 @@ class Outcome:
 def render(outcome: Outcome, console: Console) -> None:
     """Print an outcome."""
     if outcome.spans:
-        console.print(_table("offsets", ("partition", "from", "to", "covered"), outcome.spans))
+        console.print(grid("offsets", ("partition", "from", "to", "covered"), outcome.spans))
     if outcome.aims:
         aims = [(aim.upstream, aim.iceberg, aim.target, _shown(aim.resolved_ts)) for aim in outcome.aims]
-        console.print(_table("tables", ("upstream", "iceberg", "into", "covered up to"), aims))
+        console.print(grid("tables", ("upstream", "iceberg", "into", "covered up to"), aims))
     if outcome.differences:
         columns = ("table", "rows", "in the branch", "gone", "new", "changed", "keys")
         rows = [
             (d.table, d.rows_main, d.rows_branch, d.only_main, d.only_branch, d.changed, " ".join(d.keys))
             for d in outcome.differences
         ]
-        console.print(_table("branch against main", columns, rows))
+        console.print(grid("branch against main", columns, rows))
     for sentence in outcome.sentences:
         console.print(Text(escaped(sentence)), soft_wrap=True)
 
 
 def _shown(resolved_ts: int | None) -> str:
     return "" if resolved_ts is None else str(resolved_ts)
-
-
-def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
-    table = Table(*columns, title=title, title_justify="left")
-    for row in rows:
-        table.add_row(*(Text(escaped(str(cell))) for cell in row))
-    return table

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from rich.console import Console
-from rich.table import Table
 
 from applier.changefeed.ts import wall_clock
-from applier.runtime.escaping import Text, escaped
+from applier.runtime.escaping import Text, escaped, grid
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,13 +125,13 @@ def render(plan: StepPlan, console: Console) -> None:
         console.print(Text(escaped(sentence)), soft_wrap=True)
     if plan.spans:
         rows = [(f"{span.topic}/{span.partition}", span.start, span.end, span.backlog) for span in plan.spans]
-        console.print(_table("offsets", ("partition", "from", "to", "beyond"), rows))
+        console.print(grid("offsets", ("partition", "from", "to", "beyond"), rows))
     if plan.tables:
         due = [(t.upstream, t.iceberg, t.rows, t.commits, "created" if t.is_new else "") for t in plan.tables]
-        console.print(_table("tables", ("upstream", "iceberg", "rows", "commits", ""), due))
+        console.print(grid("tables", ("upstream", "iceberg", "rows", "commits", ""), due))
     if plan.ddl:
         decided = [(_at(ddl.commit_ts), ", ".join(ddl.kinds), ddl.decision, ddl.reason, ddl.sql) for ddl in plan.ddl]
-        console.print(_table("DDL", ("commit ts", "kind", "decision", "reason", "statement"), decided))
+        console.print(grid("DDL", ("commit ts", "kind", "decision", "reason", "statement"), decided))
     for layout in plan.layouts:
         changes = f"The next start changes table {layout.iceberg}: {layout.change}. " if layout.change else ""
         console.print(Text(escaped(f"{changes}{layout.note}")), soft_wrap=True)
@@ -160,11 +159,3 @@ def _progress(plan: StepPlan) -> str:
 
 def _at(tso: int) -> str:
     return f"{tso} ({wall_clock(tso).isoformat(timespec='milliseconds')})" if tso else "0"
-
-
-def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
-    table = Table(*columns, title=title, title_justify="left")
-    for row in rows:
-        # A statement may hold what Rich takes for its own markup.
-        table.add_row(*(Text(escaped(str(cell))) for cell in row))
-    return table
