@@ -102,9 +102,9 @@ def run(
     """Follow the changefeed and keep its tables up to date."""
     loaded = _loaded(config, log_level)
     # These imports take a second or two: only once the first line is shown.
+    from applier.commands.progress_bar import progress_bar  # noqa: PLC0415
     from applier.commands.run import Reports  # noqa: PLC0415
     from applier.commands.run import run as follow  # noqa: PLC0415
-    from applier.runtime.progress_bar import progress_bar  # noqa: PLC0415
     from applier.watch.watching import tracing, watching  # noqa: PLC0415
 
     with watching(loaded, may_wait=take_over) as board, tracing(loaded) as attempt, progress_bar() as show:
@@ -219,7 +219,7 @@ def backfill(  # noqa: PLR0913 - each is an option
     from applier.commands.backfill.command import from_archive, planned  # noqa: PLC0415
     from applier.commands.backfill.report import render  # noqa: PLC0415
     from applier.commands.backfill.request import asked  # noqa: PLC0415
-    from applier.runtime.progress_bar import progress_bar  # noqa: PLC0415
+    from applier.commands.progress_bar import progress_bar  # noqa: PLC0415
 
     request = asked(begin, end, tables=tables, branch=branch, publish=publish, repair=repair, dead_letters=dead_letters)
     loaded = from_archive(loaded, archive)
@@ -349,7 +349,7 @@ def _show_version(asked: bool) -> None:  # noqa: FBT001 - typer hands it over by
     if asked:
         from applier.runtime.versions import versions  # noqa: PLC0415
 
-        print(versions())
+        print("applier {} (Python {}, Spark {}, Iceberg {})".format(*versions()))
         raise typer.Exit
 
 

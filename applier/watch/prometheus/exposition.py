@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import platform
-import re
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from importlib.metadata import version
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, get_args
 
 from prometheus_client import (
@@ -27,10 +23,10 @@ from applier.changefeed.ts import unix_ms
 from applier.config.settings import Config
 from applier.pipeline.state import State
 from applier.pipeline.step import Step
-from applier.runtime.jvm import jars
 from applier.runtime.logs import Stage
 from applier.runtime.outages import OUTAGES, SYSTEMS
 from applier.runtime.pulse import PULSE
+from applier.runtime.versions import versions
 from applier.sink.control.rows import Decision, SchemaDecision
 from applier.watch.prometheus.metrics import METRICS, NOTES
 from applier.watch.report import StatusReport, TableProgress, TableState
@@ -58,7 +54,7 @@ class Exposition:
     def __init__(self, config: Config, view: Callable[[], View]) -> None:
         self._config, self._view = config, view
         self._own = config.changefeed.name
-        self._build = (version("applier"), platform.python_version(), version("pyspark"), _iceberg())
+        self._build = versions()
         self._sums = Counter[str](dict.fromkeys(("steps", "messages", "rows", "commits", *NOTES), 0))
         self._left: dict[str, float] = {}
         self._failures: dict[TableName, int] = {}
@@ -220,10 +216,3 @@ def _failed(state: State) -> frozenset[TableName]:
 
 def _unix(iso: str) -> float:
     return datetime.fromisoformat(iso).timestamp()
-
-
-def _iceberg() -> str:
-    """The version of Iceberg's Java library, as it is pinned."""
-    pinned = Path(jars.__file__).with_name("jars.xml").read_text(encoding="utf-8")
-    found = re.search(r'name="iceberg-spark-runtime[^"]*" rev="([^"]+)"', pinned)
-    return found[1] if found else ""

@@ -17,7 +17,8 @@ import structlog
 from rich.console import Console
 
 from applier.changefeed.ts import from_unix_ms
-from applier.runtime import progress_bar, terminal
+from applier.commands import progress_bar
+from applier.runtime import terminal
 from applier.runtime.jvm import spark_session
 from applier.runtime.logs import StatusLine, logger, set_up_logging
 
