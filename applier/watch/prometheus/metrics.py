@@ -1,4 +1,4 @@
-"""The metrics of a changefeed: each is defined here, and the exposition, the docs, alerts and dashboard follow."""
+"""The metrics of a changefeed: each is defined here, and tests hold exposition, docs, alerts and panels to it."""
 
 from __future__ import annotations
 
