@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -88,7 +88,7 @@ def shown_as(kind: str, text: str) -> Any:
 
 
 def value_of(text: str, kind: ColumnType) -> Any:
-    """The same for a parsed type; NULL for zero and partial dates."""
+    """The same for a parsed type; NULL for dates that no calendar has."""
     arrow = arrow_type(kind)
     if pa.types.is_binary(arrow):
         return bytes.fromhex(text)
@@ -100,8 +100,8 @@ def value_of(text: str, kind: ColumnType) -> Any:
         return Decimal(text)
     if not pa.types.is_temporal(arrow):
         return text
-    if text.startswith("0000") or "-00" in text[:10]:
+    try:
+        moment = datetime.fromisoformat(text).replace(tzinfo=UTC if kind.name == "timestamp" else None)
+    except ValueError:
         return None
-    if pa.types.is_date(arrow):
-        return date.fromisoformat(text)
-    return datetime.fromisoformat(text).replace(tzinfo=UTC if kind.name == "timestamp" else None)
+    return moment.date() if pa.types.is_date(arrow) else moment

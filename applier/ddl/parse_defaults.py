@@ -6,11 +6,14 @@ from decimal import Decimal
 from typing import NamedTuple
 
 from applier.changefeed.table import ColumnType
+from applier.changefeed.types import DATE_TYPES
 from applier.ddl.tokens import BITS, BYTES, NUMBER, STRING, WORD, Tokens, render
 
 _NOW = ("CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP")
 _TODAY = ("CURRENT_DATE", "CURDATE")
 _NUMERIC = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "float", "double", "decimal", "bit", "year"})
+_DATE_DIGITS = (6, 8, 12, 14)
+"""Digits of a date, and of one with its time."""
 _LONGEST_NUMBER = 8
 """Bytes of the longest number that `x'…'` or `b'…'` writes."""
 _LONGEST_BINARY = 255
@@ -39,7 +42,7 @@ class Default(NamedTuple):
             return None
         text = self._bytes_of(column) if self.kind in (BYTES, BITS) else self.text
         if self.kind == "number":
-            text = _printed(text)
+            text = _printed(text, column.name if column else "")
         if column is None or self.kind == "expression":
             return text
         if column.name == "bit" and (self.kind == "text" or (self.kind == "number" and not _is_whole(self.text))):
@@ -115,12 +118,18 @@ def _function(tokens: Tokens) -> Default:
     return Default("expression", render(tokens.since(start)))
 
 
-def _printed(number: str) -> str:
+def _printed(number: str, kind: str) -> str:
     """A number as TiDB prints it: a DOUBLE where it has an exponent, else a whole number or DECIMAL, without -0."""
     if "e" in number.lower():
-        return f"{Decimal(repr(float(number))):f}".removesuffix(".0")
+        value = float(number)
+        # TiDB rounds a DOUBLE to an integer half to even, but a DECIMAL half away from zero.
+        exact = Decimal(value).to_integral_value() if kind.endswith("int") else Decimal(repr(value))
+        return f"{exact:f}".removesuffix(".0")
     whole, _, fraction = number.lstrip("-").partition(".")
     text = (whole.lstrip("0") or "0") + (f".{fraction}" if fraction else "")
+    if kind in DATE_TYPES and text.isdecimal() and text != "0":
+        # TiDB reads a number from its last digit, so that 101 is 2000-01-01, but a string from its first.
+        return text.zfill(next((width for width in _DATE_DIGITS if len(text) <= width), 0))
     return f"-{text}" if number.startswith("-") and text.strip("0.") else text
 
 

@@ -78,6 +78,8 @@ def test_drawn_changes_of_type_are_what_tidb_stores(draws: int, tidb: Tidb) -> N
                 old, new = literals.kind(chance), literals.kind(chance)
             values = [literals.literal(chance) for _ in range(12)]
             for value, after, is_done in stored.casts(cursor, old, new, values):
+                if computed.shown_as(old, value) is None:
+                    continue  # Dates that no calendar has are NULL in the table already.
                 found = computed.cast_of(old, new, value)
                 wanted = computed.shown_as(new, after) if is_done else Refused("strict SQL mode")
                 if isinstance(found, Refused) and not (is_done and "strict SQL mode" in found):

@@ -153,7 +153,7 @@ def _is_finer(old: ColumnType, new: ColumnType) -> bool:
 
 
 def _keeps_digits(old: ColumnType, new: ColumnType) -> bool:
-    return (new.scale is None or new.scale == old.scale) and (old.unsigned or not new.unsigned)
+    return (new.scale is None or numbers.is_kept(old, new)) and (old.unsigned or not new.unsigned)
 
 
 _NUMBERS = ("int", "year", "bit", "decimal", "real", "text", "enum", "set")

@@ -12,11 +12,11 @@ from applier.sink.evolve.steps import ConvertField
 from applier.sink.format.types import Array, by_value
 
 _DATE = re.compile(
-    r"(\d{4}|\d\d)[-/.](\d{1,2})[-/.](\d{1,2})(?:(?:T| +)(\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?)?)?)?",
+    r"(\d{4}|\d{1,2})[-/.](\d{1,2})[-/.](\d{1,2})(?:(?:T| +)(\d{1,2})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?)?)?)?",
     re.ASCII,
 )
 _DATE_NUMBER = re.compile(r"(\d{4}|\d\d)(\d\d)(\d\d)(?:(\d\d)(\d\d)(\d\d)(?:\.(\d*))?)?", re.ASCII)
-_TIME = re.compile(r"(-?)(?:(\d{1,2}) +)?(\d{1,3})(?::(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?)?)?", re.ASCII)
+_TIME = re.compile(r"(-?)(?:(\d{1,2}) +)?(\d{1,3})(?::(\d{1,2})(?::(\d{1,2}))?)?(?:\.(\d*))?", re.ASCII)
 _TIME_NUMBER = re.compile(r"(-?)()(\d{0,3}?)(\d{0,2}?)(\d{1,2})(?:\.(\d*))?", re.ASCII)
 """Hours, minutes and seconds, each two digits, from the right."""
 _LONGEST_TIME = 838 * 3600 + 59 * 60 + 59
@@ -102,9 +102,7 @@ def moment_text(text: str, digits: int) -> str:
     if match is None:
         raise Unproven
     year, month, day, hours, minutes, seconds = (int(part or 0) for part in match.groups()[:6])
-    if len(match[1]) == 2:
-        if not (month and day):
-            raise Unproven
+    if len(match[1]) < 4 and (month or day or match.re is _DATE_NUMBER or match[7] or hours or minutes or seconds):
         year += 2000 if year < 70 else 1900
     if month > 12 or day > 31:
         raise ValueError

@@ -22,6 +22,7 @@ _MOST_BITS = 64
 
 _WHOLE = pa.decimal128(38, 0)
 _BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
+_WIDTHS = {"float": 12, "double": 22}
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
@@ -68,13 +69,14 @@ def fit_whole(numbers: Array, step: ConvertField) -> Array:
 
 
 def to_year(values: Array, step: ConvertField) -> Array:
-    """YEAR: one and two digits are years from 1970 to 2069; the number 0 is the year 0000, the text 2000.
+    """YEAR: one and two digits are years from 1970 to 2069; the number 0 and the text 0000 stay 0, other zeros not.
 
     Raises:
         ValueError: A number is no year.
     """
     numbers: Any = whole_of(values, step)
-    is_zero = [step.old.name in _BITS or not re.match("0(?!...$)", text.strip()) for text in map(str, values)]
+    texts = map(str, values)
+    is_zero = [step.old.name in _BITS or len(text) == 4 or text.strip()[:1] != "0" for text in texts]
     years = [None if n is None else _year(int(n), is_zero=z) for n, z in zip(numbers.to_pylist(), is_zero, strict=True)]
     return pa.array(years, pa.int32())
 
@@ -94,8 +96,9 @@ def to_decimal(values: Array, step: ConvertField) -> Array:
     if step.old.name in ("enum", "set") or pa.types.is_integer(values.type) or pa.types.is_boolean(values.type):
         values = whole_of(values, step)
     if pa.types.is_decimal(values.type) and not is_wide:
+        values = _rescaled(values, target)
         _refuse_negative(values, step.new)
-        return _rescaled(values, target)
+        return values
     numbers = by_value(values, lambda value: _plain(_read(value), step.new), pa.string())
     return numbers if is_wide else numbers.cast(target)
 
@@ -111,13 +114,22 @@ def to_real(values: Array, step: ConvertField) -> Array:
             if is_integer
             else by_value(values, lambda value: float(_read(value)), pa.float64())
         )
-    _refuse_negative(values, step.new)
-    if step.new.scale is not None:
+    if step.new.scale is not None and not is_kept(step.old, step.new):
         values = _cut_digits(values, step.new)
+    _refuse_negative(values, step.new)
     result = values.cast(step.new_arrow, safe=False)
     if pc.all(pc.is_finite(result)).as_py() is False:
         raise ValueError
     return result
+
+
+def is_kept(old: ColumnType, new: ColumnType) -> bool:
+    """Whether TiDB leaves FLOAT and DOUBLE values as they are, even with more digits (`needChangeColumnData`)."""
+    width = _WIDTHS.get(old.name)
+    if width is None or old.unsigned != new.unsigned or (old.scale is None and old.length not in (None, width)):
+        return False  # Simple shows no digits: rounding to more than there are changes nothing.
+    is_wider = (old.length or width) <= (new.length or _WIDTHS[new.name])
+    return is_wider and (old.scale is None or (new.scale is not None and old.scale <= new.scale))
 
 
 def _cut_digits(values: Array, kind: ColumnType) -> Array:

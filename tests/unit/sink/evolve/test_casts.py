@@ -59,8 +59,12 @@ EXACT = [
     (T("double"), T("float"), [0.1], [0.10000000149011612]),
     (T("year"), T("int"), [2024], [2024]),
     (T("int"), T("year"), [1901, 2155, 0, 24, 70], [1901, 2155, 0, 2024, 1970]),
-    (VARCHAR, T("year"), ["24", "0", "0000"], [2024, 2000, 0]),
+    (VARCHAR, T("year"), ["24", "0", "0000", " 0000"], [2024, 2000, 0, 2000]),
+    (T("decimal", length=9, scale=3), T("decimal", length=6, scale=1, unsigned=True), [D("-0.001")], [D("0.0")]),
     (T("double"), T("float", length=7, scale=2), [1.005, 1.235], [1.0, 1.2400000095367432]),
+    # TiDB leaves what is wide enough as it is.
+    (T("double"), T("double", length=30, scale=2), [1.005, 1e29], [1.005, 1e29]),
+    (T("double", length=30), T("double", length=30, scale=2), [1.005], [1.0]),
     (T("bit", length=8), T("bit", length=64), [255], [D(255)]),
     (T("bit", length=8), T("int"), [200], [200]),
     (VARCHAR, T("decimal", length=38, scale=0), ["9" * 38, "-" + "9" * 38], [D("9" * 38), D("-" + "9" * 38)]),

@@ -201,6 +201,7 @@ def test_a_wider_number_is_promoted_in_place(old: T, new: T, arrow: pa.DataType 
         (T("binary", length=3), T("binary", length=4)),
         (T("enum", elements=("a", "b")), T("enum", elements=("b", "a"))),
         (T("double"), T("float")),
+        (T("float", length=8, scale=2), T("float", length=6, scale=2)),
         (T("bit", length=8), T("bit", length=64)),
     ],
     ids=lambda kind: kind.name,
