@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -22,7 +23,9 @@ from applier.changefeed.table import TableName
 from applier.config.settings import Config
 from applier.ddl import actions as say
 from applier.ddl.parser import parse
+from applier.ddl.spelling import Spelling
 from applier.errors import SchemaChangeRefused, TableIncomplete, TableMismatch
+from applier.order.renames import sequence
 from applier.pipeline.scan.statements import Ddl
 from applier.pipeline.state import State
 from applier.pipeline.tables import parking
@@ -112,21 +115,39 @@ def _end_letters(state: State, targets: TargetTables) -> bool:
 def begun(state: State) -> dict[TableName, Begun]:
     """How each table came to be whose CREATE TABLE or TRUNCATE the audit of DDL holds, by the names of now."""
     # The audit has a row for each part of a statement, and more where it was refused first, or by a job.
-    statements: dict[tuple[int, str], list[SchemaDecision]] = {}
+    statements: dict[int, dict[str, list[SchemaDecision]]] = {}
     for item in state.control.decisions():
-        statements.setdefault((item.commit_ts, item.sql), []).append(item)
+        statements.setdefault(item.commit_ts, {}).setdefault(item.sql, []).append(item)
     found: dict[TableName, Begun] = {}
-    for (commit_ts, sql), items in statements.items():
-        first = items[0].table
-        try:
-            actions = parse(sql, first.database, first, first)
-        except SchemaChangeRefused:
-            continue
-        for action in actions:
+    names = Spelling((), (item.table for texts in statements.values() for items in texts.values() for item in items))
+    for commit_ts, texts in statements.items():
+        for written, items in _as_made(texts.values(), found):
+            action = names.spelt(written)
+            names.follow(action)
             own = [item for item in items if item.table in say.touches(action)[:1]] or items
             is_made, is_left_out = own[-1].decision in ("applied", "rewritten"), own[-1].reason == LEFT_OUT
             _follow_begun(found, say.effect(action), commit_ts, is_made=is_made, is_left_out=is_left_out)
     return found
+
+
+def _as_made(
+    texts: Iterable[list[SchemaDecision]], there: Iterable[TableName]
+) -> list[tuple[say.Action, list[SchemaDecision]]]:
+    """The actions of one commit ts: renames of tables that were left out stand in the audit in any order."""
+    found: list[tuple[say.Action, list[SchemaDecision]]] = []
+    for items in texts:
+        first = items[0].table
+        with suppress(SchemaChangeRefused):
+            found += [(action, items) for action in parse(items[0].sql, first.database, first, first)]
+    pairs = [(action.table.folded, action.to.folded) for action, _ in found if isinstance(action, say.RenameTable)]
+    if len(pairs) < len(found) or any(items[-1].reason != LEFT_OUT for _, items in found):
+        return found
+    concerned = {name for pair in pairs for name in pair}
+    order = sequence(pairs, concerned & {name.folded for name in there})
+    if order is None:
+        # Nothing shows which table has which name from here on.
+        return [(say.DropTable(say.touches(action)[0]), items) for action, items in found]
+    return [found[place] for place in order]
 
 
 def _follow_begun(
