@@ -84,7 +84,7 @@ class Copies:
         """Copy what a table was loaded into; one that was fenced meanwhile takes the same files once more.
 
         Raises:
-            TableMismatch: The table was written meanwhile, with other columns.
+            TableMismatch: The table was written meanwhile, with other columns or partition fields.
         """
         name, catalog = loaded.name, self.main.catalog
         identifier, shown = self.targets.identifier(name), catalog.load(self.main.identifier(name))
@@ -99,6 +99,9 @@ class Copies:
         if writer.table.schema_json != table.schema_json:
             what = f"The columns of table {shown} have changed while table {name} was loaded."
             raise TableMismatch(what, "Load it again.")
+        if table.spec_json["fields"] and writer.table.spec_json != table.spec_json:
+            what = f"The partition fields of table {shown} have changed while table {name} was loaded."
+            raise TableMismatch(what, "Export it again, and load that.")
         if table.snapshot_id is not None:
             writer.append(lambda: writer.table.files.copied(table), stamp)
 

@@ -1,0 +1,73 @@
+"""An export that is loaded while the layout of its table changes."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from applier.changefeed.filter import exactly
+from applier.changefeed.table import TableName
+from applier.pipeline.step import Pipeline
+from applier.sink.control.rows import Kind, TableRequest
+from tests.lab import Lab
+from tests.properties.life_loads import Loads, OpenLoad
+from tests.properties.lives import Lives
+from tests.ticdc import Changefeed, Habits
+from tests.upstream import Column, Database, Name
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+
+def _ask(pipeline: Pipeline, kind: Kind, load: OpenLoad) -> None:
+    assert pipeline.beside is not None
+    request = TableRequest(f"{kind} {load.export.tso}", kind, exactly(load.names), "a test", "a test")
+    outcome = pipeline.beside.requests.carry_out(request)
+    assert not outcome.startswith("refused"), outcome
+
+
+def _loaded(pipeline: Pipeline, loads: Loads, load: OpenLoad) -> None:
+    _ask(pipeline, "load", load)
+    assert not loads.bulk(pipeline, load)
+
+
+def test_rows_that_were_loaded_into_other_partition_fields_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """Files of one partition spec are none of another: the table stays parked until a new export is loaded."""
+    database, name = Database(), Name("shop", "orders")
+    database.create(name, [Column("id"), Column("v", "varchar(20)")], ["id"])
+    database.insert(name, {"id": 1, "v": "one"}, {"id": 2, "v": "two"})
+    first = database.tick()
+    database.insert(name, {"id": 3, "v": "three"})
+    database.tick()
+    feed = Changefeed(database, Habits(partitions=1))
+    feed.send()
+    lab = Lab(spark, "load_layout", database, feed.records)
+    lab.more = {"tables": {"shop.*": {"partition_by": ["bucket(2, id)"]}}}
+    pipeline, loads = lab.start(), Loads(Lives(database), random.Random(0), tmp_path)
+    pipeline.step()
+    load = loads.begin([name], first)
+    _loaded(pipeline, loads, load)
+
+    lab.more = {"tables": {"shop.*": {"partition_by": ["id"]}}}
+    pipeline = lab.start()
+    _ask(pipeline, "loaded", load)
+    pipeline.step()
+
+    known = pipeline.state.completeness[TableName(*name)]
+    assert (known.cause, known.is_due) == ("load", False)
+    assert known.reason == (
+        "The partition fields of table load_layout__shop.orders have changed while table shop.orders was loaded"
+    )
+
+    again = loads.begin([name], database.ts)
+    _loaded(pipeline, loads, again)
+    _ask(pipeline, "loaded", again)
+    while pipeline.step().resuming:
+        pass
+    assert lab.is_live(pipeline, name)
+    lab.check(pipeline)
