@@ -36,6 +36,7 @@ class Known:
         passed: As `Checkpoint.passed`.
         parked: Tables whose rows are not applied.
         loaded: TSO of the export that the rows of a table come from.
+        named: Tables that are followed, those included whose CREATE TABLE is yet to come.
     """
 
     resolved: Mapping[TopicPartition, int]
@@ -50,6 +51,7 @@ class Known:
     passed: Passed = field(default_factory=dict)
     parked: frozenset[TableName] = frozenset()
     loaded: Mapping[TableName, int] = field(default_factory=dict)
+    named: frozenset[TableName] = frozenset()
 
     @property
     def floors(self) -> Mapping[TableName, int]:
@@ -71,5 +73,6 @@ class Known:
             versions=state.versions,
             tables=state.tables.beside(state.supplied),
             parked=state.parked,
+            named=frozenset(state.completeness),
             loaded=state.loaded,
         )

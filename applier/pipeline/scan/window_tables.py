@@ -16,7 +16,8 @@ from applier.pipeline.scan.window_scan import WindowScan
 
 def spelling(found: WindowScan, known: Known) -> Spelling:
     """How the tables are spelt, those that a window shows included."""
-    return Spelling(known.tables, (name for name, _ in [*known.versions, *found.versions, *found.results.parts]))
+    names = (name for name, _ in [*known.versions, *found.versions, *found.results.parts])
+    return Spelling(known.tables, (*names, *known.named))
 
 
 def met(found: WindowScan, known: Known) -> dict[TableName, int]:
