@@ -23,6 +23,7 @@ from applier.pipeline.build import assemble
 from applier.pipeline.requests import REFUSED
 from applier.pipeline.state import State
 from applier.pipeline.step import Pipeline
+from applier.pipeline.tables import completeness, layouts
 from applier.sink.control.control import Control, unix_ms
 from applier.sink.control.lease import this_process
 from applier.sink.control.rows import TableRequest
@@ -165,6 +166,8 @@ class Lab:
         pipeline = assemble(settings.parse(raw), self.source(), catalog, State.load(control, checkpoint))
         # As `applier run` does.
         pipeline.hold_to_checkpoint()
+        completeness.keep(pipeline.state, pipeline.targets)
+        layouts.bring(pipeline.state, pipeline.targets, pipeline.config.tables)
         return pipeline
 
     def next_request(self, pipeline: Pipeline) -> TableRequest | None:
@@ -262,14 +265,20 @@ class Lab:
         if self.has_others and snapshot_id and table.snapshot_by_id(snapshot_id) is None:
             return []
         if key not in self._seen:
-            found = table.scan(snapshot_id=snapshot_id).to_arrow() if snapshot_id else pa.table({})
-            own = [name for name in found.column_names if not name.startswith(OTHERS)]
-            self._seen[key] = bag(found.select(own).to_pylist())
+            self._seen[key] = bag(own_rows(table, snapshot_id)) if snapshot_id else []
         here, there = self._seen[key], bag(rows)
         if here == there:
             return []
         extra, lost = sorted(set(here) - set(there)), sorted(set(there) - set(here))
         return [f"{name}: {len(here)} rows for {len(there)}\n  has   {extra[:3]}\n  wants {lost[:3]}\n "]
+
+
+def own_rows(table: StaticTable, snapshot_id: int | None = None) -> list[Row]:
+    """The rows of a table, at a snapshot or now, without the columns of other writers."""
+    found = table.scan(snapshot_id=snapshot_id).to_arrow()
+    own = [name for name in found.column_names if not name.startswith(OTHERS)]
+    rows: list[Row] = found.select(own).to_pylist()
+    return rows
 
 
 def bag(rows: Iterable[Mapping[str, Any]]) -> list[str]:

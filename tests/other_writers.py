@@ -10,6 +10,7 @@ from applier.sink.iceberg import maintenance
 from applier.sink.iceberg.catalog import Catalog, Identifier
 from applier.sink.iceberg.commit import commit
 from applier.sink.iceberg.java import translated
+from applier.sink.iceberg.layout import partition_of
 from applier.sink.iceberg.table import Table
 from applier.sink.write import merge
 from applier.sink.write.engine import ArrowEngine
@@ -26,6 +27,16 @@ def change_columns(catalog: Catalog, identifier: Identifier) -> None:
             update.deleteColumn(name).commit()
         else:
             update.addColumn(name, table.java.iceberg.types.Types.StringType.get()).commit()
+
+
+def change_partitions(catalog: Catalog, identifier: Identifier) -> None:
+    """ALTER TABLE: add a partition field, or drop those that are there."""
+    table = _loaded(catalog, identifier)
+    with translated("Another writer cannot change partitions"):
+        update, fields = table.handle.updateSpec(), list(partition_of(table))
+        for name in fields:
+            update = update.removeField(name)
+        (update if fields else update.addField("id")).commit()
 
 
 def compact(catalog: Catalog, identifier: Identifier) -> None:
@@ -63,6 +74,7 @@ def expire(catalog: Catalog, identifier: Identifier) -> None:
 
 OTHER_WRITERS: Mapping[str, Callable[[Catalog, Identifier], None]] = {
     "changes columns": change_columns,
+    "changes partitions": change_partitions,
     "compacts": compact,
     "rolls back": roll_back,
     "expires": expire,

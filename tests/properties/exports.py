@@ -31,10 +31,12 @@ def write(database: Database, names: Iterable[Name], tso: int, folder: Path, cha
         schema, rows = state[name]
         place = f"{name.database}.{name.table}"
         (folder / f"{place}-schema.sql").write_text(_declared(schema))
+        is_sql = chance.random() < 0.4
         for number, part in enumerate(_parts(schema, rows, chance)):
             columns = [column.name for column in schema.columns]
             cells = [[row[column] for column in columns] for row in part]
-            (folder / f"{place}.{number:09}.csv").write_bytes(dumpling.csv(cells, FORM, columns))
+            data = dumpling.sql(cells, escapes=True) if is_sql else dumpling.csv(cells, FORM, columns)
+            (folder / f"{place}.{number:09}.{'sql' if is_sql else 'csv'}").write_bytes(data)
     return folder
 
 

@@ -249,6 +249,9 @@ class History:
             kinds.append([(name, free[0]), (others[0], name)])
         if len(others) > 1:
             kinds.append([(name, between), (others[0], name), (others[1], others[0]), (between, others[1])])
+        if free and free[0] != _BETWEEN:
+            # The same table twice, or there and back: its own name is used twice.
+            kinds.append([(name, between), (between, self.random.choice([free[0], name]))])
         if kinds:
             self.database.rename(*self.random.choice(kinds))
             for left in [name, *others[:1]]:

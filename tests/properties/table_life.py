@@ -27,11 +27,12 @@ from applier.pipeline.step import Pipeline
 from applier.sink.control.control import Control, SchemaDecision
 from applier.sink.control.rows import Kind, TableRequest, last_decisions, request_rows
 from applier.sink.control.tables import REQUESTS
-from tests.disasters import FAILURES, Crash, Disasters
-from tests.lab import Lab, Memory, bag
+from tests.disasters import FAILURES, WHENS, Crash, Disasters
+from tests.lab import Lab, Memory, bag, own_rows
 from tests.properties.elements import Elements
 from tests.properties.histories import History
 from tests.properties.life_loads import Loads, OpenLoad, is_shown, reached
+from tests.properties.life_others import LifeOthers
 from tests.properties.lives import Life, Lives
 from tests.ticdc import Changefeed, Habits
 from tests.upstream import Ddl, Name
@@ -49,6 +50,14 @@ _MOST_ROUNDS = 25
 """Statements of one table that are refused come up one after the other, each in a round of its own."""
 
 _BEGIN_POINTS = ("", "", "request-taken", "request-done", "load-staged", "load-committed", "load-shown", "load-begun")
+
+_POINTS = (
+    *("read", "decoded", "applied", "table-ensured", "data-files-staged", "commit-sent", "commit-done"),
+    *("ddl-due", "ddl-applied", "ddl-recorded", "half-exchanged", "layout-due", "layout-done"),
+    *("request-taken", "request-done", "resume-begun", "resume-taken-in", "resume-range-read"),
+    *("resume-shown", "resume-done"),
+)
+"""Where a process dies in a step, a start or a job."""
 
 _ALL = ("*.*",)
 _INCLUDES = (_ALL, _ALL, ("*.*", "!mart.apart*"), ("*.*", "!mart.*"), ("*.*", "!shop.*"))
@@ -128,6 +137,10 @@ class TableLife:
     _loads: Loads = field(init=False)
     _outcomes: dict[str, str] = field(default_factory=dict)
     _renames: bool = False
+    _is_dead: bool = False
+    _faults: random.Random = field(init=False)
+    _others: LifeOthers = field(init=False)
+    _damaged: set[Life] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         chance = self._random = random.Random(f"life of {self.seed}")
@@ -140,6 +153,9 @@ class TableLife:
         self.story.append(str(elements))
         name = f"life_{self.seed}"
         self._lab = Lab(self.spark, name, feed.database, feed.records, chance.choice([20, 60, 1000]))
+        self._faults = random.Random(f"faults of {self.seed}")
+        self._lab.has_others = True
+        self._others = LifeOthers(self._lab, random.Random(f"others of {self.seed}"), self.story)
         self._lives = Lives(feed.database)
         self._loads = Loads(self._lives, random.Random(f"loads of {self.seed}"), self.folder)
 
@@ -157,7 +173,9 @@ class TableLife:
         for _ in range(self.steps):
             self.disasters.mend()
             self._draw()
+            self._draw_fault()
             self._step()
+            self._undo()
         self.disasters.mend()
         self._let_all_come_back()
         pipeline = self._running()
@@ -179,20 +197,24 @@ class TableLife:
             "resume": lambda: self._ask("resume"),
             "skip": self._skip,
             "load": self._load,
+            "other": self._others.act,
         }
-        weights = {"crash": 3, "include": 2, "park": 2, "resume": 3, "load": 6}
+        weights = {"crash": 3, "include": 2, "park": 2, "resume": 3, "load": 6, "other": 4}
         names = ["", "", "", "", *(name for name in kinds for _ in range(weights.get(name, 1)))]
-        if what := self._random.choice(names):
+        if self._is_dead and self._random.random() < 0.4:
+            # The repetition dies as well, where the first one did or elsewhere.
+            self._crash_later()
+        elif what := self._random.choice(names):
             kinds[what]()
 
     def _step(self) -> None:
-        pipeline = None
+        pipeline, self._is_dead = None, False
         try:
             pipeline = self._running()
             step = pipeline.step(self._ends_now())
         except Crash as crash:
             self.story.append(f"died at {crash}")
-            self._pipeline = None
+            self._pipeline, self._is_dead = None, True
         except TransientError as error:
             self.story.append(str(error))
         except CheckpointConflict:
@@ -208,7 +230,7 @@ class TableLife:
         return self._pipeline
 
     def _start(self, *, is_over: bool) -> Pipeline:
-        self._lab.more = {"tables": {"include": list(self._include)}}
+        self._lab.more = {"tables": {"include": list(self._include), **self._others.tables_section()}}
         pipeline = self._lab.start(is_over=is_over)
         assert pipeline.beside is not None
         pipeline.beside.requests.clock = count(step=10).__next__
@@ -270,11 +292,28 @@ class TableLife:
 
     # ---- what happens
 
+    def _draw_fault(self) -> None:
+        """Let one call to catalog or storage fail in every other step, at times beside another writer."""
+        chance = self._faults
+        turn, meanwhile = int(2 ** chance.uniform(0, 9)), self._others.act if chance.random() < 0.2 else None
+        when = chance.choice(WHENS if meanwhile else WHENS[:2])
+        if chance.random() < 0.5:
+            self.story.append(f"fault {when} {turn}{' beside another writer' if meanwhile else ''}")
+            self.disasters.fault(turn, when, meanwhile)
+
+    def _undo(self) -> None:
+        """Set tables that were rolled back to their heads again; a command resumes what was parked for it."""
+        if names := self._others.undo():
+            since = self._pipeline.state.resolved_ts if self._pipeline else 0
+            moments = {item.ts for item in self._lab.database.log if item.ts >= since} | {since}
+            lives = [self._lives.at(ts) for ts in moments]
+            self._damaged |= {found[name] for found in lives for name in names if name in found}
+
     def _crash_later(self) -> None:
         turn = self._random.choice([1, 1, 2, 3, 5, 8, 12, 20])
-        point = self._random.choice(["", "", "", "resume-taken-in", "resume-range-read", "resume-shown", "resume-done"])
+        point = self._random.choice(["", "", *_POINTS])
         self.story.append(f"crash {point} {turn}")
-        self.disasters.crash(point, 1 if point else turn)
+        self.disasters.crash(point, self._random.choice([1, 1, 2, 3]) if point else turn)
 
     def _fail_later(self) -> None:
         failure, turn = self._random.choice(FAILURES), self._random.choice([1, 1, 2, 3, 5, 8])
@@ -287,6 +326,8 @@ class TableLife:
 
     def _take_over(self) -> None:
         """Another applier takes the changefeed in the middle of a step, and gets as far as it gets."""
+        # One that dies while it starts has taken the changefeed all the same.
+        self._pipeline = None
         other = self._pipeline = self._start(is_over=False)
         for _ in range(self._random.randint(0, 2)):
             other.step(self._ends)
@@ -382,6 +423,7 @@ class TableLife:
     def _load_rows(self, load: OpenLoad) -> None:
         """Load the rows aside; what goes wrong ends this process alone, and the same load may go on later."""
         point, turn = self._random.choice(["load-staged", "load-committed", ""]), self._random.choice([1, 1, 2, 3])
+        self._draw_fault()
         match self._random.choice(["", "", "crash", "crash", "fail", "take over"]):
             case "crash":
                 self.disasters.crash(point, turn)
@@ -470,7 +512,7 @@ class TableLife:
         found = [f"{name} is there" for name in sorted(here.keys() - wanted.keys())]
         found += [f"{name} is missing" for name in sorted(wanted.keys() - here.keys())]
         for name in sorted(wanted.keys() & here.keys()):
-            if bag(here[name].scan().to_arrow().to_pylist()) != bag(wanted[name][1]):
+            if bag(own_rows(here[name])) != bag(wanted[name][1]):
                 found.append(f"{name} is not as in the database at the end")
         return [*found, *(self._states(pipeline) if found else [])]
 
@@ -478,6 +520,8 @@ class TableLife:
 
     def _look(self, pipeline: Pipeline, more: str = "") -> None:
         """Compare with what the model knows."""
+        self.disasters.leave_calls()
+        self._undo()
         self._take_note(pipeline)
         self.looks += 1
         self.story.append(f"{pipeline.state.checkpoint.step} at {pipeline.state.resolved_ts}{more}")
@@ -521,8 +565,9 @@ class TableLife:
             self._outcomes[request.id] = outcome
             self.story.append(f"{request.kind}: {outcome}")
             # Of several tables some may be refused: what follows says why.
-            kind, _, names = outcome.partition(f" {REFUSED}")[0].rstrip(".").partition(": ")
-            found = [Name(*text.split(".")) for text in names.split(", ")] if kind != "refused" else []
+            said = outcome.partition(f" {REFUSED}")[0].partition(" Left as they were")[0]
+            kind, _, names = said.rstrip(".").partition(": ")
+            found = [Name(*text.split(".")) for text in names.split(", ")] if names and kind != "refused" else []
             if request.kind in ("load", "loaded"):
                 self._loads.note(found, lives)
                 self._by_hand.difference_update(lives[name] for name in found if name in lives)
@@ -556,6 +601,8 @@ class TableLife:
         """Why a table may not be in the state in which it is; "" if it may."""
         refused = self._lives.refused(life, ts)
         together = [life, *self._lives.exchanged(life, ts)]
+        if known.is_parked and life in self._damaged:
+            return ""
         match known.state, known.cause:
             case "live", _:
                 if not self._admits(name):
@@ -564,6 +611,7 @@ class TableLife:
                     return "is live, but was parked by hand"
                 self._loads.loading.discard(life)
                 self._loads.left_behind.discard(life)
+                self._damaged.discard(life)
                 owed = self._loads.owed(life, refused) - self._skipped
                 return "is live, but a statement was refused" if owed else ""
             case "parked", "load":
@@ -578,13 +626,13 @@ class TableLife:
                 return "" if life in self._by_hand or known.is_due else "is parked, but not by hand"
             case "parked", "ddl":
                 # The table of the export had the name before this one, and met a statement of its own.
-                is_owed = refused or len(together) > 1 or self._loads.may_wait(name, life)
+                is_owed = refused or len(together) > 1 or self._loads.may_wait(name, life) or _UNORDERED in known.reason
                 return "" if is_owed else "is parked, but no statement is refused"
         return "is parked without a cause"
 
     def _is_true(self, life: Life, known: Completeness, table: Any) -> bool:
         """Whether a parked table shows what it was when it was parked, before or after a DDL of that very moment."""
-        rows = bag(table.scan().to_arrow().to_pylist())
+        rows = bag(own_rows(table))
         for ts in (known.since, known.since - 1):
             name = next((name for name, other in self._lives.at(ts).items() if other == life), None)
             if name is None or rows == bag(self._lab.database.at(ts)[name][1]):
