@@ -11,7 +11,7 @@ import pyarrow as pa
 from applier.changefeed.route import Route
 from applier.changefeed.table import TableName
 from applier.config.settings import TablesSection
-from applier.errors import TableMismatch, TransientError
+from applier.errors import BY_HAND, RangeRefused, TableMismatch, TransientError
 from applier.pipeline.schema_changes.apply_to_rows import make_way
 from applier.pipeline.tables.ddl_stamp import DROPPED_AT
 from applier.pipeline.tables.loads import LOADED, Load
@@ -114,6 +114,7 @@ class Copies:
 
         Raises:
             CopyOutdated: The table was written since it was copied.
+            RangeRefused: It was written since it was shown: a new copy would be ahead of its place in the feed.
         """
         catalog, identifier = self.main.catalog, self.main.identifier(name)
         copy = catalog.load(self.targets.identifier(own))
@@ -130,6 +131,10 @@ class Copies:
             if clone.is_built_on(copy, table):
                 clone.show(table, copy)
             elif not _is_shown(table, copy):
+                if clone.has_shown(copy, table):
+                    raise RangeRefused(
+                        f"Table {table} was written by others while it was brought back.", BY_HAND, [own]
+                    )
                 raise CopyOutdated(f"Table {table} was written while it was brought back, which begins anew")
         self.main.forget(name)
         writer = self.main.writer(name)

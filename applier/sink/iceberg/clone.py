@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import uuid
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,7 +22,7 @@ _NO_CLONES = ("UnsupportedOperationException", "IllegalArgumentException")
 
 
 BUILT_ON = "applier.built-on"
-"""Table property of a clone: a hash of what the table was whose place it is to take."""
+"""Property of a clone, and of a table that shows it: an id of the clone, and a hash of what the table was before."""
 
 _OWN = "applier."
 """How the properties begin that applier sets: fences and stamps change nothing that a clone is built on."""
@@ -52,17 +53,21 @@ def clone(catalog: Catalog, table: Table, identifier: Identifier, base: Table | 
         what = f"Catalog {catalog.name} cannot register a second table on the files of {table}: {error.detail}"
         raise OutsideRefused(what, BY_HAND) from None
     with translated(f"Cannot change the properties of table {'.'.join(identifier)}"):
-        set_properties(handle, {BUILT_ON: _head(base or table)})
+        set_properties(handle, {BUILT_ON: f"{uuid.uuid4().hex} {_hash(base or table)}"})
     return Table(catalog.java, handle, identifier)
 
 
-def _head(table: Table) -> str:
-    """A hash of everything that the metadata of a table says but its rows, and what applier notes there."""
+def _facts(table: Table) -> dict[str, Any]:
+    """Everything that the metadata of a table says but its rows, and what applier notes there."""
     current = table.handle.operations().current()
     written = json.loads(str(table.java.iceberg.TableMetadataParser.toJson(current)))
     kept = {key: value for key, value in written.items() if key not in (*_PASSING, *_LOGS)}
-    kept["properties"] = {key: value for key, value in written["properties"].items() if not key.startswith(_OWN)}
-    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
+    properties = {key: value for key, value in written["properties"].items() if not key.startswith(_OWN)}
+    return {**kept, "properties": properties}
+
+
+def _hash(table: Table) -> str:
+    return hashlib.sha256(json.dumps(_facts(table), sort_keys=True).encode()).hexdigest()
 
 
 def begin_anew(catalog: Catalog, table: Table, columns: pa.Schema, *, key: Sequence[str], **options: Any) -> Table:
@@ -79,12 +84,25 @@ def begin_anew(catalog: Catalog, table: Table, columns: pa.Schema, *, key: Seque
 
 
 def is_built_on(copy: Table, table: Table) -> bool:
-    """Whether a table is what it was when it was cloned: rows, columns, partitions, order and properties.
+    """Whether a table is what it was when it was cloned, or what it became when its clone was shown, and no more:
+    rows, columns, partitions, order and properties.
 
     Others may have given it columns or partition fields since, under the numbers that those of the clone have.
     """
-    head = table.snapshot_id
-    return copy.setting(BUILT_ON) == _head(table) and (head is None or copy.has_snapshot(head))
+    head, (_, _, base) = table.snapshot_id, (copy.setting(BUILT_ON) or "").partition(" ")
+    is_same = _holds_all_of(copy, table) if has_shown(copy, table) else base == _hash(table)
+    return is_same and (head is None or copy.has_snapshot(head))
+
+
+def has_shown(copy: Table, table: Table) -> bool:
+    """Whether readers were shown a clone as this table. The clone may have moved on since, and others the table."""
+    return copy.setting(BUILT_ON) is not None and copy.setting(BUILT_ON) == table.setting(BUILT_ON)
+
+
+def _holds_all_of(copy: Table, table: Table) -> bool:
+    own, other = _facts(copy), _facts(table)
+    lists = ("schemas", "partition-specs", "sort-orders")
+    return own["properties"] == other["properties"] and all(item in own[name] for name in lists for item in other[name])
 
 
 def show(table: Table, copy: Table) -> None:
@@ -114,7 +132,7 @@ def show(table: Table, copy: Table) -> None:
             elif base.currentSnapshot() is not None:
                 build.removeRef(MAIN)
             kept = copy.properties
-            gone = [BUILT_ON, *(key for key in table.properties if key not in kept)]
+            gone = [key for key in table.properties if key not in kept]
             build.setProperties(other.properties())
             build.removeProperties(java.jvm.java.util.HashSet(java.texts(gone)))
             operations.commit(base, build.build())
