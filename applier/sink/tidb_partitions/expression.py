@@ -32,7 +32,7 @@ class Name(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function or an operator (`+`, `-`, `*`, `DIV`, `%`) with its arguments; EXTRACT has its unit in the name."""
+    """A function or an operator (`+`, `-`, `*`, `DIV`, `%`) with its arguments."""
 
     function: str
     arguments: tuple[Node, ...]
@@ -48,7 +48,7 @@ _TOKEN = re.compile(
 _CHARSETS = ("_utf8mb4", "_utf8", "_ascii")
 """What may stand before a string: its characters are the same."""
 
-_SYNONYMS = {"DAY": "DAYOFMONTH", "CEIL": "CEILING", "MOD": "%"}
+_SYNONYMS = {"DAY": "DAYOFMONTH", "MOD": "%"}
 
 
 def parse(text: str) -> Node:
@@ -159,9 +159,6 @@ class _Reader:
 
     def _call(self, function: str) -> Node:
         function = _SYNONYMS.get(function, function)
-        if function == "EXTRACT":
-            function = f"EXTRACT {self.name().upper()}"
-            self._expect("FROM")
         arguments = [self.sum()]
         while self.take(","):
             arguments.append(self.sum())

@@ -115,19 +115,6 @@ def _days(values: Values) -> Values:
     return pc.add(days, DAY_ZERO)
 
 
-def _seconds_of_day(values: Values) -> Values:
-    hours, minutes, seconds = pc.hour(values), pc.minute(values), pc.second(values)
-    return pc.add(pc.multiply(pc.add(pc.multiply(hours, 60), minutes), 60), seconds)
-
-
-def _year_month(values: Values) -> Values:
-    return pc.add(pc.multiply(pc.year(values), 100), pc.month(values))
-
-
-def _microsecond(values: Values) -> Values:
-    return pc.add(pc.multiply(pc.millisecond(values), 1000), pc.microsecond(values))
-
-
 def _divided(left: Values, right: Values) -> Values:
     """DIV: cut towards zero, NULL for a division by zero."""
     return pc.divide_checked(left, pc.if_else(pc.equal(right, 0), pa.scalar(None, pa.int64()), right))
@@ -138,15 +125,11 @@ def _remainder(left: Values, right: Values) -> Values:
     return pc.subtract_checked(left, pc.multiply_checked(right, _divided(left, right)))
 
 
-def _rounded(call: Call, rows: pa.Table) -> Values:
-    """FLOOR and CEILING, of decimals or of the seconds of a timestamp with fractions."""
+def _floor(call: Call, rows: pa.Table) -> Values:
+    """FLOOR of a whole number, or of the seconds of a timestamp with fractions."""
     (argument,) = _counted(call, 1)
-    if isinstance(argument, Call) and argument.function == "UNIX_TIMESTAMP" and call.function == "FLOOR":
+    if isinstance(argument, Call) and argument.function == "UNIX_TIMESTAMP":
         return _epoch_seconds(argument, rows)[0]
-    values = _value(argument, rows)
-    if pa.types.is_decimal(values.type):
-        values = pc.floor(values) if call.function == "FLOOR" else pc.ceil(values)
-        return values.cast(pa.decimal128(38, values.type.scale)).cast(pa.int64())
     return _whole(argument, rows)
 
 
@@ -166,16 +149,6 @@ def _epoch_seconds(call: Call, rows: pa.Table) -> tuple[Values, Values]:
     micros = values.cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
     seconds = pc.floor_temporal(values, unit="second").cast(pa.timestamp("us", tz="UTC")).cast(pa.int64())
     return _divided(seconds, _repeated(pa.scalar(_MICROS, pa.int64()), rows)), pc.subtract(micros, seconds)
-
-
-def _abs(call: Call, rows: pa.Table) -> Values:
-    (argument,) = _counted(call, 1)
-    return pc.abs_checked(_whole(argument, rows))
-
-
-def _datediff(call: Call, rows: pa.Table) -> Values:
-    left, right = (_days(_moments(argument, rows)) for argument in _counted(call, 2))
-    return pc.subtract(left, right)
 
 
 def _concat(call: Call, rows: pa.Table) -> Values:
@@ -203,34 +176,16 @@ _NUMERIC: Mapping[str, Callable[..., Values]] = {
     "%": _remainder,
 }
 
-_PARTS: Mapping[str, Callable[[Values], Values]] = {
+_OF_MOMENT: Mapping[str, Callable[[Values], Values]] = {
     "YEAR": pc.year,
     "QUARTER": pc.quarter,
     "MONTH": pc.month,
-    "HOUR": pc.hour,
-    "MINUTE": pc.minute,
-    "SECOND": pc.second,
-    "MICROSECOND": _microsecond,
-}
-
-_OF_MOMENT: Mapping[str, Callable[[Values], Values]] = {
-    **_PARTS,
-    **{f"EXTRACT {unit}": function for unit, function in _PARTS.items()},
-    "EXTRACT DAY": pc.day,
-    "EXTRACT YEAR_MONTH": _year_month,
-    "TO_DAYS": _days,
-    "TO_SECONDS": lambda values: pc.add(pc.multiply(_days(values), 86400), _seconds_of_day(values)),
     "DAYOFMONTH": pc.day,
-    "DAYOFYEAR": pc.day_of_year,
-    "DAYOFWEEK": lambda values: pc.day_of_week(values, count_from_zero=False, week_start=7),
-    "WEEKDAY": pc.day_of_week,
+    "TO_DAYS": _days,
 }
 
 _OTHER: Mapping[str, Callable[[Call, pa.Table], Values]] = {
-    "ABS": _abs,
-    "FLOOR": _rounded,
-    "CEILING": _rounded,
+    "FLOOR": _floor,
     "CONCAT": _concat,
-    "DATEDIFF": _datediff,
     "UNIX_TIMESTAMP": _unix_timestamp,
 }

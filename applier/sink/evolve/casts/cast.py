@@ -175,7 +175,6 @@ _CASTS: dict[tuple[str, str], Cast] = {
     ("int", "enum"): members.enum_of_index,
     ("set", "set"): members.to_set,
     ("text", "set"): members.to_set,
-    ("int", "set"): members.set_of_mask,
     ("date", "date"): _same,
     ("datetime", "datetime"): dates.round_seconds,
     ("timestamp", "timestamp"): dates.round_seconds,

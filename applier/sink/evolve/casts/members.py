@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pyarrow as pa
 
 from applier.changefeed.table import ColumnType
@@ -35,22 +33,6 @@ def to_set(values: Array, step: ConvertField) -> Array:
     """Members of the new set, in its own order."""
     order = {label: place for place, label in enumerate(step.new.elements)}
     return by_value(values, lambda text: ",".join(sorted(set(_members(text)), key=order.__getitem__)), pa.string())
-
-
-def set_of_mask(values: Array, step: ConvertField) -> Array:
-    """Members of a set by its bit mask.
-
-    Raises:
-        ValueError: The mask names a member that the set does not have.
-    """
-
-    def labels(number: Any) -> str:
-        mask = int(number)
-        if mask < 0 or mask >> len(step.new.elements):
-            raise ValueError
-        return ",".join(label for bit, label in enumerate(step.new.elements) if mask >> bit & 1)
-
-    return by_value(values, labels, pa.string())
 
 
 def index_of(values: Array, kind: ColumnType) -> Array:
