@@ -62,6 +62,10 @@ class Spelling:
         for name in done.brought:
             self._add(name)
 
+    def meet_database(self, name: str) -> None:
+        """Take the letters of a database from a message, which has them as upstream: a statement has any."""
+        self._databases[name.lower()] = name
+
     def meet(self, name: TableName) -> None:
         """Take note of a table whose rows name it."""
         if name not in self:

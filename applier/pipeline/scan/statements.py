@@ -45,6 +45,8 @@ class Ddl:
         change = barrier.change
         before = change.before.name if change.before else None
         after = change.after.name if change.after else None
+        if change.database:
+            names.meet_database(change.database)
         try:
             actions = [names.spelt(action) for action in parse(change.sql, change.database, before, after)]
         except SchemaChangeRefused as error:

@@ -54,6 +54,19 @@ def test_dropping_a_database_in_other_letters_sweeps_its_tables() -> None:
     assert one(barrier("DROP DATABASE `SHOP`"), ORDERS).names == (ORDERS,)
 
 
+@pytest.mark.parametrize("before", ["Shop", "SHOP"])
+def test_a_new_table_has_the_letters_that_the_message_gives_its_database(before: str) -> None:
+    """Its rows have them too; those of the statement are anyone's, and those of another table may be of a database
+    that was dropped since.
+    """
+    name = TableName(before, "old")
+
+    (created,) = one(barrier("CREATE TABLE sHOP.t (id INT PRIMARY KEY)", "shop"), name).actions
+
+    assert isinstance(created, CreateTable)
+    assert created.table == TableName("shop", "t")
+
+
 @pytest.mark.parametrize("topics", list(permutations(range(3))))
 def test_parts_of_a_swap_over_topics_are_put_in_order(topics: tuple[int, ...]) -> None:
     """Offsets of three topics do not show which part is first; TiCDC up to v8.5.4 shuffles even one topic."""
