@@ -240,7 +240,10 @@ def on(action: Action, table: TableName) -> Action:
 
 
 def touches(action: Action) -> tuple[TableName, ...]:
-    """All tables that an action concerns, as it names them; () for databases, whose tables it does not name."""
+    """All tables that an action concerns, as it names them; () for databases, whose tables it does not name.
+
+    CREATE TABLE … LIKE reads its source, and does nothing to it: see `named`.
+    """
     match action:
         case OnDatabase():
             return ()
@@ -248,12 +251,16 @@ def touches(action: Action) -> tuple[TableName, ...]:
             return (table, to)
         case RecoverTable(table, to):
             return (table,) if to is None else (table, to)
-        case CreateTable(table=table, like=like):
-            return (table,) if like is None else (table, like)
         case ExchangePartition(table=table, other=other):
             return (table, other)
         case _:
             return (action.table,)
+
+
+def named(action: Action) -> tuple[TableName, ...]:
+    """All tables that an action names: those that it concerns, and the one that a new table is LIKE."""
+    like = action.like if isinstance(action, CreateTable) else None
+    return touches(action) if like is None else (*touches(action), like)
 
 
 def by_table(actions: Sequence[Action]) -> list[list[Action]]:

@@ -98,12 +98,12 @@ class WindowApplier:
                 gone = self._removed(scan.ddl[place : place + 1] if extent is None else scan.ddl[place:])
                 batches = [
                     Batch(name, due.pop((name, number)), ddl.commit_ts, is_doomed=name in gone, extent=extent)
-                    for name in ddl.names
-                    for number in segments_below(due, name, scan.job.cuts[name].index(ddl.commit_ts))
+                    for name in ddl.parts()
+                    for below in [at for at, ts in enumerate(scan.job.cuts.get(name, ())) if ts == ddl.commit_ts]
+                    for number in segments_below(due, name, below)
                 ]
                 is_begun = self.ddl_handler.is_begun(ddl)
-                if not is_begun:
-                    commits += self._commit(batches)
+                commits += self._commit([batch for batch in batches if not (is_begun and batch.name in ddl.names)])
                 self._apply_ddl(ddl)
                 if is_begun and self.ddl_handler.leaves_rows(ddl):
                     commits += self._commit([batch for batch in batches if parted.get(batch.name, -1) < place])

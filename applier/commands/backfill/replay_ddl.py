@@ -40,9 +40,8 @@ class Passed:
 
 
 def concerns(action: say.Action, name: TableName) -> bool:
-    """Whether an action changes what a table is or holds; CREATE TABLE … LIKE does nothing to its model."""
-    done = effect(action)
-    return name in (done.created or [*touches(action), *done.leaving([name])])
+    """Whether an action changes what a table is or holds."""
+    return name in [*touches(action), *effect(action).leaving([name])]
 
 
 @dataclass(frozen=True, slots=True)

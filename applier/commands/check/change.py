@@ -16,7 +16,7 @@ from applier.commands.check.iceberg_side import Replicas
 from applier.commands.check.inputs import Sides
 from applier.commands.check.registry_side import VALUE, RegistrySubjects, role
 from applier.commands.check.report import ChangeReport, RegistryAnswer, TableAnswer, TableOutcome, Verdict, worst
-from applier.ddl.actions import Action, ModifyColumn, kind, touches
+from applier.ddl.actions import Action, ModifyColumn, kind, named
 from applier.ddl.parser import parse
 from applier.decode.registry.wire_format import AvroSchema
 from applier.errors import ApplierError, DecodeError, SchemaChangeRefused
@@ -50,7 +50,7 @@ def coming_ddl(sides: Sides, sql: str) -> ChangeReport:
     report = ChangeReport("ddl", sql)
     try:
         actions = parse(sql, _UNNAMED)
-        if any(name.database == _UNNAMED for action in actions for name in touches(action)):
+        if any(name.database == _UNNAMED for action in actions for name in named(action)):
             actions = parse(sql, _database(sides, actions))
     except SchemaChangeRefused as error:
         return replace(report, verdict="cannot tell", reasons=(error.what, _SYNTAX))
@@ -115,7 +115,7 @@ def _database(sides: Sides, actions: Sequence[Action]) -> str:
     Raises:
         SchemaChangeRefused: None or several have.
     """
-    names = {name.table.lower() for action in actions for name in touches(action) if name.database == _UNNAMED}
+    names = {name.table.lower() for action in actions for name in named(action) if name.database == _UNNAMED}
     known = [*(sides.replicas.known if sides.replicas else ()), *(v.name for v in sides.registered().values())]
     found: set[str] = {name.database for name in known if name.table.lower() in names}
     if len(found) != 1:

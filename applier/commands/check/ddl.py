@@ -10,7 +10,7 @@ from applier.changefeed.table import TableName, TableVersion
 from applier.commands.check.iceberg_side import Replicas
 from applier.commands.check.report import TableAnswer, TableOutcome
 from applier.ddl import actions as say
-from applier.ddl.actions import Action, by_table, effect, kind, touches
+from applier.ddl.actions import Action, by_table, effect, kind, named, touches
 from applier.ddl.schema_tracker import Tables
 from applier.errors import RELOAD, SchemaChangeRefused
 from applier.pipeline.tables.ddl_stamp import DROPPED_AT
@@ -37,7 +37,7 @@ def answers(
         SchemaChangeRefused: The DDL names a column that its table does not have, or adds one that it has.
         TransientError: The catalog does not answer.
     """
-    names = dict.fromkeys(name for action in actions for name in touches(action))
+    names = dict.fromkeys(name for action in actions for name in named(action))
     for action in actions:
         known = [*replicas.known, *(version.name for version in registered.values())]
         names |= dict.fromkeys(effect(action).leaving(known))
@@ -117,7 +117,7 @@ class _Group:
         elif not self.carries_ddl:
             yield self._answer(names[0], "refused", reason=_NO_DDL, hint=_DDL_HINT)
         else:
-            # The target of a rename or a LIKE is shown with its table.
+            # The target of a rename is shown with its table.
             yield from map(self._moved, names if done.database or done.exchanged else names[:1])
 
     def _decided(self, names: Sequence[TableName]) -> tuple[TableOutcome, str] | None:

@@ -216,7 +216,7 @@ class WindowScanner:
         every = read_all(barriers, spelling(found, known), met(found, known) if barriers else {}, self.taken)
         every = [ddl for ddl in every if not ddl.is_in(known.loaded)]
         found.ddl = every if self.chosen is None else self.chosen(every)
-        cuts = cut((ddl.commit_ts, ddl.names) for ddl in found.ddl)
+        cuts = cut((ddl.commit_ts, ddl.parts(known.tables)) for ddl in found.ddl)
         typed = typed_by(found.ddl, known.tables) if self.rows_describe else {}
         before, order = found.job, replace(found.job.order, passages=self._passages(found, known))
         found.job = replace(before, cuts=cuts, typed=typed, order=order)

@@ -8,8 +8,9 @@ from itertools import groupby
 from typing import TypeAlias
 
 from applier.changefeed.table import TableName
-from applier.ddl.actions import Action, RenameTable, effect, touches
+from applier.ddl.actions import Action, RenameTable, effect, named, touches
 from applier.ddl.parser import parse
+from applier.ddl.schema_tracker import Tables
 from applier.ddl.spelling import Spelling
 from applier.ddl.statement_head import head
 from applier.errors import RELOAD, SchemaChangeRefused
@@ -64,8 +65,16 @@ class Ddl:
     @property
     def names(self) -> tuple[TableName, ...]:
         """Tables that it concerns."""
-        named = (name for action in self.actions for name in touches(action))
-        return tuple(dict.fromkeys([*named, *self.swept]))
+        concerned = (name for action in self.actions for name in touches(action))
+        return tuple(dict.fromkeys([*concerned, *self.swept]))
+
+    def parts(self, known: Tables | None = None) -> tuple[TableName, ...]:
+        """Tables whose rows at or below it must be applied first: its own, and a source of LIKE that is not `known`.
+
+        Rows alone describe such a source; the rows of others lie where they would without the DDL.
+        """
+        every = (name for action in self.actions for name in named(action))
+        return tuple(dict.fromkeys([*self.names, *(name for name in every if known is None or name not in known)]))
 
     def is_in(self, loaded: Mapping[TableName, int]) -> bool:
         """True if one of its tables was loaded from an export of its commit ts or later, by the TSO of these."""

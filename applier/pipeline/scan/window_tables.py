@@ -34,7 +34,7 @@ def typed_by(ddl: Sequence[Ddl], tables: Tables) -> dict[TableName, list[TableVe
     after = tables.copy()
     for change in ddl:
         after.move(change.barrier.change, change.actions)
-        for name in change.names:
+        for name in change.parts(tables):
             typed.setdefault(name, [None]).append(after.get(name))
     return typed
 

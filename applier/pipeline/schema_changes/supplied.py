@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from applier.changefeed.table import TableName, TableVersion
 from applier.config.settings import Config
-from applier.ddl.actions import effect, touches
+from applier.ddl.actions import effect, named
 from applier.errors import TableMismatch
 from applier.order.feed_order import FeedOrder
 from applier.pipeline.scan.statements import Ddl
@@ -75,7 +75,7 @@ def _by_ddl(ddl: Iterable[Ddl]) -> tuple[list[TableName], set[TableName]]:
     made: set[TableName] = set()
     for action in (action for item in ddl for action in item.actions):
         brought = effect(action).brought
-        changed += [name for name in touches(action) if name not in brought and name not in made]
+        changed += [name for name in named(action) if name not in brought and name not in made]
         made.update(brought)
     return changed, made
 

@@ -35,6 +35,7 @@ from applier.ddl.actions import (
     TruncatePartitions,
     TruncateTable,
     kind,
+    named,
     touches,
 )
 from applier.ddl.parser import parse
@@ -254,9 +255,17 @@ def test_kinds_are_named_for_policies() -> None:
 
 
 def test_an_action_names_all_tables_that_it_concerns() -> None:
-    """Renames, recoveries, copies and exchanges concern two tables; databases do not name theirs."""
-    both: list[Action] = [RenameTable(T, U), RecoverTable(T, U), CreateTable(T, like=U), ExchangePartition(T, "p", U)]
-    assert [touches(action) for action in both] == [(T, U)] * 4
+    """Renames, recoveries and exchanges concern two tables; databases do not name theirs."""
+    both: list[Action] = [RenameTable(T, U), RecoverTable(T, U), ExchangePartition(T, "p", U)]
+    assert [touches(action) for action in both] == [named(action) for action in both] == [(T, U)] * 3
     one: list[Action] = [RecoverTable(T), CreateTable(T), DropColumn(T, "a")]
-    assert [touches(action) for action in one] == [(T,)] * 3
-    assert touches(DropDatabase("shop")) == ()
+    assert [touches(action) for action in one] == [named(action) for action in one] == [(T,)] * 3
+    assert touches(DropDatabase("shop")) == named(DropDatabase("shop")) == ()
+
+
+def test_the_source_of_a_like_is_named_and_nothing_happens_to_it() -> None:
+    """CREATE TABLE … LIKE reads the columns of a table, which stays as it is."""
+    action = CreateTable(T, like=U)
+
+    assert touches(action) == (T,)
+    assert named(action) == (T, U)

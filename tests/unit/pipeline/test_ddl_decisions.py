@@ -35,6 +35,7 @@ def decided(sql: str, *parked: TableName, progress: DdlProgress | None = None) -
     [
         ("CREATE TABLE p (id INT PRIMARY KEY)", (), Verdict("applied")),
         ("ALTER TABLE p ADD COLUMN x INT, DROP COLUMN y", (), Verdict("ignored", CONFIGURED)),
+        ("CREATE TABLE other.copy LIKE a.p", (), Verdict("ignored", LEFT_OUT)),
         ("DROP TABLE other.p", (), Verdict("ignored", LEFT_OUT)),
         ("DROP DATABASE other", (), Verdict("ignored", LEFT_OUT)),
         ("DROP DATABASE a", (P,), Verdict("applied")),

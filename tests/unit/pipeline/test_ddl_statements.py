@@ -10,6 +10,7 @@ from applier.changefeed.event import SchemaChange
 from applier.changefeed.message import Position
 from applier.changefeed.table import Column, ColumnType, TableName, TableVersion
 from applier.ddl.actions import CreateTable, DropPartitions, NoRows, RenameTable, TruncateTable
+from applier.ddl.schema_tracker import Tables
 from applier.ddl.spelling import Spelling
 from applier.order.barrier import Barrier, in_order
 from applier.pipeline.resume.own_ddl import OwnDdl
@@ -189,3 +190,17 @@ def test_head_of_a_statement_that_is_not_understood_names_what_is_certain(
 def test_what_concerns_no_row_passes(sql: str) -> None:
     """Charsets of databases, regions of tables and hybrid indexes."""
     assert one(barrier(sql, "" if sql.startswith("ALTER") else "shop"), ORDERS).refused is None
+
+
+def test_the_source_of_a_like_is_no_table_of_the_ddl() -> None:
+    """Its load, its parking and its rows have nothing to do with the copy; only where rows alone describe it they come
+    first.
+    """
+    copy = TableName("shop", "copy")
+    ddl = one(barrier("CREATE TABLE copy LIKE orders"), ORDERS)
+
+    assert ddl.names == (copy,)
+    assert ddl.parts(Tables([TableVersion(ORDERS, 1, ())])) == (copy,)
+    assert ddl.parts() == (copy, ORDERS)
+    assert not ddl.is_in({ORDERS: ddl.commit_ts + 1})
+    assert not ddl.frees(frozenset({ORDERS}))
