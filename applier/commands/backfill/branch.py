@@ -7,10 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from applier.changefeed.event import SchemaChange
 from applier.changefeed.table import TableName, TableVersion
-from applier.commands.backfill.replay_ddl import DdlReplay, concerns, refuse_moved
-from applier.config.settings import Policy
+from applier.commands.backfill.replay_ddl import DdlReplay, concerns, left_of, refuse_moved
 from applier.ddl import actions as say
-from applier.ddl.actions import effect, kind
+from applier.ddl.actions import effect
 from applier.errors import RangeRefused
 from applier.pipeline.scan.statements import Ddl
 from applier.pipeline.schema_changes.track import move_past
@@ -207,13 +206,11 @@ class Branches:
 class PassedDdl:
     """Handles DDL that the tables have passed already: they change what old rows mean, and no columns.
 
-    When the range began, the tables were taken to have passed their DDL up to the commit ts `assumed`. Policies are by
-    kind of DDL, where they are not `apply`.
+    When the range began, the tables were taken to have passed their DDL up to the commit ts `assumed`.
     """
 
     branches: Branches
     state: State
-    policies: Mapping[str, Policy]
     assumed: int
     _created: set[TableName] = field(default_factory=set, init=False)
 
@@ -239,20 +236,21 @@ class PassedDdl:
             RangeRefused: It moved rows, and the feed does not say which.
         """
         change = ddl.barrier.change
-        self._refuse_assumed(ddl)
-        for action in ddl.actions:
-            if self.policies.get(kind(action)) != "ignore":
-                self._pass(change, action, [name for name in self.branches.names if concerns(action, name)])
+        left = left_of(change, ddl.actions, self.branches.lineage.left)
+        taken = [action for action in ddl.actions if action not in left]
+        self._refuse_assumed(ddl, taken)
+        for action in taken:
+            self._pass(change, action, [name for name in self.branches.names if concerns(action, name)])
         move_past(change, ddl.actions, self.state, self.branches.targets)
 
-    def _refuse_assumed(self, ddl: Ddl) -> None:
+    def _refuse_assumed(self, ddl: Ddl, taken: Sequence[say.Action]) -> None:
         """What tables were before the first DDL of a range of offsets is taken from the time of its first records."""
         for name in self.branches.names:
             if name in self._created or not any(concerns(action, name) for action in ddl.actions):
                 continue
             if not self.branches.main.feed.order.parts_at_ddl:
                 raise _holds_ddl(name, ddl)
-            if any(effect(action).is_fresh for action in ddl.actions):
+            if any(effect(action).is_fresh for action in taken):
                 self._created.add(name)
             elif ddl.commit_ts <= self.assumed:
                 when = ddl.commit_ts

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from applier.changefeed.event import SchemaChange
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.position import Reading
 from applier.changefeed.table import TableName
@@ -15,7 +16,7 @@ from applier.changefeed.ts import from_unix_ms
 from applier.changefeed.window import OffsetRange, Window
 from applier.commands.backfill.bounds import OPEN, Range
 from applier.commands.backfill.branch import Branches, PassedDdl
-from applier.commands.backfill.replay_ddl import DdlReplay, Passed
+from applier.commands.backfill.replay_ddl import DdlReplay, Left, Passed, concerns, left_by, left_of
 from applier.commands.backfill.request import Request
 from applier.config.settings import Config
 from applier.consume.source import Source
@@ -81,8 +82,10 @@ def prepare(main: Pipeline, request: Request, span: Range, names: Sequence[Table
     checkpoint, _ = control.take(this_process(unix_ms()), take_over=True)
     own = {(version.name, version.version): version for version in control.load_versions()}
     job_state = State(control, checkpoint, {**state.versions, **own})
-    ddl = _passed(state.control.decisions(), state.resolved_ts, Spelling(state.names)) if order.parts_at_ddl else []
-    lineage = DdlReplay(ddl, state.tables, main.targets.maker.rules)
+    decisions = state.control.decisions() if order.parts_at_ddl else []
+    left = left_by(decisions)
+    ddl = _passed(decisions, state.resolved_ts, Spelling(state.names), left)
+    lineage = DdlReplay(ddl, state.tables, main.targets.maker.rules, left)
     branches = Branches(main.targets, names, request.branch, control.changefeed, lineage)
     is_resumed = bool(checkpoint.partitions)
     assumed = 0
@@ -98,7 +101,7 @@ def prepare(main: Pipeline, request: Request, span: Range, names: Sequence[Table
     template = replace(main.scanner.template, include=config.tables.include)
     scanner = replace(main.scanner, template=template, ceiling=upto, parks=False)
     exact = span.above or not main.scanner.rows_describe
-    passed = PassedDdl(branches, job_state, config.ddl, assumed=0 if exact else assumed)
+    passed = PassedDdl(branches, job_state, assumed=0 if exact else assumed)
     pipeline = replace(
         main, config=config, scanner=scanner, targets=branches.targets, ddl_handler=passed, state=job_state, beside=None
     )
@@ -146,8 +149,8 @@ def _begin(job: State, main: State, span: Range, tables: Tables) -> None:
     job.advance(span.above, readings, {}, {}, ())
 
 
-def _passed(decisions: Iterable[SchemaDecision], upto: int, names: Spelling) -> list[Passed]:
-    """DDL that the changefeed has applied, each once, in order."""
+def _passed(decisions: Iterable[SchemaDecision], upto: int, names: Spelling, left: Left) -> list[Passed]:
+    """DDL that the changefeed has passed, each once, in order."""
     found: dict[tuple[int, str], Passed] = {}
     for item in decisions:
         if item.decision in ("refused", "to skip") or item.commit_ts > upto:
@@ -159,7 +162,8 @@ def _passed(decisions: Iterable[SchemaDecision], upto: int, names: Spelling) -> 
                 raise
             continue  # It was passed without being understood, and did nothing to any table.
         spelt = [names.spelt(action) for action in actions]
-        found[item.commit_ts, item.sql] = Passed(item.commit_ts, spelt)
+        over = left_of(SchemaChange(item.commit_ts, item.sql, item.table.database), spelt, left)
+        found[item.commit_ts, item.sql] = Passed(item.commit_ts, spelt, over)
     return list(found.values())
 
 
@@ -167,7 +171,7 @@ def _as_of(state: State, lineage: DdlReplay, names: Sequence[TableName], at: int
     """Each table as it was at the beginning of the range, as far as the control tables show."""
     tables = state.tables.copy()
     for name in names:
-        passed = [commit_ts for commit_ts, _ in lineage.coming(name, 0)]
+        passed = [item.commit_ts for item in lineage.ddl if any(concerns(action, name) for action in item.actions)]
         before = [commit_ts for commit_ts in passed if commit_ts <= at]
         if len(before) == len(passed):
             continue

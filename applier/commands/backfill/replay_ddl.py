@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from applier.changefeed.event import SchemaChange
 from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.types import TypeRules
 from applier.ddl import actions as say
@@ -21,22 +22,50 @@ from applier.ddl.schema_tracker import Tables
 from applier.errors import RangeRefused
 from applier.order.merge import DATA
 from applier.pipeline.scan.task_result import Part
+from applier.pipeline.schema_changes.decision import decided
+from applier.sink.control.rows import SchemaDecision
 from applier.sink.evolve.casts.cast import CastRefused
 from applier.sink.evolve.plan import Evolution, plan
 from applier.sink.evolve.rewrite import cast_chunks
 from applier.sink.evolve.steps import AddField, ConvertField, DropField, PromoteField, RenameField, SetKey
 
+Left: TypeAlias = frozenset[tuple[int, str, str, str]]
+"""Parts of DDL that the tables did not take: commit ts, text, table in lower case and kinds."""
+
+
+def left_by(decisions: Iterable[SchemaDecision]) -> Left:
+    """The parts of DDL that were ignored or skipped; a table that came back may have taken them after all."""
+    items = [item for item in decisions if item.decision not in ("refused", "to skip")]
+    over = {_part(item) for item in items if item.decision in ("ignored", "skipped")}
+    return frozenset(over - {_part(item) for item in items if item.decision not in ("ignored", "skipped")})
+
+
+def left_of(change: SchemaChange, actions: Sequence[say.Action], left: Left) -> list[say.Action]:
+    """Those actions of a statement that the tables did not take."""
+    groups = [group for group in say.by_table(actions) if _part(decided(change, group, "applied")) in left]
+    return [action for group in groups for action in group]
+
+
+def _part(item: SchemaDecision) -> tuple[int, str, str, str]:
+    # Of a DDL on a database the name alone is the table's.
+    return item.commit_ts, item.sql, str(item.table).lower(), item.kind
+
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """A DDL that the changefeed has applied, and what it does."""
+    """A DDL that the changefeed has passed: what it did upstream, and those parts that the tables did not take."""
 
     commit_ts: int
     actions: Sequence[say.Action]
+    left: Sequence[say.Action] = ()
 
     def on(self, name: TableName) -> list[say.Action]:
-        """What it does to a table."""
-        return [action for action in self.actions if concerns(action, name)]
+        """What it did to a table."""
+        return [action for action in self.actions if concerns(action, name) and action not in self.left]
+
+    def leaves(self, name: TableName) -> bool:
+        """Whether a table lacks what it did upstream."""
+        return any(concerns(action, name) for action in self.left)
 
 
 def concerns(action: say.Action, name: TableName) -> bool:
@@ -48,12 +77,17 @@ def concerns(action: say.Action, name: TableName) -> bool:
 class DdlReplay:
     """What becomes of the rows of a covered range, by the DDL that the changefeed has applied, in order.
 
-    `live` has each table as they left it.
+    Attributes:
+        ddl: Those DDL.
+        live: Each table as they left it upstream.
+        rules: How types map.
+        left: Parts of them that were ignored or skipped, and stay so.
     """
 
     ddl: Sequence[Passed]
     live: Tables
     rules: TypeRules
+    left: Left = frozenset()
 
     def coming(self, name: TableName, at: int) -> list[tuple[int, list[say.Action]]]:
         """DDL of a table that rows of some commit ts lie before, by commit ts."""
@@ -69,7 +103,8 @@ class DdlReplay:
             RangeRefused: What a DDL made of such rows cannot be determined.
         """
         live = self.live.get(name)
-        coming = self.coming(name, pc.max(part.rows["m.ts"]).as_py() or 0)
+        at = pc.max(part.rows["m.ts"]).as_py() or 0
+        coming = self.coming(name, at)
         if live is None or any(effect(action).is_fresh for _, actions in coming for action in actions):
             return None
         version = tracked if tracked is not None and _holds(tracked, part.version) else part.version
@@ -77,7 +112,10 @@ class DdlReplay:
         for commit_ts, actions in coming:
             _refuse_moves(name, commit_ts, actions)
             version, rows = self._past(name, version, rows, commit_ts, actions)
-        if not coming and not part.version.keys_only and _differ(part.version, live):
+        if any(item.commit_ts >= at and item.leaves(name) for item in self.ddl):
+            # The table has kept what upstream has not.
+            live = version
+        elif not coming and not part.version.keys_only and _differ(part.version, live):
             rows = self._stepped(name, rows, plan(part.version, live, (), self.rules), 0)
         return Part(live, rows, part.topic)
 

@@ -10,12 +10,15 @@ import pytest
 from applier.changefeed.event import Op
 from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.types import TypeRules
-from applier.commands.backfill.replay_ddl import DdlReplay, Passed, concerns
+from applier.commands.backfill.prepare import _passed
+from applier.commands.backfill.replay_ddl import DdlReplay, Passed, concerns, left_by
 from applier.ddl.parser import parse
 from applier.ddl.schema_tracker import Tables
+from applier.ddl.spelling import Spelling
 from applier.errors import RangeRefused
 from applier.order.merge import DATA
 from applier.pipeline.scan.task_result import Part
+from applier.sink.control.rows import Decision, SchemaDecision
 from tests.builders import ACCOUNT, version
 
 BEFORE = version(("id", "bigint"), ("a", "int"), ("b", "varchar"), number=10)
@@ -111,3 +114,39 @@ def test_the_model_of_a_table_is_not_touched_by_its_copy() -> None:
 
     assert not concerns(action, ACCOUNT)
     assert concerns(action, TableName("shop", "copy"))
+
+
+def decision(sql: str, word: Decision, kind: str = "drop-column") -> SchemaDecision:
+    """What became of a DDL of the account table at commit ts 20."""
+    return SchemaDecision(20, ACCOUNT, sql, kind, word)
+
+
+@pytest.mark.parametrize("word", ["ignored", "skipped"])
+def test_what_the_tables_did_not_take_is_not_replayed(word: Decision) -> None:
+    """The column that an ignored DROP took upstream keeps its values, and a later DDL applies all the same."""
+    drop, add = "ALTER TABLE shop.account DROP COLUMN b", "ALTER TABLE shop.account ADD COLUMN c INT DEFAULT 5"
+    known = [decision(drop, "refused"), decision(drop, "to skip"), decision(drop, word)]
+    left = left_by(known)
+    ddl = _passed([*known, SchemaDecision(30, ACCOUNT, add, "add-column", "applied")], 40, Spelling([ACCOUNT]), left)
+    live = Tables([version(("id", "bigint"), ("a", "int"), ("c", "int"), number=30)])
+
+    found = DdlReplay(ddl, live, TypeRules(), left).forward(ACCOUNT, part(15), BEFORE)
+
+    assert data(found)[0] == {"id": 1, "a": 7, "b": "12", "c": 5}
+
+
+def test_what_an_ignored_truncate_left_is_replayed() -> None:
+    """The rows are in the table, as configured."""
+    sql = "TRUNCATE TABLE shop.account"
+    left = left_by([decision(sql, "ignored", "truncate-table")])
+    ddl = _passed([decision(sql, "ignored", "truncate-table")], 40, Spelling([ACCOUNT]), left)
+
+    assert DdlReplay(ddl, Tables([BEFORE]), TypeRules(), left).forward(ACCOUNT, part(15), BEFORE) is not None
+
+
+def test_a_table_that_came_back_has_taken_what_was_passed_while_it_was_parked() -> None:
+    """The job that brought it back has a decision of its own."""
+    sql = "TRUNCATE TABLE shop.account"
+    known: list[Decision] = ["ignored", "applied"]
+
+    assert left_by([decision(sql, word, "truncate-table") for word in known]) == frozenset()

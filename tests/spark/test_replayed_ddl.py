@@ -1,0 +1,35 @@
+"""What is replayed meets DDL as the changefeed took them: those that were ignored, and those that rows follow late."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.spark.feeds import read
+from tests.spark.world import Make
+
+pytestmark = pytest.mark.spark
+
+
+def test_a_repair_leaves_out_what_was_ignored_and_skipped(make: Make) -> None:
+    """Rows that a TRUNCATE and a DROP COLUMN took upstream stay, whatever the configuration says now."""
+    feed = make()
+    feed.settings["ddl"] = {"truncate-table": "ignore", "drop-column": "ignore"}
+    feed.create("a")
+    feed.ddl("CREATE TABLE b (id BIGINT PRIMARY KEY, v VARCHAR(9), c VARCHAR(9))", "b")
+    feed.put("a", 1)
+    feed.put("b", 1, c="kept")
+    feed.ddl("TRUNCATE TABLE a")
+    feed.ddl("ALTER TABLE b DROP COLUMN c", "b")
+    feed.ddl("ALTER TABLE b ADD COLUMN w INT DEFAULT 7", "b")
+    feed.put("a", 2)
+    feed.put("b", 2, w="8")
+    feed.resolve()
+    feed.run()
+    before = {table: read(feed.spark, (f"{feed.name}__shop", table)).sort_by("id") for table in ("a", "b")}
+    assert before["a"]["id"].to_pylist() == [1, 2]
+    assert before["b"]["c"].to_pylist() == ["kept", None]
+
+    feed.settings["ddl"] = {}
+    feed.obey(f"applier backfill -c {feed.path} --from beginning --repair --take-over")
+
+    assert {table: read(feed.spark, (f"{feed.name}__shop", table)).sort_by("id") for table in before} == before
