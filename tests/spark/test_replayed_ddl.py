@@ -33,3 +33,21 @@ def test_a_repair_leaves_out_what_was_ignored_and_skipped(make: Make) -> None:
     feed.obey(f"applier backfill -c {feed.path} --from beginning --repair --take-over")
 
     assert {table: read(feed.spark, (f"{feed.name}__shop", table)).sort_by("id") for table in before} == before
+
+
+def test_a_repair_knows_the_ddl_in_front_of_its_range(make: Make) -> None:
+    """In offset order a row behind the message of a TRUNCATE, at or below its commit ts, was sent before it."""
+    feed = make(order="offset")
+    feed.create("a")
+    feed.put("a", 1)
+    old = feed.messages[-1]
+    feed.ddl("TRUNCATE TABLE a")
+    feed.put("a", 2)
+    feed.run()
+    feed.messages.append(old)
+    feed.run()
+    assert feed.keys("a") == {2}
+
+    feed.obey(f"applier backfill -c {feed.path} --from shop:0:4 --repair --tables shop.a --take-over")
+
+    assert feed.keys("a") == {2}

@@ -146,7 +146,7 @@ def _begin(job: State, main: State, span: Range, tables: Tables) -> None:
         job.versions[version.name, version.version] = version
     job.keep_versions()
     readings = {place: Reading(start, None) for place, (start, _) in span.spans.items()}
-    job.advance(span.above, readings, {}, {}, ())
+    job.advance(span.above, readings, {}, {}, (), main.checkpoint.passed)
 
 
 def _passed(decisions: Iterable[SchemaDecision], upto: int, names: Spelling, left: Left) -> list[Passed]:
