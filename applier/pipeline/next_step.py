@@ -195,7 +195,8 @@ class StepReader:
 
     def has_news(self, scan: WindowScan) -> bool:
         """True if the checkpoint can advance: by a higher watermark, or in a feed without one by any message."""
-        if scan.upto is None or not scan.window.ranges:
+        # A job may have read all messages before a DDL retires the topic that held its watermark back.
+        if scan.upto is None or not (scan.window.ranges or self.is_copy):
             return False
         if not self.targets.feed.order.has_watermark:
             # Rows that wait for their schema are read again: where nothing else came, they wait.

@@ -131,6 +131,32 @@ def test_a_renamed_table_stays_parked_and_its_name_is_free(make: Make) -> None:
     assert (world.keys("a"), world.keys("b"), world.in_cut()) == ({9}, {1, 2, 3, 4}, {"a", "b"})
 
 
+def test_a_parked_table_whose_topic_a_rename_leaves_resumes_at_once(make: Make) -> None:
+    """Nothing follows the RENAME that holds the job back, and no later message has to."""
+    world = make()
+    for topic, table in (("ta", "a"), ("to", "o")):
+        world.topic = topic
+        world.create(table)
+        world.put(table, 1)
+    for topic in ("ta", "to"):
+        world.topic = topic
+        world.resolve()
+    world.run()
+    world.obey(f"applier park -c {world.path} --tables shop.a --why 'a look' --take-over")
+    world.topic = "ta"
+    world.put("a", 2)
+    world.ddl("RENAME TABLE a TO b")
+    world.topic = "to"
+    world.put("o", 2)
+    world.resolve()
+    world.run()
+    assert world.table("b").state == "parked"
+
+    world.obey(f"applier resume -c {world.path} --tables shop.b --take-over")
+
+    assert (world.table("b").state, world.keys("b"), world.in_cut()) == ("in step", {1, 2}, {"b", "o"})
+
+
 def test_tables_that_trade_names_while_one_is_parked(make: Make) -> None:
     """The parked one resumes under the name of the other."""
     world = begun(make, "a", "b")

@@ -34,12 +34,13 @@ KINDS = {"id": "bigint", "v": "varchar(9)", "w": "int", "c": "varchar(9)"}
 
 @dataclass
 class World:
-    """A changefeed of Canal-JSON with the TiDB extension, on one partition, and what is asked of it.
+    """A changefeed of Canal-JSON with the TiDB extension, on one partition a topic, and what is asked of it.
 
     Attributes:
         ts: Commit ts of the newest message.
         messages: What was sent to the topic.
         lost: How many of them it does not hold any more.
+        topic: Where the next messages go.
         settings: Sections of the configuration, by name.
     """
 
@@ -50,7 +51,9 @@ class World:
     ts: int = START
     messages: list[dict[str, Any]] = field(default_factory=list)
     lost: int = 0
+    topic: str = "shop"
     settings: dict[str, dict[str, Any]] = field(default_factory=dict)
+    _topics: list[str] = field(default_factory=list)
 
     def ddl(self, sql: str, table: str = "a") -> int:
         """A DDL."""
@@ -92,6 +95,7 @@ class World:
         clock = (self.ts >> 18) + len(self.messages)
         whole = {"id": 0, "database": "shop", "table": "", "pkNames": None, "es": clock, "ts": clock, "old": None}
         self.messages.append({"mysqlType": None, "sqlType": None, "data": None, **whole, **message})
+        self._topics.append(self.topic)
 
     @property
     def path(self) -> Path:
@@ -102,17 +106,19 @@ class World:
     def config(self) -> Config:
         """The configuration, with the topic as it is now, which is also written to its file."""
         self.folder.mkdir(exist_ok=True)
+        # Tests may append messages of their own.
+        topics = [*self._topics, *("shop" for _ in self.messages[len(self._topics) :])]
         messages = [
             {
-                "topic": "shop",
+                "topic": topic,
                 "partition": 0,
-                "offset": offset,
+                "offset": topics[:place].count(topic),
                 "timestamp": message["ts"],
                 "key": None,
                 "value": base64.b64encode(json.dumps(message).encode()).decode(),
             }
-            for offset, message in enumerate(self.messages)
-            if offset >= self.lost
+            for place, (message, topic) in enumerate(zip(self.messages, topics, strict=True))
+            if place >= self.lost
         ]
         (self.folder / "feed.jsonl").write_text("".join(json.dumps(line) + "\n" for line in messages))
         base: dict[str, dict[str, Any]] = {
