@@ -191,7 +191,7 @@ def assemble(config: Config, source: Source, catalog: Catalog, state: State) -> 
         catalog,
         feed,
         MainPolicy(catalog, feed, config.changefeed.filtered),
-        TableMaker(catalog.create, config.tables, rules),
+        TableMaker(catalog.create, config.tables, rules, config.changefeed.start == "midstream"),
         Route(config.tables.route),
         config.sink,
         spark_engine=lambda table: SparkEngine(catalog.java.session, catalog.name, table),

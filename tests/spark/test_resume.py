@@ -831,13 +831,18 @@ def test_a_reason_is_asked_for(make: Make) -> None:
         ask(world.config, "park", ["shop.a"], "", lambda _: None, take_over=True, spark=world.spark)
 
 
-def test_a_changefeed_gets_another_name_and_keeps_its_tables(make: Make) -> None:
-    """The steps of docs/operations.md: forget it, begin one of another name midstream, and apply what came since."""
+@pytest.mark.parametrize("suffix", ["", "_2"])
+def test_a_changefeed_begins_anew_and_keeps_its_tables(make: Make, suffix: str) -> None:
+    """The steps of docs/operations.md: forget it, begin one of any name midstream, and apply what came since."""
     world = begun(make, "a", "b")
     ended = world.status().resolved_ts
     world.obey(f"applier forget -c {world.path}")
-    world.settings["changefeed"] = {"name": f"{world.name}_2", "start": "midstream"}
-    world.put("a", 3)
+    world.settings["changefeed"] = {"name": f"{world.name}{suffix}", "start": "midstream"}
+    world.put("a", 4)
+    world.ddl("TRUNCATE TABLE a")
+    world.put("a", 1, 2)
+    world.ddl("ALTER TABLE a ADD COLUMN w INT")
+    world.put("a", 3, w="5")
     world.put("b", 1, op="DELETE")
     world.resolve()
 

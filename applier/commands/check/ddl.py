@@ -176,7 +176,7 @@ class _Group:
         if report.verdict != "fits":
             answer = self._answer(create.table, "refused")
             return replace(answer, reasons=report.reasons, ways_out=report.ways_out)
-        step = "adopt the table that is there" if table else "make the table"
+        step = "adopt the table that is there, if it holds no rows" if table else "make the table"
         return self._answer(create.table, "created", step, "" if version.key else _NO_KEY.format(version.name))
 
     def _dropped(self, name: TableName) -> TableAnswer:

@@ -15,6 +15,7 @@ from applier.errors import BY_HAND, RangeRefused, TableMismatch, TransientError
 from applier.pipeline.schema_changes.apply_to_rows import make_way
 from applier.pipeline.tables.ddl_stamp import DROPPED_AT
 from applier.pipeline.tables.loads import LOADED, Load
+from applier.pipeline.tables.table_maker import refuse_held
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.sink.control import tables
 from applier.sink.iceberg import clone
@@ -104,6 +105,11 @@ class Copies:
             raise TableMismatch(what, "Export it again, and load that.")
         if table.snapshot_id is not None:
             writer.append(lambda: writer.table.files.copied(table), stamp)
+
+    def refuse_held(self, name: TableName) -> None:
+        """Refuse a table that begins with its CREATE TABLE and holds rows of others by now; see `table_maker`."""
+        self.main.close(name)
+        refuse_held(self.main.writer(name))
 
     def expect(self, name: TableName, own: TableName) -> None:
         """Take note that the copy of a table begins with its CREATE TABLE."""

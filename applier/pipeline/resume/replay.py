@@ -166,6 +166,7 @@ class Replay:
     def _begin(self, name: TableName, position: FeedPosition) -> None:
         known, own, state, main = self.main.state.completeness[name], position.name, self.state, self.main.state
         if position.version is None:
+            self.copies.refuse_held(name)
             state.completeness[own] = Completeness("incomplete", reason=_NOT_READ, origin=position)
             return
         if position.is_loaded:
@@ -227,8 +228,7 @@ class Replay:
         if step.complete and not step.moved and self._is_before(goal):
             what = f"The messages from resolved ts {state.resolved_ts} on hold no watermark up to {goal}."
             raise RangeRefused(what, BY_HAND)
-        lost = [own for own, ts in begun.items() if own not in state.tables and state.resolved_ts >= ts]
-        for own in lost:
+        for own in [own for own, ts in begun.items() if own not in state.tables and state.resolved_ts >= ts]:
             what = f"The feed no longer holds the CREATE TABLE of {own} at commit ts {begun[own]}."
             parking.give_up(self.main.state, members[own], RangeRefused(what, BY_HAND), is_lost=True)
 

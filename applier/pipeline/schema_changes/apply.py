@@ -154,9 +154,12 @@ class DdlApplier:
             raise verdict.refusal
         decision = verdict.decision
         if verdict.reason == PARKED:
-            # Of a table that cannot be made nothing is known from here on.
             if not (verdict.is_given_up and effect(group[0]).brought):
                 self._tables.pass_parked(change, group, done=done)
+            elif isinstance(group[0], say.CreateTable):
+                # Its columns are known, as far as the statement says: a user may adopt what is there.
+                self.state.tables.move(change, group)
+                self.state.keep_versions()
         elif verdict.reason != LEFT_OUT:
             if decision == "applied":
                 decision = self._pass_done(group) if done else self._do(change, group)

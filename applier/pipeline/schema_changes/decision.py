@@ -125,5 +125,8 @@ def at_its_place(refusal: _Refusal, change: SchemaChange, config: str) -> _Refus
     """The refusal with the statement and its commit ts, and with the command that lets it pass."""
     text = shown(change.sql)
     which = f"commit ts {change.commit_ts}" if text in refusal.what else f"commit ts {change.commit_ts}: {text}"
+    if isinstance(refusal, TableMismatch):
+        # The table would be no other one without the statement.
+        return type(refusal)(f"{refusal.what} ({which})", refusal.hint)
     skip = f"Or pass this statement without its effect: applier ddl skip {change.commit_ts} -c {config} --why TEXT."
     return type(refusal)(f"{refusal.what} ({which})", f"{refusal.hint.rstrip()} {skip}".strip())

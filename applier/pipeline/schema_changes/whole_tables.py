@@ -17,6 +17,7 @@ from applier.pipeline.schema_changes.track import after_of, move_past
 from applier.pipeline.state import State
 from applier.pipeline.tables import parking
 from applier.pipeline.tables.ddl_stamp import DDL, DROPPED_AT, TRUNCATED_AT, is_in, mark, shown
+from applier.pipeline.tables.table_maker import refuse_held
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.sink.write.table_writer import TableWriter
 
@@ -80,6 +81,8 @@ class TableDdl:
             self._drop(create.table, change.commit_ts)
         if found is not None:
             self._make_way(create.table)
+        if not self.targets.maker.loaded:
+            refuse_held(self.targets.writer(create.table), is_placed=self.targets.feed.order.parts_at_ddl)
         self.targets.ensure(version, self.targets.policy.stamp(change.commit_ts, {DDL: mark(change)}))
 
     def _drop(self, name: TableName, commit_ts: int) -> None:
@@ -88,7 +91,8 @@ class TableDdl:
         if writer is None:
             return
         is_left_out = name in self.state.parked and not TableFilter(self.settings.include).admits(name)
-        if self.settings.on_drop == "drop" and not is_left_out:
+        # What others alone have written is not the changefeed's to drop.
+        if self.settings.on_drop == "drop" and not is_left_out and writer.known is not None:
             moved_names.begin(self.state)
             self.targets.confirm()
             self.targets.catalog.drop(writer.table.identifier, purge=True)

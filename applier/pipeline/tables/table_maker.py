@@ -22,6 +22,30 @@ from applier.sink.upkeep import properties_of_new
 from applier.sink.write.rows import check_columns
 from applier.sink.write.table_writer import TableWriter
 
+_EMPTY = "Empty it with TRUNCATE TABLE in your engine, or drop it, then start `applier run -c FILE` again."
+_LOAD = "Load it from an export, with `applier load -c FILE --from DIR --tables TABLE`."
+_KEEP = (
+    "Or, if it holds what its upstream table has as far as `applier status -c FILE` says, keep its rows: stop `run`, "
+    'and give `applier adopt -c FILE --tables TABLE --why TEXT`; where changefeed.on_table_error is "stop", set '
+    'changefeed.start = "midstream" instead.'
+)
+
+
+def refuse_held(writer: TableWriter | None, *, is_placed: bool = True) -> None:
+    """Refuse a table for a CREATE TABLE, which makes one without rows, if it holds rows that others wrote.
+
+    Args:
+        writer: The table; None if there is none.
+        is_placed: The table can be read again from its CREATE TABLE.
+
+    Raises:
+        TableMismatch: It does.
+    """
+    head = None if writer is None or writer.known is not None else writer.table.snapshot_id
+    if writer is not None and head is not None and writer.table.scan(head):
+        what = f"Table {writer.table} holds rows that this changefeed has not written, and its CREATE TABLE has none."
+        raise TableMismatch(what, f"{_EMPTY if is_placed else _LOAD} {_KEEP}")
+
 
 @dataclass(slots=True)
 class TableMaker:
@@ -31,6 +55,7 @@ class TableMaker:
         create: Creates a table, with the arguments of `Catalog.create`.
         settings: Properties of new tables.
         rules: How types map.
+        loaded: Tables that hold rows without a stamp were loaded, as the configuration says.
 
     Attributes:
         doubted: Tables that a message of this step may belong to which was set aside; None for all.
@@ -39,6 +64,7 @@ class TableMaker:
     create: Callable[..., Table]
     settings: TablesSection
     rules: TypeRules
+    loaded: bool = False
     doubted: Doubted = field(default=frozenset(), init=False)
 
     def make(self, identifier: tuple[str, ...], version: TableVersion, entries: Mapping[str, str]) -> Table:
