@@ -5,6 +5,7 @@ ApplierError
   TransientError              retried with backoff, then exit 3: Kafka, registry, catalog or storage unreachable
   TerminalError               exit 3: stops with the checkpoint kept
     DecodeError               one message cannot be read: topic, partition, offset, protocol, hint
+      AmbiguousName           the message does not show which of several tables its row is of
       IncompleteRow           the message does not hold the row (handle-key-only, a delete without a key)
       RegistryError           the registry does not give the schema of a message
         SchemaUnknown         it does not know the id: asked again for two minutes, then bad like any other message
@@ -13,6 +14,7 @@ ApplierError
     SchemaChangeRefused       a DDL that cannot be applied exactly: table, statement, why, what to do
       DdlStopped              a DDL whose policy is to stop
     WatermarkStalled          partitions without a resolved ts, or rows whose schema never came
+    RegistryReplaced          the schema registry gives another schema for an id than before
     SourceLost                offsets that the source no longer has, or a topic made anew
     RangeRefused              a range that would leave the tables wrong
     TableIncomplete           a table whose earlier rows may be missing
@@ -113,6 +115,21 @@ class IncompleteRow(DecodeError):
         self.table = table
 
 
+class AmbiguousName(DecodeError):
+    """A row that may be of each of several tables, each with its database; its commit ts is 0 for none."""
+
+    def __init__(self, what: str, hint: str = "", tables: Sequence[tuple[str, str]] = (), commit_ts: int = 0) -> None:
+        super().__init__(what, hint)
+        self.args = (what, hint, tables, commit_ts)
+        self.tables = tuple(tables)
+        self.commit_ts = commit_ts
+
+    def at(self, topic: str, partition: int, offset: int, protocol: str) -> DecodeError:
+        """See `DecodeError`."""
+        located = super().at(topic, partition, offset, protocol)
+        return AmbiguousName(located.what, located.hint, self.tables, self.commit_ts)
+
+
 class RegistryError(DecodeError):
     """The schema registry answered, but not with the schema of a message."""
 
@@ -149,6 +166,10 @@ class DdlStopped(SchemaChangeRefused):
 
 class WatermarkStalled(TerminalError):
     """The resolved ts cannot advance: partitions without watermark, or rows that wait for a schema."""
+
+
+class RegistryReplaced(TerminalError):
+    """The schema registry gives another schema for an id than before: no id can be trusted."""
 
 
 class SourceLost(TerminalError):

@@ -129,6 +129,8 @@ class TableVersion:
         table_id: TiDB's logical table id, where the feed carries it.
         keys_only: The columns are the key columns alone, because deletes of this protocol (Avro) carry no others. It
             gives deletes their types; what the table looks like it does not say.
+        schemas: Ids of the registered schemas that `version` stands for, each with the fingerprint of its text: a
+            registry that was rebuilt gives an id to another schema.
     """
 
     name: TableName
@@ -138,6 +140,7 @@ class TableVersion:
     handle_key: tuple[str, ...] = ()
     table_id: int | None = None
     keys_only: bool = False
+    schemas: tuple[tuple[int, int], ...] = field(default=(), compare=False)
     _by_name: dict[str, Column] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -254,6 +257,7 @@ def _encode(version: TableVersion) -> dict[str, Any]:
         "table_id": version.table_id,
         "handle_key": version.handle_key,
         "keys_only": version.keys_only,
+        **({"schemas": version.schemas} if version.schemas else {}),
         "columns": [{**column["type"], **column, "type": column["type"]["name"]} for column in columns],
         "indexes": msgspec.to_builtins(version.indexes),
     }
@@ -268,6 +272,7 @@ def _decode(value: dict[str, Any]) -> TableVersion:
         handle_key=tuple(value["handle_key"]),
         table_id=value["table_id"],
         keys_only=value.get("keys_only", False),
+        schemas=tuple((number, text) for number, text in value.get("schemas", ())),
     )
 
 

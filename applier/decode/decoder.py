@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
@@ -11,6 +11,7 @@ from applier.changefeed.table import TableName, TableVersion
 from applier.errors import DecodeError, SchemaUnknown
 
 if TYPE_CHECKING:
+    from applier.decode.avro.namesakes import Shown
     from applier.decode.columnar.groups import Bulk
 
 
@@ -40,6 +41,22 @@ class TopicOwner(Protocol):
 
     def owners(self, topic: str, value: bytes | None) -> frozenset[TableName]:
         """Tables whose rows the topic can hold; none where nothing shows them. Raises TransientError."""
+
+
+@runtime_checkable
+class NamedByDdl(Protocol):
+    """A decoder of a protocol whose rows do not hold the names of tables and columns as they are upstream."""
+
+    def describe(
+        self,
+        shown: Shown,
+        typed: Mapping[TableName, Sequence[TableVersion | None]],
+        cuts: Mapping[TableName, Sequence[int]],
+    ) -> None:
+        """Take, for one pass, what DDL show: who the tables are, and the columns of each in every segment."""
+
+    def at(self, topic: str) -> None:
+        """Say which topic the next messages are of."""
 
 
 def owners(decoder: Decoder, topic: str, value: bytes | None, error: DecodeError) -> frozenset[TableName]:

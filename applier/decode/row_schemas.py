@@ -70,16 +70,16 @@ class Announcer:
     """Puts a `Bootstrap` before the first row of each version; one for each pass of a decoder."""
 
     def __init__(self) -> None:
-        self._known: Bounded[tuple[TableName, int], bool] = Bounded()
+        self._known: Bounded[tuple[TableName, int], tuple[tuple[int, int], ...]] = Bounded()
         self._scaled: BoundedLists[tuple[TableName, int], tuple[_Scales, TableVersion]] = BoundedLists()
 
     def learn(self, version: TableVersion) -> None:
         """Make a version known, so that no `Bootstrap` for it is needed."""
-        self._known[version.name, version.version] = True
+        self._known[version.name, version.version] = version.schemas
 
     def knows(self, version: TableVersion) -> bool:
-        """Whether no `Bootstrap` is needed for this one."""
-        return (version.name, version.version) in self._known
+        """Whether no `Bootstrap` is needed for this one; one that was kept without its schemas is kept again."""
+        return self._known.get((version.name, version.version)) == version.schemas
 
     def settle(self, description: Description, row: Image) -> Sequence[Bootstrap]:
         """Set `description.number` to the version that a row is written in; its Bootstrap if it was not known.

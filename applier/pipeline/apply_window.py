@@ -213,7 +213,8 @@ class WindowApplier:
             elif not is_led and not 0 < batch.newest_ts <= self.state.changed_at(batch.name):
                 # Rows from before a DDL say what the table was: following them would undo it.
                 try:
-                    self.ddl_handler.follow(batch.newest)
+                    for version in batch.versions:
+                        self.ddl_handler.follow(version)
                 except (SchemaChangeRefused, TableMismatch) as refusal:
                     self.targets.confirm()
                     refused[batch.name] = refusal

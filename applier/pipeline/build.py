@@ -21,6 +21,7 @@ from applier.consume.source import Source
 from applier.consume.spark import ArchiveSource, KafkaSource
 from applier.consume.staging_folder import staging_folder
 from applier.ddl.schema_tracker import Tables
+from applier.decode.avro.namesakes import Lives
 from applier.decode.dump.export import Export
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
@@ -182,6 +183,9 @@ def assemble(config: Config, source: Source, catalog: Catalog, state: State) -> 
     """Put the stages together."""
     topics.refuse_protocol(state.checkpoint, config.changefeed.protocol)
     state.protocol = config.changefeed.protocol
+    if state.protocol == "avro":
+        state.lives = Lives()
+        state.take_names(state.control.decisions())
     state.supplied = supplied(config, state)
     rules = type_rules(config)
     order = ORDERS[config.changefeed.order]

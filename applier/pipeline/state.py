@@ -14,6 +14,7 @@ from applier.changefeed.message import TopicPartition
 from applier.changefeed.position import DdlId, Reading
 from applier.changefeed.table import TableName, TableVersion
 from applier.ddl.schema_tracker import Tables
+from applier.decode.avro.namesakes import Lives
 from applier.pipeline.ddl_progress import BY_TIME, DdlProgress
 from applier.sink.control.control import DeadLetter, SchemaDecision, unix_ms
 
@@ -70,6 +71,7 @@ class State:
         completeness: Whether each table holds every row of its upstream table.
         loaded: TSO of the export that the rows of a table come from.
         supplied: Tables as the configuration declares them; each counts until the feed first concerns its table.
+        lives: The names of all tables, those that are left out included, where the protocol does not hold them whole.
         config_path: Path of the configuration file, for commands in messages.
         is_durable: False to write no checkpoint.
     """
@@ -87,6 +89,7 @@ class State:
     protocol: str = ""
     loaded: dict[TableName, int] = field(default_factory=dict)
     supplied: Tables = field(default_factory=Tables)
+    lives: Lives | None = None
     config_path: str = "applier.toml"
     is_durable: bool = True
     _writing: threading.RLock = field(default_factory=threading.RLock)
@@ -198,6 +201,13 @@ class State:
         """Keep what became of a part of a DDL; from here on it is not done again."""
         self.control.record_schema_changes(decisions)
         self.ddl.note(decisions)
+        self.take_names(decisions)
+
+    def take_names(self, decisions: Sequence[SchemaDecision]) -> None:
+        """Let `lives` take DDL, each once, in their order."""
+        if self.lives is not None:
+            for item in dict.fromkeys((item.commit_ts, item.sql, item.table.database) for item in decisions):
+                self.lives.take(*item)
 
     @property
     def reached(self) -> int:

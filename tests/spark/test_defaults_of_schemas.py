@@ -39,7 +39,12 @@ NOW = column("at", "DATETIME", "string", null="last", default="CURRENT_TIMESTAMP
 V = column("v", "BIGINT", "long", null="first", default=None)
 
 SCHEMAS = Schemas(
-    key=record(ID), old=record(ID, V), new=record(ID, V, *ADDED), amount=record(ID, V, AMOUNT), now=record(ID, V, NOW)
+    key=record(ID),
+    old=record(ID, V),
+    new=record(ID, V, *ADDED),
+    amount=record(ID, V, AMOUNT),
+    now=record(ID, V, NOW),
+    bare=record(ID),
 )
 FILLED = {
     "note": "x3",
@@ -146,3 +151,17 @@ def test_a_default_that_no_schema_shows_is_refused(
     name = applied(spark, warehouse, tmp_path, feeds, unknown_default="null")
     rows = read(spark, (f"{name}__shop", "t")).to_pylist()
     assert [found["id"] for found in rows if found[column_name] is None] == [1]
+
+
+@pytest.mark.parametrize("order", ["the old rows first", "the new rows first"])
+def test_a_table_that_returns_to_a_former_schema_gets_its_column_back(
+    order: str, spark: SparkSession, warehouse: Path, tmp_path: Path
+) -> None:
+    """DROP v, then ADD v: the registry gives the old id again. In one step with rows from between, in any order."""
+    between = [(SCHEMAS.message("key", id=3), SCHEMAS.message("bare", id=3))]
+    mixed = [row("old", 4), *[(SCHEMAS.message("key", id=5), SCHEMAS.message("bare", id=5))]]
+    feeds = [[row("old", 1)], between, mixed if order.startswith("the old") else mixed[::-1], [row("old", 6)], between]
+    name = applied(spark, warehouse, tmp_path, feeds)
+
+    rows = read(spark, (f"{name}__shop", "t")).to_pylist()
+    assert {found["id"]: found["v"] for found in rows} == {1: None, 3: None, 4: 4, 5: None, 6: 6}

@@ -130,7 +130,7 @@ def _alone(pipeline: Pipeline, names: Iterable[TableName]) -> Pipeline:
     """The same pipeline for some tables, with progress that is kept by their stamps alone."""
     state = pipeline.state
     # The tables that are left out have not come that far.
-    muted = State(state.control, state.checkpoint, dict(state.versions), is_durable=False)
+    muted = State(state.control, state.checkpoint, dict(state.versions), lives=state.lives, is_durable=False)
     rules = rules_for(names)
     tables = pipeline.config.tables.model_copy(update={"include": rules})
     changefeed = pipeline.config.changefeed.model_copy(update={"on_table_error": "stop"})

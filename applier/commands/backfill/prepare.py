@@ -81,7 +81,7 @@ def prepare(main: Pipeline, request: Request, span: Range, names: Sequence[Table
     control = _open(main.targets.catalog, namespace, _identity(main, request, names))
     checkpoint, _ = control.take(this_process(unix_ms()), take_over=True)
     own = {(version.name, version.version): version for version in control.load_versions()}
-    job_state = State(control, checkpoint, {**state.versions, **own})
+    job_state = State(control, checkpoint, {**state.versions, **own}, lives=state.lives and state.lives.again())
     decisions = state.control.decisions() if order.parts_at_ddl else []
     left = left_by(decisions)
     ddl = _passed(decisions, state.resolved_ts, Spelling(state.names), left)

@@ -15,7 +15,7 @@ from applier.commands.check.ticdc_avro import AvroForm, extension, key_schema, v
 from applier.ddl import actions as say
 from applier.ddl.actions import Action, effect, touches
 from applier.ddl.schema_tracker import Tables
-from applier.decode.avro.names import sanitised
+from applier.decode.avro.sanitised import sanitised
 from applier.decode.avro.schema import CHECKSUM
 from applier.errors import IncompatibleSchema, RegistryError
 from applier.sink.evolve.column_mapping import lineage

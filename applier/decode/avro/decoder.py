@@ -10,7 +10,8 @@ which columns are the key. A delete refers to the key's schema, a table version 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,6 +22,7 @@ from applier.changefeed.table import TableName, TableVersion, fingerprint
 from applier.decode.avro.checksum import AvroChecksums
 from applier.decode.avro.columns import head, rows_reader
 from applier.decode.avro.names import OriginalNames
+from applier.decode.avro.namesakes import Shown
 from applier.decode.avro.schema import (
     BEFORE,
     CHECKSUM,
@@ -125,6 +127,7 @@ class AvroDecoder:
         self._reader.restart()
         self._names = OriginalNames()
         self._layouts: dict[tuple[int, int], _Layout] = {}
+        self._dated: dict[tuple[int, int, int], _Layout] = {}
         self._checksums = AvroChecksums(self.wire.zone)
         self._subjects = Subjects(self._subject_source)
         self._whole = WholeRows(self._subjects)
@@ -136,12 +139,34 @@ class AvroDecoder:
 
         Only a described version lists indexes, and all its tables have some: TiCDC refuses tables without a key.
         """
+        self._reader.expect(version.schemas)
         if not version.indexes:
             self._announcer.learn(version)
             return
         self._names.learn(version)
         self._whole.learn(version)
+        self._forget_layouts()
+
+    def describe(
+        self,
+        shown: Shown,
+        typed: Mapping[TableName, Sequence[TableVersion | None]],
+        cuts: Mapping[TableName, Sequence[int]],
+    ) -> None:
+        """See `NamedByDdl`."""
+        self._names.describe(shown, typed, cuts)
+        self._whole.has_watermarks = shown.has_watermarks
+        self._forget_layouts()
+
+    def at(self, topic: str) -> None:
+        """See `NamedByDdl`."""
+        if topic != self._names.topic and self._names.shown.namesakes:
+            self._forget_layouts()
+        self._names.topic = topic
+
+    def _forget_layouts(self) -> None:
         self._layouts.clear()
+        self._dated.clear()
         self.bulk.forget()
 
     def owners(self, topic: str, value: bytes | None) -> frozenset[TableName]:
@@ -179,7 +204,7 @@ class AvroDecoder:
     def _row(self, key: bytes | None, value: bytes) -> Sequence[Event]:
         value_id = self._reader.schema_id(value)
         key_id = self._reader.schema_id(key) if key else 0
-        layout = self._layouts.get((key_id, value_id)) or self._value_layout(key_id, value_id)
+        layout = self._layouts.get((key_id, value_id)) or self._layout_of(key_id, value_id, value)
         datum = self._reader.read(value_id, value)
         extension = {name: datum.pop(name) for name in layout.record.extension}
         change = _row_change(layout, datum, extension)
@@ -198,7 +223,7 @@ class AvroDecoder:
         if not key:
             raise IncompleteRow("A delete has no Kafka key, so it names no row.", _NO_KEY_HINT)
         key_id = self._reader.schema_id(key)
-        layout = self._layouts.get((key_id, 0)) or self._key_layout(key_id)
+        layout = self._layouts.get((key_id, 0)) or self._layout_of(key_id, 0, commit_ts)
         image, version = layout.image(self._reader.read(key_id, key)), layout.version
         change = RowChange(version.name, version.version, commit_ts, Op.DELETE, image, None)
         return self._announcer.events(layout.version, layout.text_decimals, change)
@@ -216,30 +241,41 @@ class AvroDecoder:
     def _record(self, number: int) -> RecordSchema:
         return record_schema(number, self._reader.writer(number).schema)
 
-    def _key_layout(self, key_id: int) -> _Layout:
-        record = self._record(key_id)
-        key = tuple(column.name for column in record.columns)
-        layout = self._layout(record, row_version(key_id, 0), key, keys_only=True)
-        self._layouts[key_id, 0] = layout
-        return layout
+    def _layout_of(self, key_id: int, value_id: int, dated: bytes | int) -> _Layout:
+        """The layout of a pair of schemas, made at its first row, which shows its commit ts if that counts."""
+        record = self._record(value_id or key_id)
+        if not (changes := self._names.changes(record.name)):
+            layout = self._layouts[key_id, value_id] = self._made(record, key_id, value_id, 0)
+            return layout
+        ts = dated if isinstance(dated, int) else self._reader.read(value_id, dated).get(COMMIT_TS, 0)
+        place = self._names.place(record.name, ts)
+        if place is None:
+            raise self._names.undated(record.name)
+        key = key_id, value_id, bisect_left(changes, place)
+        if key not in self._dated:
+            self._dated[key] = self._made(record, key_id, value_id, place)
+        return self._dated[key]
 
-    def _value_layout(self, key_id: int, value_id: int) -> _Layout:
-        record = self._record(value_id)
+    def _made(self, record: RecordSchema, key_id: int, value_id: int, ts: int) -> _Layout:
+        number, proofs = row_version(key_id, value_id), self._proofs(key_id, value_id)
         key = tuple(column.name for column in self._record(key_id).columns) if key_id else ()
-        layout = self._layout(record, row_version(key_id, value_id), key)
-        if {column.name for column in record.columns} == set(key):
+        layout = self._layout(record, number, key, ts, keys_only=not value_id)
+        layout = replace(layout, version=replace(layout.version, schemas=proofs))
+        if value_id and {column.name for column in record.columns} == set(key):
             version = layout.version
             lacking = self._whole.lacking(version.name, version.key, record, value_id)
             layout = replace(layout, version=replace(version, keys_only=bool(lacking)), lacking=lacking)
         if CHECKSUM in record.extension:
             self._checksums.learn(layout.version)
-        self._layouts[key_id, value_id] = layout
         return layout
 
-    def _layout(self, record: RecordSchema, number: int, key: tuple[str, ...], *, keys_only: bool = False) -> _Layout:
+    def _proofs(self, *ids: int) -> tuple[tuple[int, int], ...]:
+        return tuple((number, self._reader.writer(number).fingerprint) for number in ids if number)
+
+    def _layout(self, record: RecordSchema, number: int, key: tuple[str, ...], ts: int, *, keys_only: bool) -> _Layout:
         """Layout with upstream names; columns of other names are another version."""
-        name = self._names.table(record.name)
-        renamed = self._names.columns(name, [column.name for column in record.columns])
+        name = self._names.table(record.name, ts)
+        renamed = self._names.columns(name, [column.name for column in record.columns], ts)
         named = ((column, renamed[column.name]) for column in record.columns)
         columns = tuple(replace(column, name=new) for column, new in named if new is not None)
         handle = tuple(renamed.get(column) or column for column in key)

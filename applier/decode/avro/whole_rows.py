@@ -20,9 +20,14 @@ _HINT = (
 
 
 class WholeRows:
-    """Which columns a table has beside its key, as DDL and the registry show them."""
+    """Which columns a table has beside its key, as DDL and the registry show them.
+
+    Attributes:
+        has_watermarks: TiCDC may have written such rows: without watermarks, a table had its key alone at some time.
+    """
 
     def __init__(self, subjects: Subjects) -> None:
+        self.has_watermarks = True
         self._subjects = subjects
         self._described: dict[TableName, list[frozenset[str]]] = defaultdict(list)
 
@@ -46,7 +51,7 @@ class WholeRows:
             # A table that had its key alone at some time may have sent the row then.
             return f"its DDL declares {_listed(described[-1])}" if all(described) else ""
         own = {column.name for column in record.columns}
-        for schema in self._subjects.beside(value_id):
+        for schema in self._subjects.beside(value_id) if self.has_watermarks else ():
             try:
                 other = record_schema(value_id, schema)
             except RegistryError:

@@ -1,6 +1,6 @@
 """Asks a schema registry for schemas and compatibility verdicts, by Confluent's REST interface.
 
-A schema id never changes its meaning, so a schema is asked for once and kept; no message causes traffic of its own.
+It keeps no answer: `ConfluentReader` keeps schemas, and knows when to ask again.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class _Subject(msgspec.Struct):
 
 
 class SchemaRegistry:
-    """A client with a cache. It connects at the first question, so building one costs nothing. One per thread.
+    """A client. It connects at the first question, so building one costs nothing. One per thread.
 
     All methods raise RegistryError where the registry refuses or does not know, and TransientError where it could
     not be reached. Between two attempts it calls `sleep` with the seconds to wait.
@@ -86,14 +86,10 @@ class SchemaRegistry:
 
     def __init__(self, settings: RegistrySection, *, sleep: Callable[[float], None] = STOPPING.pause) -> None:
         self._http = RegistryHttp(settings, sleep)
-        self._by_id: dict[int, RegistrySchema] = {}
 
     def schema(self, schema_id: int) -> RegistrySchema:
-        """The schema of an id, from the cache after the first time."""
-        known = self._by_id.get(schema_id)
-        if known is not None:
-            return known
-        return self._by_id.setdefault(schema_id, self._resolve(self._get(_Registered, f"/schemas/ids/{schema_id}")))
+        """The schema of an id."""
+        return self._resolve(self._get(_Registered, f"/schemas/ids/{schema_id}"))
 
     def subjects(self) -> list[str]:
         """Names of all subjects."""
@@ -110,9 +106,7 @@ class SchemaRegistry:
     def version(self, subject: str, version: int | None = None) -> SubjectVersion:
         """One version of a subject; None for the latest."""
         found = self._get(_Version, f"/subjects/{_quoted(subject)}/versions/{version or 'latest'}")
-        schema = self._resolve(found)
-        self._by_id.setdefault(found.id, schema)
-        return SubjectVersion(subject, found.version, found.id, schema)
+        return SubjectVersion(subject, found.version, found.id, self._resolve(found))
 
     def compatibility_level(self, subject: str) -> str:
         """Level that counts for a subject: its own, else the registry's; `NONE` where neither is set."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from io import BytesIO
@@ -17,10 +17,11 @@ from typing import Any, Protocol, TypeAlias
 import fastavro
 from fastavro.schema import parse_schema
 
+from applier.changefeed.table import fingerprint
 from applier.decode.bounded_cache import Bounded
 from applier.decode.columnar import avro_reader
 from applier.decode.registry.client import RegistrySchema
-from applier.errors import DecodeError, RegistryDenied, RegistryError, SchemaUnknown
+from applier.errors import DecodeError, RegistryDenied, RegistryError, RegistryReplaced, SchemaUnknown, TransientError
 
 AvroSchema: TypeAlias = Any
 """An Avro schema as JSON values: dictionary, list (a union) or name."""
@@ -35,6 +36,15 @@ _PLAIN = frozenset({"type", "name", "namespace", "items", "values", "symbols", "
 """What the bytes of a datum depend on; logical types, defaults and TiCDC's own attributes are left to our readers."""
 
 
+SHARE = 0.1
+"""The most of the time that it may take to ask again for schemas that are known."""
+
+_REPLACED_HINT = (
+    "give the registry its former schemas with their ids back and start again; or begin anew: "
+    "`applier forget -c FILE`, then `applier load -c FILE --from DIR` with a new export."
+)
+
+
 class SchemaSource(Protocol):
     """Where schemas come from; `registry.SchemaRegistry` in earnest."""
 
@@ -47,26 +57,43 @@ class WriterSchema:
     """The schema of one id, as registered.
 
     `read` reads one datum and raises what fastavro raises; `read_many` is None where the schema has types that only
-    `read` knows.
+    `read` knows. Equal fingerprints mean equal schemas.
     """
 
     schema: AvroSchema
+    fingerprint: int
     read: Callable[[BytesIO], Any]
     read_many: avro_reader.ReadRecords | None
 
 
 class ConfluentReader:
-    """Reads framed datums, and keeps each writer's schema parsed. Its clock counts monotonic seconds."""
+    """Reads framed datums, and keeps each writer's schema parsed. Its clock counts monotonic seconds.
+
+    A registry that was rebuilt gives an id to another schema, and messages show the id alone. So the schema of an id is
+    compared with the one that was kept with the table versions, and asked for again in later passes. Asking takes at
+    most `SHARE` of the time, however many ids there are and however slowly the registry answers.
+    """
 
     def __init__(self, registry: SchemaSource, clock: Callable[[], float] = time.monotonic) -> None:
         self._registry = registry
         self._clock = clock
         self._writers: dict[int, WriterSchema] = {}
+        self._kept: dict[int, WriterSchema] = {}
+        self._expected: dict[int, int] = {}
+        self._asked: dict[int, float] = {}
+        self._seconds = float("inf")
+        self._rests_until = float("-inf")
         self._refused: Bounded[int, tuple[float, RegistryError]] = Bounded()
 
     def restart(self) -> None:
-        """Ask again for what the registry refused."""
+        """Begin a pass: ask again for what the registry refused, and for schemas whose turn it is."""
         self._refused.clear()
+        self._kept |= self._writers
+        self._writers, self._expected = {}, {}
+
+    def expect(self, schemas: Iterable[tuple[int, int]]) -> None:
+        """Take the fingerprints of the schemas of ids, as they were when their versions were kept."""
+        self._expected.update((number, text) for number, text in schemas if text)
 
     def schema_id(self, data: bytes) -> int:
         """Schema id of a framed datum.
@@ -84,24 +111,56 @@ class ConfluentReader:
         """The parsed schema of an id; asks the registry the first time.
 
         Raises:
+            RegistryReplaced: It was another one before.
             RegistryError: The registry does not know it, or it is no Avro schema.
             TransientError: The registry could not be reached.
         """
         writer = self._writers.get(schema_id)
         if writer is not None:
             return writer
+        kept = self._kept.get(schema_id)
+        writer = self._fetched(schema_id) if kept is None else self._again(schema_id, kept)
+        known = self._expected.get(schema_id, writer.fingerprint)
+        if known != writer.fingerprint or (kept is not None and kept.fingerprint != writer.fingerprint):
+            raise _replaced(schema_id, writer, kept)
+        self._writers[schema_id] = writer
+        return writer
+
+    def _again(self, schema_id: int, kept: WriterSchema) -> WriterSchema:
+        """The schema of an id that was read before; the registry is asked only when it is the id's turn.
+
+        A registry that is away, or that does not know the id any more, does not show that it means another schema.
+        """
+        now = self._clock()
+        if now < max(self._rests_until, self._asked[schema_id] + self._seconds * len(self._kept) / SHARE):
+            return kept
+        try:
+            return self._asked_for(schema_id)
+        except (RegistryError, TransientError):
+            self._asked[schema_id] = self._clock()
+            self._rests_until = self._clock() + (self._clock() - now) / SHARE
+            return kept
+
+    def _asked_for(self, schema_id: int) -> WriterSchema:
+        before = self._clock()
+        writer = _parse(schema_id, self._registry.schema(schema_id))
+        self._asked[schema_id] = self._clock()
+        # The first answer waits for a connection, too.
+        self._seconds = min(self._seconds, self._asked[schema_id] - before)
+        return writer
+
+    def _fetched(self, schema_id: int) -> WriterSchema:
         asked, error = self._refused.get(schema_id, (float("-inf"), None))
         if error is not None and self._clock() - asked < UNKNOWN_FOR_SECONDS:
             # A new one each time: a traceback that grew with every message would keep all of them alive.
             raise _refusal(error, schema_id)
         try:
-            writer = self._writers[schema_id] = _parse(schema_id, self._registry.schema(schema_id))
+            return self._asked_for(schema_id)
         except RegistryDenied:
             raise
         except RegistryError as refused:
             self._refused[schema_id] = (self._clock(), refused)
             raise _refusal(refused, schema_id) from None
-        return writer
 
     def read(self, schema_id: int, data: bytes) -> Any:
         """Read the datum behind the header.
@@ -123,6 +182,21 @@ class ConfluentReader:
         return datum
 
 
+def _replaced(schema_id: int, now: WriterSchema, before: WriterSchema | None) -> RegistryReplaced:
+    """What is said of an id that means another schema: messages from before and after cannot be distinguished."""
+    was = "" if before is None else f", before of {_record_name(before)}"
+    what = (
+        f"The schema registry gives another schema for id {schema_id} than when it was first read: now it is of "
+        f"{_record_name(now)}{was}. It was rebuilt, or is another one, and no id shows what its messages mean."
+    )
+    return RegistryReplaced(what, _REPLACED_HINT)
+
+
+def _record_name(writer: WriterSchema) -> str:
+    schema = writer.schema if isinstance(writer.schema, dict) else {}
+    return f"{str(schema.get('namespace', '')).partition('.')[2]}.{schema.get('name', '')}".strip(".") or "no record"
+
+
 def _refusal(error: RegistryError, schema_id: int) -> RegistryError:
     """What is said of an id that was refused; that it is not there may change."""
     if isinstance(error, SchemaUnknown):
@@ -142,11 +216,14 @@ def _parse(schema_id: int, registered: RegistrySchema) -> WriterSchema:
         _refuse_recursion(parsed, frozenset())
     except Exception as error:  # fastavro raises many types for a schema that is none
         raise RegistryError(f"Schema id {schema_id} is not a valid Avro schema ({type(error).__name__}).") from error
+    texts = [registered.text, *(reference.text for reference in registered.references)]
+    # Registries may write the same schema with other spaces, and its members in another order.
+    shape = json.dumps([json.loads(text) for text in texts], sort_keys=True)
     read = partial(fastavro.schemaless_reader, writer_schema=parsed, reader_schema=None)
     try:
-        return WriterSchema(schema, read, avro_reader.reader(parsed))
+        return WriterSchema(schema, fingerprint(shape.encode()), read, avro_reader.reader(parsed))
     except avro_reader.Unsupported:
-        return WriterSchema(schema, read, None)
+        return WriterSchema(schema, fingerprint(shape.encode()), read, None)
 
 
 def _refuse_recursion(schema: AvroSchema, open_names: frozenset[str]) -> None:

@@ -260,6 +260,7 @@ def job(main: Pipeline, resuming: Resuming) -> Replay:
     names = set(resuming.progress.tables)
     versions = {key: version for key, version in main.state.versions.items() if key[0] in names}
     state = State(Progress(main.state, resuming.job), resuming.progress, versions, protocol=main.state.protocol)
+    state.lives = main.state.lives and main.state.lives.again()
     state.config_path = main.config.path
     source = main.config.source
     piece = {"messages_per_step": -(-source.messages_per_step // PIECE)}

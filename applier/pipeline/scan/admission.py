@@ -12,7 +12,7 @@ from applier.changefeed.filter import TableFilter
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.row_block import ColumnBlock, Ints
 from applier.changefeed.table import TableName
-from applier.errors import DecodeError, IncompleteRow
+from applier.errors import AmbiguousName, DecodeError, IncompleteRow
 from applier.order.barrier import segment
 from applier.order.feed_order import undated
 from applier.order.reduce_columns import segments
@@ -78,6 +78,15 @@ class Admission:
         due = np.flatnonzero(~out & ~again)
         for number, rows in segments(placed[due], job.cuts.get(name, ())) if len(due) else ():
             yield number, block if len(rows) == len(stamps) else block.part(due[rows])
+
+    def reject_any(self, place: TopicPartition, offset: int, error: AmbiguousName) -> None:
+        """Note a row that may be of each of several tables, unless all are left out, or it is not due."""
+        if error.commit_ts > self._job.upto:
+            self._found.counts["left"] += 1
+            self._found.hold(place, offset)
+            return
+        names = [TableName(*table) for table in error.tables]
+        self.reject(place, offset, error, [name for name in names if self.admits(name)] or names)
 
     def reject(self, place: TopicPartition, offset: int, error: DecodeError, found: Collection[TableName] = ()) -> None:
         """Note a message that cannot be used, unless it concerns tables alone that are left out.

@@ -21,10 +21,11 @@ from applier.changefeed.row_block import ColumnBlock, Ints, without
 from applier.changefeed.table import TableName, TableVersion, refuse_rekeyed
 from applier.changefeed.types import TypeRules
 from applier.consume.window_size import NO_LIMIT, WindowTooLargeError
-from applier.decode.decoder import Decoder, owners
+from applier.decode.avro.namesakes import Shown
+from applier.decode.decoder import Decoder, NamedByDdl, owners
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import decoder_of_thread
-from applier.errors import DecodeError, TransientError
+from applier.errors import AmbiguousName, DecodeError, TransientError
 from applier.order.barrier import Barrier
 from applier.order.feed_order import FeedOrder, ResolvedOrder, undated_ddl
 from applier.order.reduce_columns import by_place
@@ -50,6 +51,7 @@ class DecodeTask:
         cuts: DDL that cut the rows of a table into segments.
         typed: Per table and segment the version whose column types and key count, where the feed's DDL show more
             than its rows.
+        shown: What DDL and watermarks show beside, where the protocol does not hold the names of tables.
         skip: Offsets of messages that were set aside as dead letters.
         try_all: Try the values of every row, not only those of the last of its key: what was set aside may bring
             one to light that cannot be used either, and so on.
@@ -65,6 +67,7 @@ class DecodeTask:
     order: FeedOrder = field(default_factory=ResolvedOrder)
     cuts: Mapping[TableName, Sequence[int]] = field(default_factory=dict)
     typed: Mapping[TableName, Sequence[TableVersion | None]] = field(default_factory=dict)
+    shown: Shown | None = None
     skip: Mapping[TopicPartition, frozenset[int]] = field(default_factory=dict)
     try_all: bool = False
     most_bytes: int = NO_LIMIT
@@ -132,9 +135,10 @@ class _TaskState:
         self._decoder = decoder
         self.found = TaskResult()
         self._admission = Admission(job, self.found)
-        self._versions = TaskVersions(decoder, job.versions, job.typed, job.cuts)
+        self._versions = TaskVersions(decoder, job.versions, job.typed, job.cuts, job.shown)
         self.rows = RowGroups(job, decoder.wire, self._versions, self._admission, self.found)
         self._is_taught = False
+        self._named = decoder if isinstance(decoder, NamedByDdl) else None
 
     def read(self, batch: pa.RecordBatch) -> None:
         """Decode and reduce one batch of messages.
@@ -158,6 +162,8 @@ class _TaskState:
     def _read_partition(self, place: TopicPartition, messages: pa.RecordBatch) -> None:
         """Read messages of one partition: what the decoder can read at once, and the rest one by one."""
         self.found.receive(place, messages.num_rows)
+        if self._named is not None:
+            self._named.at(place.topic)
         skip = self._job.skip.get(place, frozenset())
         messages = self._fitting(place, messages, skip)
         offsets = np.asarray(messages.column("offset"))
@@ -205,6 +211,8 @@ class _TaskState:
                         self._take_control(event, place, offset, index)
             except TransientError:
                 raise  # Also where it is a DecodeError: no message is bad because the registry refuses a log-in.
+            except AmbiguousName as error:
+                self._admission.reject_any(place, offset, error)
             except DecodeError as error:
                 shown = {event.name for event in events if isinstance(event, RowChange)}
                 found = shown or owners(self._decoder, place.topic, value, error)
@@ -224,7 +232,8 @@ class _TaskState:
         known = self._versions.get(name, version.version)
         version = version.declared(known)
         refuse_rekeyed(known, version)
-        is_new = known != version or (announced and found.topics.get(name) != place.topic)
+        is_new = known is None or known != version or known.schemas != version.schemas
+        is_new |= announced and found.topics.get(name) != place.topic
         if not is_new or not self._admission.admits(name):
             return
         self._versions.learn(version)

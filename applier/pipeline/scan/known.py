@@ -12,6 +12,7 @@ from applier.changefeed.position import DdlId
 from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.window import OffsetRange
 from applier.ddl.schema_tracker import Tables
+from applier.decode.avro.namesakes import Lives
 from applier.order.resent import Passed
 from applier.order.watermark import in_use
 
@@ -37,6 +38,7 @@ class Known:
         parked: Tables whose rows are not applied.
         loaded: TSO of the export that the rows of a table come from.
         named: Tables that are followed, those included whose CREATE TABLE is yet to come.
+        lives: As `State.lives`.
     """
 
     resolved: Mapping[TopicPartition, int]
@@ -52,6 +54,7 @@ class Known:
     parked: frozenset[TableName] = frozenset()
     loaded: Mapping[TableName, int] = field(default_factory=dict)
     named: frozenset[TableName] = frozenset()
+    lives: Lives | None = None
 
     @property
     def floors(self) -> Mapping[TableName, int]:
@@ -61,6 +64,8 @@ class Known:
     @staticmethod
     def of(state: State, bounds: Mapping[TopicPartition, OffsetRange], partitions: int | None) -> Known:
         """What the state says; `bounds` are those of the source after the window was chosen."""
+        if state.lives is not None:
+            state.lives.meet(state.tables)
         return Known(
             resolved=state.checkpoint.resolved,
             ends={place: bounds[place].end for place in in_use(list(bounds), partitions)},
@@ -75,4 +80,5 @@ class Known:
             parked=state.parked,
             named=frozenset(state.completeness),
             loaded=state.loaded,
+            lives=state.lives,
         )

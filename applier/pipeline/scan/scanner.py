@@ -28,7 +28,7 @@ from applier.pipeline.scan.statements import Ddl, Taken, read_all
 from applier.pipeline.scan.tails import resolved_near_ends
 from applier.pipeline.scan.task_result import TaskResult
 from applier.pipeline.scan.window_scan import NO_WATERMARK, WindowScan
-from applier.pipeline.scan.window_tables import met, spelling, take_keys, typed_by
+from applier.pipeline.scan.window_tables import met, shown, spelling, take_keys, typed_by
 from applier.runtime import failpoints
 from applier.runtime.logs import Stopwatch
 from applier.runtime.retry import Deadline
@@ -93,6 +93,7 @@ class WindowScanner:
         order = type(self.template.order)(known.applied, known.floors, known.covered, passages(known.passed, ()))
         job = replace(self.template, order=order, typed=typed, most_bytes=most_bytes)
         found = WindowScan(window, dict(known.resolved), job, ceiling=self.ceiling)
+        found.job = replace(job, shown=shown(found, known))
         with watch.stage("read"):
             run = self._reader(found, local=local)
         failpoints.reach("read")
@@ -219,7 +220,7 @@ class WindowScanner:
         cuts = cut((ddl.commit_ts, ddl.parts(known.tables)) for ddl in found.ddl)
         typed = typed_by(found.ddl, known.tables) if self.rows_describe else {}
         before, order = found.job, replace(found.job.order, passages=self._passages(found, known))
-        found.job = replace(before, cuts=cuts, typed=typed, order=order)
+        found.job = replace(before, cuts=cuts, typed=typed, order=order, shown=shown(found, known))
         revised = (not self.rows_describe and take_keys(found, known)) or found.job != before
         stopped = self._stop_at_return(found, known) or self._stop_at_part(found, known)
         return stopped or (revised and bool(found.results.parts or found.results.bad))

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from applier.changefeed.row_block import ColumnBlock
 from applier.changefeed.table import Keyless, TableName, TableVersion
-from applier.decode.decoder import Decoder
+from applier.decode.avro.namesakes import Shown
+from applier.decode.decoder import Decoder, NamedByDdl
 
 
 class TaskVersions:
@@ -20,6 +21,7 @@ class TaskVersions:
         known: The versions that are known before the task.
         typed: Per table and segment the version whose column types and key count.
         cuts: DDL that cut the rows of a table into segments.
+        shown: What DDL and watermarks show beside; None where the protocol needs none of it.
     """
 
     def __init__(
@@ -28,6 +30,7 @@ class TaskVersions:
         known: Sequence[TableVersion],
         typed: Mapping[TableName, Sequence[TableVersion | None]],
         cuts: Mapping[TableName, Sequence[int]],
+        shown: Shown | None = None,
     ) -> None:
         self.keyless: set[TableName] = set()
         self._decoder = decoder
@@ -41,6 +44,8 @@ class TaskVersions:
                 if one is not None:
                     decoder.learn(one)
                     self._note(one)
+        if shown is not None and isinstance(decoder, NamedByDdl):
+            decoder.describe(shown, typed, cuts)
 
     def get(self, name: TableName, number: int) -> TableVersion | None:
         """A version; None if it has not come."""

@@ -10,7 +10,7 @@ from applier.changefeed.filter import exactly
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.window import Window
-from applier.errors import DecodeError
+from applier.errors import AmbiguousName, DecodeError
 from applier.pipeline.scan.decode_task import DecodeTask
 from applier.pipeline.scan.known import Known
 from applier.pipeline.scan.statements import Ddl
@@ -81,7 +81,12 @@ class WindowScan:
 
     def leave_out(self, may_come: Callable[[DecodeError | None], bool]) -> bool:
         """Leave out the tables to which bad messages belong, save those that may yet be read; True if some are new."""
-        owned = {bad.tables[0]: bad.error for bad in reversed(self.results.bad) if len(bad.tables) == 1}
+        owned = {
+            name: bad.error
+            for bad in reversed(self.results.bad)
+            if len(bad.tables) == 1 or isinstance(bad.error, AmbiguousName)
+            for name in bad.tables
+        }
         late = {name for name, error in owned.items() if may_come(error)}
         if not self.job.order.parts_at_ddl:
             # Rows of another table that had the name before the DDL cannot be told from those of this one.

@@ -8,6 +8,7 @@ from contextlib import suppress
 from applier.changefeed.table import TableName, TableVersion
 from applier.ddl.schema_tracker import Tables
 from applier.ddl.spelling import Spelling
+from applier.decode.avro.namesakes import Shown
 from applier.errors import SchemaChangeRefused
 from applier.pipeline.scan.known import Known
 from applier.pipeline.scan.statements import Ddl
@@ -37,6 +38,21 @@ def typed_by(ddl: Sequence[Ddl], tables: Tables) -> dict[TableName, list[TableVe
         for name in change.parts(tables):
             typed.setdefault(name, [None]).append(after.get(name))
     return typed
+
+
+def shown(found: WindowScan, known: Known) -> Shown | None:
+    """What DDL, those that are not due included, and watermarks show of a window; None where names are whole."""
+    if known.lives is None:
+        return None
+    lives = known.lives.copy()
+    for barrier in sorted(found.results.barriers, key=lambda item: (item.change.commit_ts, item.position.offset)):
+        lives.take(barrier.change.commit_ts, barrier.change.sql, barrier.change.database, barrier.topic)
+    return lives.shown(
+        known.topics,
+        known.tables,
+        settled=known.lives.newest,
+        has_watermarks=found.job.order.has_watermark or bool(lives.newest or known.resolved or found.results.resolved),
+    )
 
 
 def take_keys(found: WindowScan, known: Known) -> bool:

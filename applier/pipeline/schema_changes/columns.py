@@ -21,7 +21,7 @@ from applier.pipeline.tables.target_tables import TargetTables
 from applier.sink.control.rows import Decision
 from applier.sink.evolve.apply import apply_evolution
 from applier.sink.evolve.plan import plan
-from applier.sink.evolve.row_columns import is_older, of_schemas, supplied, with_virtual
+from applier.sink.evolve.row_columns import is_older, joined, of_schemas, supplied, with_virtual
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +88,11 @@ class ColumnDdl:
             SchemaChangeRefused: The difference is one that could also be a rename, or cannot be applied exactly.
         """
         before, writer = self.state.tables.get(version.name), self.targets.writer(version.name)
-        if before is None or writer is None or version.keys_only or is_older(version, before):
+        if before is None or writer is None or version.keys_only:
             return
+        if is_older(version, before):
+            # It takes no column away, but what its rows hold must have a place.
+            version = joined(version, before)
         version = with_virtual(version.completed(before), before)
         if before.columns == version.columns:
             return

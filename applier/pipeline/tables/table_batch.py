@@ -17,7 +17,7 @@ from applier.changefeed.window import OffsetRange
 from applier.order.merge import DATA, merge
 from applier.pipeline.scan.task_result import Part
 from applier.sink.commit.stamp import Stamp
-from applier.sink.evolve.row_columns import absent_from, fitted, retyped, with_added
+from applier.sink.evolve.row_columns import absent_from, fitted, is_older, retyped, with_added
 from applier.sink.iceberg.table import Table
 
 
@@ -55,6 +55,13 @@ class Batch:
     def newest(self) -> TableVersion:
         """The newest version that its rows are written in; one that has only the key if there are deletes alone."""
         return max((part.version for part in self.parts), key=lambda version: (not version.keys_only, version.version))
+
+    @property
+    def versions(self) -> list[TableVersion]:
+        """The newest version behind those that are older, where their numbers show that."""
+        newest = self.newest
+        older = {part.version.version: part.version for part in self.parts if is_older(part.version, newest)}
+        return [*(older[number] for number in sorted(older)), newest]
 
     @property
     def newest_ts(self) -> int:

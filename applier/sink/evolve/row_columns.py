@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from applier.changefeed.table import Column, TableName, TableVersion
+from applier.changefeed.table import Column, TableName, TableVersion, fingerprint
 from applier.changefeed.types import TypeRules
 from applier.errors import SchemaChangeRefused, TableMismatch
 from applier.sink.evolve.defaults import UNKNOWN_DEFAULT_HINT, DefaultUnknown, existing_value
@@ -25,6 +25,12 @@ from applier.sink.format.types import Chunks, Field, TableSchema, iceberg_type
 
 VIRTUAL = "virtual"
 """`Column.generated` of virtual columns."""
+
+_VALUE_ID = (1 << 31) - 1
+"""The lower half of a version number of Avro."""
+
+_IDS = 2
+"""Schemas of a version that rows refer to, at most: that of their keys and that of their values."""
 
 _MOST_BITS = 63
 """Bits that an Iceberg `long` takes without a sign."""
@@ -107,11 +113,29 @@ def of_schemas(rules: TypeRules) -> TypeRules:
 
 
 def is_older(version: TableVersion, than: TableVersion) -> bool:
-    """Whether the registry knew the value schema of one version before that of another, under the same key schema.
+    """Whether nothing shows that the value schema of one version is newer than that of another, under one key schema.
 
-    A version number of Avro holds both ids (`row_version`). Numbers that are hashes share no upper half.
+    A version number of Avro holds both ids (`row_version`). Numbers that are hashes share no upper half. A table that
+    returns to former columns returns to their id: of the ids of a joined version none is newer than it.
     """
-    return version.version >> 31 == than.version >> 31 and version.version < than.version
+    key, newest = version.version >> 31, version.version & _VALUE_ID
+    if len(than.schemas) > _IDS:
+        return key == than.schemas[0][0] and newest <= max(number for number, _ in than.schemas[1:])
+    return key == than.version >> 31 and version.version < than.version
+
+
+def joined(version: TableVersion, table: TableVersion) -> TableVersion:
+    """A table with the columns, too, that only an older version has: it may lag behind, or the table returned to it."""
+    more = [column for column in version.columns if table.column(column.name) is None]
+    if not more:
+        return table
+    ids = version.version >> 31, table.version & _VALUE_ID, version.version & _VALUE_ID
+    known = dict([*version.schemas, *table.schemas])
+    joint = table.schemas if len(table.schemas) > _IDS else tuple((number, known.get(number, 0)) for number in ids[:2])
+    schemas = (*joint, (ids[2], known.get(ids[2], 0)))
+    columns = (*table.columns, *more)
+    number = fingerprint(repr([schemas, columns]).encode())
+    return replace(table, version=number, columns=columns, schemas=schemas)
 
 
 def retyped(name: TableName) -> SchemaChangeRefused:

@@ -11,6 +11,7 @@ import pytest
 from applier.changefeed.event import Bootstrap, Op, RowChange
 from applier.changefeed.table import Column, ColumnType, Index, TableName, TableVersion
 from applier.decode.avro.decoder import AvroDecoder
+from applier.decode.avro.namesakes import Shown
 from applier.errors import IncompleteRow
 from tests.unit.decode.avro_messages import EXTENSION, ID, TS, Schemas, column, record
 
@@ -69,6 +70,20 @@ def test_a_row_of_key_columns_alone_is_refused_where_its_subject_knows_more(valu
 
     with pytest.raises(IncompleteRow, match="another version of its subject in the schema registry has column note:"):
         AvroDecoder(schemas, subjects=schemas).decode(*_row(schemas, "c"))
+
+
+def test_a_table_that_gets_its_first_column_later_has_whole_rows_before_where_no_watermark_is_sent() -> None:
+    """TiCDC writes rows without their columns only with `avro-enable-watermark`."""
+    schemas = _schemas("alone", "whole")
+    decoder = AvroDecoder(schemas, subjects=schemas)
+    decoder.describe(Shown(has_watermarks=False), {}, {})
+
+    bootstrap, change = decoder.decode(*_row(schemas, "c"))
+
+    assert isinstance(bootstrap, Bootstrap)
+    assert not bootstrap.version.keys_only
+    assert isinstance(change, RowChange)
+    assert change.after == {"id": 1}
 
 
 @pytest.mark.parametrize("is_described", [True, False])

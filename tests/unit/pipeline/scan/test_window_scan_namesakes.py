@@ -1,0 +1,226 @@
+"""Tables and columns whose names are one in Avro: which of them a row is of is proven, or they alone are parked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+
+import pyarrow as pa
+import pytest
+
+from applier.changefeed.message import MESSAGE_SCHEMA, TopicPartition
+from applier.changefeed.table import TableName
+from applier.changefeed.types import TypeRules
+from applier.changefeed.window import OffsetRange, Window
+from applier.consume.source import Job, R
+from applier.ddl.schema_tracker import Tables
+from applier.decode.avro.decoder import AvroDecoder
+from applier.decode.avro.namesakes import Lives
+from applier.decode.options import DecoderOptions
+from applier.order.feed_order import ORDERS
+from applier.pipeline.scan import decode_task, scanner
+from applier.pipeline.scan.decode_task import DecodeTask
+from applier.pipeline.scan.known import Known
+from applier.pipeline.scan.scanner import WindowScanner
+from applier.pipeline.scan.window_scan import WindowScan
+from applier.runtime.logs import Stopwatch
+from tests.unit.decode.avro_messages import EXTENSION, ID, TS, Schemas, column, record
+
+A = column("a_b", "TEXT", "string", null="first", default=None)
+SCHEMAS = Schemas(key=record(ID, namespace="default.my_db"), row=record(ID, A, *EXTENSION, namespace="default.my_db"))
+MINE, OTHER = TableName("my-db", "t"), TableName("my_db", "t")
+SHARED = TopicPartition("feed", 0)
+HERE, THERE = TopicPartition("here", 0), TopicPartition("there", 0)
+END = 90
+
+Message = tuple[TopicPartition, bytes | None, bytes]
+
+
+class Messages:
+    """A `Source` of messages in memory."""
+
+    def __init__(self, messages: list[Message]) -> None:
+        places = sorted({place for place, _, _ in messages})
+        self._of = {place: [(key, value) for at, key, value in messages if at == place] for place in places}
+        self.window = Window({place: OffsetRange(0, len(found)) for place, found in self._of.items()})
+
+    def bounds(self) -> Mapping[TopicPartition, OffsetRange]:
+        """See `Source`."""
+        return self.window.ranges
+
+    def topic_ids(self) -> Mapping[str, str]:
+        """See `Source`; nothing tells."""
+        return {}
+
+    def offsets_at(self, milliseconds: int) -> Mapping[TopicPartition, int]:
+        """See `Source`."""
+        raise AssertionError(milliseconds)
+
+    def collect(self, window: Window) -> pa.Table:
+        """See `Source`."""
+        rows = [
+            {**place._asdict(), "offset": offset, "timestamp": None, "key": key, "value": value}
+            for place, span in window.ranges.items()
+            for offset, (key, value) in enumerate(self._of[place])
+            if span.start <= offset < span.end
+        ]
+        return pa.Table.from_pylist(rows, schema=MESSAGE_SCHEMA)
+
+    def read(self, window: Window) -> pa.Table:
+        """See `Source`."""
+        return self.collect(window)
+
+    def map(self, window: Window, job: Job[R]) -> list[R]:
+        """See `Source`."""
+        return [job(self.collect(window).to_batches())]
+
+
+@pytest.fixture(autouse=True)
+def _scripted_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (decode_task, scanner):
+        monkeypatch.setattr(module, "decoder_of_thread", lambda *_: AvroDecoder(SCHEMAS, subjects=SCHEMAS))
+
+
+def ddl(at: int, sql: str, place: TopicPartition = SHARED) -> Message:
+    """A DDL."""
+    body = {"query": sql, "type": 1, "schema": "my-db", "table": "t", "commitTs": TS + at}
+    return place, None, b"\x01" + json.dumps(body).encode()
+
+
+def create(at: int, name: TableName, place: TopicPartition = SHARED, columns: str = "`a-b` TEXT") -> Message:
+    """A CREATE TABLE."""
+    return ddl(at, f"CREATE TABLE `{name.database}`.`{name.table}` (`id` BIGINT PRIMARY KEY, {columns})", place)
+
+
+def row(at: int, key: int, place: TopicPartition = SHARED) -> Message:
+    """A new row."""
+    extension = {"_tidb_op": "c", "_tidb_commit_ts": TS + at, "_tidb_commit_physical_time": 0}
+    return place, SCHEMAS.message("key", id=key), SCHEMAS.message("row", id=key, a_b=str(at), **extension)
+
+
+def mark(at: int = END, place: TopicPartition = SHARED) -> Message:
+    """A watermark."""
+    return place, None, b"\x02" + (TS + at).to_bytes(8, "big")
+
+
+def scan(
+    *messages: Message,
+    include: tuple[str, ...] = ("*.*",),
+    before: Callable[[Lives], None] = lambda _: None,
+    order: str = "resolved",
+) -> WindowScan:
+    """What a window holds; `before` takes what DDL of former windows show."""
+    source, lives = Messages(list(messages)), Lives()
+    before(lives)
+    template = DecodeTask("avro", DecoderOptions(), TypeRules(), include, (), upto=0, order=ORDERS[order])
+    ends = {place: span.end for place, span in source.window.ranges.items()}
+    known = Known({}, ends, {}, TS, {}, frozenset(), {}, Tables(), lives=lives)
+    window = WindowScanner(source, template, rows_describe=True, keep_bad=False, parks=True)
+    return window.scan(source.window, known, Stopwatch(), local=True)
+
+
+def held(found: WindowScan) -> dict[TableName, list[int]]:
+    """Keys by table."""
+    rows: dict[TableName, list[int]] = {}
+    for (name, _), parts in found.results.parts.items():
+        rows.setdefault(name, []).extend(key for part in parts for key in part.rows["c.id"].to_pylist())
+    return {name: sorted(keys) for name, keys in rows.items()}
+
+
+def test_a_namesake_that_is_left_out_is_one_that_a_row_may_be_of() -> None:
+    """Its rows would overwrite those of the table that is replicated; this one alone is parked, by name."""
+    found = scan(create(1, MINE), create(2, OTHER), row(5, 1), row(6, 2), mark(), include=("my-db.*",))
+
+    assert held(found) == {}
+    assert list(found.parking) == [MINE]
+    told = found.parking[MINE]
+    assert "Avro record my_db.t may stand for each of my-db.t, my_db.t: Avro gives them one name." in told.what
+    assert told.hint == (
+        "rename all of these tables but one upstream, or let TiCDC send each to a topic of its own (a [sink] "
+        "dispatcher); then load what is parked from a new export, with `applier load -c FILE --from DIR --tables TABLE`."
+    )
+    assert found.error is None
+
+
+def test_a_namesake_that_an_earlier_window_left_out_counts() -> None:
+    """What became of its DDL is kept, and shows it again after a restart."""
+    found = scan(
+        create(1, MINE),
+        row(5, 1),
+        mark(),
+        include=("my-db.*",),
+        before=lambda lives: lives.take(TS - 5, "CREATE TABLE t (id BIGINT PRIMARY KEY)", "my_db"),
+    )
+
+    assert list(found.parking) == [MINE]
+
+
+def test_two_tables_of_the_changefeed_are_parked_and_no_other() -> None:
+    """The window is applied all the same."""
+    other = TableName("my-db", "whole")
+    found = scan(create(1, MINE), create(2, OTHER), create(3, other), row(5, 1), mark())
+
+    assert sorted(found.parking) == [MINE, OTHER]
+    assert found.error is None
+
+
+@pytest.mark.parametrize(("sql", "at"), [("DROP TABLE `my_db`.`t`", 4), ("RENAME TABLE `my_db`.`t` TO `my_db`.`u`", 4)])
+def test_a_namesake_that_is_gone_is_none_any_more(sql: str, at: int) -> None:
+    """The commit ts of each row shows which of them it is of, in the window of the DDL, too."""
+    found = scan(create(1, OTHER), row(2, 1), ddl(at, sql), create(5, MINE), row(6, 2), mark())
+
+    assert held(found) == {OTHER: [1], MINE: [2]}
+    assert found.parking == {}
+
+
+def test_a_table_that_takes_the_name_of_its_own_form_is_followed() -> None:
+    """RENAME TABLE `my-db`.t TO my_db.t: both names are one in Avro."""
+    sql = "RENAME TABLE `my-db`.`t` TO `my_db`.`t`"
+    found = scan(create(1, MINE), row(2, 1), ddl(4, sql), row(6, 2), mark())
+
+    assert held(found) == {MINE: [1], OTHER: [2]}
+
+
+def test_a_column_that_takes_the_name_of_its_own_form_is_followed() -> None:
+    """RENAME COLUMN `a-b` TO `a_b`: rows below it hold the one, rows above it the other."""
+    sql = "ALTER TABLE `my-db`.`t` RENAME COLUMN `a-b` TO `a_b`"
+    found = scan(create(1, MINE), row(2, 1), ddl(4, sql), row(6, 2), mark())
+
+    columns = {
+        number: [name for part in parts for name in part.rows.column_names if name.startswith("c.a")]
+        for (_, number), parts in found.results.parts.items()
+    }
+    assert columns == {1: ["c.a-b"], 2: ["c.a_b"]}
+    assert found.parking == {}
+
+
+def test_a_topic_of_its_own_shows_the_table() -> None:
+    """The DDL of each came in its topic."""
+    found = scan(
+        create(1, MINE, HERE),
+        create(2, OTHER, THERE),
+        row(5, 1, HERE),
+        row(6, 2, THERE),
+        mark(place=HERE),
+        mark(place=THERE),
+    )
+
+    assert held(found) == {MINE: [1], OTHER: [2]}
+    assert found.parking == {}
+
+
+@pytest.mark.parametrize("messages", [[], [mark()]], ids=["none", "a watermark"])
+def test_a_watermark_anywhere_in_the_window_shows_that_rows_may_lack_columns(messages: list[Message]) -> None:
+    """Also where it follows rows that were read without knowing."""
+    found = scan(row(5, 1), *messages, order="offset")
+
+    assert found.job.shown is not None
+    assert found.job.shown.has_watermarks == bool(messages)
+
+
+def test_rows_that_are_not_due_park_nothing() -> None:
+    """The DDL that makes their table the only one may follow."""
+    found = scan(create(1, MINE), create(2, OTHER), row(95, 1), mark())
+
+    assert found.parking == {}
+    assert found.results.counts["left"] == 1
