@@ -35,7 +35,7 @@ from applier.pipeline.resume.resumption import Resumption
 from applier.pipeline.scan.decode_task import DecodeTask
 from applier.pipeline.scan.scanner import WindowScanner
 from applier.pipeline.schema_changes.apply import DdlApplier
-from applier.pipeline.state import State
+from applier.pipeline.state import State, take_names
 from applier.pipeline.step import Pipeline
 from applier.pipeline.tables import completeness
 from applier.pipeline.tables.commit_policy import Changefeed, MainPolicy
@@ -185,7 +185,7 @@ def assemble(config: Config, source: Source, catalog: Catalog, state: State) -> 
     state.protocol = config.changefeed.protocol
     if state.protocol == "avro":
         state.lives = Lives()
-        state.take_names(state.control.decisions())
+        take_names(state.lives, state.control.decisions())
     state.supplied = supplied(config, state)
     rules = type_rules(config)
     order = ORDERS[config.changefeed.order]

@@ -53,6 +53,12 @@ class ControlTables(Protocol):
         """Say that this process has stopped."""
 
 
+def take_names(lives: Lives, decisions: Iterable[SchemaDecision]) -> None:
+    """Let the names of tables follow decided DDL, each once, in their order."""
+    for item in dict.fromkeys((item.commit_ts, item.sql, item.table.database) for item in decisions):
+        lives.take(*item)
+
+
 @dataclass(slots=True)
 class State:
     """What the next step starts from; one thread at a time, save for `heartbeat`.
@@ -71,7 +77,7 @@ class State:
         completeness: Whether each table holds every row of its upstream table.
         loaded: TSO of the export that the rows of a table come from.
         supplied: Tables as the configuration declares them; each counts until the feed first concerns its table.
-        lives: The names of all tables, those that are left out included, where the protocol does not hold them whole.
+        lives: The names of all tables, where the protocol does not hold them whole.
         config_path: Path of the configuration file, for commands in messages.
         is_durable: False to write no checkpoint.
     """
@@ -153,11 +159,8 @@ class State:
             for form, loaded in [(self.tables.partitioning(name), self.loaded.get(name, 0))]
         }
         # Parked tables of which nothing is known but that they are, and those whose CREATE TABLE is yet to be read.
-        lost = {
-            name: known
-            for name, known in self.completeness.items()
-            if name not in found and (known.is_parked or known.origin is not None)
-        }
+        others = ((name, known) for name, known in self.completeness.items() if name not in found)
+        lost = {name: known for name, known in others if known.is_parked or known.origin is not None}
         return found | {name: Tracked(UNKNOWN, self.topics.get(name, ""), None, known) for name, known in lost.items()}
 
     def keep(
@@ -201,13 +204,8 @@ class State:
         """Keep what became of a part of a DDL; from here on it is not done again."""
         self.control.record_schema_changes(decisions)
         self.ddl.note(decisions)
-        self.take_names(decisions)
-
-    def take_names(self, decisions: Sequence[SchemaDecision]) -> None:
-        """Let `lives` take DDL, each once, in their order."""
         if self.lives is not None:
-            for item in dict.fromkeys((item.commit_ts, item.sql, item.table.database) for item in decisions):
-                self.lives.take(*item)
+            take_names(self.lives, decisions)
 
     @property
     def reached(self) -> int:

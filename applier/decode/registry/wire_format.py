@@ -184,10 +184,10 @@ class ConfluentReader:
 
 def _replaced(schema_id: int, now: WriterSchema, before: WriterSchema | None) -> RegistryReplaced:
     """What is said of an id that means another schema: messages from before and after cannot be distinguished."""
-    was = "" if before is None else f", before of {_record_name(before)}"
+    told = _record_name(now) + ("" if before is None else f", before of {_record_name(before)}")
     what = (
         f"The schema registry gives another schema for id {schema_id} than when it was first read: now it is of "
-        f"{_record_name(now)}{was}. It was rebuilt, or is another one, and no id shows what its messages mean."
+        f"{told}. It was rebuilt, or is another one, and no id shows what its messages mean."
     )
     return RegistryReplaced(what, _REPLACED_HINT)
 

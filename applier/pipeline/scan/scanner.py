@@ -91,9 +91,8 @@ class WindowScanner:
         """
         typed = typed_by((), known.tables) if self.rows_describe else {}
         order = type(self.template.order)(known.applied, known.floors, known.covered, passages(known.passed, ()))
-        job = replace(self.template, order=order, typed=typed, most_bytes=most_bytes)
-        found = WindowScan(window, dict(known.resolved), job, ceiling=self.ceiling)
-        found.job = replace(job, shown=shown(found, known))
+        found = WindowScan(window, dict(known.resolved), self.template, ceiling=self.ceiling)
+        found.job = replace(self.template, order=order, typed=typed, most_bytes=most_bytes, shown=shown(found, known))
         with watch.stage("read"):
             run = self._reader(found, local=local)
         failpoints.reach("read")

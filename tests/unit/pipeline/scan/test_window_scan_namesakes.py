@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -119,12 +120,13 @@ def scan(
     return window.scan(source.window, known, Stopwatch(), local=True)
 
 
-def held(found: WindowScan) -> dict[TableName, list[int]]:
+def held(scanned: WindowScan) -> dict[TableName, list[int]]:
     """Keys by table."""
     rows: dict[TableName, list[int]] = {}
-    for (name, _), parts in found.results.parts.items():
-        rows.setdefault(name, []).extend(key for part in parts for key in part.rows["c.id"].to_pylist())
-    return {name: sorted(keys) for name, keys in rows.items()}
+    for (name, _), parts in scanned.results.parts.items():
+        keys: list[Any] = [key for part in parts for key in part.rows["c.id"].to_pylist()]
+        rows.setdefault(name, []).extend(keys)
+    return {name: sorted(found) for name, found in rows.items()}
 
 
 def test_a_namesake_that_is_left_out_is_one_that_a_row_may_be_of() -> None:
@@ -137,7 +139,8 @@ def test_a_namesake_that_is_left_out_is_one_that_a_row_may_be_of() -> None:
     assert "Avro record my_db.t may stand for each of my-db.t, my_db.t: Avro gives them one name." in told.what
     assert told.hint == (
         "rename all of these tables but one upstream, or let TiCDC send each to a topic of its own (a [sink] "
-        "dispatcher); then load what is parked from a new export, with `applier load -c FILE --from DIR --tables TABLE`."
+        "dispatcher); then load what is parked from a new export, with `applier load -c FILE --from DIR "
+        "--tables TABLE`."
     )
     assert found.error is None
 
