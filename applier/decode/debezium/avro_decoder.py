@@ -85,6 +85,7 @@ class DebeziumAvroDecoder:
         """Begin a pass; see `Decoder.restart`."""
         self._reader.restart()
         self._announcer = Announcer()
+        self.bulk.forget()
 
     def learn(self, version: TableVersion) -> None:
         """Know a version that this decoder emitted."""

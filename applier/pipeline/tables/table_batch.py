@@ -58,10 +58,22 @@ class Batch:
 
     @property
     def versions(self) -> list[TableVersion]:
-        """The newest version behind those that are older, where their numbers show that."""
+        """The newest version, and then the older ones that the table may have returned to.
+
+        In that order: the values from before a column went must not stay in it when it comes back.
+        """
         newest = self.newest
         older = {part.version.version: part.version for part in self.parts if is_older(part.version, newest)}
-        return [*(older[number] for number in sorted(older)), newest]
+        past = {part.version.version for part in self._past()}
+        return [newest, *(older[number] for number in sorted(older.keys() - past))]
+
+    def _past(self) -> list[Part]:
+        """Parts of older versions all of whose rows are shown by their commit ts to come before the newest version."""
+        newest = self.newest
+        begin = min((part.first_ts or 0 for part in self.parts if part.version.version == newest.version), default=0)
+        older = [part for part in self.parts if is_older(part.version, newest)]
+        late = {part.version.version for part in older if not 0 < (pc.max(part.rows["m.ts"]).as_py() or 0) < begin}
+        return [part for part in older if part.version.version not in late]
 
     @property
     def newest_ts(self) -> int:
@@ -82,9 +94,12 @@ class Batch:
         """
         # Rows of Avro hold virtual columns that the table lacks, as NULL.
         absent = {DATA + name for name in absent_from(now, table.schema.names)}
-        parts = []
+        parts, past = [], [] if rules is None else self._past()
         for part in self.parts:
-            rows = part.rows.drop_columns(sorted(absent.intersection(part.rows.column_names)))
+            gone = absent
+            if any(part is one for one in past):
+                gone = absent.union(DATA + c.name for c in part.version.columns if c.name not in table.schema.names)
+            rows = part.rows.drop_columns(sorted(gone.intersection(part.rows.column_names)))
             parts.append(replace(part, rows=fitted(rows, part.version, table.schema, str(table), DATA)))
         if rules is None:
             return parts
