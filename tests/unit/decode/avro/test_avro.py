@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from applier.decode.avro.decoder import AvroDecoder, build, row_version
 from applier.decode.avro.sanitised import sanitised
 from applier.decode.avro.schema import members
 from applier.decode.options import DecoderOptions
-from applier.errors import DecodeError, IncompleteRow
+from applier.errors import DecodeError, IncompleteRow, RegistryReplaced
 from tests.unit.decode.avro_messages import EXTENSION, ID, TS, Schemas, column, record
 
 
@@ -291,3 +292,21 @@ def test_options_give_registry_and_zone_without_connecting() -> None:
     decoder = build(DecoderOptions(timezone="Asia/Shanghai", registry={"url": "http://127.0.0.1:1"}))
 
     assert decoder.wire.zone == "Asia/Shanghai"
+
+
+def test_a_version_is_kept_with_what_its_schema_ids_meant() -> None:
+    """Another process reads it, finds another schema under the id, and reads no row by it; an old one is kept again."""
+    schemas, rebuilt = Schemas(key=record(ID), value=record(ID)), Schemas(key=record(ID, name="u"), value=record(ID))
+    message = schemas.message("key", id=1), schemas.message("value", id=1)
+    bootstrap = AvroDecoder(schemas).decode(*message)[0]
+    assert isinstance(bootstrap, Bootstrap)
+    kept = TableVersion.from_json(bootstrap.version.to_json())
+    again, other, former = AvroDecoder(schemas), AvroDecoder(rebuilt), AvroDecoder(schemas)
+
+    again.learn(kept)
+    assert [type(event) for event in again.decode(*message)] == [RowChange]
+    former.learn(replace(kept, schemas=()))
+    assert [type(event) for event in former.decode(*message)] == [Bootstrap, RowChange]
+    other.learn(kept)
+    with pytest.raises(RegistryReplaced, match="another schema for id 1 "):
+        other.decode(*message)
