@@ -14,7 +14,7 @@ from applier.decode.avro.names import OriginalNames
 from applier.decode.avro.schema import record_schema
 from applier.decode.debezium.avro_decoder import declared_version
 from applier.decode.registry.client import SchemaRegistry
-from applier.decode.registry.wire_format import AvroSchema, ConfluentReader
+from applier.decode.registry.wire_format import AvroSchema, parse_registered
 from applier.errors import DecodeError
 
 _SHOWN = 5
@@ -84,10 +84,8 @@ class RegistrySubjects:
     described: Iterable[TableVersion] = ()
     subjects: dict[str, Subject] = field(default_factory=dict)
     _names: OriginalNames = field(default_factory=OriginalNames)
-    _reader: ConfluentReader = field(init=False)
 
     def __post_init__(self) -> None:
-        self._reader = ConfluentReader(self.registry)
         for version in self.described:
             if version.indexes:
                 self._names.learn(version)
@@ -108,7 +106,7 @@ class RegistrySubjects:
     def _registered(self, name: str, number: int) -> Registered:
         found = self.registry.version(name, number)
         try:
-            schema = self._reader.writer(found.schema_id).schema
+            schema = parse_registered(found.schema_id, found.schema).schema
             raw, table = self.described_by(name, schema, found.schema_id)
         except DecodeError as error:
             return Registered(number, found.schema_id, _json(found.schema.text), None, reason=str(error))

@@ -143,7 +143,7 @@ class ConfluentReader:
 
     def _asked_for(self, schema_id: int) -> WriterSchema:
         before = self._clock()
-        writer = _parse(schema_id, self._registry.schema(schema_id))
+        writer = parse_registered(schema_id, self._registry.schema(schema_id))
         self._asked[schema_id] = self._clock()
         # The first answer waits for a connection, too.
         self._seconds = min(self._seconds, self._asked[schema_id] - before)
@@ -204,7 +204,12 @@ def _refusal(error: RegistryError, schema_id: int) -> RegistryError:
     return RegistryError(error.what, error.hint)
 
 
-def _parse(schema_id: int, registered: RegistrySchema) -> WriterSchema:
+def parse_registered(schema_id: int, registered: RegistrySchema) -> WriterSchema:
+    """The schema of an id, as the registry gives it.
+
+    Raises:
+        RegistryError: It is no Avro schema.
+    """
     if registered.kind != "AVRO":
         raise RegistryError(f"Schema id {schema_id} is of type {registered.kind}, not AVRO.")
     try:
