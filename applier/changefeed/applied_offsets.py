@@ -33,10 +33,12 @@ class AppliedOffsets:
     Attributes:
         reaches: Of each partition where rows of the table may have been: a row is in the table if one of them holds it.
         topic_ids: What distinguishes each topic from another of its name, where the source showed it.
+        newest: Commit ts of the newest row that was applied; 0 where no row showed one.
     """
 
     reaches: Mapping[TopicPartition, tuple[Reach, ...]] = field(default_factory=dict)
     topic_ids: Mapping[str, str] = field(default_factory=dict)
+    newest: int = 0
 
     def __bool__(self) -> bool:
         return bool(self.reaches)
@@ -46,18 +48,19 @@ class AppliedOffsets:
         return any(offset < end and commit_ts <= upto for end, upto in self.reaches.get(place, ()))
 
     def after(
-        self, window: Mapping[TopicPartition, OffsetRange], upto: int, topic_ids: Mapping[str, str]
+        self, window: Mapping[TopicPartition, OffsetRange], upto: int, topic_ids: Mapping[str, str], newest: int = 0
     ) -> AppliedOffsets:
         """What the table has once the rows of a window at or below the commit ts `upto` are in it.
 
-        Everything before the window has been applied.
+        Everything before the window has been applied. `newest` is the commit ts of the newest of these rows.
         """
         reaches = dict(self.reaches)
         for place, span in window.items():
             known = [Reach(end, ALL if end <= span.start else ts) for end, ts in reaches.get(place, ())]
             reaches[place] = _needed([*known, Reach(span.end, upto)])
         named = {place.topic for place in window} & topic_ids.keys()
-        return AppliedOffsets(reaches, {**self.topic_ids, **{topic: topic_ids[topic] for topic in named}})
+        ids = {**self.topic_ids, **{topic: topic_ids[topic] for topic in named}}
+        return AppliedOffsets(reaches, ids, max(self.newest, newest))
 
     def beyond(self, next_offsets: Mapping[TopicPartition, int]) -> AppliedOffsets:
         """The partitions that it covers further than they are applied to all tables."""
@@ -70,14 +73,15 @@ class AppliedOffsets:
         return {place: max(reach.end for reach in reaches) for place, reaches in self.reaches.items()}
 
     def to_text(self) -> str:
-        """Compact JSON: by topic `ends`, as `partition:end`, or `partition:end@ts` up to a commit ts; and its `id`."""
+        """Compact JSON: by topic `ends`, as `partition:end`, or `partition:end@ts` up to a ts; its `id`; `newest`."""
         ends: dict[str, list[str]] = {}
         for place in sorted(self.reaches):
             for end, upto in self.reaches[place]:
                 limit = "" if upto == ALL else f"@{upto}"
                 ends.setdefault(place.topic, []).append(f"{place.partition}:{end}{limit}")
         ids = {topic: {"id": self.topic_ids[topic]} for topic in ends.keys() & self.topic_ids.keys()}
-        said = {topic: {"ends": ",".join(items), **ids.get(topic, {})} for topic, items in ends.items()}
+        newest = {"newest": self.newest} if self.newest else {}
+        said = {topic: {"ends": ",".join(items), **ids.get(topic, {}), **newest} for topic, items in ends.items()}
         return json.dumps(said, separators=(",", ":"), ensure_ascii=False)
 
     @staticmethod
@@ -96,9 +100,10 @@ class AppliedOffsets:
                     end, _, upto = reach.partition("@")
                     place = TopicPartition(topic, int(partition))
                     reaches[place] = (*reaches.get(place, ()), Reach(int(end), int(upto or ALL)))
+            newest = max((int(said.get("newest", 0)) for said in topics.values()), default=0)
         except (AttributeError, KeyError, TypeError) as error:
             raise ValueError(text) from error
-        return AppliedOffsets(reaches, {topic: said["id"] for topic, said in topics.items() if "id" in said})
+        return AppliedOffsets(reaches, {topic: said["id"] for topic, said in topics.items() if "id" in said}, newest)
 
 
 def furthest(coverages: Iterable[AppliedOffsets]) -> dict[TopicPartition, int]:

@@ -25,6 +25,7 @@ from applier.pipeline.dead_letters import set_aside
 from applier.pipeline.scan.statements import Ddl
 from applier.pipeline.scan.window_scan import WindowScan
 from applier.pipeline.schema_changes import supplied
+from applier.pipeline.schema_changes.follow_rows import follow
 from applier.pipeline.schema_changes.handler import DdlHandler
 from applier.pipeline.schema_changes.moved_names import moved_by
 from applier.pipeline.state import State
@@ -208,13 +209,12 @@ class WindowApplier:
             if batch.name in self.state.parked:
                 continue
             known = self.state.tables.get(batch.name)
-            if known is None or (known.keys_only and not batch.newest.keys_only):
+            is_new = known is None or (known.keys_only and not batch.newest.keys_only)
+            if is_new:
                 self.state.track(batch.newest)
-            elif not is_led and not 0 < batch.newest_ts <= self.state.changed_at(batch.name):
-                # Rows from before a DDL say what the table was: following them would undo it.
+            if not is_led:
                 try:
-                    for version in batch.versions:
-                        self.ddl_handler.follow(version)
+                    follow(batch, self.state, self.targets, self.ddl_handler, is_new=is_new)
                 except (SchemaChangeRefused, TableMismatch) as refusal:
                     self.targets.confirm()
                     refused[batch.name] = refusal

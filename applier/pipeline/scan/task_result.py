@@ -35,6 +35,11 @@ class Part:
         found: int | None = pc.min(self.rows[column]).as_py()
         return found
 
+    @property
+    def last_ts(self) -> int:
+        """Highest commit ts of its rows; 0 if it has none."""
+        return pc.max(self.rows["m.ts"]).as_py() or 0
+
 
 @dataclass(frozen=True, slots=True)
 class Waiting:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import cast
 
 from applier.changefeed.event import SchemaChange
@@ -21,7 +21,8 @@ from applier.pipeline.tables.target_tables import TargetTables
 from applier.sink.control.rows import Decision
 from applier.sink.evolve.apply import apply_evolution
 from applier.sink.evolve.plan import plan
-from applier.sink.evolve.row_columns import is_older, joined, of_schemas, supplied, with_virtual
+from applier.sink.evolve.row_columns import of_schemas, supplied, with_virtual
+from applier.sink.evolve.steps import AddField, Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,15 +91,19 @@ class ColumnDdl:
         before, writer = self.state.tables.get(version.name), self.targets.writer(version.name)
         if before is None or writer is None or version.keys_only:
             return
-        if is_older(version, before):
-            # It takes no column away, but what its rows hold must have a place.
-            version = joined(version, before)
         version = with_virtual(version.completed(before), before)
         if before.columns == version.columns:
             return
-        evolution = plan(before, version, (), of_schemas(self.rules), writer.table.schema.names)
+        held = writer.table.schema.names
+        evolution = plan(before, version, (), of_schemas(self.rules), held)
+        # A step that failed, or a user, has added these.
+        evolution = replace(evolution, steps=tuple(step for step in evolution.steps if not _is_held(step, held)))
         if evolution.steps or evolution.refused:
             upto = writer.known.resolved_ts if writer.known else 0
             apply_evolution(writer.table, evolution, self.targets.policy.stamp(upto))
             writer.reload()
         self.state.track(version)
+
+
+def _is_held(step: Step, held: Collection[str]) -> bool:
+    return isinstance(step, AddField) and step.name in held

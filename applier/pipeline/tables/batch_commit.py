@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from applier.changefeed.table import TableName
+from applier.changefeed.ts import LOGICAL
 from applier.ddl.schema_tracker import Tables
 from applier.errors import SchemaChangeRefused, TableIncomplete, TableMismatch, TerminalError, ValueRefused
 from applier.pipeline.tables.commit_policy import ADOPTED
@@ -89,7 +90,11 @@ def _offsets(targets: TargetTables, batch: Batch) -> dict[str, str]:
         return {}
     topics = {part.topic for part in batch.parts}
     window = {place: span for place, span in batch.extent.window.items() if place.topic in topics}
-    return {OFFSETS: targets.covered(batch.name).after(window, batch.upto, batch.extent.topic_ids).to_text()}
+    newest = batch.newest_ts
+    # A commit ts that is a millisecond stands for any of it.
+    newest = newest if newest & LOGICAL or not newest else newest | LOGICAL
+    covered = targets.covered(batch.name).after(window, batch.upto, batch.extent.topic_ids, newest)
+    return {OFFSETS: covered.to_text()}
 
 
 def doubt(targets: TargetTables, names: Iterable[TableName]) -> None:

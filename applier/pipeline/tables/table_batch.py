@@ -7,17 +7,17 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from applier.changefeed.change_batch import ChangeBatch, KeylessBatch
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName, TableVersion
+from applier.changefeed.ts import LOGICAL
 from applier.changefeed.types import TypeRules
 from applier.changefeed.window import OffsetRange
 from applier.order.merge import DATA, merge
 from applier.pipeline.scan.task_result import Part
 from applier.sink.commit.stamp import Stamp
-from applier.sink.evolve.row_columns import absent_from, fitted, is_older, retyped, with_added
+from applier.sink.evolve.row_columns import absent_from, fitted, is_older, is_unordered, retyped, with_added
 from applier.sink.iceberg.table import Table
 
 
@@ -54,31 +54,55 @@ class Batch:
     @property
     def newest(self) -> TableVersion:
         """The newest version that its rows are written in; one that has only the key if there are deletes alone."""
+        is_several = len({part.version.version for part in self.parts}) > 1
+        return self._described()[-1].version if is_several and self.is_dated else self._highest
+
+    @property
+    def _highest(self) -> TableVersion:
         return max((part.version for part in self.parts), key=lambda version: (not version.keys_only, version.version))
 
     @property
-    def versions(self) -> list[TableVersion]:
-        """The newest version, and then the older ones that the table may have returned to.
+    def is_dated(self) -> bool:
+        """Whether exact commit ts show the order of the versions that describe the table; there is at least one."""
+        parts = [part for part in self.parts if not part.version.keys_only]
+        return bool(parts) and all((part.first_ts or 0) & LOGICAL and part.last_ts & LOGICAL for part in parts)
 
-        In that order: the values from before a column went must not stay in it when it comes back.
+    def _described(self) -> list[Part]:
+        """Of each version that describes the table the part with the newest row, in the order of these rows."""
+        parts = sorted((part for part in self.parts if not part.version.keys_only), key=lambda part: part.last_ts)
+        newest = {part.version.version: part for part in parts}
+        return [part for part in parts if part is newest[part.version.version]]
+
+    def followed(self, since: int) -> list[TableVersion]:
+        """The versions that a table takes the columns of, in order, where it holds those of the commit ts `since`.
+
+        Where no commit ts shows an order: the newest version, and then the older ones that the table may have returned
+        to. In that order: the values from before a column went must not stay in it when it comes back.
         """
-        newest = self.newest
-        older = {part.version.version: part.version for part in self.parts if is_older(part.version, newest)}
+        if since and self.is_dated:
+            return [part.version for part in self._described() if part.last_ts > since]
+        newest = self._highest
+        others = {part.version.version: part.version for part in self.parts if part.version.version != newest.version}
         past = {part.version.version for part in self._past()}
-        return [newest, *(older[number] for number in sorted(older.keys() - past))]
+        older = [number for number, one in others.items() if is_older(one, newest) or is_unordered(one)]
+        return [newest, *(others[number] for number in sorted(set(older) - past))]
 
     def _past(self) -> list[Part]:
         """Parts of older versions all of whose rows are shown by their commit ts to come before the newest version."""
-        newest = self.newest
+        newest = self._highest
         begin = min((part.first_ts or 0 for part in self.parts if part.version.version == newest.version), default=0)
         older = [part for part in self.parts if is_older(part.version, newest)]
-        late = {part.version.version for part in older if not 0 < (pc.max(part.rows["m.ts"]).as_py() or 0) < begin}
+        late = {part.version.version for part in older if not 0 < part.last_ts < begin}
         return [part for part in older if part.version.version not in late]
+
+    def late(self, since: int) -> list[TableVersion]:
+        """The versions whose rows are all shown to come before the table as it is at the commit ts `since`."""
+        return [part.version for part in self._described() if part.last_ts <= since] if self.is_dated else []
 
     @property
     def newest_ts(self) -> int:
         """Commit ts of its newest row."""
-        return max((pc.max(part.rows["m.ts"]).as_py() for part in self.parts if part.rows), default=0)
+        return max((part.last_ts for part in self.parts if part.rows), default=0)
 
     def is_above(self, known: Stamp | None) -> bool:
         """True if all rows came after those that the table had; otherwise any of them may be there already."""
@@ -94,17 +118,23 @@ class Batch:
         """
         # Rows of Avro hold virtual columns that the table lacks, as NULL.
         absent = {DATA + name for name in absent_from(now, table.schema.names)}
-        parts, past = [], [] if rules is None else self._past()
+        dated = self.is_dated
+        # What neither the table nor its newest version has was dropped after these rows.
+        held = {*table.schema.names, *(column.name for column in now.columns)}
+        past = [] if rules is None else self.parts if dated else self._past()
+        parts = []
         for part in self.parts:
-            gone = absent
-            if any(part is one for one in past):
-                gone = absent.union(DATA + c.name for c in part.version.columns if c.name not in table.schema.names)
+            names = (c.name for c in part.version.columns if c.name not in held and any(part is one for one in past))
+            gone = absent.union(DATA + name for name in names)
             rows = part.rows.drop_columns(sorted(gone.intersection(part.rows.column_names)))
             parts.append(replace(part, rows=fitted(rows, part.version, table.schema, str(table), DATA)))
         if rules is None:
             return parts
         return [
-            replace(part, rows=with_added(part.rows, part.version, now, table.schema, rules, DATA)) for part in parts
+            replace(part, rows=with_added(part.rows, part.version, now, table.schema, rules, DATA))
+            if dated or is_older(part.version, now)
+            else part
+            for part in parts
         ]
 
     def merged(self, parts: Sequence[Part], *, by_place: bool, exact: bool) -> ChangeBatch | KeylessBatch:

@@ -16,7 +16,7 @@ from applier.changefeed.table import UNKNOWN_DEFAULT, Column, ColumnType, TableV
 from applier.changefeed.types import TypeRules, column_arrow_type
 from applier.ddl import actions as ddl
 from applier.ddl.actions import Action
-from applier.errors import RELOAD
+from applier.errors import RELOAD, SchemaChangeRefused
 from applier.sink.evolve.casts import cast as casts
 from applier.sink.evolve.casts.cast import family, is_lossless, is_promotion
 from applier.sink.evolve.column_mapping import ColumnMapping, lineage, moves
@@ -242,6 +242,17 @@ def _row_doubts(actions: Sequence[Action]) -> Iterator[Refusal]:
                 yield Refusal(f"The rows of dropped partitions ({', '.join(names)}) go without row events.")
             case ddl.TruncatePartitions(names=names):
                 yield Refusal(f"The rows of truncated partitions ({', '.join(names) or 'all'}) go without row events.")
+
+
+def refuse_renamed(version: TableVersion, table: TableVersion) -> None:
+    """Refuse late rows of a version that hold columns which the table lacks, where they lack columns that it has.
+
+    Raises:
+        SchemaChangeRefused: Nothing shows whether a column was renamed, and its values would be lost.
+    """
+    shown = replace(table, columns=tuple(column for column in table.columns if column.generated != VIRTUAL))
+    for refusal in _identity_doubts(lineage(version, shown, ())):
+        raise SchemaChangeRefused(f"Table {table.name} cannot follow its upstream: {refusal.reason}", refusal.hint)
 
 
 def _identity_doubts(found: ColumnMapping) -> Iterator[Refusal]:

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from applier.changefeed.table import Column, TableName, TableVersion, fingerprint
 from applier.changefeed.types import TypeRules
 from applier.errors import SchemaChangeRefused, TableMismatch
+from applier.sink.evolve.casts.cast import family
 from applier.sink.evolve.defaults import UNKNOWN_DEFAULT_HINT, DefaultUnknown, existing_value
 from applier.sink.format.types import Chunks, Field, TableSchema, iceberg_type
 
@@ -31,6 +32,13 @@ _VALUE_ID = (1 << 31) - 1
 
 _IDS = 2
 """Schemas of a version that rows refer to, at most: that of their keys and that of their values."""
+
+_OF_ROWS = 1 << 62
+"""Set in the number of a version that no DDL described, as decoders know it."""
+
+_RETYPED_HINT = (
+    "let TiCDC send DDL messages (Avro: enable-tidb-extension, avro-enable-watermark), or load the table again."
+)
 
 _MOST_BITS = 63
 """Bits that an Iceberg `long` takes without a sign."""
@@ -124,6 +132,30 @@ def is_older(version: TableVersion, than: TableVersion) -> bool:
     return key == than.version >> 31 and version.version < than.version
 
 
+def is_unordered(version: TableVersion) -> bool:
+    """Whether the number of a version that rows describe is a hash, and shows nothing of an order."""
+    return not version.schemas
+
+
+def is_of_rows(version: TableVersion) -> bool:
+    """Whether rows, or the schemas that they refer to, described a version; a load or a DDL may show other types."""
+    return bool(version.schemas) or version.version & _OF_ROWS > 0
+
+
+def proven(version: TableVersion, table: TableVersion) -> TableVersion:
+    """What rows of a version show of their table if no commit ts shows that they are newer than it.
+
+    What is not shown to be newer takes no column away, but what its rows hold must have a place.
+    """
+    if not is_unordered(version):
+        return joined(version, table) if is_older(version, table) else version
+    shared = [version.column(column.name) or column for column in table.columns]
+    columns = (*shared, *(column for column in version.columns if table.column(column.name) is None))
+    if len(columns) == len(version.columns):
+        return version
+    return replace(version, version=fingerprint(repr(columns).encode()) | _OF_ROWS, columns=columns)
+
+
 def joined(version: TableVersion, table: TableVersion) -> TableVersion:
     """A table with the columns, too, that only an older version has: it may lag behind, or the table returned to it."""
     more = [column for column in version.columns if table.column(column.name) is None]
@@ -141,8 +173,23 @@ def joined(version: TableVersion, table: TableVersion) -> TableVersion:
 def retyped(name: TableName) -> SchemaChangeRefused:
     """Rows of one step that are of several types, and no DDL among them that shows where one ends."""
     what = f"A column of table {name} changed its type in the middle of a step, and the feed carries no DDL."
-    hint = "let TiCDC send DDL messages (Avro: enable-tidb-extension, avro-enable-watermark), or load the table again."
-    return SchemaChangeRefused(what, hint)
+    return SchemaChangeRefused(what, _RETYPED_HINT)
+
+
+def refuse_retyped(version: TableVersion, table: TableVersion) -> None:
+    """Refuse rows whose schema shows another kind of type than the former rows of the table had.
+
+    Raises:
+        SchemaChangeRefused: It may be another column of the same name, whose values those of the former are not.
+    """
+    for column in version.columns:
+        known = table.column(column.name)
+        kinds = set() if known is None else {family(known.type.name), family(column.type.name)}
+        # Some builds do not show which of the two they write.
+        if known is not None and len(kinds) > 1 and kinds != {"text", "bytes"}:
+            types = f"{known.type.name} in some rows and {column.type.name} in others"
+            what = f"Column {column.name} of table {version.name} is {types}, and no DDL shows whether it is the same."
+            raise SchemaChangeRefused(what, _RETYPED_HINT)
 
 
 def with_added(
@@ -155,11 +202,11 @@ def with_added(
     Raises:
         SchemaChangeRefused: The value of a column in them is not known.
     """
-    if version.keys_only or not is_older(version, table) or not pc.any(rows["m.present"]).as_py():
+    if version.keys_only or not pc.any(rows["m.present"]).as_py():
         return rows
     for column in table.columns:
         found = schema.field(column.name)
-        if found is not None and version.column(column.name) is None:
+        if found is not None and column.generated != VIRTUAL and version.column(column.name) is None:
             value = _value(column, found, table, of_schemas(rules))
             rows = rows.append_column(prefix + column.name, pa.array([value.as_py()] * len(rows), found.arrow))
     return rows

@@ -14,13 +14,14 @@ NAME = TableName("s", "t")
 
 def part(value_id: int, *stamps: int) -> Part:
     """Rows of a value schema, by their commit ts."""
-    version = TableVersion(NAME, row_version(1, value_id), (Column("id", ColumnType("int")),), handle_key=("id",))
+    ids, columns = ((1, 11), (value_id, value_id)), (Column("id", ColumnType("int")),)
+    version = TableVersion(NAME, row_version(1, value_id), columns, handle_key=("id",), schemas=ids)
     return Part(version, pa.table({"m.ts": pa.array(stamps, pa.int64())}))
 
 
 def followed(*parts: Part) -> list[int]:
     """Value schemas in the order in which the table follows them."""
-    return [version.version & 0xFFFF for version in Batch(NAME, parts, 9).versions]
+    return [version.version & 0xFFFF for version in Batch(NAME, parts, 9).followed(0)]
 
 
 def test_rows_from_before_the_newest_schema_bring_no_column_back() -> None:
