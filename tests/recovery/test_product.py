@@ -70,7 +70,7 @@ def test_killed_at_a_point(case: str, point: str, turn: int, spark: SparkSession
     assert disasters.reached["decoded"] > 0
 
 
-@pytest.mark.parametrize(("case", "first", "second"), every(IN_A_RENAME, 30))
+@pytest.mark.parametrize(("case", "first", "second"), every(IN_A_RENAME, 80))
 def test_killed_twice_while_names_change_hands(
     case: str, first: int, second: int, spark: SparkSession, disasters: Disasters
 ) -> None:
