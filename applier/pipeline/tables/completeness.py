@@ -37,6 +37,7 @@ from applier.sink.control.control import SchemaDecision
 
 _CAME_BACK = "it came back from a drop, and nothing shows what it lacked before"
 _WHILE_PARKED = "its CREATE TABLE came while its name was parked, and rows that came with it may be missing"
+_NOT_RENAMED = "a RENAME TABLE that gave it its name is ignored, and its Iceberg table has the former name still"
 _SHOWN = 5
 
 _BY_HAND = ("hand", "lost", "load")
@@ -239,7 +240,8 @@ def follow(action: say.Action, state: State, targets: TargetTables, *, ignored: 
         action: The action, which the tables have taken.
         state: What is known; it is changed.
         targets: The tables.
-        ignored: The configuration ignores it: a TRUNCATE has emptied no table, and so made none whole.
+        ignored: The configuration ignores it: a TRUNCATE has emptied no table, and so made none whole, and a RENAME has
+            moved no rows unless a user has.
     """
     known, done = state.completeness, say.effect(action)
     for table in done.created:
@@ -258,7 +260,8 @@ def follow(action: say.Action, state: State, targets: TargetTables, *, ignored: 
     for table, to in done.moved:
         known.pop(to, None)
         if (found := gone[table]) is not None:
-            known[to] = found
+            is_left = ignored and found.is_live and targets.writer(table) is not None
+            known[to] = replace(found, state="incomplete", reason=_NOT_RENAMED) if is_left else found
 
 
 def _whole(before: Completeness | None) -> Completeness:
