@@ -33,7 +33,7 @@ class AppliedOffsets:
     Attributes:
         reaches: Of each partition where rows of the table may have been: a row is in the table if one of them holds it.
         topic_ids: What distinguishes each topic from another of its name, where the source showed it.
-        newest: Commit ts of the newest row that was applied; 0 where no row showed one.
+        newest: Commit ts of the newest row that was applied and shows the columns; 0 where no row showed one.
     """
 
     reaches: Mapping[TopicPartition, tuple[Reach, ...]] = field(default_factory=dict)

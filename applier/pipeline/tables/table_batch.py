@@ -101,8 +101,8 @@ class Batch:
 
     @property
     def newest_ts(self) -> int:
-        """Commit ts of its newest row."""
-        return max((part.last_ts for part in self.parts if part.rows), default=0)
+        """Commit ts of its newest row that shows the columns of the table; 0 for deletes alone, which show the key."""
+        return max((part.last_ts for part in self.parts if not part.version.keys_only), default=0)
 
     def is_above(self, known: Stamp | None) -> bool:
         """True if all rows came after those that the table had; otherwise any of them may be there already."""
