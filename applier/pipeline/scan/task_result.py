@@ -29,6 +29,14 @@ class Part:
     topic: str = ""
 
     @property
+    def shows_columns(self) -> bool:
+        """Whether its rows show which columns their table has: deletes may hold no more than its key."""
+        version = self.version
+        if version.keys_only or any(column.name not in version.key for column in version.columns):
+            return not version.keys_only
+        return bool(pc.any(self.rows["m.present"]).as_py())
+
+    @property
     def first_ts(self) -> int | None:
         """Lowest commit ts of its rows; None if it has none."""
         column = "m.first_ts" if "m.first_ts" in self.rows.column_names else "m.ts"

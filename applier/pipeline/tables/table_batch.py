@@ -59,17 +59,21 @@ class Batch:
 
     @property
     def _highest(self) -> TableVersion:
-        return max((part.version for part in self.parts), key=lambda version: (not version.keys_only, version.version))
+        return max(self.parts, key=lambda part: (part.shows_columns, part.version.version)).version
 
     @property
     def is_dated(self) -> bool:
         """Whether exact commit ts show the order of the versions that describe the table; there is at least one."""
-        parts = [part for part in self.parts if not part.version.keys_only]
+        parts = self._showing
         return bool(parts) and all((part.first_ts or 0) & LOGICAL and part.last_ts & LOGICAL for part in parts)
+
+    @property
+    def _showing(self) -> list[Part]:
+        return [part for part in self.parts if part.shows_columns]
 
     def _described(self) -> list[Part]:
         """Of each version that describes the table the part with the newest row, in the order of these rows."""
-        parts = sorted((part for part in self.parts if not part.version.keys_only), key=lambda part: part.last_ts)
+        parts = sorted(self._showing, key=lambda part: part.last_ts)
         newest = {part.version.version: part for part in parts}
         return [part for part in parts if part is newest[part.version.version]]
 
@@ -79,10 +83,14 @@ class Batch:
         Where no commit ts shows an order: the newest version, and then the older ones that the table may have returned
         to. In that order: the values from before a column went must not stay in it when it comes back.
         """
+        if not self._showing:
+            return []
         if since and self.is_dated:
             return [part.version for part in self._described() if part.last_ts > since]
         newest = self._highest
-        others = {part.version.version: part.version for part in self.parts if part.version.version != newest.version}
+        others = {
+            part.version.version: part.version for part in self._showing if part.version.version != newest.version
+        }
         past = {part.version.version for part in self._past()}
         older = [number for number, one in others.items() if is_older(one, newest) or is_unordered(one)]
         return [newest, *(others[number] for number in sorted(set(older) - past))]
@@ -101,8 +109,8 @@ class Batch:
 
     @property
     def newest_ts(self) -> int:
-        """Commit ts of its newest row that shows the columns of the table; 0 for deletes alone, which show the key."""
-        return max((part.last_ts for part in self.parts if not part.version.keys_only), default=0)
+        """Commit ts of its newest row that shows the columns of its table; 0 without any."""
+        return max((part.last_ts for part in self._showing), default=0)
 
     def is_above(self, known: Stamp | None) -> bool:
         """True if all rows came after those that the table had; otherwise any of them may be there already."""

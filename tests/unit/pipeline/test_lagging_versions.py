@@ -34,9 +34,7 @@ Row = tuple[int, tuple[str, ...]]
 
 
 def version(columns: Sequence[str]) -> TableVersion:
-    """The version that a row of Debezium describes; the key alone is that of a delete of Avro."""
-    if columns == KEY:
-        return TableVersion(NAME, 1, (Column("id", ColumnType("bigint")),), handle_key=KEY, keys_only=True)
+    """The version that a row of Debezium describes."""
     found = tuple(Column(name, ColumnType("bigint"), nullable=name != "id") for name in columns)
     return own_version(TableVersion(NAME, 0, found, handle_key=("id",)))
 
@@ -56,8 +54,6 @@ class Lake:
     def follow(self, found: TableVersion) -> None:
         """Evolve the table."""
         assert self.tracked is not None
-        if found.keys_only:
-            return
         evolution = plan(self.tracked, found, (), TypeRules())
         if evolution.only_empty:
             raise SchemaChangeRefused(evolution.only_empty[0].reason)
@@ -69,10 +65,7 @@ class Lake:
 
     def apply(self, rows: Sequence[Row]) -> None:
         """Apply one step."""
-        parts = [
-            Part(version(columns), pa.table({"m.ts": pa.array([ts for ts, other in rows if other == columns])}))
-            for columns in dict.fromkeys(columns for _, columns in rows)
-        ]
+        parts = [_part(columns, rows) for columns in dict.fromkeys(columns for _, columns in rows)]
         batch = Batch(NAME, parts, 0, extent=ReadExtent({}, {}))
         state = SimpleNamespace(
             versions={},
@@ -89,6 +82,11 @@ class Lake:
         for ts, columns in rows:
             self.rows[ts] = {name: ts for name in columns if cast("TableVersion", self.tracked).column(name)}
         self.newest = max(self.newest, batch.newest_ts)
+
+
+def _part(columns: tuple[str, ...], rows: Sequence[Row]) -> Part:
+    stamps = [ts for ts, other in rows if other == columns]
+    return Part(version(columns), pa.table({"m.ts": stamps, "m.present": [columns != KEY] * len(stamps)}))
 
 
 def _unchecked(*values: Any) -> tuple[Any, ...]:
@@ -146,6 +144,14 @@ def test_a_column_that_was_dropped_and_added_again_is_empty_in_former_rows() -> 
     lake.apply([(1, AB)])
     lake.apply([(2, A), (3, AB)])
     assert lake.rows == {1: {"id": 1, "a": 1}, 2: {"id": 2, "a": 2}, 3: {"id": 3, "a": 3, "b": 3}}
+
+
+def test_a_delete_by_the_key_alone_takes_no_column_away() -> None:
+    """With `delete-only-output-handle-key-columns`, and in Avro, it holds nothing else."""
+    lake = Lake()
+    lake.apply([(1, A), (2, A)])
+    lake.apply([(3, KEY)])
+    assert lake.rows[2] == {"id": 2, "a": 2}
 
 
 def test_a_delete_by_the_key_alone_shows_no_columns_of_its_time() -> None:
