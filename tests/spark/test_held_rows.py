@@ -113,3 +113,24 @@ def test_a_changefeed_that_was_forgotten_begins_again_on_no_tables(make: Make) -
     world.obey(f"applier run -c {world.path} --once --take-over")
 
     assert (world.table("a").state, world.keys("a")) == ("in step", {1, 2, 3})
+
+
+@pytest.mark.parametrize("order", ["resolved", "offset"])
+def test_a_table_whose_drop_was_ignored_leaves_its_rows_to_no_other(make: Make, order: str) -> None:
+    """The table that upstream makes under its name has none of them; they are kept beside it."""
+    world = make(order=order)
+    world.settings["ddl"] = {"drop-table": "ignore"}
+    world.create("a")
+    world.put("a", 1)
+    world.ddl("DROP TABLE a")
+    world.resolve()
+    world.run(on_drop="drop")
+    world.create("a")
+    world.put("a", 2)
+    world.resolve()
+
+    world.run(on_drop="drop")
+
+    assert (world.table("a").state, world.keys("a"), world.in_cut()) == ("in step", {2}, {"a"})
+    kept = [row.tableName for row in world.spark.sql(f"SHOW TABLES IN lake.{world.name}__shop").collect()]
+    assert len(kept) == 2

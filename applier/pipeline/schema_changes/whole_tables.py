@@ -75,24 +75,35 @@ class TableDdl:
             what = f"The columns of table {create.table} are not known: {shown(change.sql)}."
             raise SchemaChangeRefused(what, RELOAD)
         found = self.targets.writer(create.table)
-        stale = found if create.table in self.state.parked else None
-        if stale is not None and not is_in(stale.known, change):
+        if found is not None and self._is_stale(change, create.table, found):
             # The DROP of the table before was passed over: its rows would stay in the new one.
-            self._drop(create.table, change.commit_ts)
+            self._drop(create.table, change.commit_ts, is_passed=True)
         if found is not None:
             self._make_way(create.table)
         if not self.targets.maker.loaded:
             refuse_held(self.targets.writer(create.table), is_placed=self.targets.feed.order.parts_at_ddl)
         self.targets.ensure(version, self.targets.policy.stamp(change.commit_ts, {DDL: mark(change)}))
 
-    def _drop(self, name: TableName, commit_ts: int) -> None:
-        """Drop a table, or mark it as dropped and keep it, as `tables.on_drop` says."""
+    def _is_stale(self, change: SchemaChange, name: TableName, found: TableWriter) -> bool:
+        """Whether a table that a CREATE TABLE meets holds another one of its name, which is gone upstream."""
+        if found.known is None or name in self.state.parked:
+            return name in self.state.parked and not is_in(found.known, change)
+        is_led = self.targets.feed.order.parts_at_ddl
+        newest = found.known.resolved_ts if is_led else self.targets.covered(name).newest
+        return 0 < newest < change.commit_ts and not is_in(found.known, change)
+
+    def _drop(self, name: TableName, commit_ts: int, *, is_passed: bool = False) -> None:
+        """Drop a table, or mark it as dropped and keep it, as `tables.on_drop` says.
+
+        One whose DROP `is_passed` stays, unless it is parked: the configuration ignores what removes it.
+        """
         writer = self.targets.writer(name)
         if writer is None:
             return
-        is_left_out = name in self.state.parked and not TableFilter(self.settings.include).admits(name)
+        is_parked = name in self.state.parked
+        stays = not TableFilter(self.settings.include).admits(name) if is_parked else is_passed
         # What others alone have written is not the changefeed's to drop.
-        if self.settings.on_drop == "drop" and not is_left_out and writer.known is not None:
+        if self.settings.on_drop == "drop" and not stays and writer.known is not None:
             moved_names.begin(self.state)
             self.targets.confirm()
             self.targets.catalog.drop(writer.table.identifier, purge=True)
