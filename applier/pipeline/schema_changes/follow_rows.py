@@ -13,7 +13,7 @@ from applier.pipeline.state import State
 from applier.pipeline.tables.table_batch import Batch
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.sink.evolve.plan import refuse_renamed
-from applier.sink.evolve.row_columns import is_of_rows, proven, refuse_retyped
+from applier.sink.evolve.row_columns import is_of_rows, proven, refuse_retyped, returned
 
 
 def follow(batch: Batch, state: State, targets: TargetTables, handler: DdlHandler, *, is_new: bool) -> None:
@@ -31,6 +31,8 @@ def follow(batch: Batch, state: State, targets: TargetTables, handler: DdlHandle
         _refuse_retyped(batch, state, table)
     if not is_new and all(part.version.columns == table.columns for part in batch.parts):
         return
+    if not changed_at and (names := batch.returned()):
+        raise returned(name, names)
     since = max(targets.covered(name).newest, state.loaded.get(name, 0), changed_at)
     # A backfill reads from where it takes the tables to be.
     is_shown = batch.is_dated and bool(since or batch.extent is None)

@@ -103,6 +103,18 @@ class Batch:
         late = {part.version.version for part in older if not 0 < part.last_ts < begin}
         return [part for part in older if part.version.version not in late]
 
+    def returned(self) -> set[str]:
+        """Columns that rows of some commit ts lack between those of two rows, both of one version, that hold them."""
+        found: set[str] = set()
+        parts = self._showing if self.is_dated else []
+        for number in {part.version.version for part in parts}:
+            own = [part for part in parts if part.version.version == number]
+            begin, end = min(part.first_ts or 0 for part in own), max(part.last_ts for part in own)
+            for other in parts:
+                if any(begin < (ts or 0) < end for ts in (other.first_ts, other.last_ts)):
+                    found.update(c.name for c in own[0].version.columns if other.version.column(c.name) is None)
+        return found
+
     def late(self, since: int) -> list[TableVersion]:
         """The versions whose rows are all shown to come before the table as it is at the commit ts `since`."""
         return [part.version for part in self._described() if part.last_ts <= since] if self.is_dated else []

@@ -176,6 +176,13 @@ def retyped(name: TableName) -> SchemaChangeRefused:
     return SchemaChangeRefused(what, _RETYPED_HINT)
 
 
+def returned(name: TableName, columns: Collection[str]) -> SchemaChangeRefused:
+    """Rows of one step before and behind the time in which a column was gone, which took its former values along."""
+    named = ", ".join(sorted(columns))
+    what = f"Columns {named} of table {name} were gone and came back in one step, and no DDL shows when."
+    return SchemaChangeRefused(what, _RETYPED_HINT)
+
+
 def refuse_retyped(version: TableVersion, table: TableVersion) -> None:
     """Refuse rows whose schema shows another kind of type than the former rows of the table had.
 

@@ -146,6 +146,14 @@ def test_a_column_that_was_dropped_and_added_again_is_empty_in_former_rows() -> 
     assert lake.rows == {1: {"id": 1, "a": 1}, 2: {"id": 2, "a": 2}, 3: {"id": 3, "a": 3, "b": 3}}
 
 
+def test_a_column_that_goes_and_comes_back_in_one_step_is_refused() -> None:
+    """The rows that held it before lost its values upstream."""
+    lake = Lake()
+    lake.apply([(1, A)])
+    with pytest.raises(SchemaChangeRefused, match="Columns b of table shop.t were gone and came back in one step"):
+        lake.apply([(2, AB), (3, A), (4, AB)])
+
+
 def test_a_delete_by_the_key_alone_takes_no_column_away() -> None:
     """With `delete-only-output-handle-key-columns`, and in Avro, it holds nothing else."""
     lake = Lake()
