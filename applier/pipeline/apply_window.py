@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import cast
 
 from applier.changefeed.completeness import LETTERS, Cause
@@ -14,6 +14,7 @@ from applier.config.settings import Config
 from applier.consume.source import Source
 from applier.ddl.actions import effect
 from applier.errors import (
+    AmbiguousName,
     DdlStopped,
     DecodeError,
     SchemaChangeRefused,
@@ -166,6 +167,9 @@ class WindowApplier:
             partners = tuple(other for other in together if other != name)
             begin = None if created is None else FeedPosition(name, created - 1)
             parking.park(self.state, self.targets, name, cause, error.what, partners, begin)
+            if isinstance(error, AmbiguousName):
+                # Read again, the message would show no more.
+                self.state.completeness[name] = replace(self.state.completeness[name], position=None)
             parking.report(self.state, name, error.hint)
 
     def _ensure(self, version: TableVersion) -> None:

@@ -109,7 +109,9 @@ class OriginalNames:
             alive = here
         if len(alive) > 1:
             tables = [each.name for each in alive]
-            what = _ambiguous(f"Avro record {name}", map(str, tables))
+            what = (
+                f"{_ambiguous(f'Avro record {name}', map(str, tables))} One alone may have it, or each needs a topic."
+            )
             raise AmbiguousName(what, _TABLES_HINT, tables, ts)
         return next((each.name for each in alive if each.name.folded != name.folded), name)
 

@@ -6,15 +6,18 @@ table has its own.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 from applier.changefeed.table import TableName
-from applier.ddl.actions import RenameTable, effect, touches
+from applier.ddl.actions import Action, RenameTable, effect, touches
 from applier.ddl.parser import parse
+from applier.ddl.statement_head import head
 from applier.decode.avro.sanitised import sanitised_table
 from applier.errors import SchemaChangeRefused
 
@@ -22,6 +25,10 @@ _Folded: TypeAlias = tuple[str, str]
 
 FOREVER = ((0, True),)
 """The changes of a table that no DDL made or removed."""
+
+
+_WORD = r"`(?:[^`]|``)+`|[^\s`.,;()'\"=]+"
+_NAME = re.compile(rf"(?:({_WORD})\s*\.\s*)?({_WORD})")
 
 
 class Namesake(NamedTuple):
@@ -71,6 +78,26 @@ class Lives:
     _names: dict[_Folded, TableName] = field(default_factory=dict)
     _topics: dict[_Folded, set[str]] = field(default_factory=lambda: defaultdict(set))
 
+    def settle(self, homes: Mapping[TableName, Iterable[str]]) -> None:
+        """Take topics that `homes` gave before a restart."""
+        for name, topics in homes.items():
+            self._topics[name.folded].update(topics)
+
+    def homes(self, known: Mapping[TableName, str]) -> dict[TableName, tuple[str, ...]]:
+        """Topics of tables that DDL alone show, for a restart: where `known`, the topics of rows, lack them.
+
+        One topic for all shows nothing, and a name without `_` in Avro is no other's.
+        """
+        if len({topic for found in self._topics.values() for topic in found}) < 2:
+            return {}
+        return {
+            name: tuple(sorted(found))
+            for key, found in sorted(self._topics.items())
+            if (name := self._names.get(key)) is not None
+            and "_" in "".join(sanitised_table(name))
+            and not found <= {known.get(name)}
+        }
+
     def copy(self) -> Lives:
         """An independent copy."""
         changes = {name: list(found) for name, found in self._changes.items()}
@@ -82,19 +109,35 @@ class Lives:
         return Lives(0, self._changes, self._names, self._topics)
 
     def take(self, commit_ts: int, sql: str, database: str, topic: str = "") -> None:
-        """Take one DDL; those of one commit ts in their order. A statement that cannot be read shows no name."""
+        """Take one DDL; those of one commit ts in their order.
+
+        A name is proven to be free only by a statement that is read, and that has a commit ts.
+        """
+        self.newest = max(self.newest, commit_ts)
         try:
             actions = parse(sql, database)
         except SchemaChangeRefused:
+            perhaps = _perhaps(sql, database)
+            self.meet(perhaps)
+            for name in perhaps:
+                self._note(name, commit_ts, is_there=True)
             return
-        self.newest = max(self.newest, commit_ts)
         for action in actions:
             done = effect(action)
-            for name in done.leaving(self._names.values()):
+            for name in done.leaving(self._names.values()) if commit_ts else ():
                 self._note(name, commit_ts, is_there=False)
             for name in done.brought:
                 self._note(name, commit_ts, is_there=True)
             self.meet(touches(action))
+        self._place(actions, topic)
+
+    def place(self, sql: str, database: str, topic: str) -> None:
+        """Take the topic in which a DDL came that was taken without it."""
+        with suppress(SchemaChangeRefused):
+            self._place(parse(sql, database), topic)
+
+    def _place(self, actions: Iterable[Action], topic: str) -> None:
+        for action in actions:
             if topic and not isinstance(action, RenameTable):  # It comes in the topic of the former name.
                 for name in touches(action)[:1]:
                     self._topics[name.folded].add(topic)
@@ -133,3 +176,11 @@ class Lives:
             self.meet([name])
         self._names.setdefault(name.folded, name)
         self._changes.setdefault(name.folded, []).append((commit_ts, is_there))
+
+
+def _perhaps(sql: str, database: str) -> tuple[TableName, ...]:
+    """Tables that may be there after a statement that cannot be read: it may have made each that it could name."""
+    if tables := head(sql, database).tables:
+        return tables
+    found = (tuple(word.strip("`").replace("``", "`") for word in match) for match in _NAME.findall(sql))
+    return tuple(dict.fromkeys(TableName(first or database, table) for first, table in found))

@@ -40,8 +40,9 @@ SHARE = 0.1
 """The most of the time that it may take to ask again for schemas that are known."""
 
 _REPLACED_HINT = (
-    "give the registry its former schemas with their ids back and start again; or begin anew: "
-    "`applier forget -c FILE`, then `applier load -c FILE --from DIR` with a new export."
+    "give the registry its former schemas with their ids back and start again; or begin anew: pause and resume the "
+    "changefeed in TiCDC, which then registers its schemas again; then `applier forget -c FILE`, and "
+    "`applier load -c FILE --from DIR` with an export made after that."
 )
 
 

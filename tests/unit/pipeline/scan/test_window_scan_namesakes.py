@@ -212,6 +212,73 @@ def test_a_topic_of_its_own_shows_the_table() -> None:
     assert found.parking == {}
 
 
+def test_topics_of_ddl_outlast_a_restart_between_them_and_the_rows() -> None:
+    """The window of the rows holds no DDL: a checkpoint kept the topics, also that of a twin that is left out."""
+    made = {MINE: "here", OTHER: "there"}
+
+    def restarted(lives: Lives) -> None:
+        first = Lives()
+        for place, (name, topic) in enumerate(made.items()):
+            sql = f"CREATE TABLE `{name.database}`.`{name.table}` (id BIGINT PRIMARY KEY)"
+            first.take(TS - 9 + place, sql, "")
+            first.place(sql, "", topic)
+            lives.take(TS - 9 + place, sql, "")
+        lives.settle(first.homes({}))
+
+    rows = row(5, 1, HERE), row(6, 2, THERE), mark(place=HERE), mark(place=THERE)
+    assert held(scan(*rows, before=restarted)) == {MINE: [1], OTHER: [2]}
+    assert held(scan(*rows, include=("my-db.*",), before=restarted)) == {MINE: [1]}
+
+
+def test_only_topics_that_prove_something_are_kept() -> None:
+    """Rows show the topic of their table, a name without `_` is no other's, and one topic for all shows nothing."""
+    lives = Lives()
+    for sql, topic in (("CREATE TABLE t (id INT)", "here"), ("CREATE TABLE t_t (id INT)", "here")):
+        lives.take(TS, sql, "shop", topic)
+    assert lives.homes({}) == {}
+
+    lives.take(TS, "CREATE TABLE u_u (id INT)", "shop", "there")
+    assert lives.homes({TableName("shop", "t_t"): "here"}) == {TableName("shop", "u_u"): ("there",)}
+
+
+UNREAD = [
+    "CREATE TABLE `my_db`.`t` (`id` BIGINT PRIMARY KEY, `area` GEOMETRY)",
+    "ALTER TABLE `my_db`.`t` ADD COLUMN `area` GEOMETRY",
+    "RENAME TABLE `my_db`.`x` TO `my_db`.`t` AT ONCE",
+    "RENAME TABLE my_db.x TO my_db . t AT ONCE",
+    "ALTER TABLE `my_db`.`x` RENAME TO `my_db`.`t` AT ONCE",
+    "FLASHBACK TABLE `my_db`.`x` TO `my_db`.`t` AT ONCE",
+    "CREATE TABLE `my_db`.`y` (`id` INT); RENAME TABLE `my_db`.`x` TO `my_db`.`t` AT ONCE",
+    "RENAME TABLE `my_db`.`x` TO `my_db`.`t` '",
+]
+
+
+@pytest.mark.parametrize("sql", UNREAD)
+def test_a_name_that_a_ddl_may_have_given_is_not_proven_to_be_free(sql: str) -> None:
+    """The statement cannot be read, so nothing shows that rows of the Avro name are of the table that is known."""
+    found = scan(create(1, MINE), ddl(2, "CREATE TABLE `my_db`.`x` (`id` INT)"), ddl(3, sql), row(5, 1), mark())
+
+    assert held(found) == {}
+    assert MINE in found.parking
+    assert "may stand for each of my-db.t, my_db.t" in found.parking[MINE].what
+
+
+@pytest.mark.parametrize("sql", ["DROP TABLE `my_db`.`t` AT ONCE", "RENAME TABLE `my_db`.`t` TO `my_db`.`z` AT ONCE"])
+def test_a_ddl_that_cannot_be_read_frees_no_name(sql: str) -> None:
+    """The namesake may be there still."""
+    found = scan(create(1, MINE), create(2, OTHER), ddl(3, sql), row(5, 1), mark())
+
+    assert list(found.parking) == [MINE, OTHER]
+
+
+@pytest.mark.parametrize("sql", ["DROP TABLE `my_db`.`t`", "RENAME TABLE `my_db`.`t` TO `my_db`.`z`"])
+def test_a_ddl_without_a_commit_ts_frees_no_name(sql: str) -> None:
+    """Nothing shows which rows lie before it."""
+    found = scan(create(1, MINE), create(2, OTHER), row(5, 1), mark(), before=lambda lives: lives.take(0, sql, "my_db"))
+
+    assert list(found.parking) == [MINE, OTHER]
+
+
 @pytest.mark.parametrize("messages", [[], [mark()]], ids=["none", "a watermark"])
 def test_a_watermark_anywhere_in_the_window_shows_that_rows_may_lack_columns(messages: list[Message]) -> None:
     """Also where it follows rows that were read without knowing."""
