@@ -94,6 +94,18 @@ class Moving(NamedTuple):
     ends: Mapping[TopicPartition, Count]
 
 
+class Stop(NamedTuple):
+    """What ended the last run.
+
+    Attributes:
+        because: Its sentence, with its hint.
+        at: Unix time in milliseconds.
+    """
+
+    because: str
+    at: Count
+
+
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
     """State of a changefeed after one step. A restart needs nothing else but the stamps of the tables.
@@ -121,6 +133,8 @@ class Checkpoint:
         resuming: Parked tables that are being brought back; None without any.
         handled: Requests of commands that were carried out, by their id, with the outcome in words; the latest ones.
         moving: Names that the step after this checkpoint was about to free or give away; None without such a step.
+        stopped: What ended the last run; None once a step is done, and where a user ended it.
+        homes: Topics that DDL alone have shown, of tables whose names in Avro others may have, too.
     """
 
     epoch: Annotated[int, msgspec.Meta(ge=1)]
@@ -142,6 +156,8 @@ class Checkpoint:
     resuming: Resuming | None = None
     handled: Mapping[str, str] = field(default_factory=dict)
     moving: Moving | None = None
+    stopped: Stop | None = None
+    homes: Mapping[TableName, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def next_offsets(self) -> dict[TopicPartition, int]:

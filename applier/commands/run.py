@@ -71,7 +71,7 @@ def run(config: Config, *, once: bool, take_over: bool, reports: Reports, accept
     """
     with (
         stop_signals(config.run.stop_seconds) as stop,
-        assembled(config, take_over=take_over) as pipeline,
+        assembled(config, take_over=take_over, is_run=True) as pipeline,
         _ending(pipeline, reports),
     ):
         reports.start(pipeline)

@@ -61,13 +61,20 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+_UNEXPECTED = "It failed unexpectedly. Hint: its standard error says why, and names the file with the traceback."
+
 Look = Callable[[State, Source], object]
 """Looks at the last state of a changefeed before it is taken, and raises what speaks against that."""
 
 
 @contextmanager
 def assembled(
-    config: Config, *, take_over: bool = False, spark: SparkSession | None = None, look: Look | None = None
+    config: Config,
+    *,
+    take_over: bool = False,
+    spark: SparkSession | None = None,
+    look: Look | None = None,
+    is_run: bool = False,
 ) -> Iterator[Pipeline]:
     """Start Spark, take the changefeed, and hold it until the block ends.
 
@@ -76,6 +83,7 @@ def assembled(
         take_over: Take the changefeed even if another applier seems to hold it.
         spark: A running session to use instead of a new one; it is left running.
         look: Called before anything is written.
+        is_run: What ends the block is kept for `applier status`.
 
     Raises:
         ConfigError: Spark cannot start, or the messages so far were of another protocol; nothing was written.
@@ -105,7 +113,10 @@ def assembled(
                         with_retry(lambda: completeness.keep(state, pipeline.targets))
                     STOPPING.check()
                     yield pipeline
-            except BaseException:
+            except BaseException as error:
+                if is_run and isinstance(error, Exception):
+                    with suppress(Exception):
+                        state.end(str(error) if isinstance(error, ApplierError) else _UNEXPECTED)
                 # What went wrong counts, not that the changefeed could then not be released either.
                 with suppress(ApplierError):
                     state.control.release()
@@ -185,6 +196,7 @@ def assemble(config: Config, source: Source, catalog: Catalog, state: State) -> 
     state.protocol = config.changefeed.protocol
     if state.protocol == "avro":
         state.lives = Lives()
+        state.lives.settle(state.checkpoint.homes)
         take_names(state.lives, state.control.decisions())
     state.supplied = supplied(config, state)
     rules = type_rules(config)

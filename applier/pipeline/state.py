@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from applier.changefeed.applied_offsets import AppliedOffsets
-from applier.changefeed.checkpoint import UNKNOWN, Checkpoint, Resuming, Tracked
+from applier.changefeed.checkpoint import UNKNOWN, Checkpoint, Resuming, Stop, Tracked
 from applier.changefeed.completeness import Completeness
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.position import DdlId, Reading
@@ -242,10 +242,18 @@ class State:
                 protocol=self.protocol or last.protocol,
                 counts=dict(counts),
                 moving=None if readings else last.moving,
+                stopped=None,
+                homes=self.lives.homes(self.topics) if self.lives else last.homes,
             )
         )
         self.ddl.advance(upto, at_upto)
         self.ahead = {name: ts for name, ts in self.ahead.items() if ts > upto}
+
+    def end(self, because: str = "") -> None:
+        """Keep what ended the run, in a sentence; "" once a step is done."""
+        stop = Stop(because, unix_ms()) if because else None
+        if stop != self.checkpoint.stopped:
+            self.write(lambda last: replace(last, stopped=stop))
 
     def heartbeat(self) -> None:
         """Write the checkpoint again with the present time: the holder's sign of life. Any thread may, in any step."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import cast
 
-from applier.changefeed.checkpoint import Checkpoint, caught_up
+from applier.changefeed.checkpoint import Checkpoint, Stop, caught_up
 from applier.changefeed.completeness import LEFT_OUT, UNRECORDED, Completeness, furthest_back
 from applier.changefeed.filter import TableFilter, option
 from applier.changefeed.table import TableName
@@ -115,7 +115,10 @@ def compose(
         notes=tuple(_notes(tables, silent, config, last, letters=len(facts.letters))),
     )
     is_gone = last.released or silent > config.run.lease_seconds
-    held = [_held_up(item, config) for item in facts.decisions if _holds_up(item, last, is_gone=is_gone)]
+    pending = [item for item in facts.decisions if _holds_up(item, last, is_gone=is_gone)]
+    held = [_held_up(item, config) for item in pending]
+    if last.stopped and not any(item.because in last.stopped.because for item in pending):
+        held.append(_ended(last.stopped, config))
     used = [item for item in report.partitions if item.partition < (config.changefeed.partitions or math.inf)]
     stale = judged(report, _start(config) if is_gone and not held else "", held)
     silent_places = [item for item in used if order.has_watermark and item.resolved_ts is None]
@@ -150,6 +153,11 @@ def _held_up(item: SchemaDecision, config: Config) -> str:
     of = f" of {item.subject}" if item.subject else ""
     what = f"A DDL{of} holds changefeed {config.changefeed.name} up: {item.because.rstrip('.')}."
     return f"{what} Hint: {way_past(item, config)}"
+
+
+def _ended(stop: Stop, config: Config) -> str:
+    what = f"The last run of changefeed {config.changefeed.name} ended at {iso(stop.at)}: {stop.because}"
+    return (what if " Hint: " in what else f"{what} Hint: {_start(config)}").replace(" -c FILE", f" -c {config.path}")
 
 
 def way_past(item: SchemaDecision, config: Config) -> str:

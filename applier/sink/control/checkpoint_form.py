@@ -1,4 +1,4 @@
-"""The JSON form of checkpoints, as `schemas/checkpoint/v5.json` describes it."""
+"""The JSON form of checkpoints, as `schemas/checkpoint/v6.json` describes it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from applier.changefeed.position import FeedPosition, Reading
 from applier.changefeed.table import TableName
 from applier.errors import TerminalError
 
-FORMAT = 5
+FORMAT = 6
 """Version of the JSON form. It rises with every new member: a reader drops members that it does not know, and what it
 writes next would lack them. Format 1 does not hold the completeness of tables, format 2 not where parked tables left
-the others, format 3 not which tables were loaded from an export, format 4 not which names a failed step has moved."""
+the others, format 3 not which tables were loaded from an export, format 4 not which names a failed step has moved,
+format 5 not what ended the last run."""
 
-_READ = (1, 2, 3, 4, 5)
+_READ = (1, 2, 3, 4, 5, 6)
 """Formats that this version reads."""
 
 _KEPT = ("database", "table", "name", "version", "place")
@@ -70,6 +71,8 @@ def _written(checkpoint: Checkpoint) -> _Object:
         "resuming": None if resuming is None else {"job": resuming.job, "progress": _written(resuming.progress)},
         "places": places,
         "moving": None if checkpoint.moving is None else _written_moving(checkpoint.moving),
+        "stopped": None if checkpoint.stopped is None else checkpoint.stopped._asdict(),
+        "homes": [{**name._asdict(), "topics": topics} for name, topics in sorted(checkpoint.homes.items())],
     }
 
 
@@ -93,6 +96,8 @@ def _read(written: _Object) -> _Object:
         "passed": _read_passed(written.get("passed", ())),
         "resuming": None if resuming is None else (resuming["job"], _read(resuming["progress"])),
         "moving": None if written.get("moving") is None else _read_moving(written["moving"]),
+        "stopped": None if (stop := written.get("stopped")) is None else (stop["because"], stop["at"]),
+        "homes": {_name(item): item["topics"] for item in _objects(written.get("homes", ()))},
     }
 
 

@@ -12,8 +12,9 @@ from applier.changefeed.checkpoint import Checkpoint, Holder, Moving
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.position import Reading
 from applier.changefeed.table import TableName
-from applier.errors import TransientError
+from applier.errors import DecodeError, TransientError
 from applier.pipeline.resume.resumption import Resumption
+from applier.pipeline.scan.task_result import Waiting
 from applier.pipeline.state import State
 from applier.pipeline.step import Pipeline, Step
 
@@ -83,3 +84,31 @@ def test_only_a_step_says_that_the_names_have_come_to_rest(readings: dict[TopicP
     state.advance(9 if readings else 7, readings, {}, {}, ())
 
     assert state.checkpoint.moving == (None if readings else moving)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "is_over"),
+    [
+        ({}, True),
+        ({"complete": False}, False),
+        ({"error": DecodeError("It is bad.")}, False),
+        ({"waiting": [Waiting(TableName("shop", "t"), 1, PLACE, 1, 1)]}, False),
+        ({"silent": [PLACE]}, False),
+    ],
+)
+def test_what_ended_the_last_run_is_over_once_a_step_needs_nothing(outcome: dict[str, Any], *, is_over: bool) -> None:
+    """A step that only waits, as the last run did, may be about to end for the same reason."""
+    last = Checkpoint(epoch=1, step=5, resolved_ts=7, written_at=0, holder=Holder("one", "host-a"))
+    state = State(mock.MagicMock(), last)
+    state.end("The registry was rebuilt.")
+    assert state.checkpoint.stopped is not None
+
+    pipeline = Pipeline(*(mock.MagicMock() for _ in range(7)))
+    pipeline.state = state
+    done = Step(**{"moved": False, "complete": True, "status": mock.MagicMock(), **outcome})
+    with mock.patch.object(Pipeline, "_step", return_value=done):
+        pipeline.step()
+    assert (state.checkpoint.stopped is None) == is_over
+
+    state.advance(8, {PLACE: Reading(8, 9)}, {}, {}, ())
+    assert state.checkpoint.stopped is None

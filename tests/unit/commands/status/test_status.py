@@ -17,7 +17,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from applier import cli
-from applier.changefeed.checkpoint import Checkpoint, Holder, Tracked
+from applier.changefeed.checkpoint import Checkpoint, Holder, Stop, Tracked
 from applier.changefeed.completeness import LETTERS, LIVE, Completeness
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.position import Reading
@@ -37,7 +37,7 @@ from applier.sink.control.rows import (
     version_rows,
 )
 from applier.sink.format.types import schema_json
-from applier.watch.report import StatusReport, several
+from applier.watch.report import StatusReport, iso, several
 from tests.unit.commands.check.world import World
 
 TS = 470_606_913_415_151_618
@@ -423,6 +423,33 @@ def test_a_ddl_that_stops_the_feed_comes_first_with_the_command_that_passes_it(l
     lake.checkpoint(lake.head, step=13, resolved_ts=TS + 2, released=True)
     assert [item.decision for item in lake.status().schema_changes] == ["refused"]
     assert lake.status().stale == ()
+
+
+@pytest.mark.parametrize("released", [True, False])
+def test_what_ended_the_last_run_is_said_until_a_step_is_done(lake: Lake, *, released: bool) -> None:
+    """Also while another process has begun, which may come to the same end."""
+    because = "The registry was rebuilt. Hint: begin anew: `applier forget -c FILE`."
+    lake.checkpoint(lake.orders(1), released=released, stopped=Stop(because, AT + 500))
+
+    (said,) = lake.status().stale
+    assert said == (
+        f"The last run of changefeed shop ended at {iso(AT + 500)}: The registry was rebuilt. "
+        f"Hint: begin anew: `applier forget -c {lake.world.config.path}`."
+    )
+    lake.checkpoint(lake.head, step=13, stopped=Stop("It failed.", AT))
+    assert lake.status().stale[0].endswith(f"It failed. Hint: start `applier run -c {lake.world.config.path}`.")
+
+
+def test_a_ddl_that_ended_the_last_run_is_said_once(lake: Lake) -> None:
+    """With the command that passes it; another end beside it is said, too."""
+    stops = "A DDL of kind modify-column stops the feed, as configured: ALTER TABLE orders … (commit ts 7)."
+    ddl = SchemaDecision(TS + 1, ORDERS, "ALTER TABLE orders …", "modify-column", "refused", stops)
+    lake.write("schema_changes", decision_rows([ddl], 3))
+
+    lake.checkpoint(lake.orders(1), released=True, stopped=Stop(f"{stops} Hint: set its policy.", AT))
+    assert [sentence.partition(" ")[0] for sentence in lake.status().stale] == ["A"]
+    lake.checkpoint(lake.head, step=13, released=True, stopped=Stop("The registry was rebuilt.", AT))
+    assert [sentence.partition(" ")[0] for sentence in lake.status().stale] == ["A", "The"]
 
 
 def test_a_ddl_that_a_living_process_has_just_refused_holds_nothing_up(lake: Lake) -> None:

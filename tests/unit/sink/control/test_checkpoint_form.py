@@ -7,7 +7,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from applier.changefeed.checkpoint import Checkpoint, Holder, Moving, Resuming, Tracked
+from applier.changefeed.checkpoint import Checkpoint, Holder, Moving, Resuming, Stop, Tracked
 from applier.changefeed.completeness import LIVE, Completeness
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.partitioning import Partition, Partitioning
@@ -16,7 +16,7 @@ from applier.changefeed.table import TableName
 from applier.errors import TerminalError
 from applier.sink.control.checkpoint_form import from_json, to_json
 
-SCHEMA = Path(__file__).parents[4] / "schemas" / "checkpoint" / "v5.json"
+SCHEMA = Path(__file__).parents[4] / "schemas" / "checkpoint" / "v6.json"
 
 FULL = Checkpoint(
     epoch=3,
@@ -60,6 +60,8 @@ TABLES = replace(
     protocol="simple",
     handled={"id": "parked: shop.items."},
     moving=Moving({TableName("shop", "orders"): 7, TableName("shop", "tmp"): 7}, {PLACE: 41}),
+    stopped=Stop("Its registry was rebuilt. Hint: begin anew.", 1795250000001),
+    homes={TableName("shop", "or_ders"): ("a", "b")},
 )
 FULLEST = replace(TABLES, resuming=Resuming("job", TABLES))
 
@@ -110,8 +112,8 @@ def test_a_table_that_format_2_parked_has_its_position() -> None:
 
 def test_a_checkpoint_of_a_newer_format_is_refused() -> None:
     """An older applier does not guess at what a newer one wrote."""
-    text = json.dumps(json.loads(to_json(FULL)) | {"format": 6})
-    with pytest.raises(TerminalError, match="has format 6, but this applier reads formats 1 to 5"):
+    text = json.dumps(json.loads(to_json(FULL)) | {"format": 7})
+    with pytest.raises(TerminalError, match="has format 7, but this applier reads formats 1 to 6"):
         from_json(text)
 
 
