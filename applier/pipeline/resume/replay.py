@@ -28,6 +28,7 @@ from applier.pipeline.resume.handover import Handover, leave_out
 from applier.pipeline.resume.own_ddl import OwnDdl
 from applier.pipeline.resume.progress import Progress
 from applier.pipeline.schema_changes.apply import DdlApplier
+from applier.pipeline.schema_changes.decision import past
 from applier.pipeline.state import State
 from applier.pipeline.tables import parking
 from applier.pipeline.tables.loads import Loads
@@ -275,7 +276,9 @@ def job(main: Pipeline, resuming: Resuming) -> Replay:
         config=config,
         scanner=replace(main.scanner, parks=main.config.changefeed.on_bad_message == "stop", keep_bad=True),
         targets=targets,
-        ddl_handler=DdlApplier(targets, state, config.ddl, config.tables, targets.maker.rules),
+        ddl_handler=DdlApplier(
+            targets, state, config.ddl, config.tables, targets.maker.rules, past(main.state.control.decisions())
+        ),
         state=state,
         maintenance=Maintenance(MaintenanceSection(tasks=()), targets, state.control.confirm),
         beside=None,

@@ -18,7 +18,16 @@ from applier.errors import SchemaChangeRefused, TableMismatch
 from applier.pipeline.scan.statements import Ddl
 from applier.pipeline.schema_changes.apply_to_rows import RowDdlApplier, Rows
 from applier.pipeline.schema_changes.columns import ColumnDdl
-from applier.pipeline.schema_changes.decision import PARKED, DdlRules, Verdict, at_its_place, decided
+from applier.pipeline.schema_changes.decision import (
+    PARKED,
+    UNREAD,
+    DdlRules,
+    Past,
+    Verdict,
+    at_its_place,
+    decided,
+    unread_of,
+)
 from applier.pipeline.schema_changes.track import move_past
 from applier.pipeline.schema_changes.whole_tables import TableDdl
 from applier.pipeline.state import State
@@ -35,9 +44,6 @@ from applier.sink.control.rows import Decision
 _MADE = ("applied", "rewritten")
 """Decisions after which a table has taken the DDL."""
 
-_UNREAD = "unread"
-"""Kind of a statement that is not understood, and whose head leaves its kind open."""
-
 
 @dataclass(slots=True)
 class DdlApplier:
@@ -52,6 +58,7 @@ class DdlApplier:
         policies: Policy per kind of DDL, where it is not `apply`.
         settings: Which tables are meant, and what becomes of dropped ones.
         rules: How types map.
+        past: Decisions that count more than the policies.
     """
 
     targets: TargetTables
@@ -59,6 +66,7 @@ class DdlApplier:
     policies: Mapping[str, Policy]
     settings: TablesSection
     rules: TypeRules
+    past: Past = field(default_factory=dict)
     _rules: DdlRules = field(init=False)
     _tables: TableDdl = field(init=False)
     _columns: ColumnDdl = field(init=False)
@@ -66,7 +74,7 @@ class DdlApplier:
     _absent: set[tuple[TableName, str]] = field(default_factory=set, init=False)
 
     def __post_init__(self) -> None:
-        self._rules = DdlRules(self.policies, TableFilter(self.settings.include))
+        self._rules = DdlRules(self.policies, TableFilter(self.settings.include), self.past)
         self._tables = TableDdl(self.targets, self.state, self.settings)
         self._columns = ColumnDdl(self.targets, self.state, self.rules)
         self._rows = RowDdlApplier(self.targets, self.state, self.settings)
@@ -137,9 +145,8 @@ class DdlApplier:
         if verdict.decision == "skipped":
             # A statement that names no table may concern any of them.
             completeness.doubt(self.state, ddl.names or self.state.tables, _skipped(change))
-        table = ddl.names[0] if ddl.names else TableName(change.database, "")
-        reason = placed.what if placed else verdict.reason
-        record = SchemaDecision(change.commit_ts, table, change.sql, ddl.kind or _UNREAD, verdict.decision, reason)
+        reason, what = placed.what if placed else verdict.reason, ddl.kind or UNREAD
+        record = SchemaDecision(change.commit_ts, unread_of(ddl), change.sql, what, verdict.decision, reason)
         if not self.state.ddl.is_done(record) and ddl.barrier.change.id not in self.state.ddl.refused:
             self.state.record([record])
         if placed:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TypeVar
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias, TypeVar
 
 from applier.changefeed.completeness import LEFT_OUT
 from applier.changefeed.event import SchemaChange
@@ -20,12 +20,33 @@ from applier.pipeline.tables.ddl_stamp import shown
 from applier.sink.control.control import SchemaDecision
 from applier.sink.control.rows import Decision
 
+UNREAD = "unread"
+"""Kind of a statement that is not understood, and whose head leaves its kind open."""
+
 PARKED = "the table is parked"
 """Why a DDL of a parked table is ignored, in the audit."""
+
+_PASSED = ("applied", "rewritten", "ignored", "skipped")
 
 _Refusal = TypeVar("_Refusal", bound=SchemaChangeRefused | TableMismatch)
 
 _CONFIGURED = "configured under [ddl]"
+
+Past: TypeAlias = Mapping[tuple[int, str, TableName, str], Decision]
+"""What the policies came to when the feed passed: by commit ts, text, table and kind."""
+
+
+def past(decisions: Iterable[SchemaDecision]) -> Past:
+    """What tables that are brought back do again, whatever `[ddl]` says now.
+
+    What was decided while they were parked or left out says nothing of it.
+    """
+    told = (item for item in decisions if item.decision != "ignored" or item.reason.endswith(_CONFIGURED))
+    return {_key(item): item.decision for item in told if item.decision in _PASSED}
+
+
+def _key(item: SchemaDecision) -> tuple[int, str, TableName, str]:
+    return item.commit_ts, item.sql, item.table, item.kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +73,12 @@ class DdlRules:
     Args:
         policies: Policy per kind of DDL, where it is not `apply`.
         include: Which tables are meant.
+        past: Decisions that count more than the policies.
     """
 
     policies: Mapping[str, Policy]
     include: TableFilter
+    past: Past = field(default_factory=dict)
 
     def decide(
         self, change: SchemaChange, group: Sequence[say.Action], parked: frozenset[TableName], progress: DdlProgress
@@ -90,7 +113,8 @@ class DdlRules:
             return Verdict("ignored", LEFT_OUT)
         if ddl.names and all(name in parked or not admits(name) for name in ddl.names):
             return Verdict("ignored", PARKED)
-        if self.policies.get(ddl.kind) == "ignore":
+        before = self.past.get((change.commit_ts, change.sql, unread_of(ddl), ddl.kind or UNREAD))
+        if self.policies.get(ddl.kind) == "ignore" or before == "ignored":
             return Verdict("ignored", _CONFIGURED)
         if (change.commit_ts, change.sql) in progress.to_skip:
             return Verdict("skipped")
@@ -106,11 +130,19 @@ class DdlRules:
         policies = {self.policies.get(name, "apply") for name in kinds}
         if (change.commit_ts, change.sql) in progress.to_skip:
             return Verdict("skipped")
+        before = self.past.get(_key(decided(change, group, "applied")))
+        if before is not None:
+            return Verdict("ignored", _CONFIGURED) if before == "ignored" else Verdict("applied")
         if "stop" in policies:
             what = f"A DDL of kind {', '.join(kinds)} stops the feed, as configured: {shown(change.sql)}."
             hint = "set its policy under [ddl] to apply or ignore, and start again."
             return Verdict("refused", _CONFIGURED, DdlStopped(what, hint))
         return Verdict("ignored", _CONFIGURED) if "ignore" in policies else Verdict("applied")
+
+
+def unread_of(ddl: Ddl) -> TableName:
+    """The table that the audit names for a statement that is not understood."""
+    return ddl.names[0] if ddl.names else TableName(ddl.barrier.change.database, "")
 
 
 def decided(change: SchemaChange, group: Sequence[say.Action], decision: Decision, reason: str = "") -> SchemaDecision:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from applier.changefeed.completeness import LEFT_OUT
@@ -16,7 +18,9 @@ from applier.errors import DdlStopped
 from applier.order.barrier import Barrier
 from applier.pipeline.ddl_progress import DdlProgress
 from applier.pipeline.scan.statements import Ddl
-from applier.pipeline.schema_changes.decision import PARKED, DdlRules, Verdict
+from applier.pipeline.schema_changes.decision import PARKED, DdlRules, Verdict, past
+from applier.pipeline.schema_changes.decision import decided as record
+from applier.sink.control.rows import Decision, SchemaDecision
 
 CONFIGURED = "configured under [ddl]"
 RULES = DdlRules({"truncate-table": "stop", "drop-column": "ignore"}, TableFilter(["a.*"]))
@@ -92,3 +96,36 @@ def test_a_statement_that_is_not_understood_is_refused_where_it_counts(
     assert verdict == (Verdict("refused", refusal=ddl.refused) if found == "refused" else found)
     skipped = RULES.decide_unread(ddl, frozenset(), DdlProgress(to_skip={(5, sql)}))
     assert skipped.decision == ("ignored" if "other" in sql else "skipped")
+
+
+@pytest.mark.parametrize(
+    ("said", "reason", "sql", "found"),
+    [
+        ("ignored", CONFIGURED, "ALTER TABLE p ADD COLUMN x INT", Verdict("ignored", CONFIGURED)),
+        ("ignored", f"resume 1: {CONFIGURED}", "ALTER TABLE p ADD COLUMN x INT", Verdict("ignored", CONFIGURED)),
+        ("applied", "", "ALTER TABLE p DROP COLUMN x", Verdict("applied")),
+        ("rewritten", "", "TRUNCATE TABLE p", Verdict("applied")),
+        ("applied", "resume 1:", "TRUNCATE TABLE p", Verdict("applied")),
+        ("ignored", PARKED, "ALTER TABLE p DROP COLUMN x", Verdict("ignored", CONFIGURED)),
+        ("ignored", PARKED, "ALTER TABLE p ADD COLUMN x INT", Verdict("applied")),
+        ("ignored", LEFT_OUT, "ALTER TABLE p ADD COLUMN x INT", Verdict("applied")),
+        ("refused", "", "ALTER TABLE p ADD COLUMN x INT", Verdict("applied")),
+    ],
+)
+def test_what_the_feed_did_counts_more_than_the_policies_of_now(
+    said: Decision, reason: str, sql: str, found: Verdict
+) -> None:
+    """A table that is brought back reads a DDL again; what was decided while it was parked shows no policy."""
+    change = SchemaChange(5, sql, "a")
+    [group] = by_table(parse(sql, "a"))
+    before = past([record(change, group, said, reason)])
+    assert replace(RULES, past=before).decide(change, group, frozenset(), DdlProgress()) == found
+
+
+def test_a_statement_that_is_not_understood_stays_ignored() -> None:
+    """The policy that let it pass may be gone."""
+    sql = "ALTER TABLE a.p ADD COLUMN x GEOMETRY"
+    ddl = Ddl.of(Barrier(SchemaChange(5, sql, "a"), "t", Position(0, 0, 0)), Spelling((), (P,)))
+    before = past([SchemaDecision(5, P, sql, "unread", "ignored", CONFIGURED)])
+    assert RULES.decide_unread(ddl, frozenset(), DdlProgress()).decision == "refused"
+    assert replace(RULES, past=before).decide_unread(ddl, frozenset(), DdlProgress()).decision == "ignored"
