@@ -16,6 +16,7 @@ from applier.pipeline import topics
 from applier.pipeline.build import assembled
 from applier.pipeline.load.begin import refuse_unloaded
 from applier.pipeline.stall import WATERMARK_HINT, refuse_far, refuse_stall, stall, way_out
+from applier.pipeline.state import keep_end
 from applier.pipeline.step import Pipeline, Step
 from applier.pipeline.tables import completeness, layouts
 from applier.runtime import terminal
@@ -112,6 +113,7 @@ def run_once(pipeline: Pipeline, stop: threading.Event, reports: Reports) -> Non
     while not stop.is_set():
         step = with_retry(lambda: reports.attempt(pipeline, lambda: pipeline.step(ends)))
         reports.every_step(pipeline, step)
+        note_over(pipeline, step)
         if step.moved or step.waiting:
             reports.step(step.status)
         if step.error is not None and not step.moved:
@@ -122,6 +124,12 @@ def run_once(pipeline: Pipeline, stop: threading.Event, reports: Reports) -> Non
             refuse_stall(step)
             return
         refuse_far(step)
+
+
+def note_over(pipeline: Pipeline, step: Step) -> None:
+    """What ended the last run is over once a step needs nothing more; one that waits may end it again."""
+    if step.complete and not (step.error or step.waiting or step.silent):
+        with_retry(lambda: keep_end(pipeline.state))
 
 
 def patience(config: Config) -> float:
@@ -144,6 +152,7 @@ def follow(
     while not stop.is_set():
         step = with_retry(lambda: reports.attempt(pipeline, pipeline.step))
         reports.every_step(pipeline, step)
+        note_over(pipeline, step)
         now = clock()
         if step.error is not None and not step.moved:
             raise refusal(step.error, step)

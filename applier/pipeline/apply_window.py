@@ -25,6 +25,7 @@ from applier.errors import (
 from applier.pipeline.dead_letters import set_aside
 from applier.pipeline.scan.statements import Ddl
 from applier.pipeline.scan.window_scan import WindowScan
+from applier.pipeline.scan.window_tables import place_names
 from applier.pipeline.schema_changes import supplied
 from applier.pipeline.schema_changes.follow_rows import follow
 from applier.pipeline.schema_changes.handler import DdlHandler
@@ -82,6 +83,7 @@ class WindowApplier:
         self.set_apart(self._unfit(scan), "row")
         completeness.meet((name for name, _ in scan.results.parts), scan.ddl, self.state, self.targets, self.config)
         self.state.learn(scan.versions, scan.topics)
+        place_names(scan, self.state.lives)
         supplied.take(scan, self.state, self.targets, self.config)
         set_aside(scan.bad, self.source, self.state.control, self.state.checkpoint.step + 1)
         doubted = self.targets.maker.doubted = owners(scan.bad)

@@ -35,7 +35,7 @@ from applier.pipeline.resume.resumption import Resumption
 from applier.pipeline.scan.decode_task import DecodeTask
 from applier.pipeline.scan.scanner import WindowScanner
 from applier.pipeline.schema_changes.apply import DdlApplier
-from applier.pipeline.state import State, take_names
+from applier.pipeline.state import State, keep_end, take_names
 from applier.pipeline.step import Pipeline
 from applier.pipeline.tables import completeness
 from applier.pipeline.tables.commit_policy import Changefeed, MainPolicy
@@ -116,7 +116,7 @@ def assembled(
             except BaseException as error:
                 if is_run and isinstance(error, Exception):
                     with suppress(Exception):
-                        state.end(str(error) if isinstance(error, ApplierError) else _UNEXPECTED)
+                        keep_end(state, str(error) if isinstance(error, ApplierError) else _UNEXPECTED)
                 # What went wrong counts, not that the changefeed could then not be released either.
                 with suppress(ApplierError):
                     state.control.release()

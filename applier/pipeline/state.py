@@ -228,14 +228,13 @@ class State:
     ) -> None:
         """Write the checkpoint of a finished step, or without readings one that leaves a failed step to be repeated."""
         at_upto = self.ddl.at(upto, ddl)
-        tables = self.tracked()
         self.write(
             lambda last: replace(
                 last,
                 resolved_ts=upto,
                 partitions={**last.partitions, **readings},
                 snapshots=dict(snapshots),
-                tables=tables,
+                tables=self.tracked(),
                 ddl=tuple(sorted(at_upto, key=BY_TIME)),
                 passed=last.passed if passed is None else passed,
                 topic_ids={**last.topic_ids, **self.topic_ids},
@@ -249,12 +248,6 @@ class State:
         self.ddl.advance(upto, at_upto)
         self.ahead = {name: ts for name, ts in self.ahead.items() if ts > upto}
 
-    def end(self, because: str = "") -> None:
-        """Keep what ended the run, in a sentence; "" once a step is done."""
-        stop = Stop(because, unix_ms()) if because else None
-        if stop != self.checkpoint.stopped:
-            self.write(lambda last: replace(last, stopped=stop))
-
     def heartbeat(self) -> None:
         """Write the checkpoint again with the present time: the holder's sign of life. Any thread may, in any step."""
         self.write(lambda last: last)
@@ -267,3 +260,10 @@ class State:
             if self.is_durable:
                 self.control.append_checkpoint(found)
             self.checkpoint = found
+
+
+def keep_end(state: State, because: str = "") -> None:
+    """Let the checkpoint say what ended the run, in a sentence; "" once a step is done."""
+    stop = Stop(because, unix_ms()) if because else None
+    if stop != state.checkpoint.stopped:
+        state.write(lambda last: replace(last, stopped=stop))

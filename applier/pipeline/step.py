@@ -176,8 +176,6 @@ class Pipeline:
         """
         with self.targets.as_holder():
             outcome = self._step(ends)
-            if outcome.complete and not (outcome.error or outcome.waiting or outcome.silent):
-                self.state.end()
             if self.beside is None or self.state.checkpoint.moving is not None:
                 return outcome  # Until a failed step is repeated, a name may stand for another table.
             # A request or a job that fails leaves a half of it in memory, as a step does.
@@ -244,8 +242,6 @@ class Pipeline:
         counts = {**scan.results.counts, "tables": tables, "backlog": found.backlog(next_offsets), **spent}
         done = [ddl.barrier.change.id for ddl in scan.ddl]
         had = passed(scan.job.order.passages, next_offsets)
-        for item in scan.results.barriers if self.state.lives else ():
-            self.state.lives.place(item.change.sql, item.change.database, item.topic)
         self.state.advance(upto, readings, completeness.cut(self.state, self.targets), counts, done, had)
         # What was held is read again, with rows that were applied beside it.
         is_beyond = scan.results.held or self.state.covered

@@ -8,7 +8,7 @@ from contextlib import suppress
 from applier.changefeed.table import TableName, TableVersion
 from applier.ddl.schema_tracker import Tables
 from applier.ddl.spelling import Spelling
-from applier.decode.avro.namesakes import Shown
+from applier.decode.avro.namesakes import Lives, Shown
 from applier.errors import SchemaChangeRefused
 from applier.pipeline.scan.known import Known
 from applier.pipeline.scan.statements import Ddl
@@ -53,6 +53,12 @@ def shown(found: WindowScan, known: Known) -> Shown | None:
         settled=known.lives.newest,
         has_watermarks=found.job.order.has_watermark or bool(lives.newest or known.resolved or found.results.resolved),
     )
+
+
+def place_names(found: WindowScan, lives: Lives | None) -> None:
+    """Keep which topics the DDL of a window came in: the next window holds them no more."""
+    for barrier in found.results.barriers if lives is not None else ():
+        lives.place(barrier.change.sql, barrier.change.database, barrier.topic)
 
 
 def take_keys(found: WindowScan, known: Known) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import cast
 
@@ -22,7 +22,8 @@ from applier.sink.control.rows import Decision
 from applier.sink.evolve.apply import apply_evolution
 from applier.sink.evolve.plan import plan
 from applier.sink.evolve.row_columns import of_schemas, supplied, with_virtual
-from applier.sink.evolve.steps import AddField, Step
+from applier.sink.evolve.steps import AddField, ConvertField, DropField, PromoteField, Step
+from applier.sink.format.types import TableSchema
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +97,9 @@ class ColumnDdl:
             return
         held = writer.table.schema.names
         evolution = plan(before, version, (), of_schemas(self.rules), held)
-        # A step that failed, or a user, has added these.
-        evolution = replace(evolution, steps=tuple(step for step in evolution.steps if not _is_held(step, held)))
+        # A step that failed, or a user, has done these.
+        schema = writer.table.schema
+        evolution = replace(evolution, steps=tuple(step for step in evolution.steps if not _is_done(step, schema)))
         if evolution.steps or evolution.refused:
             upto = writer.known.resolved_ts if writer.known else 0
             apply_evolution(writer.table, evolution, self.targets.policy.stamp(upto))
@@ -105,5 +107,16 @@ class ColumnDdl:
         self.state.track(version)
 
 
-def _is_held(step: Step, held: Collection[str]) -> bool:
-    return isinstance(step, AddField) and step.name in held
+def _is_done(step: Step, schema: TableSchema) -> bool:
+    """Whether the columns of a table show that it has taken a step."""
+    found = schema.field(step.name) if isinstance(step, AddField | DropField | PromoteField | ConvertField) else None
+    match step:
+        case AddField():
+            return found is not None
+        case DropField():
+            return found is None
+        case PromoteField(type=kind):
+            return found is not None and found.arrow == kind
+        case ConvertField(old_arrow=old, new_arrow=new):
+            return found is not None and found.arrow == new != old
+    return False

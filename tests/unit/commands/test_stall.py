@@ -74,6 +74,7 @@ class Feed:
 
     def __init__(self, *steps: Step) -> None:
         self.config = SimpleNamespace(run=RunSection(interval_seconds=1e-6, freshness_seconds=0, stall_seconds=60))
+        self.state = SimpleNamespace(checkpoint=SimpleNamespace(stopped=None))
         self.steps = list(steps)
         self.asked = 0
 
