@@ -67,7 +67,7 @@ def apply_evolution(table: Table, evolution: Evolution, stamp: Stamp) -> Evolved
         except JavaError as error:
             if error.kind not in _REFUSED:
                 raise
-            raise TableMismatch(f"Iceberg refuses the change of table {table}: {error.detail}") from None
+            raise TableMismatch(f"Iceberg refuses the change of table {table}: {error.detail}", RELOAD) from None
         rewritten = live.count if change.replace else 0
         failpoints.reach("data-files-staged")
         return change

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from applier.config.table_layout import SortField
-from applier.errors import TableMismatch, TransientError, ValueRefused, reason_of
+from applier.errors import RELOAD, TableMismatch, TransientError, ValueRefused, reason_of
 from applier.sink.format.column_metrics import Written
 from applier.sink.format.storage import Storage
 from applier.sink.format.types import Chunks, Field, TableSchema, repeated
@@ -80,10 +80,11 @@ def conform_keys(name: str, keys: pa.Table, fields: Sequence[Field]) -> pa.Table
     columns = []
     for field in fields:
         if field.name not in keys.column_names:
-            raise TableMismatch(f"The batch for table {name} has no key column {field.name}")
+            raise TableMismatch(f"The batch for table {name} has no key column {field.name}", RELOAD)
         if not _fits(keys.schema.field(field.name).type, field.arrow):
             kind = keys.schema.field(field.name).type
-            raise TableMismatch(f"Key column {field.name} of table {name} is {field.type}, upstream it is {kind}")
+            what = f"Key column {field.name} of table {name} is {field.type}, upstream it is {kind}"
+            raise TableMismatch(what, RELOAD)
         columns.append(_cast(name, keys[field.name], field))
     return pa.Table.from_arrays(columns, [field.name for field in fields])
 

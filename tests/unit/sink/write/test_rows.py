@@ -98,8 +98,9 @@ def test_keys_must_be_there_in_the_right_type() -> None:
     assert rows_of.conform_keys("t", pa.table({"id": pa.array([1], pa.int32())}), fields)["id"].type == pa.int64()
     with pytest.raises(TableMismatch, match="no key column id"):
         rows_of.conform_keys("t", pa.table({"x": [1]}), fields)
-    with pytest.raises(TableMismatch, match="Key column id of table t is long"):
+    with pytest.raises(TableMismatch, match="Key column id of table t is long") as refused:
         rows_of.conform_keys("t", pa.table({"id": ["1"]}), fields)
+    assert "applier load -c FILE" in refused.value.hint
 
 
 def test_files_are_cut_at_the_target_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
