@@ -74,15 +74,3 @@ def test_what_rows_changed_is_not_changed_again_behind_a_crash(
     put(world, after, dict.fromkeys(after, 3))
     world.run()
     assert rows(world) == [dict.fromkeys(after, key) for key in (1, 2, 3)]
-
-
-def test_a_wider_type_within_a_step_is_followed(make: Make) -> None:
-    """Every value of the narrower type is one of the wider."""
-    world = make()
-    put(world, {"id": "int", "v": "int"}, {"id": 1, "v": 1})
-    world.run()
-    put(world, {"id": "int", "v": "int"}, {"id": 2, "v": 2})
-    put(world, {"id": "bigint", "v": "bigint"}, {"id": 3, "v": 1 << 40})
-    put(world, {"id": "int", "v": "int"}, {"id": 4, "v": 4})
-    world.run()
-    assert [row["v"] for row in rows(world)] == [1, 2, 1 << 40, 4]

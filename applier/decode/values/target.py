@@ -12,6 +12,11 @@ from applier.changefeed.types import DATE_TYPES
 from applier.decode.decoder import WireForm
 from applier.errors import ValueRefused
 
+_HINT = (
+    "if the column has another type upstream since, and the feed carries no DDL, load the table again from a new "
+    "export, with `applier load -c FILE --from DIR --tables TABLE`."
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -31,7 +36,7 @@ class Target:
         """True for a date column that is configured to be text."""
         return self.zero_dates == "string" and self.column.type.name in DATE_TYPES
 
-    def refuse(self, why: str = "it is malformed or out of range", hint: str = "") -> ValueRefused:
+    def refuse(self, why: str = "it is malformed or out of range", hint: str = _HINT) -> ValueRefused:
         """The error for a value of this column. It names column and type, never the value."""
         return ValueRefused(f"A value of {self.path} cannot be read as {type_text(self.column.type)}: {why}.", hint)
 

@@ -341,6 +341,7 @@ def test_values_that_do_not_fit_are_refused_without_being_shown(column: ColumnTy
     assert caught.value.__cause__ is None
     assert caught.value.__context__ is None or caught.value.__suppress_context__
     assert repr(value).strip("'") not in str(caught.value).replace(column.name, "")
+    assert caught.value.hint
 
 
 def test_unknown_members_say_where_they_come_from() -> None:
