@@ -57,7 +57,9 @@ def shown(found: WindowScan, known: Known) -> Shown | None:
 
 def place_names(found: WindowScan, lives: Lives | None) -> None:
     """Keep which topics the DDL of a window came in: the next window holds them no more."""
-    for barrier in found.results.barriers if lives is not None else ():
+    if lives is None:
+        return
+    for barrier in found.results.barriers:
         lives.place(barrier.change.sql, barrier.change.database, barrier.topic)
 
 

@@ -116,7 +116,7 @@ def _is_done(step: Step, schema: TableSchema) -> bool:
         case DropField():
             return found is None
         case PromoteField(type=kind):
-            return found is not None and found.arrow == kind
+            return found is not None and bool(found.arrow == kind)
         case ConvertField(old_arrow=old, new_arrow=new):
-            return found is not None and found.arrow == new != old
+            return found is not None and bool(found.arrow == new != old)
     return False
