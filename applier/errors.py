@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 BY_HAND = (
     "export the table with `tiup dumpling -o DIR`, and load it with `applier load -c FILE --from DIR --tables TABLE`."
@@ -110,7 +110,7 @@ class IncompleteRow(DecodeError):
     `table` has database and table, where no other table's row is lost with it: tables that are left out stop nothing.
     """
 
-    def __init__(self, what: str, hint: str = "", table: tuple[str, str] | None = None) -> None:
+    def __init__(self, what: str, hint: str = "", table: Iterable[str] | None = None) -> None:
         super().__init__(what, hint)
         self.table = table
 
@@ -118,7 +118,7 @@ class IncompleteRow(DecodeError):
 class AmbiguousName(DecodeError):
     """A row that may be of each of several tables, each with its database; its commit ts is 0 for none."""
 
-    def __init__(self, what: str, hint: str = "", tables: Sequence[tuple[str, str]] = (), commit_ts: int = 0) -> None:
+    def __init__(self, what: str, hint: str = "", tables: Sequence[Iterable[str]] = (), commit_ts: int = 0) -> None:
         super().__init__(what, hint)
         self.args = (what, hint, tables, commit_ts)
         self.tables = tuple(tables)

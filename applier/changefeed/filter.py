@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from applier.changefeed.table import TableName
+from applier.changefeed.table import TableName, fold
 
 
 class TableFilter:
@@ -26,13 +26,13 @@ class TableFilter:
 
     def _admits(self, name: TableName) -> bool:
         for positive, database, table in reversed(self._rules):
-            if database.fullmatch(name.database) and table.fullmatch(name.table):
+            if database.fullmatch(name.folded[0]) and table.fullmatch(name.folded[1]):
                 return positive
         return False
 
     def admits_database(self, database: str) -> bool:
         """True where some rule may admit a table of the database."""
-        return any(positive and pattern.fullmatch(database) for positive, pattern, _ in self._rules)
+        return any(positive and pattern.fullmatch(fold(database)) for positive, pattern, _ in self._rules)
 
 
 class TablePattern:
@@ -52,7 +52,7 @@ class TablePattern:
 
     def names(self, name: TableName) -> bool:
         """Whether the table is meant."""
-        return bool(self._database.fullmatch(name.database) and self._table.fullmatch(name.table))
+        return bool(self._database.fullmatch(name.folded[0]) and self._table.fullmatch(name.folded[1]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,12 +132,12 @@ def _part(text: str, whole: str) -> tuple[_Part, str]:
         # A regular expression is searched for in the name, everything else must be the whole name.
         if quote == "/":
             return _Part(_compile(f"(?s:.*?(?:{body}).*)", whole), is_exact=False, letters=0), rest
-        return _Part(_compile(re.escape(body), whole), is_exact=True, letters=len(body)), rest
+        return _Part(_compile(re.escape(fold(body)), whole), is_exact=True, letters=len(body)), rest
     end = text.find(".")
     body, rest = (text, "") if end < 0 else (text[:end], text[end:])
     if not body:
         raise ValueError(_malformed(whole))
-    pieces = re.findall(r"\[!?[^\]]+\]|.", body, flags=re.DOTALL)
+    pieces = re.findall(r"\[!?[^\]]+\]|.", fold(body), flags=re.DOTALL)
     letters = sum(len(piece) == 1 and piece not in "*?" for piece in pieces)
     pattern = _compile("".join(map(_wildcard, pieces)), whole)
     return _Part(pattern, is_exact=letters == len(pieces), letters=letters), rest

@@ -4,27 +4,64 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
 from applier.errors import DecodeError
 
 
-class TableName(NamedTuple):
-    """Name of an upstream table."""
+def fold(name: str) -> str:
+    """A name in small letters, as Go makes them: rune by rune, so that no sigma is a final one and İ becomes i.
 
-    database: str
-    table: str
+    TiDB takes names of databases, tables, columns, indexes and partitions for one where this is equal.
+    """
+    return name.lower() if name.isascii() else "".join(rune.lower()[0] for rune in name)
+
+
+class TableName:
+    """Name of an upstream table. Names that TiDB takes for one are equal, in whatever letters each is written.
+
+    Attributes:
+        database: In the letters of who names the table.
+        table: The same.
+        folded: Both as TiDB compares them.
+    """
+
+    __slots__ = ("_hash", "database", "folded", "table")
+
+    def __init__(self, database: str, table: str) -> None:
+        self.database, self.table = database, table
+        self.folded = fold(database), fold(table)
+        self._hash = hash(self.folded)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TableName) and self.folded == other.folded
+
+    def __lt__(self, other: TableName) -> bool:
+        return self.folded < other.folded
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __iter__(self) -> Iterator[str]:
+        return iter((self.database, self.table))
+
+    def __reduce__(self) -> tuple[type[TableName], tuple[str, str]]:
+        # The hash of a text is another in each process.
+        return TableName, (self.database, self.table)
 
     def __str__(self) -> str:
         return f"{self.database}.{self.table}"
 
-    @property
-    def folded(self) -> tuple[str, str]:
-        """Database and table in lower case: two names that differ in case alone are one table to TiDB."""
-        return self.database.lower(), self.table.lower()
+    def __repr__(self) -> str:
+        return f"TableName(database={self.database!r}, table={self.table!r})"
+
+    def to_dict(self) -> dict[str, str]:
+        """Both parts by their names, as the control tables keep them."""
+        return {"database": self.database, "table": self.table}
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +218,7 @@ class TableVersion:
 
     def renamed(self, name: TableName) -> TableVersion:
         """The same version under another table name."""
-        return replace(self, name=name)
+        return self if tuple(name) == tuple(self.name) else replace(self, name=name)
 
     def refined(self, known: TableVersion) -> TableVersion:
         """The same columns with the types and the key of `known`, where rows alone show less than the DDL did."""
@@ -211,9 +248,9 @@ class TableVersion:
         If the message takes a virtual column for the key, its indexes are those of `known`, too. Where it shows the key
         alone, which may be a unique index, `known` with the same key has the indexes.
         """
-        shown = {column.name.lower(): column.generated for column in known.columns} if known else {}
+        shown = {fold(column.name): column.generated for column in known.columns} if known else {}
         columns = tuple(
-            replace(column, generated=column.generated or shown.get(column.name.lower())) for column in self.columns
+            replace(column, generated=column.generated or shown.get(fold(column.name))) for column in self.columns
         )
         if known is None:
             return self
@@ -252,7 +289,7 @@ def fingerprint(description: bytes) -> int:
 def _encode(version: TableVersion) -> dict[str, Any]:
     columns = msgspec.to_builtins(version.columns)
     return {
-        **version.name._asdict(),
+        **version.name.to_dict(),
         "version": version.version,
         "table_id": version.table_id,
         "handle_key": version.handle_key,

@@ -11,7 +11,7 @@ from typing import Literal
 
 import pyarrow as pa
 
-from applier.changefeed.table import Column, ColumnType
+from applier.changefeed.table import Column, ColumnType, TableName, fold
 
 UINT64 = pa.decimal128(20, 0)
 """Unsigned 64-bit numbers: no Iceberg integer holds them, and they must not wrap."""
@@ -81,7 +81,8 @@ class TypeRules:
 
     def zero_date_policy(self, path: str) -> Literal["null", "stop", "string"]:
         """What zero dates become in the column `database.table.column`."""
-        return self.zero_dates_of.get(path, self.zero_dates)
+        of = {fold(column): policy for column, policy in self.zero_dates_of.items()}
+        return of.get(fold(path), self.zero_dates) if of else self.zero_dates
 
 
 def arrow_type(column: ColumnType, rules: TypeRules = TypeRules(), path: str = "") -> pa.DataType:
@@ -108,9 +109,9 @@ def arrow_type(column: ColumnType, rules: TypeRules = TypeRules(), path: str = "
     return _FIXED[column.name]
 
 
-def column_arrow_type(database: str, table: str, column: Column, rules: TypeRules) -> pa.DataType:
+def column_arrow_type(name: TableName, column: Column, rules: TypeRules) -> pa.DataType:
     """Arrow type of a column of a table, with the rules for that very column."""
-    return arrow_type(column.type, rules, f"{database}.{table}.{column.name}")
+    return arrow_type(column.type, rules, f"{name}.{column.name}")
 
 
 def _decimal(column: ColumnType) -> pa.DataType:

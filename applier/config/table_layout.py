@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from applier.changefeed.table import fold
+
 _TIMES = ("year", "month", "day", "hour")
 _WIDE = ("bucket", "truncate")
 TRANSFORMS = ("identity", *_TIMES, *_WIDE)
@@ -70,7 +72,7 @@ def partition_fields(texts: Sequence[str]) -> tuple[PartitionField, ...]:
     """
     fields = tuple(_partition_field(text.strip()) for text in texts)
     # Iceberg takes one of the transforms of time for each column, as a day lies in one month.
-    kinds = [(each.column.lower(), "time" if each.transform in _TIMES else each.transform) for each in fields]
+    kinds = [(fold(each.column), "time" if each.transform in _TIMES else each.transform) for each in fields]
     _refuse_twice(fields, kinds, "partition_by")
     return fields
 
@@ -88,7 +90,7 @@ def sort_fields(texts: Sequence[str]) -> tuple[SortField, ...]:
             msg = f"sort_by {text!r} is not of the form `column`, `column asc` or `column desc`"
             raise ValueError(msg)
         fields.append(SortField(_name(match[1]), (match[2] or "").lower() == "desc"))
-    _refuse_twice(fields, [each.column.lower() for each in fields], "sort_by")
+    _refuse_twice(fields, [fold(each.column) for each in fields], "sort_by")
     return tuple(fields)
 
 

@@ -9,7 +9,7 @@ from itertools import groupby
 from typing import TypeAlias, get_args
 
 from applier.changefeed.partitioning import Partition, Partitioning
-from applier.changefeed.table import Column, Index, TableName, TableVersion
+from applier.changefeed.table import Column, Index, TableName, TableVersion, fold
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,8 +311,8 @@ class Effect:
     def leaving(self, names: Iterable[TableName]) -> list[TableName]:
         """Names that their tables lose; of a database that goes, those among `names`."""
         gone = [*self.removed, *(table for table, _ in self.moved)]
-        wanted = self.database.lower()
-        return gone + [name for name in names if name.database.lower() == wanted] if wanted else gone
+        wanted = fold(self.database)
+        return gone + [name for name in names if name.folded[0] == wanted] if wanted else gone
 
 
 def effect(action: Action) -> Effect:

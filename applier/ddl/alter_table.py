@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from applier.changefeed.table import Column, Index, TableVersion
+from applier.changefeed.table import Column, Index, TableVersion, fold
 from applier.ddl.actions import (
     Action,
     AddColumn,
@@ -80,7 +80,7 @@ def _altered(version: TableVersion, action: Action) -> TableVersion:
 
 
 def _same(left: str, right: str) -> bool:
-    return left.lower() == right.lower()
+    return fold(left) == fold(right)
 
 
 def _column(version: TableVersion, name: str, action: Action) -> Column | None:
@@ -190,10 +190,10 @@ def named_indexes(version: TableVersion, indexes: Iterable[Index]) -> TableVersi
     A name that is taken is left as it is: TiDB had skipped it, for IF NOT EXISTS.
     """
     made = list(indexes)
-    taken = {index.name.lower() for index in (*version.indexes, *made)}
+    taken = {fold(index.name) for index in (*version.indexes, *made)}
     for index in made:
         name = index.name or _free_name(index.columns[0], taken)
-        taken.add(name.lower())
+        taken.add(fold(name))
         version = _with_index(version, replace(index, name=name))
     return version
 
@@ -201,8 +201,8 @@ def named_indexes(version: TableVersion, indexes: Iterable[Index]) -> TableVersi
 def _with_index(version: TableVersion, index: Index) -> TableVersion:
     if any(_same(known.name, index.name) for known in version.indexes):
         return version
-    spelt = {column.name.lower(): column.name for column in version.columns}
-    columns = tuple(spelt.get(column.lower(), column) for column in index.columns)
+    spelt = {fold(column.name): column.name for column in version.columns}
+    columns = tuple(spelt.get(fold(column), column) for column in index.columns)
     # A new primary key identifies rows from here on, in place of what did before.
     handle_key = () if index.primary else version.handle_key
     added = replace(index, columns=columns)
@@ -214,7 +214,7 @@ def _free_name(column: str, taken: set[str]) -> str:
     name, number = column, 2
     if _same(name, "primary"):
         name, number = f"{column}_2", 3
-    while name.lower() in taken:
+    while fold(name) in taken:
         name, number = f"{column}_{number}", number + 1
     return name
 

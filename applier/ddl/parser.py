@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
 
-from applier.changefeed.table import TableName, TableVersion
+from applier.changefeed.table import TableName, TableVersion, fold
 from applier.ddl.actions import (
     Action,
     AddIndex,
@@ -172,7 +172,7 @@ def _like(tokens: Tokens) -> TableName | None:
 
 def _described(tokens: Tokens, table: TableName, like: TableName) -> TableName | None:
     """The source of CREATE TABLE … LIKE whose database the text leaves open: not needed if the message has columns."""
-    if tokens.after is not None and tokens.after.table.lower() == table.table.lower():
+    if tokens.after is not None and fold(tokens.after.table) == fold(table.table):
         return None
     return tokens.elsewhere(like)
 

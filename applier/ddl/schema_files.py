@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from urllib.parse import unquote
 
 from applier.changefeed.partitioning import Partitioning
-from applier.changefeed.table import TableVersion
+from applier.changefeed.table import TableName, TableVersion
 from applier.ddl.actions import CreateDatabase, CreateTable
 from applier.ddl.parser import parse
 from applier.ddl.schema_tracker import Tables
@@ -51,10 +51,10 @@ def read_schemas(texts: Mapping[str, str]) -> Tables:
     """
     # In place of a view, Dumpling writes a table that exists until all tables are loaded.
     stand_ins = {name.removesuffix("-view.sql") + ".sql" for name in texts if name.endswith("-schema-view.sql")}
-    known: dict[tuple[str, str], _SchemaOf] = {}
+    known: dict[TableName, _SchemaOf] = {}
     for name in sorted(name for name in texts if is_schema_file(name) and name not in stand_ins):
         for found in _declared(name, texts[name]):
-            before = known.setdefault(found.version.name.folded, found)
+            before = known.setdefault(found.version.name, found)
             if (before.version, before.partitioning) != (found.version, found.partitioning):
                 raise SchemaChangeRefused(
                     f"Files {before.file} and {found.file} of upstream.schemas declare table {found.version.name} "

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from applier.changefeed.event import SchemaChange
 from applier.changefeed.partitioning import Partitioning
-from applier.changefeed.table import TableName, TableVersion
+from applier.changefeed.table import TableName, TableVersion, fold
 from applier.ddl.actions import (
     Action,
     AddIndex,
@@ -50,8 +50,8 @@ class Tables:
     """
 
     def __init__(self, versions: Iterable[TableVersion] = ()) -> None:
-        self._entries: dict[tuple[str, str], _Entry] = {}
-        self._gone: dict[tuple[str, str], _Entry] = {}
+        self._entries: dict[TableName, _Entry] = {}
+        self._gone: dict[TableName, _Entry] = {}
         for version in versions:
             self.put(version)
 
@@ -59,15 +59,20 @@ class Tables:
         return len(self._entries)
 
     def __contains__(self, name: TableName) -> bool:
-        return name.folded in self._entries
+        return name in self._entries
 
     def __iter__(self) -> Iterator[TableName]:
         return iter([entry.version.name for entry in self._entries.values()])
 
     def get(self, name: TableName) -> TableVersion | None:
         """The table of a name in any letters, or None; its `name` is spelt as upstream."""
-        entry = self._entries.get(name.folded)
+        entry = self._entries.get(name)
         return entry.version if entry else None
+
+    def spelt(self, name: TableName) -> TableName | None:
+        """The name of a table as upstream, or None."""
+        entry = self._entries.get(name)
+        return entry.version.name if entry else None
 
     def items(self) -> list[tuple[TableName, TableVersion]]:
         """All tables with their names as upstream."""
@@ -79,17 +84,19 @@ class Tables:
 
     def of_database(self, database: str) -> list[TableName]:
         """Names of the tables of a database: those that DROP DATABASE takes along."""
-        return [name for name in self if name.database.lower() == database.lower()]
+        return [name for name in self if name.folded[0] == fold(database)]
 
     def partitioning(self, name: TableName) -> Partitioning | None:
         """How a table is partitioned; None where it is not, or where no statement shows it."""
-        entry = self._entries.get(name.folded)
+        entry = self._entries.get(name)
         return entry.partitioning if entry else None
 
     def put(self, version: TableVersion, partitioning: Partitioning | None = None) -> None:
-        """Set what a table looks like; without a partitioning, the one that is known stays."""
-        known = self.partitioning(version.name)
-        self._entries[version.name.folded] = _Entry(version, partitioning or known)
+        """Set what a table looks like; its letters stay, and without a partitioning the one that is known."""
+        known = self._entries.get(version.name)
+        if known is not None:
+            version, partitioning = version.renamed(known.version.name), partitioning or known.partitioning
+        self._entries[version.name] = _Entry(version, partitioning)
 
     def beside(self, others: Tables) -> Tables:
         """These tables, and those of `others` that are not among them."""
@@ -158,42 +165,42 @@ class Tables:
                 self._alter(action, action.table, new_version_id)
 
     def _create(self, action: CreateTable, new_version_id: int) -> None:
-        self._entries.pop(action.table.folded, None)
+        self._entries.pop(action.table, None)
         version, partitioning = action.version, action.partitioning
-        source = self._entries.get(action.like.folded) if action.like else None
+        source = self._entries.get(action.like) if action.like else None
         if source is not None:
             version = replace(source.version, name=action.table, table_id=None)
             partitioning = source.partitioning
         if version is not None:
-            self._entries[action.table.folded] = _Entry(replace(version, version=new_version_id), partitioning)
+            self._entries[action.table] = _Entry(replace(version, version=new_version_id), partitioning)
 
     def _remember(self, name: TableName) -> None:
-        entry = self._entries.get(name.folded)
+        entry = self._entries.get(name)
         if entry is not None:
-            self._gone[name.folded] = entry
+            self._gone[name] = entry
 
     def _forget(self, name: TableName) -> None:
         self._remember(name)
-        self._entries.pop(name.folded, None)
+        self._entries.pop(name, None)
 
     def _rename(self, action: RenameTable) -> None:
-        entry = self._entries.pop(action.table.folded, None)
+        entry = self._entries.pop(action.table, None)
         # A table that is not known takes the name all the same: what had it before is stale.
-        self._entries.pop(action.to.folded, None)
+        self._entries.pop(action.to, None)
         if entry is not None:
-            self._entries[action.to.folded] = _Entry(entry.version.renamed(action.to), entry.partitioning)
+            self._entries[action.to] = _Entry(entry.version.renamed(action.to), entry.partitioning)
 
     def _recover(self, action: RecoverTable) -> None:
-        entry = self._gone.pop(action.table.folded, None)
+        entry = self._gone.pop(action.table, None)
         name = action.to or action.table
         if entry is not None:
-            self._entries[name.folded] = _Entry(entry.version.renamed(name), entry.partitioning)
+            self._entries[name] = _Entry(entry.version.renamed(name), entry.partitioning)
 
     def _alter(self, action: Action, name: TableName, new_version_id: int) -> None:
-        entry = self._entries.get(name.folded)
+        entry = self._entries.get(name)
         version = apply(entry.version, action, new_version_id) if entry else None
         if entry is not None and version is not None:
-            self._entries[name.folded] = _Entry(version, _partitioned(entry.partitioning, action))
+            self._entries[name] = _Entry(version, _partitioned(entry.partitioning, action))
 
 
 def _partitioned(before: Partitioning | None, action: Action) -> Partitioning | None:
@@ -209,17 +216,17 @@ def _partitioned(before: Partitioning | None, action: Action) -> Partitioning | 
             ]
             return replace(before, partitions=(*before.partitions, *named))
         case DropPartitions() if before is not None:
-            dropped = {name.lower() for name in action.names}
-            return replace(before, partitions=tuple(p for p in before.partitions if p.name.lower() not in dropped))
+            dropped = {fold(name) for name in action.names}
+            return replace(before, partitions=tuple(p for p in before.partitions if fold(p.name) not in dropped))
         case ReorganizePartitions() if before is not None:
             return _reorganized(before, action)
     return before
 
 
 def _reorganized(before: Partitioning, action: ReorganizePartitions) -> Partitioning | None:
-    names = {name.lower() for name in action.names}
-    place = next((at for at, partition in enumerate(before.partitions) if partition.name.lower() in names), None)
+    names = {fold(name) for name in action.names}
+    place = next((at for at, partition in enumerate(before.partitions) if fold(partition.name) in names), None)
     if place is None:
         return None
-    kept = [partition for partition in before.partitions if partition.name.lower() not in names]
+    kept = [partition for partition in before.partitions if fold(partition.name) not in names]
     return replace(before, partitions=(*kept[:place], *action.partitions, *kept[place:]))

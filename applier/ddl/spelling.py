@@ -5,8 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from applier.changefeed.table import TableName
-from applier.ddl.actions import Action, CreateTable, ExchangePartition, RecoverTable, RenameTable, effect, on, touches
+from applier.changefeed.table import TableName, fold
+from applier.ddl.actions import (
+    Action,
+    CreateTable,
+    ExchangePartition,
+    NoRows,
+    RecoverTable,
+    RenameTable,
+    effect,
+    on,
+    touches,
+)
 
 
 class Spelling:
@@ -18,25 +28,22 @@ class Spelling:
     """
 
     def __init__(self, tables: Iterable[TableName], others: Iterable[TableName] = ()) -> None:
-        self._tables = {name.folded: name for name in tables}
-        self._names = {*others, *self._tables.values()}
-        self._others = {name.folded: name for name in sorted(self._names)}
-        self._databases = {name.database.lower(): name.database for name in self._names}
+        self._tables = {name: name for name in tables}
+        self._names = {name: name for name in sorted(others, key=tuple)} | self._tables
+        self._databases = {name.folded[0]: name.database for name in self._names.values()}
+        self._databases |= {name.folded[0]: name.database for name in self._tables}
 
     def __contains__(self, name: TableName) -> bool:
-        return name.folded in self._tables
+        return name in self._tables
 
     def of(self, name: TableName) -> TableName:
         """A table as it is spelt where its rows name it; the name of an unknown table stays as it is."""
-        found = self._tables.get(name.folded)
-        if found is not None or name in self._names:
-            return found or name
-        return self._others.get(name.folded) or self._new(name)
+        return self._names.get(name) or self._new(name)
 
     def of_databases(self, databases: Iterable[str]) -> list[TableName]:
         """All names in some databases, in order."""
-        wanted = {database.lower() for database in databases}
-        return sorted(name for name in self._names if name.database.lower() in wanted)
+        wanted = {fold(database) for database in databases}
+        return sorted(name for name in self._names.values() if name.folded[0] in wanted)
 
     def spelt(self, action: Action) -> Action:
         """The action with the names of its tables as they are spelt; new names keep the letters of the text."""
@@ -46,7 +53,9 @@ class Spelling:
                 like = None if action.like is None else self.of(action.like)
                 return replace(action, table=name, version=version and replace(version, name=name), like=like)
             case RenameTable():
-                return RenameTable(self.of(action.table), self._new(action.to))
+                table, to = self.of(action.table), self._new(action.to)
+                # One that changes letters alone leaves the table where it is.
+                return NoRows(table) if table == to else RenameTable(table, to)
             case RecoverTable():
                 return RecoverTable(self.of(action.table), None if action.to is None else self._new(action.to))
             case ExchangePartition():
@@ -57,14 +66,18 @@ class Spelling:
     def follow(self, action: Action) -> None:
         """Move past an action whose names are spelt."""
         done = effect(action)
-        for name in done.leaving(self._names):
-            self._tables.pop(name.folded, None)
+        for name in done.leaving(list(self._names)):
+            self._tables.pop(name, None)
+            self._names.pop(name, None)
+        if done.database:
+            # The next database of that name has the letters of its own CREATE DATABASE.
+            self._databases.pop(fold(done.database), None)
         for name in done.brought:
             self._add(name)
 
     def meet_database(self, name: str) -> None:
         """Take the letters of a database from a message, which has them as upstream: a statement has any."""
-        self._databases[name.lower()] = name
+        self._databases[fold(name)] = name
 
     def meet(self, name: TableName) -> None:
         """Take note of a table whose rows name it."""
@@ -72,9 +85,12 @@ class Spelling:
             self._add(name)
 
     def _new(self, name: TableName) -> TableName:
-        return TableName(self._databases.get(name.database.lower(), name.database), name.table)
+        # A name that is taken by what is known keeps its letters: they say where the rows lie.
+        database = self._databases.get(name.folded[0], name.database)
+        return self._tables.get(name) or TableName(database, name.table)
 
     def _add(self, name: TableName) -> None:
-        self._tables[name.folded] = name
-        self._names.add(name)
-        self._databases.setdefault(name.database.lower(), name.database)
+        for known in (self._tables, self._names):
+            known.pop(name, None)
+            known[name] = name
+        self._databases.setdefault(name.folded[0], name.database)

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, TypeVar
 
-from applier.changefeed.table import TableName
+from applier.changefeed.table import TableName, fold
 
 T = TypeVar("T")
 
@@ -278,7 +278,7 @@ class Tokens:
         Raises:
             Unreadable: The message does not describe the table before the statement.
         """
-        if self.before is not None and self.before.table.lower() == name.table.lower():
+        if self.before is not None and fold(self.before.table) == fold(name.table):
             return self.before
         raise self.unreadable(f"the database of table {name.table} is not known, as the message names another table's")
 

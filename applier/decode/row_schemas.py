@@ -60,7 +60,7 @@ def describe(
     name: TableName, columns: Sequence[Column], indexes: tuple[Index, ...], handle_key: tuple[str, ...]
 ) -> Description:
     """The description that rows give of their table. Its number stands for all of it, the table's name included."""
-    number = fingerprint(msgspec.json.encode((name, columns, indexes, handle_key)))
+    number = fingerprint(msgspec.json.encode((tuple(name), columns, indexes, handle_key)))
     version = TableVersion(name, number, tuple(columns), indexes, handle_key)
     decimals = (column.name for column in columns if column.type.name == "decimal" and column.type.scale is None)
     return Description(name, version, scales=dict.fromkeys(decimals, _UNKNOWN))

@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from collections.abc import Set as AbstractSet
-from typing import TypeAlias
 
-Key: TypeAlias = tuple[str, str]
-"""A folded name of a table."""
+from applier.changefeed.table import TableName
 
 
-def sequence(renames: Sequence[tuple[Key, Key]], there: AbstractSet[Key]) -> list[int] | None:
+def sequence(renames: Sequence[tuple[TableName, TableName]], there: AbstractSet[TableName]) -> list[int] | None:
     """Places of the renames in the order of the statement; None where the names do not determine it.
 
     A rename is the old and the new name; `there` are the tables that are known before the statement.
@@ -41,7 +39,9 @@ def sequence(renames: Sequence[tuple[Key, Key]], there: AbstractSet[Key]) -> lis
     return found
 
 
-def _is_open(renames: Sequence[tuple[Key, Key]], between: Collection[Key], there: Collection[Key]) -> bool:
+def _is_open(
+    renames: Sequence[tuple[TableName, TableName]], between: Collection[TableName], there: Collection[TableName]
+) -> bool:
     """Whether a name that is both left and taken may be that of a table that is not known, or one on the way."""
     comes_from = {new: old for old, new in renames}
     goes_to = dict(renames)

@@ -213,6 +213,7 @@ def assemble(config: Config, source: Source, catalog: Catalog, state: State) -> 
         spark_engine=lambda table: SparkEngine(catalog.java.session, catalog.name, table),
         confirm=state.control.confirm,
         fenced=max(state.checkpoint.fenced, state.checkpoint.unfenced),
+        spelt=lambda name: state.tables.spelt(name),  # noqa: PLW0108 A restart begins with other tables.
     )
     _fence(state, targets)
     scanner = WindowScanner(

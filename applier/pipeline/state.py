@@ -115,7 +115,7 @@ class State:
         self.loaded = {name: tracked.loaded for name, tracked in checkpoint.tables.items() if tracked.loaded}
         for name, tracked in checkpoint.tables.items():
             if tracked.version != UNKNOWN:
-                self.tables.put(self.versions[name, tracked.version], tracked.partitioning)
+                self.tables.put(self.versions[name, tracked.version].renamed(name), tracked.partitioning)
             self.topics[name] = tracked.topic
             if tracked.completeness is not None:
                 self.completeness[name] = tracked.completeness

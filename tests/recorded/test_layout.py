@@ -38,7 +38,7 @@ def layout(version: TableVersion) -> dict[str, Any]:
     by: dict[str, str] = {}
     for transform in ("hour", "truncate", "bucket", "month", "identity"):
         for column in reversed(version.columns):
-            kind = column_arrow_type(*version.name, column, TypeRules())
+            kind = column_arrow_type(version.name, column, TypeRules())
             # A long text or blob would make a name of a folder that no file system takes.
             is_long = transform == "identity" and (pa.types.is_string(kind) or pa.types.is_binary(kind))
             if not is_long and column.name not in by and takes(transform, kind) and column.name != VIRTUAL:

@@ -51,7 +51,7 @@ def begun_midstream() -> Iterator[ParameterSet]:
 def load(found: Replay, state: dict[str, object], without: str = "") -> None:
     """Load tables with a recorded state, as somebody who has a dump would: the applier has no part in it."""
     for name, version in expected.tables([state]).items():
-        types = {column.name: column_arrow_type(*name, column, TypeRules()) for column in version.columns}
+        types = {column.name: column_arrow_type(name, column, TypeRules()) for column in version.columns}
         schema = pa.schema([pa.field(column, kind) for column, kind in types.items() if column != without])
         found.catalog.create_namespace_if_not_exists((f"{found.prefix}__{name.database}",))
         table = found.catalog.create_table((f"{found.prefix}__{name.database}", name.table), schema)

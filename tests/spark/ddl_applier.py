@@ -85,7 +85,7 @@ class Applier:
         version = self.versions[name]
         held = tuple(column for column in version.columns if column.name in writer.table.schema.names)
         version = replace(version, columns=held)
-        kinds = [column_arrow_type(*version.name, column, TypeRules()) for column in version.columns]
+        kinds = [column_arrow_type(version.name, column, TypeRules()) for column in version.columns]
         columns = [pa.array(values, kind) for values, kind in zip(zip(*rows, strict=True), kinds, strict=True)]
         upserts = pa.table(dict(zip([column.name for column in version.columns], columns, strict=True)))
         fresh = pa.array([False] * len(rows), pa.bool_())

@@ -29,8 +29,8 @@ from applier.sink.evolve.plan import Evolution, plan
 from applier.sink.evolve.rewrite import cast_chunks
 from applier.sink.evolve.steps import AddField, ConvertField, DropField, PromoteField, RenameField, SetKey
 
-Left: TypeAlias = frozenset[tuple[int, str, str, str]]
-"""Parts of DDL that the tables did not take: commit ts, text, table in lower case and kinds."""
+Left: TypeAlias = frozenset[tuple[int, str, TableName, str]]
+"""Parts of DDL that the tables did not take: commit ts, text, table and kinds."""
 
 
 def left_by(decisions: Iterable[SchemaDecision]) -> Left:
@@ -46,9 +46,9 @@ def left_of(change: SchemaChange, actions: Sequence[say.Action], left: Left) -> 
     return [action for group in groups for action in group]
 
 
-def _part(item: SchemaDecision) -> tuple[int, str, str, str]:
+def _part(item: SchemaDecision) -> tuple[int, str, TableName, str]:
     # Of a DDL on a database the name alone is the table's.
-    return item.commit_ts, item.sql, str(item.table).lower(), item.kind
+    return item.commit_ts, item.sql, item.table, item.kind
 
 
 @dataclass(frozen=True, slots=True)

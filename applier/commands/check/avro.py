@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from applier.changefeed.table import Column, Index, TableName, TableVersion
+from applier.changefeed.table import Column, Index, TableName, TableVersion, fold
 from applier.commands.check.ddl import refuse_unknown
 from applier.commands.check.registry_side import Registered, RegistrySubjects, Subject, partner
 from applier.commands.check.report import RegistryAnswer, hints
@@ -172,7 +172,7 @@ def _is_from(action: Action, column: Column) -> bool:
     """Whether a column is the one that an action changes."""
     if not isinstance(action, say.RenameColumn | say.ModifyColumn):
         return False
-    return action.name.lower() == column.name.lower()
+    return fold(action.name) == fold(column.name)
 
 
 def _key(version: TableVersion) -> tuple[str, ...]:

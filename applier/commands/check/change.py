@@ -115,9 +115,9 @@ def _database(sides: Sides, actions: Sequence[Action]) -> str:
     Raises:
         SchemaChangeRefused: None or several have.
     """
-    names = {name.table.lower() for action in actions for name in named(action) if name.database == _UNNAMED}
+    names = {name.folded[1] for action in actions for name in named(action) if name.database == _UNNAMED}
     known = [*(sides.replicas.known if sides.replicas else ()), *(v.name for v in sides.registered().values())]
-    found: set[str] = {name.database for name in known if name.table.lower() in names}
+    found: set[str] = {name.database for name in known if name.folded[1] in names}
     if len(found) != 1:
         which = f"is in {', '.join(sorted(found))}" if found else "is in no database that is known"
         raise SchemaChangeRefused(f"Table {', '.join(sorted(names))} {which}.")

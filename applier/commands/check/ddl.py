@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from applier.changefeed.filter import TableFilter, option
-from applier.changefeed.table import TableName, TableVersion
+from applier.changefeed.table import TableName, TableVersion, fold
 from applier.commands.check.iceberg_side import Replicas
 from applier.commands.check.report import TableAnswer, TableOutcome
 from applier.ddl import actions as say
@@ -23,14 +23,14 @@ _DDL_HINT = "turn on enable-tidb-extension and avro-enable-watermark of the chan
 
 
 def answers(
-    actions: Sequence[Action], replicas: Replicas, registered: Mapping[str, TableVersion], *, carries_ddl: bool
+    actions: Sequence[Action], replicas: Replicas, registered: Mapping[TableName, TableVersion], *, carries_ddl: bool
 ) -> Iterator[TableAnswer]:
     """What becomes of each Iceberg table under a coming DDL, in the order of its actions.
 
     Args:
         actions: What the DDL does.
         replicas: The Iceberg tables.
-        registered: Newest registered version of each table, by its name in lower case.
+        registered: Newest registered version of each table, by its name.
         carries_ddl: Whether the feed has a message for it; without one, only new columns of rows show it.
 
     Raises:
@@ -43,7 +43,7 @@ def answers(
         names |= dict.fromkeys(effect(action).leaving(known))
     start, known_from = replicas.known.copy(), dict[TableName, str]()
     for name in names:
-        version, source = replicas.before(name, registered.get(str(name).lower()))
+        version, source = replicas.before(name, registered.get(name))
         if version is not None:
             start.put(version)
             known_from[name] = source
@@ -65,16 +65,16 @@ def refuse_unknown(tables: Tables, action: Action) -> None:
     version = tables.get(action.table) if isinstance(action, say.ColumnAction) else None
     if version is None:
         return
-    names = {column.name.lower() for column in version.columns}
+    names = {fold(column.name) for column in version.columns}
     match action:
-        case say.AddColumn(column=column, if_not_exists=False) if column.name.lower() in names:
+        case say.AddColumn(column=column, if_not_exists=False) if fold(column.name) in names:
             what = f"Table {version.name} has a column {column.name} already."
         case (
             say.DropColumn(name=name, if_exists=False)
             | say.RenameColumn(name=name)
             | say.ModifyColumn(name=name)
             | say.SetDefault(name=name)
-        ) if name.lower() not in names:
+        ) if fold(name) not in names:
             what = f"Table {version.name} has no column {name}."
         case _:
             return

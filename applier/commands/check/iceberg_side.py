@@ -116,7 +116,7 @@ class Replicas:
         if table is not None:
             column = supplied(replace(version, columns=(column,)), table.schema).columns[0]
         try:
-            wanted = column_arrow_type(*version.name, column, self.rules)
+            wanted = column_arrow_type(version.name, column, self.rules)
         except ValueError as error:
             return ColumnReport(column.name, upstream, has, False, f"Column {column.name} cannot be mapped: {error}.")
         if table is None:

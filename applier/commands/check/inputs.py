@@ -70,11 +70,11 @@ class Sides:
         found = self.client.subjects.values() if self.client else ()
         return [subject for subject in found if not self.asked or subject.name in self._pair]
 
-    def registered(self) -> dict[str, TableVersion]:
-        """Newest registered version of each table, by its upstream name in lower case."""
+    def registered(self) -> dict[TableName, TableVersion]:
+        """Newest registered version of each table, by its upstream name."""
         client = self.client
         found = [client.tables(subject) for subject in client.of_values] if client else []
-        return {str(version.name).lower(): version for versions in found for version in versions.values()}
+        return {version.name: version for versions in found for version in versions.values()}
 
     def tables(self) -> Iterator[TableReport]:
         """Whether each table fits: the columns of the registry against Iceberg's, or those of the control tables.

@@ -46,12 +46,12 @@ class OriginalNames:
         self.topic = ""
         self._typed: _Typed = {}
         self._cuts: Mapping[TableName, Sequence[int]] = {}
-        self._tables: dict[tuple[str, str], set[TableName]] = defaultdict(set)
+        self._tables: dict[TableName, set[TableName]] = defaultdict(set)
         self._columns: dict[tuple[TableName, str], set[tuple[str, bool]]] = defaultdict(set)
 
     def learn(self, version: TableVersion) -> None:
         """Take the names of one described table version."""
-        self._tables[sanitised_table(version.name).folded].add(version.name)
+        self._tables[sanitised_table(version.name)].add(version.name)
         for column in version.columns:
             found = self._columns[version.name, sanitised(column.name)]
             # A column that some version holds has values there.
@@ -76,7 +76,7 @@ class OriginalNames:
 
     def changes(self, name: TableName) -> tuple[int, ...]:
         """Commit ts of the DDL that change what a table's name in Avro, or a name of its columns, stands for."""
-        found = self.shown.namesakes.get(name.folded, ())
+        found = self.shown.namesakes.get(name, ())
         points = {ts for each in found for ts, _ in each.changes if ts} if len(found) > 1 else set[int]()
         for table in [each.name for each in found] or [name]:
             points.update(self._renamings(table))
@@ -88,17 +88,17 @@ class OriginalNames:
         Raises:
             AmbiguousName: Several tables share the sanitised name.
         """
-        known = self.shown.namesakes.get(name.folded)
+        known = self.shown.namesakes.get(name)
         if known is None:
-            originals = self._tables.get(name.folded, set())
+            originals = self._tables.get(name, set())
             # A name that is whole has one table in any letters.
-            return self._chosen(name, [Namesake(each) for each in sorted(originals) if each.folded != name.folded], ts)
+            return self._chosen(name, [Namesake(each) for each in sorted(originals) if each != name], ts)
         alive = [each for each in known if each.is_alive(ts)] or list(known)
         return self._chosen(name, alive, ts)
 
     def undated(self, name: TableName) -> AmbiguousName:
         """The refusal of a row without a commit ts, where DDL that were read with it change what its names mean."""
-        tables = [each.name for each in self.shown.namesakes.get(name.folded, ())] or [name]
+        tables = [each.name for each in self.shown.namesakes.get(name, ())] or [name]
         what = f"A row of Avro record {name} has no commit ts, so nothing shows which names a DDL beside it left."
         return AmbiguousName(what, _UNDATED_HINT, tables)
 
@@ -113,7 +113,7 @@ class OriginalNames:
                 f"{_ambiguous(f'Avro record {name}', map(str, tables))} One alone may have it, or each needs a topic."
             )
             raise AmbiguousName(what, _TABLES_HINT, tables, ts)
-        return next((each.name for each in alive if each.name.folded != name.folded), name)
+        return next((each.name for each in alive if each.name != name), name)
 
     def columns(self, table: TableName, names: Iterable[str], ts: int = 0) -> dict[str, str | None]:
         """Upstream names of columns, by their sanitised ones; None for virtual generated columns, which hold no value.

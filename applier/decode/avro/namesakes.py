@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from applier.changefeed.table import TableName
 from applier.ddl.actions import Action, RenameTable, effect, touches
@@ -20,8 +20,6 @@ from applier.ddl.parser import parse
 from applier.ddl.statement_head import head
 from applier.decode.avro.sanitised import sanitised_table
 from applier.errors import SchemaChangeRefused
-
-_Folded: TypeAlias = tuple[str, str]
 
 FOREVER = ((0, True),)
 """The changes of a table that no DDL made or removed."""
@@ -55,12 +53,12 @@ class Shown:
     """What a feed shows beside its rows.
 
     Attributes:
-        namesakes: By the folded name in Avro all tables that it may stand for; none for a name that is its own.
+        namesakes: By the name in Avro all tables that it may stand for; none for a name that is its own.
         settled: Commit ts up to which a row that carries none lies behind every DDL.
         has_watermarks: TiCDC sends watermarks and DDL.
     """
 
-    namesakes: Mapping[_Folded, tuple[Namesake, ...]] = field(default_factory=dict)
+    namesakes: Mapping[TableName, tuple[Namesake, ...]] = field(default_factory=dict)
     settled: int = 0
     has_watermarks: bool = True
 
@@ -74,14 +72,14 @@ class Lives:
     """
 
     newest: int = 0
-    _changes: dict[_Folded, list[tuple[int, bool]]] = field(default_factory=dict)
-    _names: dict[_Folded, TableName] = field(default_factory=dict)
-    _topics: dict[_Folded, set[str]] = field(default_factory=lambda: defaultdict(set))
+    _changes: dict[TableName, list[tuple[int, bool]]] = field(default_factory=dict)
+    _names: dict[TableName, TableName] = field(default_factory=dict)
+    _topics: dict[TableName, set[str]] = field(default_factory=lambda: defaultdict(set))
 
     def settle(self, homes: Mapping[TableName, Iterable[str]]) -> None:
         """Take topics that `homes` gave before a restart."""
         for name, topics in homes.items():
-            self._topics[name.folded].update(topics)
+            self._topics[name].update(topics)
 
     def homes(self, known: Mapping[TableName, str]) -> dict[TableName, tuple[str, ...]]:
         """Topics of tables that DDL alone show, for a restart: where `known`, the topics of rows, lack them.
@@ -94,7 +92,7 @@ class Lives:
             name: tuple(sorted(found))
             for key, found in sorted(self._topics.items())
             if (name := self._names.get(key)) is not None
-            and "_" in "".join(sanitised_table(name))
+            and "_" in str(sanitised_table(name))
             and not found <= {known.get(name)}
         }
 
@@ -140,14 +138,14 @@ class Lives:
         for action in actions:
             if topic and not isinstance(action, RenameTable):  # It comes in the topic of the former name.
                 for name in touches(action)[:1]:
-                    self._topics[name.folded].add(topic)
+                    self._topics[name].add(topic)
 
     def meet(self, names: Iterable[TableName]) -> None:
         """Take tables that are there and that no DDL has made."""
         for name in names:
-            if name.folded not in self._changes:
-                self._names[name.folded] = name
-                self._changes[name.folded] = list(FOREVER)
+            if name not in self._changes:
+                self._names[name] = name
+                self._changes[name] = list(FOREVER)
 
     def shown(
         self, topics: Mapping[TableName, str], tables: Iterable[TableName], *, settled: int, has_watermarks: bool
@@ -160,22 +158,22 @@ class Lives:
             settled: See `Shown`.
             has_watermarks: See `Shown`.
         """
-        spelt, homes = dict(self._names), {name.folded: {topic} for name, topic in topics.items() if topic}
-        spelt |= {name.folded: name for name in tables}
-        alike: dict[_Folded, list[Namesake]] = defaultdict(list)
+        spelt, homes = dict(self._names), {name: {topic} for name, topic in topics.items() if topic}
+        spelt |= {name: name for name in tables}
+        alike: dict[TableName, list[Namesake]] = defaultdict(list)
         for key, name in sorted(spelt.items()):
             changes = tuple(sorted(self._changes.get(key, FOREVER), key=lambda change: change[0]))
             home = frozenset({*self._topics.get(key, ()), *homes.get(key, ())})
-            alike[sanitised_table(name).folded].append(Namesake(name, changes, home))
-        own = {key for key, found in alike.items() if len(found) == 1 and found[0].name.folded == key}
+            alike[sanitised_table(name)].append(Namesake(name, changes, home))
+        own = {key for key, found in alike.items() if len(found) == 1 and found[0].name == key}
         namesakes = {key: tuple(found) for key, found in alike.items() if key not in own}
         return Shown(namesakes, settled, has_watermarks)
 
     def _note(self, name: TableName, commit_ts: int, *, is_there: bool) -> None:
         if not is_there:
             self.meet([name])
-        self._names.setdefault(name.folded, name)
-        self._changes.setdefault(name.folded, []).append((commit_ts, is_there))
+        self._names.setdefault(name, name)
+        self._changes.setdefault(name, []).append((commit_ts, is_there))
 
 
 def _perhaps(sql: str, database: str) -> tuple[TableName, ...]:

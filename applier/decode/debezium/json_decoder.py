@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from applier.changefeed.event import Event, Image, Op, Resolved, RowChange
-from applier.changefeed.table import TableName, TableVersion
+from applier.changefeed.table import TableName, TableVersion, fold
 from applier.decode.bounded_cache import Bounded
 from applier.decode.columnar.groups import GroupedReader
 from applier.decode.columnar.groups import Reader as RowReader
@@ -104,7 +104,7 @@ class DebeziumDecoder:
 
     def __init__(self, options: DecoderOptions) -> None:
         self._large = LargeMessages(options, lambda data: data[:1] == b"{")
-        self._configured_keys = options.keys
+        self._configured_keys = {fold(name): key for name, key in options.keys.items()}
         self._declared: Bounded[bytes, tuple[ConnectField, ...]] = Bounded()
         self._layouts: Bounded[tuple[TableName, tuple[str, ...]], tuple[bytes, Layout]] = Bounded()
         self._untyped: Bounded[tuple[TableName, int, tuple[str, ...]], Layout] = Bounded()
@@ -164,7 +164,7 @@ class DebeziumDecoder:
         """
         if key:
             return _key_names(key)
-        names = self._configured_keys.get(str(name))
+        names = self._configured_keys.get(fold(str(name)))
         if names is None:
             version = self._described.in_force(name, commit_ts)
             if version is None:

@@ -15,7 +15,7 @@ import cramjam
 import fsspec
 import pyarrow as pa
 
-from applier.changefeed.table import TableName, TableVersion
+from applier.changefeed.table import TableName, TableVersion, fold
 from applier.ddl.schema_files import is_schema_file, read_schemas
 from applier.ddl.schema_tracker import Tables
 from applier.errors import ConfigError, SchemaChangeRefused
@@ -163,19 +163,19 @@ def _declared(address: str, texts: Mapping[str, str]) -> Tables:
 
 
 def _texts(schemas: Mapping[str, str], tables: Tables) -> dict[TableName, str]:
-    own = {unquote(file.removesuffix("-schema.sql")).lower(): text for file, text in schemas.items()}
-    return {name: own[key] for name, _ in tables.items() if (key := str(name).lower()) in own}
+    own = {fold(unquote(file.removesuffix("-schema.sql"))): text for file, text in schemas.items()}
+    return {name: own[key] for name, _ in tables.items() if (key := fold(str(name))) in own}
 
 
 def _files(address: str, found: Mapping[str, Mapping[str, Any]], tables: Tables) -> dict[TableName, tuple[File, ...]]:
-    names = {(name.database.lower(), name.table.lower()): name for name, _ in tables.items()}
+    names = {name: name for name, _ in tables.items()}
     files: dict[TableName, list[tuple[int, File]]] = {name: [] for name in names.values()}
     for own, item in found.items():
         match = _ROWS.fullmatch(own)
         if match is None or is_schema_file(_plain(own)):
             continue
         packed = match["packed"] or ""
-        name = names.get((unquote(match["db"]).lower(), unquote(match["table"]).lower()))
+        name = names.get(TableName(unquote(match["db"]), unquote(match["table"])))
         if name is None:
             what = f"File {own} of export {address} belongs to no table that the export declares."
             raise ConfigError([f"{what} Export again without --no-schemas, and keep all files; or remove the file."])

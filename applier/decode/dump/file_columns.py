@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Sequence
 
-from applier.changefeed.table import TableName, TableVersion
+from applier.changefeed.table import TableName, TableVersion, fold
 from applier.decode.dump.csv_form import CsvForm
 from applier.decode.dump.csv_rows import read_names
 from applier.decode.dump.export import File
@@ -53,8 +53,8 @@ def declared(names: Sequence[str] | None, version: TableVersion) -> tuple[str, .
     """
     if names is None:
         return tuple(column.name for column in loaded(version))
-    known = {column.name.lower(): column.name for column in version.columns}
-    found = [known.get(name.lower(), "") for name in names]
+    known = {fold(column.name): column.name for column in version.columns}
+    found = [known.get(fold(name), "") for name in names]
     lacking = [column.name for column in loaded(version) if column.name not in found]
     if lacking:
         msg = f"it lacks column {', '.join(lacking)} of table {version.name}"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 import msgspec
 
 from applier.changefeed.applied_offsets import AppliedOffsets
-from applier.changefeed.table import TableName, TableVersion
+from applier.changefeed.table import TableName, TableVersion, fold
 from applier.decode.dump.csv_form import CsvForm
 from applier.decode.dump.export import Export, File
 from applier.decode.dump.file_columns import export_of_missing, missing
@@ -244,7 +244,7 @@ def refuse_names(version: TableVersion, format_version: int) -> None:
     """
     unwritable = LINEAGE if format_version >= 3 else ()
     for column in version.columns:
-        if column.name.lower() in (METADATA_COLUMNS if column.name in version.key else unwritable):
+        if fold(column.name) in (METADATA_COLUMNS if column.name in version.key else unwritable):
             what = f"Table {version.name} cannot be loaded: {column.name} is a name of Iceberg's own columns to Spark."
             hint = "Rename the column upstream and export the table again, or leave the table out in tables.include."
             raise ValueRefused(what, hint)

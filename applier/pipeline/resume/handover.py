@@ -121,7 +121,7 @@ def _concerns(ddl: DdlId, name: TableName) -> bool:
     except SchemaChangeRefused:
         return True
     return any(
-        name.table.lower() in [touched.table.lower() for touched in touches(action)] or effect(action).leaving([name])
+        name.folded[1] in [touched.folded[1] for touched in touches(action)] or effect(action).leaving([name])
         for action in actions
     )
 

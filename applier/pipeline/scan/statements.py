@@ -126,10 +126,10 @@ def _arranged(parts: Sequence[Ddl], names: Spelling, texts: Sequence[str]) -> li
     renames = [rename for part in parts if (rename := _rename(part)) is not None]
     if len(renames) < 2:
         return [part.barrier for part in parts]
-    pairs = [(rename.table.folded, rename.to.folded) for rename in renames]
+    pairs = [(rename.table, rename.to) for rename in renames]
     concerned = [name for rename in renames for name in (rename.table, rename.to)]
     found = _as_taken([part for part in parts if _rename(part) is not None], texts)
-    order = found or sequence(pairs, {name.folded for name in concerned if name in names})
+    order = found or sequence(pairs, {name for name in concerned if name in names})
     arranged: list[Ddl | Barrier] = [part.barrier for part in parts]
     for place, at in zip(places, order or range(len(places)), strict=True):
         part = parts[places[at]]

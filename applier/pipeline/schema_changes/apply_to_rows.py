@@ -12,7 +12,7 @@ import pyarrow as pa
 from applier.changefeed.completeness import Completeness
 from applier.changefeed.event import SchemaChange
 from applier.changefeed.filter import TableFilter
-from applier.changefeed.table import TableName, TableVersion
+from applier.changefeed.table import TableName, TableVersion, fold
 from applier.config.settings import TablesSection
 from applier.ddl import actions as say
 from applier.ddl.actions import kind
@@ -236,10 +236,10 @@ def _dropped_at(table: Table, change: SchemaChange) -> int:
 
 def _checked(chosen: PartitionRows, action: say.ExchangePartition) -> Chosen:
     """All rows, which must belong in the partition that takes them."""
-    spelt = {name.lower(): name for name in chosen.columns}
+    spelt = {fold(name): name for name in chosen.columns}
 
     def check(rows: pa.Table) -> pa.BooleanArray:
-        inside = chosen.predicate(rows.rename_columns([spelt.get(name.lower(), name) for name in rows.column_names]))
+        inside = chosen.predicate(rows.rename_columns([spelt.get(fold(name), name) for name in rows.column_names]))
         if inside.false_count:
             what = (
                 f"Rows of table {action.other} do not belong in partition {action.partition} of table {action.table}, "

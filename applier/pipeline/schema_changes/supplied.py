@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from applier.changefeed.table import TableName, TableVersion
+from applier.changefeed.table import TableName, TableVersion, fold
 from applier.config.settings import Config
 from applier.ddl.actions import effect, named
 from applier.errors import TableMismatch
@@ -43,7 +43,7 @@ def take(scan: WindowScan, state: State, targets: TargetTables, config: Config) 
             continue
         for rows in _first_rows(name, scan, state):
             _compare(rows, version, targets.feed.order)
-            if str(name) not in config.tables.keys:
+            if fold(str(name)) not in map(fold, config.tables.keys):
                 _compare_keys(rows, version)
         if name not in state.completeness:
             completeness.meet_ddl(name, state, targets, config)
@@ -105,7 +105,7 @@ def _compare_keys(rows: TableVersion, known: TableVersion) -> None:
     Rows that name none show nothing: those of Canal-JSON name a primary key alone, and the key of the text may be a
     unique index; Debezium without a Kafka key takes its key from the text.
     """
-    named, declared = ({column.lower() for column in version.key} for version in (rows, known))
+    named, declared = ({fold(column) for column in version.key} for version in (rows, known))
     if named and named != declared:
         key = ", ".join(known.key) or "none"
         raise _refusal(known.name, f"its key is {key}, and that of its rows is {', '.join(rows.key)}")

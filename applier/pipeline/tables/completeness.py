@@ -140,11 +140,11 @@ def _as_made(
         first = items[0].table
         with suppress(SchemaChangeRefused):
             found += [(action, items) for action in parse(items[0].sql, first.database, first, first)]
-    pairs = [(action.table.folded, action.to.folded) for action, _ in found if isinstance(action, say.RenameTable)]
+    pairs = [(action.table, action.to) for action, _ in found if isinstance(action, say.RenameTable)]
     if len(pairs) < len(found) or any(items[-1].reason != LEFT_OUT for _, items in found):
         return found
     concerned = {name for pair in pairs for name in pair}
-    order = sequence(pairs, concerned & {name.folded for name in there})
+    order = sequence(pairs, concerned & set(there))
     if order is None:
         # Nothing shows which table has which name from here on.
         return [(say.DropTable(say.touches(action)[0]), items) for action, items in found]

@@ -59,13 +59,13 @@ class Load(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def to_json(self) -> str:
         """Text form, as the property `LOADED` holds it."""
-        return msgspec.json.encode(self).decode()
+        return msgspec.json.encode(self, enc_hook=tuple).decode()
 
     @staticmethod
     def told_by(properties: Mapping[str, str]) -> Load | None:
         """What the properties of a table say; None for one that no export was loaded into."""
         text = properties.get(LOADED)
-        return None if text is None else msgspec.json.decode(text, type=Load)
+        return None if text is None else msgspec.json.decode(text, type=Load, dec_hook=lambda kind, parts: kind(*parts))
 
 
 def namespace(changefeed: str) -> str:
@@ -80,7 +80,7 @@ def route(changefeed: str) -> str:
 
 def place_of(changefeed: str, name: TableName) -> tuple[str, ...]:
     """Where an upstream table is loaded."""
-    return Route(route(changefeed)).identifier(name)
+    return Route(route(changefeed)).identifier(TableName(*name.folded))
 
 
 @dataclass(frozen=True, slots=True)

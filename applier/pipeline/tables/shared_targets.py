@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.route import Route
-from applier.changefeed.table import TableName, TableVersion
+from applier.changefeed.table import TableName, TableVersion, fold
 from applier.config.settings import Config
 from applier.ddl import actions as say
 from applier.ddl.schema_tracker import Tables
@@ -73,7 +73,7 @@ class _Targets:
             hint = f"Route it elsewhere with tables.route, or leave it out with tables.include: !{name}."
             raise TableMismatch(what, hint)
         other = self._owners.setdefault(_folded(identifier), name)
-        if _folded(other) != _folded(name):
+        if other != name:
             what = f"Upstream tables {other} and {name} both go to the Iceberg table {target}."
             hint = (
                 f"Give each its own with {{database}} in tables.route, or leave one out with tables.include: !{name}."
@@ -82,13 +82,13 @@ class _Targets:
 
     def follow(self, action: say.Action) -> None:
         done = say.effect(action)
-        for name in done.leaving(self._owners.values()):
+        for name in done.leaving(list(self._owners.values())):
             identifier = _folded(self.route.identifier(name))
-            if identifier in self._owners and _folded(self._owners[identifier]) == _folded(name):
+            if self._owners.get(identifier) == name:
                 del self._owners[identifier]
         for name in done.brought:
             self.claim(name)
 
 
 def _folded(parts: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(part.lower() for part in parts)
+    return tuple(fold(part) for part in parts)

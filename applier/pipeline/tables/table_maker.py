@@ -90,7 +90,7 @@ class TableMaker:
         )
 
     def _column(self, version: TableVersion, column: Column) -> pa.Field[pa.DataType]:
-        kind = column_arrow_type(*version.name, column, self.rules)
+        kind = column_arrow_type(version.name, column, self.rules)
         # Other columns stay optional: a column that TiDB fills for old rows without a message may hold NULL meanwhile.
         return pa.field(
             column.name,
@@ -103,7 +103,7 @@ class TableMaker:
         """Why a column of a table cannot hold what the rules make of its upstream values; None if each can."""
         schema = writer.table.schema
         held = [column for column in supplied(version, schema).columns if schema.field(column.name) is not None]
-        wanted = [pa.field(column.name, column_arrow_type(*version.name, column, self.rules)) for column in held]
+        wanted = [pa.field(column.name, column_arrow_type(version.name, column, self.rules)) for column in held]
         try:
             check_columns(str(writer.table), pa.schema(wanted), schema)
         except TableMismatch as error:
@@ -121,7 +121,7 @@ class TableMaker:
             return
         for column in supplied(version, writer.table.schema).columns:
             found = writer.table.schema.field(column.name)
-            wanted = column_arrow_type(*version.name, column, self.rules)
+            wanted = column_arrow_type(version.name, column, self.rules)
             if column.generated != "virtual" and (found is None or found.arrow != wanted):
                 has = "is missing" if found is None else f"is {found.type}"
                 needs = iceberg_type(wanted)

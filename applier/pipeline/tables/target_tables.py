@@ -45,6 +45,7 @@ class TargetTables:
             refuse.
         fenced: Highest epoch of a process that lost the changefeed and may be alive. A table that is found with the
             stamp of such an epoch was made or renamed while the fences went up, and gets its own when it is opened.
+        spelt: The name of a table that is known, in the letters in which it was made; None for any other.
 
     Attributes:
         snapshots: Heads for the checkpoint.
@@ -60,14 +61,15 @@ class TargetTables:
     spark_engine: Callable[[Table], Engine] | None = None
     confirm: Callable[[], None] = lambda: None
     fenced: int = 0
+    spelt: Callable[[TableName], TableName | None] = lambda name: name
     snapshots: dict[tuple[str, ...], int] = field(default_factory=dict, init=False)
     listed: ListedTables = field(default_factory=ListedTables, init=False)
     _writers: dict[tuple[str, ...], TableWriter] = field(default_factory=dict, init=False)
     _pool: ThreadPoolExecutor | None = field(default=None, init=False)
 
     def identifier(self, name: TableName) -> tuple[str, ...]:
-        """Where an upstream table goes."""
-        return self.route.identifier(name)
+        """Where an upstream table goes: a table that is known is spelt as it was when it was made."""
+        return self.route.identifier(self.spelt(name) or name)
 
     def each(self, work: Callable[[_Item], _Result], items: Sequence[_Item]) -> list[_Result]:
         """Do work on several items at a time; what it raises first comes once no other is under way."""

@@ -103,12 +103,12 @@ def _read(written: _Object) -> _Object:
 
 def _written_moving(moving: Moving) -> _Object:
     return {
-        "tables": [{**name._asdict(), "commit_ts": ts} for name, ts in sorted(moving.tables.items())],
+        "tables": [{**name.to_dict(), "commit_ts": ts} for name, ts in sorted(moving.tables.items())],
         "ends": [{**place._asdict(), "offset": end} for place, end in sorted(moving.ends.items())],
     }
 
 
-def _read_moving(written: _Object) -> tuple[dict[tuple[str, str], int], dict[tuple[str, int], int]]:
+def _read_moving(written: _Object) -> tuple[dict[TableName, int], dict[tuple[str, int], int]]:
     tables, ends = _objects(written["tables"]), _objects(written["ends"])
     return {_name(item): item["commit_ts"] for item in tables}, {_place(item): item["offset"] for item in ends}
 
@@ -121,8 +121,8 @@ def _objects(written: Any) -> list[_Object]:
     return msgspec.convert(written, list[_Object])
 
 
-def _name(written: _Object) -> tuple[str, str]:
-    return written["database"], written["table"]
+def _name(written: _Object) -> TableName:
+    return TableName(written["database"], written["table"])
 
 
 def _place(written: _Object) -> tuple[str, int]:
@@ -145,7 +145,7 @@ def _written_table(name: TableName, tracked: Tracked, places: list[_Object]) -> 
     known = tracked.completeness
     form = _written_partitioning(tracked.partitioning)
     whole = None if known is None else _written_completeness(known, places)
-    return _short({**name._asdict(), **tracked._asdict(), "partitioning": form, "completeness": whole})
+    return _short({**name.to_dict(), **tracked._asdict(), "partitioning": form, "completeness": whole})
 
 
 def _written_completeness(known: Completeness, places: list[_Object]) -> _Object:
@@ -154,7 +154,7 @@ def _written_completeness(known: Completeness, places: list[_Object]) -> _Object
         name: None if members[name] is None else _written_position(members[name], places)
         for name in ("position", "origin")
     }
-    return _short({**members, **positions, "partners": [partner._asdict() for partner in known.partners]})
+    return _short({**members, **positions, "partners": [partner.to_dict() for partner in known.partners]})
 
 
 def _written_position(position: FeedPosition, places: list[_Object]) -> _Object:
@@ -166,7 +166,7 @@ def _written_position(position: FeedPosition, places: list[_Object]) -> _Object:
         at = places.index(place)
     return _short(
         {
-            "name": position.name._asdict(),
+            "name": position.name.to_dict(),
             "ts": position.ts,
             "place": at,
             "version": position.version,
@@ -238,8 +238,8 @@ def _written_passed(passed: Mapping[TableName, Mapping[TopicPartition, int]]) ->
     return [{**dict(zip(members, key, strict=True)), "partitions": partitions} for key, partitions in found.items()]
 
 
-def _read_passed(written: Any) -> dict[tuple[str, str], dict[tuple[str, int], int]]:
-    found: dict[tuple[str, str], dict[tuple[str, int], int]] = {}
+def _read_passed(written: Any) -> dict[TableName, dict[tuple[str, int], int]]:
+    found: dict[TableName, dict[tuple[str, int], int]] = {}
     for item in _objects(written):
         places, numbers = found.setdefault(_name(item), {}), msgspec.convert(item["partitions"], list[int])
         places |= {(item["topic"], partition): item["commit_ts"] for partition in numbers}

@@ -120,7 +120,7 @@ def checkpoint_row(checkpoint: Checkpoint) -> pa.Table:
 def version_rows(versions: Iterable[TableVersion], epoch: int) -> pa.Table:
     """Rows of `TABLE_VERSIONS`."""
     return TABLE_VERSIONS.arrow(
-        TABLE_VERSIONS.row(item, **item.name._asdict(), epoch=epoch, seen_at=now(), description=item.to_json())
+        TABLE_VERSIONS.row(item, **item.name.to_dict(), epoch=epoch, seen_at=now(), description=item.to_json())
         for item in versions
     )
 
@@ -129,7 +129,7 @@ def decision_rows(decisions: Iterable[SchemaDecision], epoch: int) -> pa.Table:
     """Rows of `SCHEMA_CHANGES`."""
     return SCHEMA_CHANGES.arrow(
         SCHEMA_CHANGES.row(
-            item, committed_at=wall_clock(item.commit_ts), **item.table._asdict(), epoch=epoch, decided_at=now()
+            item, committed_at=wall_clock(item.commit_ts), **item.table.to_dict(), epoch=epoch, decided_at=now()
         )
         for item in decisions
     )

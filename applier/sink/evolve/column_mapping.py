@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from applier.changefeed.table import Column, TableVersion
+from applier.changefeed.table import Column, TableVersion, fold
 from applier.ddl import actions as ddl
 from applier.ddl.actions import Action
 
@@ -33,15 +33,15 @@ class ColumnMapping:
     def written(self, column: Column) -> Column | None:
         """The column as the statement writes it, if it does."""
         for action in self.actions:
-            if action.column.name.lower() == column.name.lower():
+            if fold(action.column.name) == fold(column.name):
                 return action.column
         return None
 
 
 def lineage(before: TableVersion, after: TableVersion, actions: Sequence[Action]) -> ColumnMapping:
     """Determine which column became which; without actions, equal names are the same column."""
-    known = {column.name.lower(): column for column in before.columns}
-    dropped = {action.name.lower() for action in actions if isinstance(action, ddl.DropColumn)}
+    known = {fold(column.name): column for column in before.columns}
+    dropped = {fold(action.name) for action in actions if isinstance(action, ddl.DropColumn)}
     sources = dict(_renames(actions))
     moved = {old for new, old in sources.items() if new != old}
     taken = dropped | moved
@@ -49,7 +49,7 @@ def lineage(before: TableVersion, after: TableVersion, actions: Sequence[Action]
     added = {key for key in _added(actions) if key not in known or key in taken}
 
     def source(column: Column) -> Column | None:
-        key = column.name.lower()
+        key = fold(column.name)
         if key in added:
             return None
         return known.get(sources[key]) if key in sources else known.get(key) if key not in taken else None
@@ -61,8 +61,8 @@ def lineage(before: TableVersion, after: TableVersion, actions: Sequence[Action]
         before=before,
         pairs=pairs,
         dropped=gone,
-        unexplained_added=tuple(new.name for old, new in pairs if old is None and new.name.lower() not in added),
-        unexplained_dropped=tuple(column.name for column in gone if column.name.lower() not in dropped),
+        unexplained_added=tuple(new.name for old, new in pairs if old is None and fold(new.name) not in added),
+        unexplained_dropped=tuple(column.name for column in gone if fold(column.name) not in dropped),
         actions=tuple(action for action in actions if isinstance(action, ddl.AddColumn | ddl.ModifyColumn)),
     )
 
@@ -85,13 +85,13 @@ def _renames(actions: Iterable[Action]) -> Iterator[tuple[str, str]]:
     for action in actions:
         match action:
             case ddl.RenameColumn(name=name, to=to):
-                yield to.lower(), name.lower()
+                yield fold(to), fold(name)
             case ddl.ModifyColumn(name=name, column=column):
-                yield column.name.lower(), name.lower()
+                yield fold(column.name), fold(name)
 
 
 def _added(actions: Iterable[Action]) -> set[str]:
-    return {action.column.name.lower() for action in actions if isinstance(action, ddl.AddColumn)}
+    return {fold(action.column.name) for action in actions if isinstance(action, ddl.AddColumn)}
 
 
 def _longest_rising(numbers: Sequence[int]) -> list[int]:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
+from applier.changefeed.table import fold
 from applier.errors import RELOAD, SchemaChangeRefused
 from applier.sink.commit.committer import Committer
 from applier.sink.commit.stamp import Stamp
@@ -72,7 +73,7 @@ def replace_rows(table: Table, rows: Callable[[], list[DataFile]], stamp: Stamp)
 
 def is_empty_of(table: Table, column: str) -> bool:
     """Whether a table has rows, but none of them a value of a column (in any letters): it may not be in the feed."""
-    fields = [field for field in table.schema.fields if field.name.lower() == column.lower()]
+    fields = [field for field in table.schema.fields if fold(field.name) == fold(column)]
     live = LiveRows(table, table.snapshot_id)
     if live.count == 0:
         return False
@@ -80,11 +81,11 @@ def is_empty_of(table: Table, column: str) -> bool:
 
 
 def _paired(target: Table, source: Table) -> list[Field]:
-    theirs = {field.name.lower(): field for field in source.schema.fields}
+    theirs = {fold(field.name): field for field in source.schema.fields}
     ours = target.schema.fields
-    pairs = [(field, theirs.get(field.name.lower())) for field in ours]
+    pairs = [(field, theirs.get(fold(field.name))) for field in ours]
     unlike = [field.name for field, other in pairs if other is None or other.arrow != field.arrow]
-    unlike += sorted(theirs.keys() - {field.name.lower() for field in ours})
+    unlike += sorted(theirs.keys() - {fold(field.name) for field in ours})
     if unlike:
         what = f"Tables {target} and {source} do not have the same columns ({', '.join(unlike)}), so no rows can move."
         raise SchemaChangeRefused(what, RELOAD)

@@ -184,7 +184,7 @@ class _Change:
 
     def _is_learnt(self, old: ColumnType, new: ColumnType) -> bool:
         """Whether only the digits of the seconds were not known before: every value has them, save where it is text."""
-        is_text = pa.types.is_string(column_arrow_type(*self.after.name, replace(self.new, type=new), self.rules))
+        is_text = pa.types.is_string(column_arrow_type(self.after.name, replace(self.new, type=new), self.rules))
         same = replace(old, length=new.length, scale=new.scale) == new
         return same and old.name in casts.SECONDS and old.scale is None and not is_text
 
@@ -215,7 +215,7 @@ class _Change:
         return self.new.comment or (self.written.comment if self.written else "")
 
     def _arrow(self, version: TableVersion, column: Column) -> pa.DataType:
-        return column_arrow_type(*version.name, column, self.rules)
+        return column_arrow_type(version.name, column, self.rules)
 
     def _path(self, version: TableVersion) -> str:
         return f"{version.name}.{self.new.name}"

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from applier.changefeed.table import fold
 from applier.config.table_layout import PartitionField, SortField, TableLayout
 from applier.errors import TableMismatch
 from applier.sink.format.types import TypeJson, iceberg_type
@@ -65,7 +66,7 @@ def _sort(table: str, field: SortField, columns: pa.Schema) -> SortField:
 def _column(name: str, columns: pa.Schema) -> pa.Field[pa.DataType] | None:
     """The column of a name; TiDB compares them without regard to case."""
     exact = [column for column in columns if column.name == name]
-    return next(iter(exact or [column for column in columns if column.name.lower() == name.lower()]), None)
+    return next(iter(exact or [column for column in columns if fold(column.name) == fold(name)]), None)
 
 
 def _missing(table: str, wanted: str, key: str, column: str, columns: pa.Schema) -> TableMismatch:

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from applier.changefeed.table import fold
 from applier.errors import TableMismatch
 
 TypeJson: TypeAlias = str | dict[str, Any]
@@ -113,7 +114,7 @@ class TableSchema:
     @property
     def shadows(self) -> bool:
         """Whether a column has a name of Iceberg's own, so that no job of Spark may read or write the table."""
-        return any(name.lower() in METADATA_COLUMNS for name in self.names)
+        return any(fold(name) in METADATA_COLUMNS for name in self.names)
 
     def field(self, name: str) -> Field | None:
         """The column of that name, or None."""

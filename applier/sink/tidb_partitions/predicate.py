@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from applier.changefeed.partitioning import Partition, Partitioning
-from applier.changefeed.table import Column, TableVersion
+from applier.changefeed.table import Column, TableVersion, fold
 from applier.changefeed.types import DATE_TYPES
 from applier.errors import RELOAD, SchemaChangeRefused
 from applier.sink.tidb_partitions.bounds import Bound, Mask, bound_of, column_bound, compare, equal_alike, equal_bytes
@@ -75,15 +75,15 @@ def _refused(version: TableVersion, names: Sequence[str], error: Inexact) -> Sch
 
 
 def _wanted(partitioning: Partitioning, names: Sequence[str]) -> tuple[int, ...]:
-    places = {partition.name.lower(): place for place, partition in enumerate(partitioning.partitions)}
-    unknown = [name for name in names if name.lower() not in places]
+    places = {fold(partition.name): place for place, partition in enumerate(partitioning.partitions)}
+    unknown = [name for name in names if fold(name) not in places]
     if unknown:
         raise Inexact(f"no statement of the feed shows partition {', '.join(unknown)}")
-    return tuple(places[name.lower()] for name in names)
+    return tuple(places[fold(name)] for name in names)
 
 
 def _spelt(version: TableVersion, name: str) -> Column:
-    found = next((column for column in version.columns if column.name.lower() == name.lower()), None)
+    found = next((column for column in version.columns if fold(column.name) == fold(name)), None)
     if found is None:
         raise Inexact(f"column {name}, by which it is partitioned, is not in the feed")
     if found.generated == "virtual":

@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from applier.changefeed.table import fold
 from applier.sink.format import types
 from applier.sink.format.storage import Storage
 from applier.sink.format.types import FIELD_ID, Field, TypeJson
@@ -51,7 +52,7 @@ def is_plain(table: Table) -> bool:
         and table.writing.get("write.format.default", "parquet").lower() == "parquet"
         and sort_of(table) is not None
         and all(_has_plain_values(field.type) for field in table.schema.fields)
-        and not any(name.lower() in types.LINEAGE for name in table.schema.names)
+        and not any(fold(name) in types.LINEAGE for name in table.schema.names)
         and not any(key.startswith(_OF_ICEBERG) for key in table.writing)
     )
 

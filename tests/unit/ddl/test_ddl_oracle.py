@@ -161,9 +161,7 @@ def test_both_grammars_say_the_same() -> None:
 def _without_keys(said: list[Said]) -> list[Said]:
     """Columns of a primary key are NOT NULL to TiDB, whether it is said or not: here only the rest is compared."""
     return [
-        tuple(part[:-1] if isinstance(part, tuple) and not isinstance(part, TableName) else part for part in action)
-        if action[0] == "create"
-        else action
+        tuple(part[:-1] if isinstance(part, tuple) else part for part in action) if action[0] == "create" else action
         for action in said
     ]
 

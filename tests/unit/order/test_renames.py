@@ -6,13 +6,14 @@ from itertools import permutations
 
 import pytest
 
-from applier.order.renames import Key, sequence
+from applier.changefeed.table import TableName
+from applier.order.renames import sequence
 
-Renames = list[tuple[Key, Key]]
+Renames = list[tuple[TableName, TableName]]
 
 
-def _key(name: str) -> Key:
-    return "shop", name
+def _key(name: str) -> TableName:
+    return TableName("shop", name)
 
 
 def _renames(text: str) -> Renames:
@@ -27,7 +28,7 @@ def _after(renames: Renames, order: list[int], there: str) -> dict[str, str]:
         old, new = renames[place]
         assert new not in rows
         rows[new] = rows.pop(old)
-    return {name: key[1] for key, name in rows.items()}
+    return {name: key.table for key, name in rows.items()}
 
 
 @pytest.mark.parametrize(

@@ -364,4 +364,4 @@ def test_bits_without_a_length_are_as_many_as_there_can_be() -> None:
 
     assert isinstance(events[0], Bootstrap)
     assert events[0].version.columns[1].type == ColumnType("bit", length=None)
-    assert column_arrow_type("shop", "t", events[0].version.columns[1], TypeRules()) == UINT64
+    assert column_arrow_type(TableName("shop", "t"), events[0].version.columns[1], TypeRules()) == UINT64
