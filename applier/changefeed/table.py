@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import msgspec
@@ -13,6 +14,7 @@ import msgspec
 from applier.errors import DecodeError
 
 
+@lru_cache(maxsize=65536)
 def fold(name: str) -> str:
     """A name in small letters, as Go makes them: rune by rune, so that no sigma is a final one and İ becomes i.
 
