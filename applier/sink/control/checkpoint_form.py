@@ -72,7 +72,7 @@ def _written(checkpoint: Checkpoint) -> _Object:
         "places": places,
         "moving": None if checkpoint.moving is None else _written_moving(checkpoint.moving),
         "stopped": None if checkpoint.stopped is None else checkpoint.stopped._asdict(),
-        "homes": [{**name._asdict(), "topics": topics} for name, topics in sorted(checkpoint.homes.items())],
+        "homes": [{**name.to_dict(), "topics": topics} for name, topics in sorted(checkpoint.homes.items())],
     }
 
 
