@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
 from typing import Any
 
 
@@ -49,6 +50,13 @@ class FakeRegistry:
         self.scripts[path] = list(answers)
         return self
 
+    def register(self, text: str) -> int:
+        """The id of a schema: a new one where it is new."""
+        path = "/schemas/ids/{}".format
+        number = next(number for number in count(1) if self.scripts.get(path(number), [])[:1] in ([], [_schema(text)]))
+        self.on(path(number), _schema(text))
+        return number
+
     def answer(self, request: Request) -> Answer:
         """The next answer of a path."""
         self.requests.append(request)
@@ -56,6 +64,10 @@ class FakeRegistry:
         if not script:
             return Answer(404, {"error_code": 40401, "message": "Subject not found."})
         return script.pop(0) if len(script) > 1 else script[0]
+
+
+def _schema(text: str) -> Answer:
+    return Answer(200, {"schema": text})
 
 
 @contextmanager

@@ -9,13 +9,13 @@ import io
 import json
 import re
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import fastavro
 
 from applier.changefeed.ts import from_unix_ms
-from tests.fake_registry import Answer, FakeRegistry
 
 TS = from_unix_ms(1_795_250_000_000)
 DATABASE, TABLE, RENAMED = "my`db.x 数", 'or\'der "s".tbl`', "select * from `t`;--"
@@ -35,6 +35,47 @@ class Change(NamedTuple):
     columns: Sequence[str]
     old: Row | None
     new: Row | None
+
+
+_CODES = {"int": (3, 4, "int32", "int", "INT"), "bigint": (8, -5, "int64", "long", "BIGINT")}
+_TEXT = (15, 12, "string", "string", "TEXT")
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """What the messages of one table say beside its name and the names of its columns.
+
+    Attributes:
+        database: Its database.
+        key: Its key column.
+        kinds: `int` or `bigint` by column; all others are VARCHAR, the key alone is an INT unless it is named here.
+        defaults: Defaults by column.
+        before: The former name of a table that is renamed.
+    """
+
+    database: str = DATABASE
+    key: str = KEY
+    kinds: Mapping[str, str] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = field(default_factory=lambda: {ADDED: DEFAULT})
+    before: str = TABLE
+
+    def kind(self, name: str) -> str:
+        """The type of a column."""
+        return self.kinds.get(name, "int" if name == self.key else "varchar")
+
+    def codes(self, name: str) -> tuple[int, int, str, str, str]:
+        """The type of a column in Open, Canal-JSON (of JDBC), Debezium, Avro, and as Avro names TiDB's."""
+        return _CODES.get(self.kind(name), _TEXT)
+
+
+HOSTILE = Columns()
+
+
+class Registered(Protocol):
+    """Where schemas are registered."""
+
+    def register(self, text: str) -> int:
+        """The id of a schema, a new one where it is new."""
 
 
 class Wire(Protocol):
@@ -88,13 +129,19 @@ class Simple:
         return {**where, "columns": [key, *others], "indexes": [index]}
 
 
-class Open:
+class _OfTable:
+    """Attributes: of: The table whose messages come next."""
+
+    of: Columns = HOSTILE
+
+
+class Open(_OfTable):
     """Open: a key and a value, each behind its length."""
 
     def ddl(self, sql: str, ts: int, kind: str, table: str, columns: Sequence[str]) -> Message:
         """See `Wire`."""
-        code = {"CREATE": 3 if table else 1, "ALTER": 5, "RENAME": 14}[kind if table else "CREATE"]
-        return self._framed({"ts": ts, "scm": DATABASE, "tbl": table, "t": 2}, _json({"q": sql, "t": code}))
+        code = {"CREATE": 3 if table else 1, "ALTER": 5, "RENAME": 14}.get(kind if table else "CREATE", 0)
+        return self._framed({"ts": ts, "scm": self.of.database, "tbl": table, "t": 2}, _json({"q": sql, "t": code}))
 
     def row(self, change: Change, ts: int) -> Message:
         """See `Wire`."""
@@ -102,22 +149,25 @@ class Open:
             body = {"d": self._image(change.old or {})}
         else:
             body = {"u": self._image(change.new)} | ({} if change.old is None else {"p": self._image(change.old)})
-        return self._framed({"ts": ts, "scm": DATABASE, "tbl": change.table, "t": 1}, _json(body))
+        return self._framed({"ts": ts, "scm": self.of.database, "tbl": change.table, "t": 1}, _json(body))
 
     def watermark(self, ts: int) -> Message:
         """See `Wire`."""
         return self._framed({"ts": ts, "t": 3}, b"")
 
     def _image(self, row: Row) -> Row:
-        key = {KEY: {"t": 3, "h": True, "f": 11, "v": row[KEY]}}
-        return key | {name: {"t": 15, "f": 64, "v": value} for name, value in row.items() if name != KEY}
+        key = self.of.key
+        cells = {name: {"t": self.of.codes(name)[0], "f": 64, "v": value} for name, value in row.items()}
+        return {key: {"t": self.of.codes(key)[0], "h": True, "f": 11, "v": row[key]}} | {
+            name: cell for name, cell in cells.items() if name != key
+        }
 
     def _framed(self, key: Row, value: bytes) -> Message:
         name = _json(key)
         return struct.pack(">QQ", 1, len(name)) + name, struct.pack(">Q", len(value)) + value
 
 
-class Canal:
+class Canal(_OfTable):
     """Canal-JSON with the extension."""
 
     def ddl(self, sql: str, ts: int, kind: str, table: str, columns: Sequence[str]) -> Message:
@@ -129,11 +179,11 @@ class Canal:
         """See `Wire`."""
         message = self._message(change.table, _kind(change), ts, {"commitTs": ts})
         row = change.old if change.new is None else change.new
-        names = [KEY, *change.columns]
+        names = [self.of.key, *change.columns]
         message |= {
-            "pkNames": [KEY],
-            "sqlType": {name: 4 if name == KEY else 12 for name in names},
-            "mysqlType": {name: "int" if name == KEY else "varchar" for name in names},
+            "pkNames": [self.of.key],
+            "sqlType": {name: self.of.codes(name)[1] for name in names},
+            "mysqlType": {name: self.of.kind(name) for name in names},
             "data": [self._texts(row or {})],
         }
         if change.old is not None and change.new is not None:
@@ -148,7 +198,7 @@ class Canal:
     def _message(self, table: str, kind: str, ts: int, tidb: Row) -> Row:
         return {
             "id": 0,
-            "database": DATABASE,
+            "database": self.of.database,
             "table": table,
             "pkNames": None,
             "isDdl": False,
@@ -167,19 +217,21 @@ class Canal:
         return {name: None if value is None else str(value) for name, value in row.items()}
 
 
-class Debezium:
+class Debezium(_OfTable):
     """Debezium with the extension: a schema beside each payload."""
 
     def ddl(self, sql: str, ts: int, kind: str, table: str, columns: Sequence[str]) -> Message:
         """See `Wire`."""
-        where = f'"{DATABASE}"."{table}"'
-        described = [self._described(name, number) for number, name in enumerate([KEY, *columns], 1)]
+        where = f'"{self.of.database}"."{table}"'
+        described = [self._described(name, number) for number, name in enumerate([self.of.key, *columns], 1)]
         change = {
-            "type": "CREATE" if kind == "CREATE" else "ALTER",
-            "id": f'"{DATABASE}"."{TABLE}",{where}' if kind == "RENAME" else where,
-            "table": {
+            "type": {"CREATE": "CREATE", "ERASE": "DROP"}.get(kind, "ALTER"),
+            "id": f'"{self.of.database}"."{self.of.before}",{where}' if kind == "RENAME" else where,
+            "table": None
+            if kind == "ERASE"
+            else {
                 "defaultCharsetName": "utf8mb4",
-                "primaryKeyColumnNames": [KEY],
+                "primaryKeyColumnNames": [self.of.key],
                 "columns": described,
                 "comment": None,
             },
@@ -187,13 +239,16 @@ class Debezium:
         payload = {
             "source": self._source(table, ts),
             "ts_ms": 1_795_250_000_000,
-            "databaseName": DATABASE,
+            "databaseName": self.of.database,
             "schemaName": None,
             "ddl": sql,
-            "tableChanges": [change] if table else [],
+            "tableChanges": [change] if table and kind != "TRUNCATE" else [],
         }
         name = "io.debezium.connector.mysql.SchemaChange"
-        key = {"payload": {"databaseName": DATABASE}, "schema": {"type": "struct", "name": f"{name}Key", "version": 1}}
+        key = {
+            "payload": {"databaseName": self.of.database},
+            "schema": {"type": "struct", "name": f"{name}Key", "version": 1},
+        }
         return _json(key), _json({"payload": payload, "schema": {"type": "struct", "name": f"{name}Value"}})
 
     def row(self, change: Change, ts: int) -> Message:
@@ -201,17 +256,20 @@ class Debezium:
         op = {"INSERT": "c", "UPDATE": "u", "DELETE": "d"}[_kind(change)]
         payload = {"source": self._source(change.table, ts), "ts_ms": 1, "transaction": None, "op": op}
         payload |= {"before": change.old, "after": change.new}
-        number = {"tidb_type": "int", "type": "int32", "optional": False, "field": KEY}
-        texts = [{"tidb_type": "varchar", "type": "string", "optional": True, "field": name} for name in change.columns]
-        if ADDED in change.columns:
-            texts[-1]["default"] = DEFAULT
-        where = "default." + re.sub(r"[^A-Za-z0-9_]", "_", DATABASE) + "." + _sanitised(change.table, ".")
-        image = {"type": "struct", "optional": True, "name": f"{where}.Value", "fields": [number, *texts]}
+        key = self.of.key
+        number = {"tidb_type": self.of.kind(key), "type": self.of.codes(key)[2], "optional": False, "field": key}
+        others = [
+            {"tidb_type": self.of.kind(name), "type": self.of.codes(name)[2], "optional": True, "field": name}
+            | ({"default": self.of.defaults[name]} if self.of.defaults.get(name) is not None else {})
+            for name in change.columns
+        ]
+        where = "default." + re.sub(r"[^A-Za-z0-9_]", "_", self.of.database) + "." + _sanitised(change.table, ".")
+        image = {"type": "struct", "optional": True, "name": f"{where}.Value", "fields": [number, *others]}
         fields = [{**image, "field": "before"}, {**image, "field": "after"}]
         schema = {"type": "struct", "optional": False, "name": f"{where}.Envelope", "version": 1, "fields": fields}
         row = change.new or change.old or {}
         keys = {"type": "struct", "name": f"{where}.Key", "optional": False, "fields": [number]}
-        return _json({"payload": {KEY: row[KEY]}, "schema": keys}), _json({"payload": payload, "schema": schema})
+        return _json({"payload": {key: row[key]}, "schema": keys}), _json({"payload": payload, "schema": schema})
 
     def watermark(self, ts: int) -> Message:
         """See `Wire`."""
@@ -227,7 +285,7 @@ class Debezium:
             "name": "default",
             "ts_ms": ts >> 18,
             "snapshot": "false",
-            "db": DATABASE,
+            "db": self.of.database,
             "table": table,
             "server_id": 0,
             "gtid": None,
@@ -241,18 +299,18 @@ class Debezium:
         }
 
     def _described(self, name: str, position: int) -> Row:
-        is_key = name == KEY
+        is_key, word = name == self.of.key, self.of.kind(name).upper()
         return {
             "name": name,
-            "jdbcType": 4 if is_key else 12,
+            "jdbcType": self.of.codes(name)[1],
             "nativeType": None,
             "comment": None,
-            "defaultValueExpression": DEFAULT if name == ADDED else None,
+            "defaultValueExpression": self._text(self.of.defaults.get(name)),
             "enumValues": None,
-            "typeName": "INT" if is_key else "VARCHAR",
-            "typeExpression": "INT" if is_key else "VARCHAR",
-            "charsetName": None if is_key else "utf8mb4",
-            "length": None if is_key else 50,
+            "typeName": word,
+            "typeExpression": word,
+            "charsetName": "utf8mb4" if word == "VARCHAR" else None,
+            "length": 50 if word == "VARCHAR" else None,
             "scale": None,
             "position": position,
             "optional": not is_key,
@@ -260,36 +318,39 @@ class Debezium:
             "generated": False,
         }
 
+    def _text(self, value: object) -> str | None:
+        return None if value is None else str(value)
 
-class Avro:
+
+class Avro(_OfTable):
     """Avro with watermark and DDL messages: rows carry sanitised names alone.
 
     Args:
         registry: Learns the schemas.
     """
 
-    def __init__(self, registry: FakeRegistry) -> None:
+    def __init__(self, registry: Registered) -> None:
         self._registry = registry
-        self._ids: dict[str, int] = {}
 
     def ddl(self, sql: str, ts: int, kind: str, table: str, columns: Sequence[str]) -> Message:
         """See `Wire`."""
-        code = {"CREATE": 3, "ALTER": 5, "RENAME": 14}[kind] if table else 1
-        return None, b"\x01" + _json({"query": sql, "type": code, "schema": DATABASE, "table": table, "commitTs": ts})
+        code = {"CREATE": 3, "ALTER": 5, "RENAME": 14}.get(kind, 0) if table else 1
+        return None, b"\x01" + _json(
+            {"query": sql, "type": code, "schema": self.of.database, "table": table, "commitTs": ts}
+        )
 
     def row(self, change: Change, ts: int) -> Message:
         """See `Wire`."""
-        number = {"name": _sanitised(KEY), "type": {"type": "int", "connect.parameters": {"tidb_type": "INT"}}}
-        row = change.new or change.old or {}
-        key = self._framed(change.table, [number], {_sanitised(KEY): row[KEY]})
+        name = self.of.key
+        number, row = {"name": _sanitised(name), "type": self._type(name)}, change.new or change.old or {}
+        key = self._framed(change.table, [number], {_sanitised(name): row[name]})
         if change.new is None:
             return key, b"\x03" + struct.pack(">Q", ts)
-        text = {"type": "string", "connect.parameters": {"tidb_type": "TEXT"}}
         fields: list[Row] = [number]
         for name in change.columns:
-            is_added = name == ADDED
-            union = [text, "null"] if is_added else ["null", text]
-            fields.append({"name": _sanitised(name), "type": union, "default": DEFAULT if is_added else None})
+            default, kind = self.of.defaults.get(name), self._type(name)
+            union = ["null", kind] if default is None else [kind, "null"]
+            fields.append({"name": _sanitised(name), "type": union, "default": default})
         fields += [
             {"name": "_tidb_op", "type": "string", "default": ""},
             {"name": "_tidb_commit_ts", "type": "long", "default": 0},
@@ -304,16 +365,25 @@ class Avro:
         """See `Wire`."""
         return None, b"\x02" + struct.pack(">Q", ts)
 
+    def _type(self, name: str) -> Row:
+        *_, avro, word = self.of.codes(name)
+        return {"type": avro, "connect.parameters": {"tidb_type": word}}
+
     def _framed(self, table: str, fields: list[Row], values: Row) -> bytes:
-        schema: Row = {"type": "record", "name": _sanitised(table), "namespace": f"default.{_sanitised(DATABASE)}"}
+        schema: Row = {
+            "type": "record",
+            "name": _sanitised(table),
+            "namespace": f"default.{_sanitised(self.of.database)}",
+        }
         schema |= {"fields": fields}
-        text = json.dumps(schema)
-        if text not in self._ids:
-            self._ids[text] = len(self._ids) + 1
-            self._registry.on(f"/schemas/ids/{self._ids[text]}", Answer(200, {"schema": text}))
-        body = io.BytesIO()
-        fastavro.schemaless_writer(body, fastavro.parse_schema(schema), values)
-        return b"\0" + struct.pack(">I", self._ids[text]) + body.getvalue()
+        return framed(self._registry, schema, values)
+
+
+def framed(registry: Registered, schema: Row, values: Row) -> bytes:
+    """A datum in Confluent's framing, its schema registered."""
+    body = io.BytesIO()
+    fastavro.schemaless_writer(body, fastavro.parse_schema(schema), values)
+    return b"\0" + struct.pack(">I", registry.register(json.dumps(schema))) + body.getvalue()
 
 
 def _kind(change: Change) -> str:

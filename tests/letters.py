@@ -9,7 +9,7 @@ Name = tuple[str, str]
 """Database and table."""
 
 _WORDS = re.compile(r"`[^`]*`|'[^']*'|[A-Za-z_]\w*")
-_KEYWORDS = re.compile("ADD|ALTER|COLUMN|CREATE|DROP|FIRST|INDEX|MODIFY|PARTITION|RENAME|TABLE|TO|TRUNCATE")
+_KEYWORDS = re.compile("ADD|ALTER|COLUMN|CREATE|DATABASE|DROP|FIRST|INDEX|MODIFY|PARTITION|RENAME|TABLE|TO|TRUNCATE")
 
 
 class Letters:
@@ -22,6 +22,10 @@ class Letters:
     def new(self, name: Name, _database: str) -> str:
         """A name that the statement gives: its letters are the table's."""
         return f"`{name[0]}`.`{name[1]}`"
+
+    def database(self, name: str) -> str:
+        """A database that is there."""
+        return f"`{name}`"
 
     def column(self, name: str) -> str:
         """A column that is there."""
@@ -48,6 +52,10 @@ class AnyLetters(Letters):
         table = self._quoted(name[1])
         return table if self._is_short(name, database) else f"{self._quoted(self._cased(name[0]))}.{table}"
 
+    def database(self, name: str) -> str:
+        """See `Letters`."""
+        return self._quoted(self._cased(name))
+
     def column(self, name: str) -> str:
         """See `Letters`."""
         return self._quoted(self._cased(name))
@@ -63,7 +71,7 @@ class AnyLetters(Letters):
         return name[0] == database and self._random.random() < 0.4
 
     def _quoted(self, name: str) -> str:
-        return f"`{name}`" if self._random.random() < 0.5 else name
+        return f"`{name}`" if self._random.random() < 0.5 or not name.isidentifier() else name
 
     def _cased(self, name: str) -> str:
         return self._random.choice([name, name.upper(), name.lower(), name.capitalize(), name.swapcase()])

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any
+from typing import Any, Protocol
 
 from tests.upstream import Cell, Change, Column, Database, Ddl, Name, Row, Rows, Schema
 
@@ -31,7 +31,51 @@ Place = tuple[str, int]
 _MOST_PARTITIONS = 7
 """A topic grows no further."""
 
-_STRUCTURAL = frozenset({"CREATE", "ERASE", "RENAME", "TRUNCATE"})
+_STRUCTURAL = frozenset({"CREATE", "ERASE", "RENAME", "TRUNCATE", "QUERY"})
+
+
+Message = tuple[bytes | None, bytes | None]
+"""Key and value."""
+
+
+class Messages(Protocol):
+    """Writes the messages of one protocol; None for what a feed of it does not show."""
+
+    def row(self, item: Rows, change: Change) -> Message | None:
+        """A row."""
+
+    def ddl(self, item: Ddl) -> Message | None:
+        """A DDL."""
+
+    def bootstrap(self, schema: Schema) -> Message | None:
+        """A table as a session finds it."""
+
+    def watermark(self, ts: int) -> Message | None:
+        """A resolved ts."""
+
+
+class SimpleMessages:
+    """Simple as JSON."""
+
+    def row(self, item: Rows, change: Change) -> Message:
+        """See `Messages`."""
+        return _json(_row(item, change))
+
+    def ddl(self, item: Ddl) -> Message:
+        """See `Messages`."""
+        return _json(_ddl(item))
+
+    def bootstrap(self, schema: Schema) -> Message:
+        """See `Messages`."""
+        return _json(_bootstrap(schema))
+
+    def watermark(self, ts: int) -> Message:
+        """See `Messages`."""
+        return _json({"version": 1, "type": "WATERMARK", "commitTs": ts, "buildTs": 0})
+
+
+def _json(message: Record) -> Message:
+    return None, json.dumps(message).encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +118,16 @@ class Changefeed:
         database: What is replicated, from its beginning.
         habits: How.
         seed: Decides all that is left to chance.
+        messages: What writes them.
 
     Attributes:
-        records: What was sent, in the order of sending.
+        records: What was sent, in the order of sending; rows with the `change` that they tell of.
     """
 
     database: Database
     habits: Habits = field(default_factory=Habits)
     seed: int = 0
+    messages: Messages = field(default_factory=SimpleMessages)
     records: list[Record] = field(default_factory=list)
     _random: random.Random = field(init=False)
     _ends: dict[Place, int] = field(default_factory=dict)
@@ -108,11 +154,11 @@ class Changefeed:
         log = [item for item in self.database.log if not self._is_behind(item, begin)]
         session = _Session(self._shuffled(log) if self.habits.shuffled else log, self._random)
         for schema in known_at(item for item in self.database.log if self._is_behind(item, begin)):
-            self._everywhere(self._topic(schema), _bootstrap(schema))
+            self._everywhere(self._topic(schema), self.messages.bootstrap(schema))
         told = begin
         while (item := session.next()) is not None:
             if isinstance(item, Ddl):
-                self._everywhere(self._topic(item.before or item.schema), _ddl(item))
+                self._everywhere(self._topic(item.before or item.schema), self.messages.ddl(item))
                 self._told.add(item)
             else:
                 self._rows(item)
@@ -174,7 +220,7 @@ class Changefeed:
         topics = [TOPIC, *map(_topic_of, sorted(self.database.at(ts)))] if self.habits.topics else [TOPIC]
         places = [(topic, partition) for topic in topics for partition in range(self._partitions)]
         for place in places[: int(len(places) * share)]:
-            self._append(place, {"version": 1, "type": "WATERMARK", "commitTs": ts, "buildTs": 0})
+            self._append(place, self.messages.watermark(ts))
         if share == 1.0:
             self._resolved.append(ts)
 
@@ -185,13 +231,13 @@ class Changefeed:
         # The end of one session and the beginning of the next are one run where nothing comes between.
         free = [number for number in range(self._partitions) if self._last.get((item.schema.name, number)) != item.ts]
         for change in changes[:most]:
-            partition, message = free[self._partition(item, change, len(free))], _row(item, change)
+            partition, message = free[self._partition(item, change, len(free))], self.messages.row(item, change)
             place = self._topic(item.schema), partition
-            self._append(place, message)
+            self._append(place, message, (item, change))
             if not item.schema.key:
                 self._last[item.schema.name, partition] = item.ts
             if item.schema.key and self._random.random() < self.habits.twice:
-                self._append(place, message)
+                self._append(place, message, (item, change))
 
     def _partition(self, item: Rows, change: Change, count: int) -> int:
         name = item.schema.name
@@ -205,16 +251,18 @@ class Changefeed:
         key = [row[column] for column in item.schema.key] if self.habits.dispatcher == "index-value" else []
         return zlib.crc32(repr((name, key)).encode()) % count
 
-    def _everywhere(self, topic: str, message: Record) -> None:
+    def _everywhere(self, topic: str, message: Message | None) -> None:
         for partition in range(self._partitions):
             self._append((topic, partition), message)
 
-    def _append(self, place: Place, message: Record) -> None:
+    def _append(self, place: Place, message: Message | None, change: tuple[Rows, Change] | None = None) -> None:
+        if message is None:
+            return
         offset = self._ends.get(place, 0)
         self._ends[place] = offset + 1
-        value = json.dumps(message).encode()
-        topic, partition = place
-        self.records.append({"topic": topic, "partition": partition, "offset": offset, "key": None, "value": value})
+        (topic, partition), (key, value) = place, message
+        record = {"topic": topic, "partition": partition, "offset": offset, "key": key, "value": value}
+        self.records.append(record | {"change": change})
 
 
 def _topic_of(name: Name) -> str:
@@ -272,11 +320,11 @@ def known_at(log: Iterable[Rows | Ddl]) -> list[Schema]:
     """The tables that a log leaves."""
     schemas: dict[int, Schema] = {}
     for item in log:
-        if isinstance(item, Ddl) and item.schema is not None:
-            if item.kind in {"ERASE", "TRUNCATE"}:
+        if isinstance(item, Ddl):
+            if item.kind in {"ERASE", "TRUNCATE", "QUERY"}:
                 for number in item.ids:
                     schemas.pop(number, None)
-            if item.kind != "ERASE":
+            if item.kind != "ERASE" and item.schema is not None:
                 schemas[item.schema.id] = item.schema
     return list(schemas.values())
 

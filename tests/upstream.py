@@ -216,6 +216,26 @@ class Database:
         keys = [tuple(row[column] for column in table.schema.key) for row in rows]
         return not table.schema.key or len(keys) == len(set(keys))
 
+    # ---- databases
+
+    def create_database(self, name: str) -> int:
+        """CREATE DATABASE, in the letters that it gets."""
+        return self._of_database(name, f"CREATE DATABASE `{name}`", (next(self._numbers),))
+
+    def drop_database(self, name: str) -> int:
+        """DROP DATABASE with all its tables, of which no message of their own tells."""
+        names = tuple(sorted(known for known in self.tables if known.database == name))
+        ids = tuple(self.tables.pop(known).schema.id for known in names)
+        return self._of_database(
+            name, f"DROP DATABASE {self._letters.database(name)}", (next(self._numbers), *ids), names
+        )
+
+    def _of_database(self, name: str, sql: str, ids: tuple[int, ...], names: tuple[Name, ...] = ()) -> int:
+        ts = self.tick()
+        self.log.append(Ddl(ts, "QUERY", self._letters.words(sql), name, None, ids, names))
+        self._remember(ts, names)
+        return ts
+
     # ---- tables
 
     def create(

@@ -21,6 +21,7 @@ class Elements:
         filtered: The changefeed leaves out deletes, and the configuration ignores TRUNCATE; see `tests/upstream.py`.
         keyless: Most tables have no key, and restarts send their rows again to other partitions, as the topic grows;
             not in offset order, where a later step takes them for new.
+        databases: A database is dropped and made again, often in other letters, and so are tables.
     """
 
     letters: bool = False
@@ -31,6 +32,7 @@ class Elements:
     include: bool = False
     filtered: bool = False
     keyless: bool = False
+    databases: bool = False
 
     @staticmethod
     def drawn(seed: int, order: str = "resolved") -> Elements:
@@ -49,6 +51,7 @@ class Elements:
             include=include and not by_offset,
             filtered=filtered,
             keyless=keyless and not by_offset,
+            databases=random.Random(f"databases of {seed}").random() < 0.3,
         )
 
 

@@ -23,9 +23,6 @@ _KINDS = ("insert", "update", "update", "delete", "move")
 _KINDS_WITHOUT_DELETES = ("insert", "insert", "update", "delete", "delete", "delete")
 """Where the feed shows no deletes, keys go and come again more often: only then is a row in the way of another."""
 
-_BETWEEN = Name("shop", "between")
-"""The name that a table has in the middle of a swap."""
-
 _TYPES = ("int", "varchar(20)", "decimal(10,2)", "bigint")
 _WIDER = {
     "int": ("bigint", "varchar(20)", "decimal(14,2)"),
@@ -46,6 +43,8 @@ class History:
         swaps: Rows exchange their keys.
         elements: What happens beside.
         keyless: Share of tables without a key.
+        names: Tables, in the letters in which they are made.
+        types: Types of columns.
 
     Attributes:
         database: What it happens to.
@@ -56,6 +55,8 @@ class History:
     swaps: bool = True
     elements: Elements = PLAIN
     keyless: float = 0.15
+    names: Sequence[Name] = tuple(_NAMES)
+    types: Sequence[str] = _TYPES
     database: Database = field(init=False)
     _value: int = 0
 
@@ -65,7 +66,7 @@ class History:
 
     def begin(self, tables: int) -> None:
         """Create the first tables."""
-        for name in [*_NAMES[:tables], *(APART if self.elements.include else [])]:
+        for name in [*self.names[:tables], *(APART if self.elements.include else [])]:
             self._create(name)
 
     def go_on(self, events: int) -> None:
@@ -153,7 +154,7 @@ class History:
     # ---- DDL
 
     def _ddl(self) -> None:
-        names = [*_NAMES, *(APART if self.elements.include else [])]
+        names = [*self.names, *(APART if self.elements.include else [])]
         unused = [name for name in names if name not in self.database.tables]
         if not self.database.tables:
             self._create(unused[0])
@@ -170,15 +171,19 @@ class History:
             self._of_partition,
             *[self._rename_several] * (6 if self.elements.renames else 0),
             *[self._rename] * (3 if self.elements.upkeep else 0),
+            *[self._make_database_again] * (3 if self.elements.databases else 0),
         ]
         self.random.choice(kinds)(name)
         if unused and self.random.random() < 0.3:
             self._create(self.random.choice(unused)) if unused[0] not in self.database.tables else None
 
     def _create(self, name: Name) -> None:
-        if name in self.database.tables:
-            return
-        columns = [Column("id"), Column("v", self.random.choice(_TYPES)), Column("c", self.random.choice(_TYPES))]
+        if name in self.database.tables or name not in (*self.names, *APART):
+            return  # The letters may have changed meanwhile.
+        if self.elements.databases and name in self.names and self.random.random() < 0.3:
+            name = self._respelt(name, Name(name.database, self._other_letters(name.table)))
+        types = self.random.choice(self.types), self.random.choice(self.types)
+        columns = [Column("id"), *map(Column, ("v", "c"), types)]
         key = [] if self.random.random() < self.keyless else ["id"]
         bounds = [("p0", KEYS // 2), ("p1", KEYS)] if key and self.random.random() < 0.3 else []
         self.database.create(name, columns[: self.random.randint(2, 3)], key, bounds)
@@ -187,7 +192,7 @@ class History:
         known = {column.name for column in self.database.tables[name].schema.columns}
         free = [column for column in ("c", "d", "e") if column not in known]
         if free:
-            kind = self.random.choice(_TYPES)
+            kind = self.random.choice(self.types)
             default = None if self.random.random() < 0.4 else self._cell(kind)
             first = self.random.random() < 0.3
             self.database.add_column(name, Column(self.random.choice(free), kind, default), first=first)
@@ -205,7 +210,9 @@ class History:
     def _modify_column(self, name: Name) -> None:
         column = self._column(name)
         if column is not None and column.type in _WIDER:
-            self.database.modify_column(name, column.name, self.random.choice(_WIDER[column.type]))
+            wider = [kind for kind in _WIDER[column.type] if self.types is _TYPES or kind in self.types]
+            if wider:
+                self.database.modify_column(name, column.name, self.random.choice(wider))
 
     def _column(self, name: Name) -> Column | None:
         columns = [column for column in self.database.tables[name].schema.columns if column.name != "id"]
@@ -220,7 +227,7 @@ class History:
 
     def _unused(self, name: Name) -> list[Name]:
         """Names that a table may take."""
-        return [free for free in (APART if name in APART else _NAMES) if free not in self.database.tables]
+        return [free for free in (APART if name in APART else self.names) if free not in self.database.tables]
 
     def _others(self, name: Name) -> list[Name]:
         """Tables with which a table may trade names."""
@@ -238,18 +245,18 @@ class History:
     def _rename_several(self, name: Name) -> None:
         """Tables trade names in one statement: a swap, a turn of three, a shift or a cut-over."""
         others = self._others(name)
-        free = self._unused(name) if name in APART else [*self._unused(name), _BETWEEN]
+        between = Name("mart", "apart_between") if name in APART else Name(self.names[0].database, "between")
+        free = self._unused(name) if name in APART else [*self._unused(name), between]
         self.random.shuffle(others)
         self.random.shuffle(free)
-        between = Name("mart", "apart_between") if name in APART else _BETWEEN
         kinds: list[list[tuple[Name, Name]]] = []
         if others:
             kinds.append([(name, between), (others[0], name), (between, others[0])])
-        if others and free and free[0] != _BETWEEN:
+        if others and free and free[0] != between:
             kinds.append([(name, free[0]), (others[0], name)])
         if len(others) > 1:
             kinds.append([(name, between), (others[0], name), (others[1], others[0]), (between, others[1])])
-        if free and free[0] != _BETWEEN:
+        if free and free[0] != between:
             # The same table twice, or there and back: its own name is used twice.
             kinds.append([(name, between), (between, self.random.choice([free[0], name]))])
         if kinds:
@@ -266,6 +273,24 @@ class History:
         else:
             self.database.drop(name)
         self._create(name)
+
+    def _make_database_again(self, name: Name) -> None:
+        """A database goes with all its tables, and comes again with some of them; not one that runs leave out."""
+        former = name.database if name not in APART and name.database != "mart" else self.names[0].database
+        self.database.drop_database(former)
+        database = self._other_letters(former) if self.random.random() < 0.6 else former
+        self.database.create_database(database)
+        again = [self._respelt(each, Name(database, each.table)) for each in self.names if each.database == former]
+        for each in self.random.sample(again, self.random.randint(1, len(again))):
+            self._create(each)
+
+    def _other_letters(self, name: str) -> str:
+        return self.random.choice([name.lower(), name.upper(), name.capitalize(), name.swapcase()])
+
+    def _respelt(self, name: Name, to: Name) -> Name:
+        """Give a name that no table has other letters from here on."""
+        self.names = [to if known == name else known for known in self.names]
+        return to
 
     def _follow_up(self, name: Name) -> None:
         """Make a new table under a name that a rename left."""

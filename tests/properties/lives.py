@@ -47,6 +47,12 @@ class Lives:
                     found |= lives
         return found - {life}
 
+    def together(self, ts: int) -> Iterator[set[Life]]:
+        """The tables of each statement at a commit ts, in whose parts they follow each other."""
+        found = [lives for item, lives in self._with_lives(ts) if item.ts == ts]
+        if found:
+            yield set().union(*found)
+
     def _with_lives(self, ts: int) -> Iterator[tuple[Ddl, set[Life]]]:
         found: dict[Name, Life] = {}
         for item in self._ddl(ts):
@@ -58,7 +64,10 @@ class Lives:
 
 
 def _follow(item: Ddl, found: dict[Name, Life]) -> None:
-    assert item.schema is not None
+    if item.schema is None:
+        for name in item.names:
+            found.pop(name, None)
+        return
     match item.kind:
         case "CREATE":
             found[item.schema.name] = item.ts

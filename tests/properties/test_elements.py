@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter, defaultdict
+from collections.abc import Collection
 
 from tests.properties.apart import is_apart
 from tests.properties.elements import Elements
@@ -33,7 +34,7 @@ def _sent(feed: Changefeed) -> list[tuple[str, str]]:
 
 def _found(feed: Changefeed) -> set[str]:
     """What a feed holds."""
-    found = set()
+    found = _of_databases(feed)
     for ddl in _ddl(feed):
         if not any(name.quoted in ddl.sql for name in ddl.names):
             found.add("letters")
@@ -57,6 +58,20 @@ def _found(feed: Changefeed) -> set[str]:
     if _has_moved(feed, {item.schema.name for item in rows if not item.schema.key}):
         found.add("rows without a key in another partition")
     return found
+
+
+def _of_databases(feed: Changefeed) -> set[str]:
+    """What becomes of databases, and of the letters of names."""
+    assert all(_is_once(feed.database.at(ddl.ts)) for ddl in _ddl(feed)), "a table is there twice"
+    if all(ddl.schema is not None for ddl in _ddl(feed)):
+        return set()
+    is_other = not _is_once({name for ddl in _ddl(feed) for name in ddl.names})
+    return {"databases", "other letters"} if is_other else {"databases"}
+
+
+def _is_once(names: Collection[Name]) -> bool:
+    """Whether no two names differ in letters alone."""
+    return len({(name.database.lower(), name.table.lower()) for name in names}) == len(names)
 
 
 def _has_moved(feed: Changefeed, names: set[Name]) -> bool:
@@ -87,5 +102,5 @@ def test_each_element_is_drawn() -> None:
     assert counts.keys() == {
         *("letters", "2 renames", "3 renames", "4 renames", "topics", "shuffled"),
         *("created anew", "days later", "rows of tables that runs leave out", "deletes that the feed leaves out"),
-        "rows without a key in another partition",
+        *("rows without a key in another partition", "databases", "other letters"),
     }
