@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 
 from applier.changefeed.message import TopicPartition
 from applier.pipeline.step import Pipeline
@@ -40,7 +41,8 @@ class RowsHistory(History):
     def _create(self, name: Name) -> None:
         if name not in self.database.tables:
             self.database.create(name, [Column("id"), Column("v", "varchar(20)")], ["id"])
-            self.database.insert(name, *({"id": number, "v": f"first {number}"} for number in range(4)))
+            rows: list[dict[str, int | str | Decimal | None]] = [{"id": at, "v": f"first {at}"} for at in range(4)]
+            self.database.insert(name, *rows)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,11 +37,11 @@ def put(world: World, kinds: Mapping[str, str], row: Mapping[str, Any]) -> None:
     }
     keys = {"type": "struct", "name": "default.shop.t.Key", "optional": False, "fields": fields[:1]}
     key = {"payload": {"id": row["id"]}, "schema": keys}
-    key, text = (base64.b64encode(json.dumps(part).encode()).decode() for part in (key, value))
+    packed, text = (base64.b64encode(json.dumps(part).encode()).decode() for part in (key, value))
     line = {"topic": "t", "partition": 0, "offset": world.ts - START - 1, "timestamp": world.ts >> 18}
     world.folder.mkdir(exist_ok=True)
     with (world.folder / "debezium.jsonl").open("a") as file:
-        file.write(json.dumps({**line, "key": key, "value": text}) + "\n")
+        file.write(json.dumps({**line, "key": packed, "value": text}) + "\n")
 
 
 def rows(world: World) -> list[dict[str, Any]]:

@@ -110,7 +110,8 @@ class OriginalNames:
         if len(alive) > 1:
             tables = [each.name for each in alive]
             what = (
-                f"{_ambiguous(f'Avro record {name}', map(str, tables))} One alone may have it, or each needs a topic."
+                f"Avro record {name} may stand for each of {', '.join(sorted(map(str, tables)))}: Avro gives them one "
+                "name. One alone may have it, or each needs a topic."
             )
             raise AmbiguousName(what, _TABLES_HINT, tables, ts)
         return next((each.name for each in alive if each.name != name), name)

@@ -93,7 +93,7 @@ def test_only_a_step_says_that_the_names_have_come_to_rest(readings: dict[TopicP
         ({}, True),
         ({"complete": False}, False),
         ({"error": DecodeError("It is bad.")}, False),
-        ({"waiting": [Waiting(TableName("shop", "t"), 1, PLACE, 1, 1)]}, False),
+        ({"waiting": [Waiting(TableName("shop", "t"), 1, 1, 1, PLACE)]}, False),
         ({"silent": [PLACE]}, False),
     ],
 )

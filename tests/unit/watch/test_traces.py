@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -57,6 +58,7 @@ class Feed:
     def __init__(self, *does: Callable[[], Step]) -> None:
         self.config = _config()
         self.watch = Stopwatch()
+        self.state = SimpleNamespace(checkpoint=SimpleNamespace(stopped=None))
         self._does = [*does]
 
     def step(self) -> Step:

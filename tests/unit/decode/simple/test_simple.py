@@ -90,7 +90,7 @@ def test_every_kind_of_ddl_is_a_schema_change(kind: str) -> None:
     assert isinstance(event, SchemaChange)
     assert (event.commit_ts, event.sql, event.database, event.before) == (TS, "ALTER …", "shop", None)
     assert event.after is not None
-    assert event.after.name == ("shop", "t")
+    assert event.after.name == TableName("shop", "t")
 
 
 def test_a_ddl_of_a_database_has_no_table() -> None:
