@@ -62,6 +62,11 @@ class ApplierError(Exception):
     def __str__(self) -> str:
         return f"{self.what} Hint: {self.hint}" if self.hint else self.what
 
+    @property
+    def clause(self) -> str:
+        """What happened, without the full stop: it follows a colon."""
+        return self.what.rstrip(".")
+
 
 class ConfigError(ApplierError):
     """The configuration is wrong.
@@ -89,7 +94,13 @@ class TransientError(ApplierError):
 
 
 class TerminalError(ApplierError):
-    """The job stops here; its checkpoint is kept and a restart continues from it."""
+    """The job stops here; its checkpoint is kept and a restart continues from it.
+
+    Attributes:
+        ddl: Commit ts of the DDL that is refused; 0 where it is something else.
+    """
+
+    ddl = 0
 
 
 class DecodeError(TerminalError):
@@ -113,6 +124,10 @@ class IncompleteRow(DecodeError):
     def __init__(self, what: str, hint: str = "", table: Iterable[str] | None = None) -> None:
         super().__init__(what, hint)
         self.table = table
+
+
+class ClaimCheckUnset(IncompleteRow):
+    """The row lies in a claim-check storage that is not configured."""
 
 
 class AmbiguousName(DecodeError):

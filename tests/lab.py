@@ -20,7 +20,6 @@ from applier.changefeed.window import OffsetRange, Window
 from applier.config import settings
 from applier.consume.source import Job, R
 from applier.pipeline.build import assemble
-from applier.pipeline.requests import REFUSED
 from applier.pipeline.state import State
 from applier.pipeline.step import Pipeline
 from applier.pipeline.tables import completeness, layouts
@@ -180,7 +179,7 @@ class Lab:
         """Let a pipeline do what a request asks for; again after a crash in it."""
         assert pipeline.beside is not None
         outcome = pipeline.beside.requests.carry_out(request)
-        assert not outcome.startswith(REFUSED) or "Nothing to resume" in outcome, outcome
+        assert not outcome.is_refused or "Nothing to resume" in outcome.notes[0], outcome
         self._answered.add(request.id)
 
     def check_all_back(self, pipeline: Pipeline) -> None:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyiceberg.catalog import Catalog, load_catalog
 
-from applier.changefeed.completeness import Completeness
+from applier import wording
+from applier.changefeed.completeness import Why, incomplete
 from applier.changefeed.event import Resolved
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName
@@ -195,9 +196,9 @@ def plain(table: pa.Table) -> list[dict[str, Any]]:
 
 def doubted(found: Replay, pipeline: Pipeline) -> dict[TableName, str]:
     """Tables of the catalog that readers may not take for whole, with the reasons; {} if each is live."""
-    nothing = Completeness("incomplete", reason="nothing is known of it")
+    nothing = incomplete(Why.UNRECORDED)
     known = {name: pipeline.state.completeness.get(name, nothing) for name in found.tables()}
-    return {name: item.reason for name, item in known.items() if not item.is_live}
+    return {name: wording.clause(item.reason) for name, item in known.items() if not item.is_live}
 
 
 def differences(found: Replay, state: Mapping[str, Any]) -> list[str]:

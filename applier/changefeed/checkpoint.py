@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
@@ -98,12 +98,42 @@ class Stop(NamedTuple):
     """What ended the last run.
 
     Attributes:
-        because: Its sentence, with its hint.
+        because: Its sentence.
+        hint: What to do about it; "" for none.
         at: Unix time in milliseconds.
+        ddl: Commit ts of the DDL that was refused; 0 where it was something else.
     """
 
     because: str
+    hint: str
     at: Count
+    ddl: Count = 0
+
+
+Done = Literal["parked", "resumes", "loading", "catching up", "forgotten", "refused", "withdrawn"]
+
+
+@dataclass(frozen=True, slots=True)
+class RequestOutcome:
+    """What became of a request.
+
+    Attributes:
+        done: What was done; `refused`: nothing was.
+        tables: The tables with which it was done.
+        left: The tables with which it was not.
+        notes: A sentence each, why: of tables that were left as they were, of a request that was refused, or on the
+            Iceberg tables that stay.
+    """
+
+    done: Done
+    tables: tuple[TableName, ...] = ()
+    left: tuple[TableName, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether nothing was done."""
+        return self.done == "refused"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +161,7 @@ class Checkpoint:
         counts: Figures of the step, for people; nothing depends on them.
         protocol: Protocol of the messages that were read; "" in format 1, which does not hold it.
         resuming: Parked tables that are being brought back; None without any.
-        handled: Requests of commands that were carried out, by their id, with the outcome in words; the latest ones.
+        handled: Requests of commands that were carried out, by their id; the latest ones.
         moving: Names that the step after this checkpoint was about to free or give away; None without such a step.
         stopped: What ended the last run; None once a step is done, and where a user ended it.
         homes: Topics that DDL alone have shown, of tables whose names in Avro others may have, too.
@@ -154,7 +184,7 @@ class Checkpoint:
     counts: Mapping[str, int] = field(default_factory=dict)
     protocol: str = ""
     resuming: Resuming | None = None
-    handled: Mapping[str, str] = field(default_factory=dict)
+    handled: Mapping[str, RequestOutcome] = field(default_factory=dict)
     moving: Moving | None = None
     stopped: Stop | None = None
     homes: Mapping[TableName, tuple[str, ...]] = field(default_factory=dict)

@@ -1,12 +1,12 @@
-"""Whether a table holds every row of its upstream table, and how it comes to do so again."""
+"""Whether a table holds every row of its upstream table, and why it does not."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Literal, TypeAlias
 
-from applier.changefeed.filter import option
 from applier.changefeed.message import Count
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName
@@ -16,10 +16,83 @@ Wholeness: TypeAlias = Literal["live", "incomplete", "parked"]
 rows are there. `parked`: the rows and the DDL since some point are not applied; the table shows its last true
 snapshot."""
 
-Cause: TypeAlias = Literal["", "include", "hand", "ddl", "row", "table", "lost", "load"]
-"""Why a table is parked: `tables.include` leaves it out; a user parked it; a DDL or a row could not be applied; others
-changed its Iceberg table; it lost rows that it should hold, so that only its whole history brings it back; or it is
-loaded from an export."""
+
+class Why(StrEnum):
+    """Why a table is live, incomplete or parked. `changefeed.wording` has the words."""
+
+    # live
+    WHOLE = "whole"
+    ADOPTED = "adopted"
+    LOADED_BEFORE = "loaded-before"
+    REPAIRED = "repaired"
+    # incomplete
+    NO_CREATE = "no-create"
+    UNMET = "unmet"
+    UNRECORDED = "unrecorded"
+    NOT_FOUND = "not-found"
+    NOT_READ = "not-read"
+    NOT_RENAMED = "not-renamed"
+    SKIPPED = "skipped"
+    LETTERS = "letters"
+    EXCHANGED = "exchanged"
+    CAME_BACK = "came-back"
+    MADE_WHILE_PARKED = "made-while-parked"
+    # parked
+    LEFT_OUT = "left-out"
+    LEFT_OUT_BEFORE = "left-out-before"
+    BY_HAND = "by-hand"
+    REBUILT = "rebuilt"
+    DDL = "ddl"
+    ROW = "row"
+    TABLE = "table"
+    LOST = "lost"
+    LOADING = "loading"
+    CATCHING_UP = "catching-up"
+
+    @property
+    def state(self) -> Wholeness:
+        """What the table is."""
+        return "live" if self in _LIVE else "parked" if self in _PARKED else "incomplete"
+
+    @property
+    def is_tried_again(self) -> bool:
+        """Whether a start may find the cause gone: the table resumes then. A command brings the others back."""
+        return self in (Why.LEFT_OUT, Why.LEFT_OUT_BEFORE, Why.DDL, Why.ROW, Why.TABLE)
+
+    @property
+    def is_error(self) -> bool:
+        """Whether something could not be applied."""
+        return self in (Why.DDL, Why.ROW, Why.TABLE, Why.LOST)
+
+    @property
+    def is_loaded(self) -> bool:
+        """Whether an export is loaded into the table."""
+        return self in (Why.LOADING, Why.CATCHING_UP)
+
+    @property
+    def is_left_out(self) -> bool:
+        """Whether `tables.include` decides."""
+        return self in (Why.LEFT_OUT, Why.LEFT_OUT_BEFORE)
+
+
+_LIVE = frozenset({Why.WHOLE, Why.ADOPTED, Why.LOADED_BEFORE, Why.REPAIRED})
+
+_PARKED = frozenset(list(Why)[list(Why).index(Why.LEFT_OUT) :])
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a table is what it is.
+
+    Attributes:
+        why: The kind.
+        detail: What belongs to it: the user's words (`ADOPTED`, `BY_HAND`), the range (`REPAIRED`), the commit ts
+            (`SKIPPED`), the partner (`EXCHANGED`), what could not be applied (`DDL`, `ROW`, `TABLE`, `LOST`); with the
+            other ones that are parked, why the last attempt to bring the table back failed.
+    """
+
+    why: Why
+    detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,27 +100,33 @@ class Completeness:
     """What is known about the completeness of one table. No message states it, so evidence is kept from the start.
 
     Attributes:
-        state: See `Wholeness`.
+        reason: Why the table is what it is.
         since: Commit ts up to which a parked table is whole; 0 in offset order.
-        reason: Why, as a clause that follows a colon.
-        cause: See `Cause`; "" unless the table is parked.
         position: Where a parked table left the others; None where nothing shows it, so that the feed cannot bring the
             table back.
-        lacked: Why the table was incomplete when it was parked; "" if it was whole.
+        lacked: Why the table was incomplete when it was parked; None if it was whole.
         partners: Tables that exchanged rows with it while it was parked: they resume together.
         is_due: The table resumes as soon as `run` comes to it.
         origin: Of a table that is being brought back, the `position` from which it began.
     """
 
-    state: Wholeness
+    reason: Reason
     since: Count = 0
-    reason: str = ""
-    cause: Cause = ""
     position: FeedPosition | None = None
-    lacked: str = ""
+    lacked: Reason | None = None
     partners: tuple[TableName, ...] = ()
     is_due: bool = False
     origin: FeedPosition | None = None
+
+    @property
+    def why(self) -> Why:
+        """The kind of its reason."""
+        return self.reason.why
+
+    @property
+    def state(self) -> Wholeness:
+        """See `Wholeness`."""
+        return self.why.state
 
     @property
     def is_live(self) -> bool:
@@ -62,62 +141,23 @@ class Completeness:
     @property
     def resumed(self) -> Completeness:
         """What the table is once it has all that it missed while it was parked."""
-        return Completeness("incomplete", reason=self.lacked) if self.lacked else LIVE
+        return LIVE if self.lacked is None else Completeness(self.lacked)
 
     @property
-    def word(self) -> str:
-        """The state in one word or two, for people."""
-        if self.is_parked and self.cause == "load" and self.reason in (LOADING, CATCHING_UP):
+    def shown(self) -> Literal["live", "incomplete", "parked", "loading", "catching up"]:
+        """The state as people see it: a load that goes on is no failure."""
+        if self.why.is_loaded and not self.reason.detail:
             return "catching up" if self.is_due else "loading"
         return self.state
 
-    def sentence(self, name: TableName) -> str:
-        """What is known, for people."""
-        since = f" since resolved ts {self.since}" if self.is_parked and self.since else ""
-        resumes = " and resumes" if self.is_due and self.word == "parked" else ""
-        return f"Table {name} is {self.word}{since}{resumes}: {self.reason}."
 
-    def way_out(self, name: TableName, config: str) -> str:
-        """The command that makes the table live again; `config` is the path of the configuration file."""
-        adopt = f"applier adopt -c {config} --tables {option([name])} --why TEXT"
-        load = f"applier load -c {config} --from DIR --tables {option([name])}"
-        by_hand = f"export it with `tiup dumpling -o DIR` and run `{load}`"
-        if self.is_due:
-            return f"`applier run -c {config}` brings it back."
-        if self.cause == "load":
-            return f"run `{load}` again, which goes on."
-        if self.cause == "include" and self.reason == LEFT_OUT:
-            forget = f"applier forget -c {config} --tables {option([name])}"
-            return f"admit it in tables.include again, and `applier run -c {config}` resumes it; or run `{forget}`."
-        if self.is_parked and self.position is None:
-            return f"{by_hand}; or leave it out in tables.include."
-        if self.reason == LETTERS:
-            letters = f"applier backfill -c {config} --dead-letters"
-            return f"run `{letters}`, or `applier dead-letters discard -c {config} --all --why TEXT`."
-        if self.reason.startswith(SKIPPED):
-            return f"bring the Iceberg table to what its upstream is, then run `{adopt}`."
-        resume = f"run `applier resume -c {config} --tables {option([name, *self.partners])}`"
-        if self.cause == "table":
-            return f"restore it and start `applier run -c {config}` again; or {resume}, which may build it anew."
-        if self.is_parked:
-            is_mended = self.cause in ("ddl", "row")
-            return f"mend what the reason names, then {resume}; or {by_hand}." if is_mended else f"{resume}."
-        return f"{resume} if the feed still holds its CREATE TABLE; or {by_hand}."
-
-
-LIVE = Completeness("live")
+LIVE = Completeness(Reason(Why.WHOLE))
 """A table that the feed created: no row of it can be older than what the feed holds."""
 
-NO_CREATE = "the feed does not hold its CREATE TABLE, so earlier rows may be missing"
-UNMET = "its CREATE TABLE was supplied, and no row of it has come, so earlier rows may be missing"
-UNRECORDED = "an older version wrote it, which kept no record of what the table may lack"
-LEFT_OUT = "left out by tables.include"
-LOADING = "rows of an export are still to be loaded"
-CATCHING_UP = "it was loaded from an export, and what the feed has changed since is applied"
-LEFT_OUT_AT_FIRST = "tables.include left it out until now"
-NOT_FOUND = "the feed changes rows that the table does not hold"
-SKIPPED = "a DDL was skipped"
-LETTERS = "a message that may hold a row of it was set aside as a dead letter"
+
+def incomplete(why: Why, detail: str = "") -> Completeness:
+    """A table that may lack rows."""
+    return Completeness(Reason(why, detail))
 
 
 def furthest_back(resolved_ts: int, tables: Iterable[Completeness]) -> int:

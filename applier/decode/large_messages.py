@@ -19,7 +19,7 @@ import msgspec
 
 from applier.changefeed.message import MAX_MESSAGE_BYTES
 from applier.decode.options import DecoderOptions
-from applier.errors import DecodeError, IncompleteRow, TransientError, reason_of
+from applier.errors import ClaimCheckUnset, DecodeError, IncompleteRow, TransientError, reason_of
 
 LIMIT_HINT = "Raise source.max_message_bytes, if the memory is there."
 
@@ -119,7 +119,7 @@ class LargeMessages:
         if self._storage is None:
             what = f"A row of {mark.title} lies in the claim-check storage, which is not configured."
             hint = "Set changefeed.claim_check to the changefeed's claim-check-storage-uri."
-            raise IncompleteRow(what, hint, mark.name)
+            raise ClaimCheckUnset(what, hint, mark.name)
         found, message = read(self._storage.fetch(location))
         if found != mark._replace(location=None):
             name = location.rsplit("/", 1)[-1]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
-from applier.changefeed.completeness import LETTERS, Cause
+from applier.changefeed.completeness import Reason, Why
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName, TableVersion
@@ -80,7 +80,7 @@ class WindowApplier:
             TerminalError: The changefeed cannot go on.
         """
         upto = cast("int", scan.upto)
-        self.set_apart(self._unfit(scan), "row")
+        self.set_apart(self._unfit(scan), Why.ROW)
         completeness.meet((name for name, _ in scan.results.parts), scan.ddl, self.state, self.targets, self.config)
         self.state.learn(scan.versions, scan.topics)
         place_names(scan, self.state.lives)
@@ -116,14 +116,14 @@ class WindowApplier:
             commits += self._commit([Batch(name, parts, upto, extent=extent) for (name, _), parts in rest])
         # At the end: a table may have been made, or may have got its name, behind the message.
         lacking = list(self.state.tables) if doubted is None else _by_names_of_now(doubted, scan.ddl)
-        completeness.doubt(self.state, lacking, LETTERS)
+        completeness.doubt(self.state, lacking, Reason(Why.LETTERS))
         return commits
 
     def hold_to_checkpoint(self, names: Iterable[TableName]) -> None:
         """Park those of some tables that others have dropped, replaced or rolled back, or stop for the first."""
         for name in names:
             if name not in self.state.parked and (damage := self.targets.damage(name)) is not None:
-                self.set_apart({name: damage}, "table")
+                self.set_apart({name: damage}, Why.TABLE)
 
     def _removed(self, ddl: Sequence[Ddl]) -> set[TableName]:
         """Names whose tables some DDL remove, which a step that failed may have done already."""
@@ -152,7 +152,7 @@ class WindowApplier:
     def set_apart(
         self,
         refused: Mapping[TableName, TerminalError],
-        cause: Cause,
+        why: Why,
         together: Sequence[TableName] = (),
         created: int | None = None,
     ) -> None:
@@ -168,7 +168,7 @@ class WindowApplier:
                 raise error
             partners = tuple(other for other in together if other != name)
             begin = None if created is None else FeedPosition(name, created - 1)
-            parking.park(self.state, self.targets, name, cause, error.what, partners, begin)
+            parking.park(self.state, self.targets, name, Reason(why, error.clause), partners, begin)
             if isinstance(error, AmbiguousName):
                 # Read again, the message would show no more.
                 self.state.completeness[name] = replace(self.state.completeness[name], position=None)
@@ -180,7 +180,7 @@ class WindowApplier:
             self.targets.ensure(version, self.targets.policy.stamp(self.state.resolved_ts))
         except TableMismatch as error:
             self.targets.confirm()
-            self.set_apart({version.name: error}, "table")
+            self.set_apart({version.name: error}, Why.TABLE)
 
     def _apply_ddl(self, ddl: Ddl) -> None:
         """Apply a DDL, or park the tables for which it is refused; what it does to others is done."""
@@ -192,7 +192,7 @@ class WindowApplier:
             if not names:
                 raise
             is_placed = self.targets.feed.order.parts_at_ddl and any(effect(each).created for each in ddl.actions)
-            self.set_apart(dict.fromkeys(names, refusal), "ddl", names, ddl.commit_ts if is_placed else None)
+            self.set_apart(dict.fromkeys(names, refusal), Why.DDL, names, ddl.commit_ts if is_placed else None)
             self.state.ddl.refused.add(ddl.barrier.change.id)
             self._apply_ddl(ddl)
 
@@ -224,7 +224,7 @@ class WindowApplier:
                 except (SchemaChangeRefused, TableMismatch) as refusal:
                     self.targets.confirm()
                     refused[batch.name] = refusal
-        self.set_apart(refused, "row")
+        self.set_apart(refused, Why.ROW)
         batches = [batch for batch in batches if batch.name not in self.state.parked]
         whole = self.not_found.refusing((batch.name for batch in batches), self.state, self.config)
         unfit: dict[TableName, TerminalError] = {}
@@ -232,7 +232,7 @@ class WindowApplier:
         # In the order of the batches, as threads fill it in any: the same run ends for the same reason.
         for name in (batch.name for batch in batches if batch.name in unfit):
             error = unfit[name]
-            self.set_apart({name: error}, "lost" if isinstance(error, TableIncomplete) else "table")
+            self.set_apart({name: error}, Why.LOST if isinstance(error, TableIncomplete) else Why.TABLE)
         for name, applied in done.items():
             self.not_found.note(name, applied.not_found, self.state)
             self.commits.append((name, sum(applied.seconds.values())))

@@ -61,7 +61,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-_UNEXPECTED = "It failed unexpectedly. Hint: its standard error says why, and names the file with the traceback."
+_UNEXPECTED = ApplierError(
+    "It failed unexpectedly.", "its standard error says why, and names the file with the traceback."
+)
 
 Look = Callable[[State, Source], object]
 """Looks at the last state of a changefeed before it is taken, and raises what speaks against that."""
@@ -116,7 +118,7 @@ def assembled(
             except BaseException as error:
                 if is_run and isinstance(error, Exception):
                     with suppress(Exception):
-                        keep_end(state, str(error) if isinstance(error, ApplierError) else _UNEXPECTED)
+                        keep_end(state, error if isinstance(error, ApplierError) else _UNEXPECTED)
                 # What went wrong counts, not that the changefeed could then not be released either.
                 with suppress(ApplierError):
                     state.control.release()

@@ -7,7 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, cast
 
-from applier.changefeed.completeness import CATCHING_UP, LOADING, Completeness
+from applier import wording
+from applier.changefeed.checkpoint import RequestOutcome
+from applier.changefeed.completeness import Completeness, Reason, Why
 from applier.changefeed.filter import TableFilter, named
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName
@@ -16,7 +18,7 @@ from applier.errors import ConfigError, TransientError
 from applier.pipeline.schema_changes import moved_names
 from applier.pipeline.table_selection import selected
 from applier.pipeline.tables import completeness, parking
-from applier.pipeline.tables.bring_back import REFUSED, bring_back, left_out
+from applier.pipeline.tables.bring_back import bring_back, left_out
 from applier.pipeline.tables.loads import Load, Loads
 from applier.runtime import failpoints
 from applier.runtime.logs import logger
@@ -27,8 +29,6 @@ from applier.sink.iceberg.maintenance import unset_properties
 if TYPE_CHECKING:
     from applier.pipeline.step import Pipeline
     from applier.sink.control.control import Control
-
-__all__ = ["REFUSED", "Requests"]
 
 LOOK_SECONDS = 1.0
 """Time between two looks for requests."""
@@ -67,11 +67,11 @@ class Requests:
                 self.carry_out(request)
         self._head, self._next_look = head, self.clock() + LOOK_SECONDS
 
-    def ask(self, request: TableRequest) -> str:
+    def ask(self, request: TableRequest) -> RequestOutcome:
         """Keep a request of this very process, and carry out all that are open, in the order in which they were made.
 
         Returns:
-            The outcome in words.
+            What became of it.
 
         Raises:
             ConfigError: A step that stopped half-way must be finished first; nothing is kept.
@@ -82,11 +82,11 @@ class Requests:
         self.take()
         return self.main.state.checkpoint.handled[request.id]
 
-    def carry_out(self, request: TableRequest) -> str:
+    def carry_out(self, request: TableRequest) -> RequestOutcome:
         """Carry out one request, once; the checkpoint has its effect and its outcome, or neither.
 
         Returns:
-            The outcome in words.
+            What became of it.
         """
         state, control = self.main.state, cast("Control", self.main.state.control)
         failpoints.reach("request-taken")
@@ -97,21 +97,20 @@ class Requests:
                 try:
                     outcome = self._done(request)
                 except ConfigError as error:
-                    outcome = REFUSED + " ".join(error.problems)
+                    outcome = RequestOutcome("refused", notes=tuple(error.problems))
                     state.completeness, state.tables, state.topics = before
                 state.keep(completeness.cut(state, self.main.targets), state.checkpoint.resuming, {request.id: outcome})
             except TransientError:
                 # The next try would find it half done, and tell of that.
                 state.completeness, state.tables, state.topics = before
                 raise
-            logger().info(
-                "request", kind=request.kind, tables=",".join(request.tables), outcome=outcome, who=request.who
-            )
+            words = wording.outcome(outcome)
+            logger().info("request", kind=request.kind, tables=",".join(request.tables), outcome=words, who=request.who)
         failpoints.reach("request-done")
-        control.write(REQUESTS, request_rows(request, outcome))
+        control.write(REQUESTS, request_rows(request, wording.outcome(outcome)))
         return outcome
 
-    def _done(self, request: TableRequest) -> str:
+    def _done(self, request: TableRequest) -> RequestOutcome:
         moved_names.refuse_unfinished(self.main.state)
         if request.kind == "load":
             return self._load(named(request.tables))
@@ -126,21 +125,22 @@ class Requests:
             case "forget":
                 return self._forget(names)
 
-    def _park(self, names: Sequence[TableName], request: TableRequest) -> str:
+    def _park(self, names: Sequence[TableName], request: TableRequest) -> RequestOutcome:
         """Park tables; one that is parked already keeps its reason, on which it depends whether a start resumes it."""
-        state, parked, left = self.main.state, [], []
+        state, parked, notes = self.main.state, list[TableName](), list[str]()
+        reason = Reason(Why.BY_HAND, request.why)
         for name in names:
             known = state.completeness.get(name)
             if known is not None and known.is_parked and not known.is_due:
-                left.append(known.sentence(name))
+                notes.append(wording.sentence(name, known))
                 continue
-            parking.park(state, self.main.targets, name, "hand", request.why)
-            state.completeness[name] = replace(state.completeness[name], cause="hand", reason=request.why, is_due=False)
-            parked.append(str(name))
-        outcome = f"parked: {', '.join(parked)}." if parked else "nothing to park."
-        return " ".join([outcome, *(["Left as they were:", *left] if left else [])])
+            parking.park(state, self.main.targets, name, reason)
+            state.completeness[name] = replace(state.completeness[name], reason=reason, is_due=False)
+            parked.append(name)
+        left = tuple(name for name in names if name not in parked)
+        return RequestOutcome("parked", tuple(parked), left, tuple(notes))
 
-    def _load(self, names: Sequence[TableName]) -> str:
+    def _load(self, names: Sequence[TableName]) -> RequestOutcome:
         """Park tables while an export is loaded aside."""
         state, admits = self.main.state, TableFilter(self.main.config.tables.include).admits
         if others := [name for name in names if not admits(name)]:
@@ -148,20 +148,20 @@ class Requests:
         for name in names:
             known = state.completeness.get(name)
             if known is None:
-                state.completeness[name] = Completeness("parked", reason=LOADING, cause="load")
-            elif known.cause == "load" and known.is_due:
+                state.completeness[name] = Completeness(Reason(Why.LOADING))
+            elif known.why.is_loaded and known.is_due:
                 # An earlier load comes to its end first: what it has brought is true.
                 continue
             else:
-                parking.park(state, self.main.targets, name, "load", LOADING)
+                parking.park(state, self.main.targets, name, Reason(Why.LOADING))
                 known = state.completeness[name]
                 # This load takes the place of what an earlier one has brought: nothing can go on from there.
                 position = None if known.position is not None and known.position.is_loaded else known.position
-                known = replace(known, cause="load", reason=LOADING, position=position, is_due=False)
+                known = replace(known, reason=Reason(Why.LOADING), position=position, is_due=False)
                 state.completeness[name] = known
-        return f"loading: {', '.join(map(str, names))}."
+        return RequestOutcome("loading", tuple(names))
 
-    def _loaded(self, names: Sequence[TableName]) -> str:
+    def _loaded(self, names: Sequence[TableName]) -> RequestOutcome:
         """Let tables come back that an export was loaded into; another load may have brought some back already."""
         state, targets = self.main.state, self.main.targets
         loads = Loads(targets.catalog, targets.feed.name)
@@ -169,9 +169,9 @@ class Requests:
             found, known = loads.find(name), state.completeness.get(name)
             if found is not None and found[0].is_complete:
                 self._hand_over(name, found[0])
-            elif known is None or (known.cause == "load" and not known.is_due):
+            elif known is None or (known.why.is_loaded and not known.is_due):
                 raise ConfigError([f"No export of table {name} is loaded: give the command again."])
-        return f"catching up: {', '.join(map(str, names))}."
+        return RequestOutcome("catching up", tuple(names))
 
     def _hand_over(self, name: TableName, load: Load) -> None:
         state, order, version = self.main.state, self.main.targets.feed.order, load.version
@@ -179,11 +179,12 @@ class Requests:
         readings = {} if order.has_watermark else self.main.since(load.tso)
         position = FeedPosition(name, order.as_of(load.tso) or 0, (), readings, version.version, load.partitioning)
         position = replace(position, is_loaded=True)
-        parking.park(state, self.main.targets, name, "load", CATCHING_UP)
-        known = replace(state.completeness[name], cause="load", reason=CATCHING_UP, position=position, lacked="")
-        state.completeness[name] = replace(known, is_due=True)
+        parking.park(state, self.main.targets, name, Reason(Why.CATCHING_UP))
+        known = state.completeness[name]
+        reason = Reason(Why.CATCHING_UP)
+        state.completeness[name] = replace(known, reason=reason, position=position, lacked=None, is_due=True)
 
-    def _forget(self, names: Sequence[TableName]) -> str:
+    def _forget(self, names: Sequence[TableName]) -> RequestOutcome:
         state, targets = self.main.state, self.main.targets
         admits = TableFilter(self.main.config.tables.include).admits
         wanted = [name for name in names if admits(name)]
@@ -202,4 +203,4 @@ class Requests:
             state.topics.pop(name, None)
             targets.forget(name)
         kept = ", ".join(".".join(targets.identifier(name)) for name in names)
-        return f"forgotten: {', '.join(map(str, names))}. The Iceberg tables stay as they are: {kept}."
+        return RequestOutcome("forgotten", tuple(names), notes=(f"The Iceberg tables stay as they are: {kept}.",))

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from applier.changefeed.applied_offsets import AppliedOffsets
-from applier.changefeed.checkpoint import UNKNOWN, Checkpoint, Resuming, Stop, Tracked
+from applier.changefeed.checkpoint import UNKNOWN, Checkpoint, RequestOutcome, Resuming, Stop, Tracked
 from applier.changefeed.completeness import Completeness
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.position import DdlId, Reading
 from applier.changefeed.table import TableName, TableVersion
 from applier.ddl.schema_tracker import Tables
 from applier.decode.avro.namesakes import Lives
+from applier.errors import ApplierError, TerminalError
 from applier.pipeline.ddl_progress import BY_TIME, DdlProgress
 from applier.sink.control.control import DeadLetter, SchemaDecision, unix_ms
 
@@ -167,7 +168,7 @@ class State:
         self,
         snapshots: Mapping[tuple[str, ...], int],
         resuming: Resuming | None,
-        handled: Mapping[str, str] | None = None,
+        handled: Mapping[str, RequestOutcome] | None = None,
     ) -> None:
         """Write a checkpoint between two steps, with the cut, the tables that come back, and outcomes of requests."""
         self.write(
@@ -262,8 +263,9 @@ class State:
             self.checkpoint = found
 
 
-def keep_end(state: State, because: str = "") -> None:
-    """Let the checkpoint say what ended the run, in a sentence; "" once a step is done."""
-    stop = Stop(because, unix_ms()) if because else None
+def keep_end(state: State, error: ApplierError | None = None) -> None:
+    """Let the checkpoint say what ended the run; None once a step is done."""
+    ddl = error.ddl if isinstance(error, TerminalError) else 0
+    stop = None if error is None else Stop(error.what, error.hint, unix_ms(), ddl)
     if stop != state.checkpoint.stopped:
         state.write(lambda last: replace(last, stopped=stop))

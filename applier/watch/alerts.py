@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
+from applier import wording
 from applier.config.settings import Config
 from applier.config.watch import AlertKind
 from applier.runtime.escaping import escaped
 from applier.sink.control.rows import SchemaDecision
-from applier.watch.compose import way_past
 from applier.watch.report import StatusReport, TableProgress, iso
 from applier.watch.view import View
 
@@ -84,7 +84,7 @@ class Alerts:
             return
         first, *others = report.stale
         more = f" {len(others)} more reason{'s' * (len(others) > 1)}." if others else ""
-        because, _, way_out = first.partition(" Hint: ")
+        because, way_out = first.because, first.way_out
         if others or not way_out:
             way_out = f"run `applier status -c {self.config.path}`, which shows each reason with its way out."
         yield self._alert("verdict", view, f"{_cut(because, _SENTENCE - 20)}{more}", way_out=way_out)
@@ -111,7 +111,7 @@ class Alerts:
         for table in _parked(report):
             if table.table == str(item.table) and table.way_out:
                 return table.way_out
-        return way_past(item, self.config)
+        return wording.way_past_ddl(item.commit_ts, self.config.path)
 
     def _alert(
         self,
@@ -134,7 +134,7 @@ class Alerts:
             "sentence": short,
             "way_out": way_out,
             "table": table,
-            "reasons": [_cut(reason) for reason in report.stale[:_REASONS]],
+            "reasons": [_cut(str(reason)) for reason in report.stale[:_REASONS]],
             "ddl": ddl and {"commit_ts": ddl.commit_ts, "sql": _cut(ddl.sql, _STATEMENT)},
             "text": _harmless(f"{subject}: {short}" + (f" Way out: {way_out}" if way_out else "")),
         }

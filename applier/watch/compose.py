@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import cast
 
+from applier import wording
 from applier.changefeed.checkpoint import Checkpoint, Stop, caught_up
-from applier.changefeed.completeness import LEFT_OUT, UNRECORDED, Completeness, furthest_back
-from applier.changefeed.filter import TableFilter, option
+from applier.changefeed.completeness import Completeness, Reason, Why, furthest_back, incomplete
+from applier.changefeed.filter import TableFilter
+from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName
 from applier.config.settings import Config
 from applier.order.feed_order import ORDERS
@@ -26,18 +28,17 @@ from applier.watch.report import (
     StepProgress,
     TableProgress,
     TableState,
+    Trouble,
     age,
     iso,
     iso_of,
     judged,
-    several,
     spark_name,
 )
 from applier.watch.steps import explained
 
 _SHOWN = 10
 _GONE = "Table {} is not in the catalog, though the checkpoint lists it."
-_START = "run `applier run -c {config}`, which looks at what made the table and records it."
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ class Facts:
 def empty(config: Config, max_lag_seconds: float, now_ms: int) -> StatusReport:
     """The report on a changefeed that has no checkpoint."""
     report = StatusReport(config.changefeed.name, max_lag_seconds, iso(now_ms))
-    return replace(report, stale=tuple(judged(report, _start(config))))
+    return replace(report, stale=tuple(judged(report, wording.start(config.path))))
 
 
 def compose(
@@ -117,25 +118,42 @@ def compose(
     is_gone = last.released or silent > config.run.lease_seconds
     pending = [item for item in facts.decisions if _holds_up(item, last, is_gone=is_gone)]
     held = [_held_up(item, config) for item in pending]
-    if last.stopped and not any(item.because in last.stopped.because for item in pending):
+    if last.stopped and last.stopped.ddl not in {item.commit_ts for item in pending}:
         held.append(_ended(last.stopped, config))
     used = [item for item in report.partitions if item.partition < (config.changefeed.partitions or math.inf)]
-    stale = judged(report, _start(config) if is_gone and not held else "", held)
+    start = wording.start(config.path) if is_gone and not held else ""
+    stale = [*held, *judged(report, start), *lacking(tables, _lacking(tables, last), config.path)]
     silent_places = [item for item in used if order.has_watermark and item.resolved_ts is None]
     if lag is None or lag > max_lag_seconds:
         report = replace(report, notes=(*_silent(silent_places, config), *report.notes))
     return replace(report, stale=tuple(stale), explanation=explained(report, used))
 
 
-def _silent(partitions: Sequence[PartitionProgress], config: Config) -> Iterator[str]:
+def lacking(tables: Sequence[TableProgress], known: Mapping[TableName, Completeness], config: str) -> Iterator[Trouble]:
+    """Why tables need a hand; those that lack rows for one reason, and have one way out, in one sentence.
+
+    Args:
+        tables: All tables.
+        known: What is recorded of those that lack rows.
+        config: Path of the configuration file.
+    """
+    for names, state in wording.alike(known.items()):
+        yield Trouble(
+            wording.sentence_of_all(names, state),
+            wording.way_out(names, state, config),
+            str(names[0]) if len(names) == 1 else "",
+        )
+    others = {*map(str, known)}
+    for found in tables:
+        if found.because and found.table not in others:
+            yield Trouble(found.because, found.way_out or "", found.table)
+
+
+def _silent(partitions: Sequence[PartitionProgress], config: Config) -> Iterator[Trouble]:
     """What holds the watermark of all tables back: partitions that never sent one."""
     if partitions:
-        names = several([f"{item.topic}/{item.partition}" for item in partitions])
-        yield (
-            f"No watermark has ever come from {names}, so no table advances. Hint: if TiCDC does not use so many "
-            "partitions (`partition-num`), set changefeed.partitions to the number that it uses, and start "
-            f"`applier run -c {config.path}` again; if it is to use them all, pause and resume the changefeed in TiCDC."
-        )
+        places = [TopicPartition(item.topic, item.partition) for item in partitions]
+        yield Trouble(wording.silent(places), wording.way_past_silent(config.path))
 
 
 def _holds_up(item: SchemaDecision, last: Checkpoint, *, is_gone: bool) -> bool:
@@ -149,25 +167,17 @@ def _holds_up(item: SchemaDecision, last: Checkpoint, *, is_gone: bool) -> bool:
     return is_gone or item.decided_at.timestamp() * 1000 < last.holder.since
 
 
-def _held_up(item: SchemaDecision, config: Config) -> str:
+def _held_up(item: SchemaDecision, config: Config) -> Trouble:
     of = f" of {item.subject}" if item.subject else ""
     what = f"A DDL{of} holds changefeed {config.changefeed.name} up: {item.because.rstrip('.')}."
-    return f"{what} Hint: {way_past(item, config)}"
+    return Trouble(what, wording.way_past_ddl(item.commit_ts, config.path))
 
 
-def _ended(stop: Stop, config: Config) -> str:
+def _ended(stop: Stop, config: Config) -> Trouble:
     what = f"The last run of changefeed {config.changefeed.name} ended at {iso(stop.at)}: {stop.because}"
-    return (what if " Hint: " in what else f"{what} Hint: {_start(config)}").replace(" -c FILE", f" -c {config.path}")
-
-
-def way_past(item: SchemaDecision, config: Config) -> str:
-    """How the changefeed goes on that stopped at a refused DDL."""
-    skip = f"applier ddl skip {item.commit_ts} -c {config.path} --why TEXT"
-    return f"run `{skip}` to pass it without its effect, or mend what the reason names; then {_start(config)}"
-
-
-def _start(config: Config) -> str:
-    return f"start `applier run -c {config.path}`."
+    return Trouble(
+        what, wording.of_this_changefeed(stop.hint, config.path) if stop.hint else wording.start(config.path)
+    )
 
 
 def _holder(last: Checkpoint, silent: float) -> HolderReport:
@@ -195,31 +205,37 @@ def _judged(
 ) -> TableProgress:
     """A table that lacks rows is not in the cut, whatever its snapshots say."""
     if progress.state == "missing":
-        return replace(progress, because=_GONE.format(progress.iceberg), way_out=_again(name, config.path))
+        return replace(
+            progress, because=_GONE.format(progress.iceberg), way_out=wording.register_again(name, config.path)
+        )
     recorded = last.tables[name].completeness
-    known = recorded or Completeness("incomplete", reason=UNRECORDED)
-    if recorded and not is_wanted and not recorded.is_parked:
-        known = Completeness("parked", since=last.resolved_ts, reason=LEFT_OUT, cause="include")
+    known = _known(recorded, replace(progress, is_wanted=is_wanted), last)
     if known.is_live or progress.state == "dropped":
         return progress
     return replace(
         progress,
-        state=cast("TableState", known.word),
+        state=cast("TableState", known.shown),
         cut_snapshot_id=None,
-        because=known.sentence(name),
-        way_out=known.way_out(name, config.path) if recorded else _START.format(config=config.path),
+        because=wording.sentence(name, known),
+        way_out=wording.way_out([name], known, config.path) if recorded else wording.record(config.path),
         is_wanted=is_wanted,
         since=known.since or None,
-        caught_up=loaded(name) if known.word == "loading" else caught_up(known, last),
+        caught_up=loaded(name) if known.shown == "loading" else caught_up(known, last),
     )
 
 
-def _again(name: TableName, config: str) -> str:
-    resume = f"`applier resume -c {config} --tables {option([name])}`"
-    return (
-        "register it again from its last metadata file (system.register_table) and start "
-        f"`applier run -c {config}`; if that parks it, {resume} builds it anew from its CREATE TABLE."
-    )
+def _lacking(tables: Sequence[TableProgress], last: Checkpoint) -> dict[TableName, Completeness]:
+    """What is recorded of the tables that lack rows."""
+    bad = {table.table: table for table in tables if table.state in LACKING}
+    found = {name: tracked.completeness for name, tracked in last.tables.items() if str(name) in bad}
+    return {name: _known(known, bad[str(name)], last) for name, known in found.items() if known is not None}
+
+
+def _known(recorded: Completeness | None, found: TableProgress, last: Checkpoint) -> Completeness:
+    if recorded and not found.is_wanted and not recorded.is_parked:
+        # `tables.include` has changed since the newest step.
+        return Completeness(Reason(Why.LEFT_OUT), since=last.resolved_ts)
+    return recorded or incomplete(Why.UNRECORDED)
 
 
 def _aged(found: TableProgress, lag: float | None, now_ms: int) -> TableProgress:
@@ -245,17 +261,20 @@ def _cut(catalog: str, snapshots: Mapping[tuple[str, ...], int]) -> Iterator[str
 
 def _notes(
     tables: Sequence[TableProgress], silent: float, config: Config, last: Checkpoint, *, letters: int
-) -> Iterator[str]:
+) -> Iterator[Trouble]:
     if not last.released and silent > config.run.lease_seconds:
-        yield f"{last.holder} holds the changefeed, but has been silent for {silent:.0f} s: the next applier takes it."
+        what = f"{last.holder} holds the changefeed, but has been silent for {silent:.0f} s: the next applier takes it."
+        yield Trouble(what)
     ahead = [table.iceberg for table in tables if table.state == "ahead" and table.snapshot_id == table.cut_snapshot_id]
     if ahead:
-        yield f"The cut shows more than the resolved ts of {', '.join(ahead)}, until a step has caught up with them."
+        names = ", ".join(ahead)
+        yield Trouble(f"The cut shows more than the resolved ts of {names}, until a step has caught up with them.")
     expired = [table.iceberg for table in tables if table.state == "expired"]
     if expired:
-        yield f"The snapshots of the cut have expired in {', '.join(expired)}: the heads show the same rows, or newer."
+        names = ", ".join(expired)
+        yield Trouble(f"The snapshots of the cut have expired in {names}: the heads show the same rows, or newer.")
     if letters:
-        yield f"{counted(letters, 'message was', 'messages were')} set aside as dead letters."
+        yield Trouble(f"{counted(letters, 'message was', 'messages were')} set aside as dead letters.")
 
 
 def _ddl(item: SchemaDecision, since: int) -> DdlReport:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Literal, TypeAlias
@@ -33,9 +33,6 @@ catalog has no such table. `rolled back`: it was set to a snapshot from before t
 
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-
-_NAMED = 3
-"""Most names that a sentence lists."""
 
 TONES: Mapping[str, Literal["good", "bad", "wait"]] = {
     "in step": "good",
@@ -185,6 +182,24 @@ class LetterReport:
 
 
 @dataclass(frozen=True, slots=True)
+class Trouble:
+    """What deserves a look.
+
+    Attributes:
+        because: What is the matter, as one sentence.
+        way_out: What ends it, with its commands in backticks; "" where nothing has to be done.
+        table: The table that it is about, if it is one alone.
+    """
+
+    because: str
+    way_out: str = ""
+    table: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.because} Hint: {self.way_out}" if self.way_out else self.because
+
+
+@dataclass(frozen=True, slots=True)
 class StatusReport:
     """Everything that `applier status` and the page show.
 
@@ -201,8 +216,8 @@ class StatusReport:
         schema_changes: The newest decisions on DDL, newest first, of `schema_change_count`.
         dead_letters: The newest dead letters, newest first, of `dead_letter_count`.
         cut: Queries that read every table as of `resolved_ts`.
-        stale: Why the tables are stale, one sentence each; () for fresh ones.
-        notes: What else deserves a look, one sentence each.
+        stale: Why the tables are stale; () for fresh ones.
+        notes: What else deserves a look.
     """
 
     changefeed: str
@@ -223,8 +238,8 @@ class StatusReport:
     dead_letters: tuple[LetterReport, ...] = ()
     dead_letter_count: int = 0
     cut: tuple[str, ...] = ()
-    stale: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    stale: tuple[Trouble, ...] = ()
+    notes: tuple[Trouble, ...] = ()
 
     @property
     def verdict(self) -> Literal["fresh", "stale"]:
@@ -238,47 +253,26 @@ class StatusReport:
 
     def to_json(self) -> str:
         """All of it; `docs/output.md` explains the keys, and none is ever left out."""
-        shown = {"verdict": self.verdict, "exit_code": self.exit_code, **asdict(self)}
+        sentences = {"stale": [*map(str, self.stale)], "notes": [*map(str, self.notes)]}
+        shown = {"verdict": self.verdict, "exit_code": self.exit_code, **asdict(self), **sentences}
         return json.dumps(shown, indent=2)
 
 
-def judged(report: StatusReport, start: str, held: Sequence[str] = ()) -> Iterator[str]:
-    """Why the tables are stale, one sentence each, with its hint.
+def judged(report: StatusReport, start: str) -> Iterator[Trouble]:
+    """Why the changefeed as a whole is stale.
 
     Args:
         report: What is known.
-        start: The hint where no applier runs, else "".
-        held: What the changefeed cannot go on without; it comes first.
+        start: The way out where no applier runs, else "".
     """
-    hint = f" Hint: {start}" if start else ""
     if report.holder is None:
-        yield f"Changefeed {report.changefeed} has never run: there is no checkpoint.{hint}"
-        return
-    yield from held
-    if report.lag_seconds is None:
-        yield f"No resolved ts has been applied yet.{hint}"
+        yield Trouble(f"Changefeed {report.changefeed} has never run: there is no checkpoint.", start)
+    elif report.lag_seconds is None:
+        yield Trouble("No resolved ts has been applied yet.", start)
     elif report.lag_seconds > report.max_lag_seconds:
         what = f"resolved ts {report.resolved_ts}" if report.resolved_ts else "the last sign of life"
-        yield (
-            f"The tables are {span(report.lag_seconds)} behind ({what}), "
-            f"more than {span(report.max_lag_seconds)}.{hint}"
-        )
-    groups: dict[tuple[str, str | None], list[TableProgress]] = {}
-    for table in report.tables:
-        if table.because:
-            what = table.because.removeprefix(f"Table {table.table} is ")
-            groups.setdefault((what, table.way_out), []).append(table)
-    for (what, way_out), found in groups.items():
-        names = several([table.table for table in found])
-        yield f"{found[0].because if len(found) == 1 else f'Tables {names} are {what}'} Hint: {way_out}"
-
-
-def several(names: Sequence[str]) -> str:
-    """Some names as people list them: `a`, `a and b`, `a, b and c`, `a, b and 3 others`."""
-    if len(names) == 1:
-        return names[0]
-    first, last = (names[:2], f"{len(names) - 2} others") if len(names) > _NAMED else (names[:-1], names[-1])
-    return f"{', '.join(first)} and {last}"
+        behind = f"The tables are {span(report.lag_seconds)} behind ({what})"
+        yield Trouble(f"{behind}, more than {span(report.max_lag_seconds)}.", start)
 
 
 def iso(milliseconds: int) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from applier.watch import compose
 from applier.watch.history import Point
 from applier.watch.report import (
     DdlReport,
@@ -17,6 +18,7 @@ from applier.watch.report import (
     StatusReport,
     StepProgress,
     TableProgress,
+    Trouble,
     iso,
     judged,
 )
@@ -127,7 +129,7 @@ def report(tables: Sequence[TableProgress], lag: float = 0.7, now: float = NOW) 
             if one.cut_snapshot_id
         ),
     )
-    return replace(found, stale=tuple(judged(found, "")))
+    return replace(found, stale=(*judged(found, ""), *compose.lacking(tables, {}, "applier.toml")))
 
 
 def fresh(now: float = NOW) -> View:
@@ -216,7 +218,7 @@ def stale() -> View:
         schema_changes=(refused, *found.schema_changes),
         dead_letters=(letter,),
         dead_letter_count=3,
-        notes=("3 messages were set aside as dead letters.",),
+        notes=(Trouble("3 messages were set aside as dead letters."),),
     )
     return View(found, points()[:-40], "running", "Kafka at broker-1:9092 does not answer: connection refused.", NOW)
 
@@ -259,7 +261,7 @@ def hostile() -> View:
         found,
         changefeed=bad,
         holder=holder,
-        notes=HOSTILE,
+        notes=tuple(map(Trouble, HOSTILE)),
         schema_changes=tuple(
             DdlReport(at, found.now, name, bad, name, name, name * 9, found.now) for at, name in enumerate(HOSTILE)
         ),

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
+from applier import wording
 from applier.changefeed.table import TableName
 from applier.errors import TableMismatch, TransientError
 from applier.pipeline.step import Pipeline
@@ -200,6 +201,6 @@ class FaultRounds:
         pipeline = self._running()
         problems = self._lab.problems(pipeline)
         states = pipeline.state.completeness.items()
-        problems += [known.sentence(name) for name, known in states if not known.is_live]
+        problems += [wording.sentence(name, known) for name, known in states if not known.is_live]
         assert not problems, "\n".join(problems)
         assert {name.table for name, _ in states} == {_ORDERS.table, _BAG.table}

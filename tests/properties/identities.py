@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
+from applier import wording
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName
@@ -296,7 +297,7 @@ class Identity:
 
     def _states(self, pipeline: Pipeline) -> list[str]:
         told = sorted(pipeline.state.completeness.items())
-        return [f"  {known.sentence(name)} [{known.cause}]" for name, known in told if not known.is_live]
+        return [f"  {wording.sentence(name, known)} [{known.why}]" for name, known in told if not known.is_live]
 
     # ---- why a table may not be whole
 

@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from applier.changefeed.completeness import Completeness, furthest_back
+from applier import wording
+from applier.changefeed.checkpoint import RequestOutcome
+from applier.changefeed.completeness import Completeness, Why, furthest_back
 from applier.changefeed.filter import TableFilter, exactly
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName
 from applier.errors import CheckpointConflict, TerminalError, TransientError
 from applier.pipeline.load.begin import begin, is_fresh, refuse_unloaded
-from applier.pipeline.requests import REFUSED
 from applier.pipeline.step import Pipeline
 from applier.sink.control.control import Control, SchemaDecision
 from applier.sink.control.rows import Kind, TableRequest, last_decisions, request_rows
@@ -135,7 +136,7 @@ class TableLife:
     _by_hand: set[Life] = field(default_factory=set)
     _skipped: set[int] = field(default_factory=set)
     _loads: Loads = field(init=False)
-    _outcomes: dict[str, str] = field(default_factory=dict)
+    _outcomes: dict[str, RequestOutcome] = field(default_factory=dict)
     _renames: bool = False
     _is_dead: bool = False
     _faults: random.Random = field(init=False)
@@ -266,7 +267,7 @@ class TableLife:
             pipeline = self._running()
             if not is_fresh(pipeline):
                 return
-            if any(known.cause == "load" for known in pipeline.state.completeness.values()):
+            if any(known.why.is_loaded for known in pipeline.state.completeness.values()):
                 with pytest.raises(TerminalError, match="begins at an export"):
                     refuse_unloaded(pipeline)
             self._begin_now(pipeline, load)
@@ -411,7 +412,7 @@ class TableLife:
         outcome = self._outcomes.get(load.request)
         if outcome is None:
             return
-        if outcome.startswith(REFUSED) or self._random.random() < 0.1:
+        if outcome.is_refused or self._random.random() < 0.1:
             self.story.append(f"give up the load of {load}")
             self._loads.open.remove(load)
         elif not load.is_loaded:
@@ -461,7 +462,7 @@ class TableLife:
                 continue
             pipeline = self._running()
             known = pipeline.state.completeness
-            parked = sorted(name for name in pipeline.state.parked if _UNORDERED not in known[name].reason)
+            parked = sorted(name for name in pipeline.state.parked if _UNORDERED not in known[name].reason.detail)
             there = self._lives.at(pipeline.state.resolved_ts)
             behind = [TableName(*name) for name, life in there.items() if life in self._loads.left_behind]
             if not parked and not behind:
@@ -563,19 +564,16 @@ class TableLife:
         for number in [number for number in self._asked if number in state.checkpoint.handled]:
             request, outcome = self._asked.pop(number), state.checkpoint.handled[number]
             self._outcomes[request.id] = outcome
-            self.story.append(f"{request.kind}: {outcome}")
-            # Of several tables some may be refused: what follows says why.
-            said = outcome.partition(f" {REFUSED}")[0].partition(" Left as they were")[0]
-            kind, _, names = said.rstrip(".").partition(": ")
-            found = [Name(*text.split(".")) for text in names.split(", ")] if names and kind != "refused" else []
+            self.story.append(f"{request.kind}: {wording.outcome(outcome)}")
+            found = [Name(*name) for name in outcome.tables]
             if request.kind in ("load", "loaded"):
                 self._loads.note(found, lives)
                 self._by_hand.difference_update(lives[name] for name in found if name in lives)
                 continue
             for name in found:
-                if kind == "resumes":
+                if outcome.done == "resumes":
                     self._by_hand.discard(lives.get(name, 0))
-                elif self._admits(name) or state.completeness[TableName(*name)].cause == "hand":
+                elif self._admits(name) or state.completeness[TableName(*name)].why is Why.BY_HAND:
                     # One that is left out needs no other cause.
                     self._by_hand.add(lives.get(name, 0))
 
@@ -590,9 +588,9 @@ class TableLife:
             if known is None:
                 found += [f"{name} is not known"] if self._admits(name) and life not in self._loads.left_behind else []
                 continue
-            self.seen.add(f"{known.state} {known.cause}".strip())
+            self.seen.add(f"{known.state} {known.why}")
             problem = self._wrong_state(name, life, known, state.resolved_ts)
-            found += [f"{name} {problem}: {known.sentence(TableName(*name))}"] if problem else []
+            found += [f"{name} {problem}: {wording.sentence(TableName(*name), known)}"] if problem else []
             if known.is_parked and name in here and not self._is_true(life, known, here[name]):
                 found.append(f"{name} does not show what it was at {known.since}")
         return found
@@ -603,7 +601,7 @@ class TableLife:
         together = [life, *self._lives.exchanged(life, ts)]
         if known.is_parked and life in self._damaged:
             return ""
-        match known.state, known.cause:
+        match known.state, known.why:
             case "live", _:
                 if not self._admits(name):
                     return "is live, but left out"
@@ -614,19 +612,24 @@ class TableLife:
                 self._damaged.discard(life)
                 owed = self._loads.owed(life, refused) - self._skipped
                 return "is live, but a statement was refused" if owed else ""
-            case "parked", "load":
+            case "parked", Why.LOADING | Why.CATCHING_UP:
                 return "" if self._loads.may_wait(name, life) else "is parked, but no load of it was asked for"
             case "incomplete", _:
                 skipped = {at for other in together for at in self._lives.refused(other, ts)} & self._skipped
                 is_cause = skipped or not self._loads.lacked.isdisjoint(together)
                 return "" if is_cause else "is incomplete without a cause"
-            case "parked", "include":
+            case "parked", Why.LEFT_OUT | Why.LEFT_OUT_BEFORE:
                 return "" if not self._admits(name) or known.is_due else "is parked, but not left out"
-            case "parked", "hand":
+            case "parked", Why.BY_HAND | Why.REBUILT:
                 return "" if life in self._by_hand or known.is_due else "is parked, but not by hand"
-            case "parked", "ddl":
+            case "parked", Why.DDL:
                 # The table of the export had the name before this one, and met a statement of its own.
-                is_owed = refused or len(together) > 1 or self._loads.may_wait(name, life) or _UNORDERED in known.reason
+                is_owed = (
+                    refused
+                    or len(together) > 1
+                    or self._loads.may_wait(name, life)
+                    or _UNORDERED in known.reason.detail
+                )
                 return "" if is_owed else "is parked, but no statement is refused"
         return "is parked without a cause"
 
@@ -641,4 +644,4 @@ class TableLife:
 
     def _states(self, pipeline: Pipeline) -> list[str]:
         told = sorted(pipeline.state.completeness.items())
-        return [f"  {known.sentence(name)} [{known.cause}, due {known.is_due}]" for name, known in told]
+        return [f"  {wording.sentence(name, known)} [{known.why}, due {known.is_due}]" for name, known in told]

@@ -62,7 +62,7 @@ def test_refused_by_name_and_nothing_overwritten(
     assert parked
     assert parked.keys() <= before.keys()
     for name, known in parked.items():
-        assert "holds key columns only, because large-message-handle-option is handle-key-only" in known.reason
+        assert "holds key columns only, because large-message-handle-option is handle-key-only" in known.reason.detail
         assert found.contents(expected.name_of(name)) == before[name]
     problems = differences(found, recordings.expected(scenario)[-1])
     assert [line for line in problems if not line.startswith(tuple(parked))] == []

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from _pytest.mark.structures import ParameterSet
 
-from applier.changefeed.completeness import LEFT_OUT
+from applier import wording
 from applier.changefeed.types import TypeRules, column_arrow_type
 from applier.commands.status.command import status
 from applier.config import settings
@@ -18,6 +18,7 @@ from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
 from applier.errors import TableMismatch, WatermarkStalled
 from applier.pipeline.stall import refuse_stall
+from applier.sink.control.rows import IgnoredFor
 from tests import expected, recordings
 from tests.recorded.test_protocols import advance, replaying
 from tests.replay import Replay, differences, ends_at, replay
@@ -112,7 +113,9 @@ def test_table_that_does_not_fit_is_refused(spark: SparkSession, lake: dict[str,
     with found.running(spark) as pipeline:
         while pipeline.step().moved:
             pass
-        reasons = {str(table): pipeline.state.completeness[table].reason for table in pipeline.state.parked}
+        reasons = {
+            str(table): wording.clause(pipeline.state.completeness[table].reason) for table in pipeline.state.parked
+        }
 
     assert reasons == {"mid.acct": f"Table {sentence}".rstrip(".")}
     assert len(found.contents(expected.name_of("mid.acct")) or ()) == 10
@@ -142,7 +145,7 @@ def test_a_window_with_ddl_of_loaded_tables_leaves_them_equal_and_live(
         report = status(settings.parse(found.raw), now_ms=(resolved_ts >> 18) + 5000)
 
         assert {table.table: table.state for table in report.tables} == dict.fromkeys(last["tables"], "in step")
-        assert {change.decision for change in report.schema_changes if change.reason != LEFT_OUT} <= {
+        assert {change.decision for change in report.schema_changes if change.reason != IgnoredFor.LEFT_OUT.words} <= {
             "applied",
             "rewritten",
         }

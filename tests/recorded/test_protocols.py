@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from _pytest.mark.structures import ParameterSet
 
-from applier.changefeed.completeness import NO_CREATE
+from applier import wording
+from applier.changefeed.completeness import Reason, Why
 from applier.changefeed.event import SchemaChange
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import Column, TableName
@@ -192,7 +193,7 @@ def test_a_row_that_is_not_in_its_message_parks_its_table_alone(
         with found.running(spark) as pipeline:
             step = advance(pipeline, pipeline.ends())
             parked = pipeline.state.parked
-            reasons = {pipeline.state.completeness[name].reason for name in parked}
+            reasons = {pipeline.state.completeness[name].reason.detail for name in parked}
 
         assert step.error is None
         assert parked
@@ -262,7 +263,9 @@ def test_equal_at_the_end_in_offset_order(
             return
         assert error is None
         # Without DDL messages there is no CREATE TABLE, which alone shows that no row came before the feed.
-        assert lacking == (dict.fromkeys(found.tables(), NO_CREATE) if variant in UNCREATED else {})
+        assert lacking == (
+            dict.fromkeys(found.tables(), wording.clause(Reason(Why.NO_CREATE))) if variant in UNCREATED else {}
+        )
         state = recordings.expected(scenario)[-1]
         assert unexplained(found, as_plain(state) if variant == "avro-plain" else state, protocol) == []
 
@@ -290,7 +293,7 @@ def test_a_type_that_changes_where_no_ddl_is_sent_is_refused(
             assert advance(pipeline, pipeline.ends()).error is None
             known = pipeline.state.completeness[TableName("mirror", "orders")]
 
-        assert (known.state, known.reason) == (
+        assert (known.state, known.reason.detail) == (
             "parked",
             "A column of table mirror.orders changed its type in the middle of a step, and the feed carries no DDL",
         )

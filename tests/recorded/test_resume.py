@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from _pytest.mark.structures import ParameterSet
 
+from applier import wording
+from applier.changefeed.checkpoint import RequestOutcome
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName
 from applier.config import settings
@@ -98,7 +100,7 @@ class Absence:
     _rows: dict[TableName, list[str]] = field(default_factory=dict)
     _number: Iterator[int] = field(default_factory=itertools.count)
 
-    def ask(self, kind: Kind, names: Sequence[TableName]) -> str:
+    def ask(self, kind: Kind, names: Sequence[TableName]) -> RequestOutcome:
         """What a command asks for."""
         assert self.pipeline.beside is not None
         request = TableRequest(f"{kind}-{next(self._number)}", kind, tuple(map(str, names)), "a look", "me")
@@ -106,7 +108,7 @@ class Absence:
 
     def park(self, names: Sequence[TableName]) -> None:
         """Park tables; their rows are noted."""
-        assert self.ask("park", names) == f"parked: {', '.join(map(str, names))}."
+        assert self.ask("park", names) == RequestOutcome("parked", tuple(names))
         self._rows = {name: expected.bag(self.found.contents(name) or []) for name in names}
         assert set(names) <= set(self.parked)
 
@@ -159,7 +161,7 @@ class Absence:
         """Every table is live and in the cut, and no copy is left."""
         known, catalog = self.pipeline.state.completeness, self.found.catalog
         here = self.found.tables()
-        assert {name: known[name].sentence(name) for name in here if not known[name].is_live} == {}
+        assert {name: wording.sentence(name, known[name]) for name in here if not known[name].is_live} == {}
         heads = {self.found.identifier(name): self._head(name) for name in here}
         cut = self.pipeline.state.checkpoint.snapshots
         assert {at: cut.get(at) for at in heads} == heads
@@ -200,7 +202,7 @@ def test_a_table_that_was_parked_is_as_if_it_never_was(
             for place in back:
                 absence.go_to(*place)
             if absence.parked:
-                assert absence.ask("resume", sorted(absence.parked)).startswith("resumes: ")
+                assert absence.ask("resume", sorted(absence.parked)).done == "resumes"
             if table != ALL:
                 absence.finish(*back[-1])
             for place in rest if table == ALL else rest[-1:]:
@@ -279,7 +281,7 @@ def test_a_table_that_was_parked_in_offset_order(
             names = sorted(name for name in pipeline.state.completeness if table in (ALL, str(name)))
             absence.park(names)
             absence.go_to(None, second)
-            assert absence.ask("resume", names).startswith("resumes: ")
+            assert absence.ask("resume", names).done == "resumes"
             absence.finish(None, second)
             assert absence.parked == {}
             absence.finish(None, pipeline.ends())

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from applier.changefeed.completeness import Reason, Why
 from applier.changefeed.table import TableName
 from applier.commands.adopt import adopt
 from applier.errors import ConfigError, TableIncomplete, TableMismatch, TerminalError
@@ -68,8 +69,8 @@ def test_an_incomplete_table_says_so_everywhere(make: Make) -> None:
     assert world.in_cut() == {"c"}
     report = world.status()
     assert report.exit_code == 1
-    (sentence,) = report.stale
-    assert sentence == (
+    (found,) = report.stale
+    assert str(found) == (
         "Table shop.a is incomplete: the feed does not hold its CREATE TABLE, so earlier rows may be missing. Hint: "
         f"run `applier resume -c {world.path} --tables 'shop.a'` if the feed still holds its CREATE TABLE; or export "
         f"it with `tiup dumpling -o DIR` and run `applier load -c {world.path} --from DIR --tables 'shop.a'`."
@@ -255,7 +256,7 @@ def test_the_user_may_vouch_for_a_table(make: Make) -> None:
     with world.applier() as pipeline:
         known = pipeline.state.checkpoint.tables[TableName("shop", "a")].completeness
     assert known is not None
-    assert known.reason == "adopted: the table was new"
+    assert known.reason == Reason(Why.ADOPTED, "the table was new")
     assert adopt(world.config, ["shop.a"], "again", spark=world.spark) == []
 
 

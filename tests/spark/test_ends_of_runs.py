@@ -135,7 +135,7 @@ def test_a_stop_for_a_rebuilt_registry_is_seen_and_its_way_out_can_be_gone(
     avro.row(2, "two")
     avro.mark()
     said = world.obey(f"applier run -c {world.path} --once", code=3)
-    (stale,) = world.status().stale
+    (stale,) = map(str, world.status().stale)
     assert stale.startswith(f"The last run of changefeed {world.name} ended at ")
     assert stale.partition(": ")[2] == said.strip().splitlines()[-1]
 
@@ -147,7 +147,7 @@ def test_a_stop_for_a_rebuilt_registry_is_seen_and_its_way_out_can_be_gone(
     avro.give({1: record(ID, name="u"), 2: other, 3: KEY, 4: ROW})
     avro.row(3, "three")
     world.obey(f"applier run -c {world.path} --once", code=3)
-    (stale,) = world.status().stale
+    (stale,) = map(str, world.status().stale)
     avro.lose("avro")
     folder = _export(tmp_path / "export", avro.mark(), {1: "one", 2: "two", 3: "three"})
     avro.row(4, "four", ids=3)
@@ -179,20 +179,22 @@ def test_twins_in_avro_that_are_parked_come_back_as_the_reason_says(
     avro.row(1, "one", schemas=TWINS)
     avro.mark()
     world.start()
-    reasons = dict(zip(("my-db.t", "my_db.t"), world.status().stale, strict=True))
-    assert all("One alone may have it" in reason and "applier resume" not in reason for reason in reasons.values())
+    (reason,) = map(str, world.status().stale)
+    assert reason.startswith("Tables my-db.t and my_db.t are parked")
+    assert "One alone may have it" in reason
+    assert "applier resume" not in reason
 
     avro.ddl("RENAME TABLE my_db.t TO my_db.u")
     avro.row(2, "two", schemas=TWINS)
     folder = _export(tmp_path / "export", avro.mark(), {1: "one", 2: "two"}, "my-db")
     avro.row(3, "three", schemas=TWINS)
     avro.mark()
-    (load,) = re.findall(r"`(applier load [^`]*`my-db`\.`t`')`", reasons["my-db.t"])
-    world.obey(load.replace("DIR", str(folder)))
+    (load,) = re.findall(r"`(applier load [^`]*--tables '`my-db`\.`t`),[^`]*`my_db`\.`t`')`", reason)
+    world.obey(load.replace("DIR", str(folder)) + "'")
     world.start()
     assert _rows(world, "my-db") == {1: "one", 2: "two", 3: "three"}
 
-    (reason,) = world.status().stale
+    (reason,) = map(str, world.status().stale)
     assert reason.startswith("Table my_db.u is parked")
     folder = _export(tmp_path / "again", avro.mark(), {5: "five"}, "my_db", "u")
     avro.mark()

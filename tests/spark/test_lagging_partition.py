@@ -65,7 +65,7 @@ def test_rows_of_former_columns_take_no_value_away(spark: SparkSession, warehous
     with assembled(config.parse(raw), spark=spark) as pipeline:
         for first, second in ((3, 0), (7, 0), (7, 1), (8, 1)):
             assert pipeline.step({TopicPartition("shop", 0): first, TopicPartition("shop", 1): second}).error is None
-        parked = {name.table: pipeline.state.completeness[name].reason for name in pipeline.state.parked}
+        parked = {name.table: pipeline.state.completeness[name].reason.detail for name in pipeline.state.parked}
 
     def held(table: str) -> dict[int, Any]:
         return {row["id"]: row["b"] for row in read(spark, ("lagging__shop", table)).to_pylist()}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from applier.changefeed.completeness import Why
 from applier.changefeed.filter import exactly
 from applier.changefeed.table import TableName
 from applier.pipeline.step import Pipeline
@@ -28,7 +29,7 @@ def _ask(pipeline: Pipeline, kind: Kind, load: OpenLoad) -> None:
     assert pipeline.beside is not None
     request = TableRequest(f"{kind} {load.export.tso}", kind, exactly(load.names), "a test", "a test")
     outcome = pipeline.beside.requests.carry_out(request)
-    assert not outcome.startswith("refused"), outcome
+    assert not outcome.is_refused, outcome
 
 
 def _loaded(pipeline: Pipeline, loads: Loads, load: OpenLoad) -> None:
@@ -59,8 +60,8 @@ def test_rows_that_were_loaded_into_other_partition_fields_are_refused(spark: Sp
     pipeline.step()
 
     known = pipeline.state.completeness[TableName(*name)]
-    assert (known.cause, known.is_due) == ("load", False)
-    assert known.reason == (
+    assert (known.why, known.is_due) == (Why.LOADING, False)
+    assert known.reason.detail == (
         "The partition fields of table load_layout__shop.orders have changed while table shop.orders was loaded"
     )
 

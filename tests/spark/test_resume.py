@@ -10,6 +10,7 @@ from typing import cast
 import pyarrow as pa
 import pytest
 
+from applier.changefeed.checkpoint import RequestOutcome
 from applier.changefeed.table import TableName
 from applier.commands.tables.command import ask
 from applier.errors import CheckpointConflict, ConfigError, SchemaChangeRefused, TerminalError
@@ -687,12 +688,12 @@ def test_a_request_is_carried_out_once(make: Make) -> None:
     with world.applier() as pipeline:
         assert pipeline.beside is not None
         request = TableRequest("one", "park", ("shop.a",), "a look", "me")
-        assert pipeline.beside.requests.carry_out(request) == "parked: shop.a."
+        assert pipeline.beside.requests.carry_out(request) == RequestOutcome("parked", (TableName("shop", "a"),))
         again = TableRequest("two", "resume", ("shop.a",), "", "me")
         pipeline.beside.requests.carry_out(again)
         while pipeline.step().resuming:
             pass
-        assert pipeline.beside.requests.carry_out(request) == "parked: shop.a."
+        assert pipeline.beside.requests.carry_out(request) == RequestOutcome("parked", (TableName("shop", "a"),))
         assert pipeline.state.completeness[TableName("shop", "a")].is_live
 
 
@@ -765,7 +766,7 @@ def test_a_request_that_comes_while_another_is_carried_out_is_not_lost(
         requests.clock = count(step=10).__next__
         carry_out = Requests.carry_out
 
-        def meanwhile(self: Requests, request: TableRequest) -> str:
+        def meanwhile(self: Requests, request: TableRequest) -> RequestOutcome:
             outcome = carry_out(self, request)
             if request.id == "a":
                 control.write(REQUESTS, request_rows(asked[1]))
@@ -801,7 +802,7 @@ def test_a_changefeed_is_forgotten_as_a_whole(make: Make) -> None:
 
     assert "The topics in Kafka and the changefeed in TiCDC stay, too." in told
     assert world.keys("a") == {1, 2}
-    assert "has never run" in " ".join(world.status().stale)
+    assert "has never run" in str(world.status().stale)
     assert "There is no changefeed" in world.obey(f"applier forget -c {world.path}", code=2)
 
 

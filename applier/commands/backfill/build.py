@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from applier.changefeed.completeness import Completeness
+from applier import wording
+from applier.changefeed.completeness import Completeness, Reason, Why
 from applier.changefeed.table import TableName
 from applier.commands.backfill.bounds import OPEN, Range
 from applier.commands.backfill.compare import compare
@@ -34,7 +35,7 @@ def refuse_short(main: Pipeline, request: Request, span: Range, names: Sequence[
         what = (
             f"Table {parked[0]} is parked: the DDL since then are missing from it, which no range of rows makes up for."
         )
-        raise RangeRefused(what, state.completeness[parked[0]].way_out(parked[0], main.config.path))
+        raise RangeRefused(what, wording.way_out(parked[:1], state.completeness[parked[0]], main.config.path))
     ahead = sorted(name for name in names if name in state.ahead or name in state.unsettled)
     if ahead:
         what = f"Table {ahead[0]} is ahead of the checkpoint, as a step failed half way."
@@ -126,7 +127,7 @@ def publish(main: Pipeline, job: Job, names: Sequence[TableName]) -> None:
         if shown.snapshot_id is not None:
             targets.snapshots[shown.identifier] = shown.snapshot_id
     for name in healed:
-        state.completeness[name] = Completeness("live", reason=f"a repair read the range {job.span.text}")
+        state.completeness[name] = Completeness(Reason(Why.REPAIRED, job.span.text))
         logger().info("table is whole again", table=str(name), state="live")
     state.advance(state.resolved_ts, {}, cut(state, targets), {"tables": len(names)}, state.ddl.applied)
     failpoints.reach("branches-shown")

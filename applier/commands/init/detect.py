@@ -13,7 +13,7 @@ from applier.config.registry import RegistrySection
 from applier.decode.decoder import Decoder
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
-from applier.errors import DecodeError, IncompleteRow, TransientError, ValueRefused
+from applier.errors import ClaimCheckUnset, DecodeError, IncompleteRow, TransientError, ValueRefused
 
 _ROW, _NO_ROW = 0, (1, 2, 3)
 """First bytes of Avro messages: a row in the framing of the schema registry, and what TiCDC writes without a schema."""
@@ -63,7 +63,7 @@ def detect(messages: Sequence[Mapping[str, Any]], readers: Mapping[str, Decoder]
                     raise
                 # Such a message was read so far that it is of the protocol.
                 count[name] += isinstance(error, (IncompleteRow, ValueRefused))
-                claims[name] += "changefeed.claim_check" in error.hint
+                claims[name] += isinstance(error, ClaimCheckUnset)
                 continue
             count[name] += bool(events)
             marks[name] += any(isinstance(event, Resolved) for event in events)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from applier import wording
 from applier.changefeed.filter import exactly
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.position import Reading
@@ -15,7 +16,7 @@ from applier.changefeed.table import TableName
 from applier.commands.load.outlook import Opened, opened, reach, unproven
 from applier.commands.load.progress import LoadProgress
 from applier.commands.plan.read_only_pipeline import looking
-from applier.commands.tables.command import accepted, is_held, wait
+from applier.commands.tables.command import accepted, is_held, waited
 from applier.commands.user_name import user_name
 from applier.config.settings import Config
 from applier.errors import TerminalError
@@ -98,7 +99,7 @@ def load(
         names = [name for name in export.names if name not in refused]
         for name, error in refused.items():
             known = pipeline.state.completeness[name]
-            pipeline.state.completeness[name] = replace(known, reason=error.what.rstrip("."))
+            pipeline.state.completeness[name] = replace(known, reason=replace(known.reason, detail=error.clause))
         if begins:
             with_retry(lambda: begin(pipeline, names, readings))
             what = f"Loaded {counted(len(names), 'table')}: the changefeed begins at resolved ts {export.export.tso}."
@@ -126,7 +127,7 @@ def _is_shown(main: Pipeline, export: Opened, name: TableName) -> bool:
 def _asked(main: Pipeline, kind: Kind, names: Sequence[TableName]) -> str:
     beside = main.beside
     assert beside is not None  # noqa: S101 - `assembled` gives each pipeline one
-    return accepted(with_retry(lambda: beside.requests.carry_out(_request(kind, names))))
+    return wording.outcome(accepted(with_retry(lambda: beside.requests.carry_out(_request(kind, names)))))
 
 
 def _beside(config: Config, export: Opened, say: Say, spark: SparkSession | None) -> LoadOutcome:
@@ -137,14 +138,14 @@ def _beside(config: Config, export: Opened, say: Say, spark: SparkSession | None
             refused = _bulk(pipeline, export.names, export, say, stop)
         for name, error in refused.items():
             # Nothing loads it any more, and `status` is to say why.
-            _asked_beside(config, _request("park", [name], error.what.rstrip(".")), say)
+            _asked_beside(config, _request("park", [name], error.clause), say)
         names = [name for name in export.names if name not in refused]
         outcome = _asked_beside(config, _request("loaded", names), say)
         return LoadOutcome(f"{outcome[:1].upper()}{outcome[1:]}", tuple(map(str, refused.values())))
 
 
 def _asked_beside(config: Config, request: TableRequest, say: Say) -> str:
-    return accepted(wait(config, request, say, comes_back=request.kind == "loaded"))
+    return waited(config, request, say, comes_back=request.kind == "loaded")
 
 
 def _bulk(

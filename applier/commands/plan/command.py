@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from applier import wording
 from applier.changefeed.event import SchemaChange
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.table import TableName
@@ -62,7 +63,9 @@ def described(pipeline: Pipeline, found: NextStep) -> StepPlan:
         ddl=_ddl(pipeline, scan.ddl, found.known.tables) if moves else (),
         waits=_waits(found),
         aside=[
-            TableAside(str(name), item.state, item.sentence(name), item.way_out(name, pipeline.config.path))
+            TableAside(
+                str(name), item.state, wording.sentence(name, item), wording.way_out([name], item, pipeline.config.path)
+            )
             for name, item in sorted(state.completeness.items())
             if not item.is_live
         ],
@@ -106,7 +109,7 @@ def _ddl(pipeline: Pipeline, ddl: Sequence[Ddl], tables: Tables) -> list[DdlDue]
         verdicts = list(_verdicts(pipeline, item, after))
         verdict = min(verdicts, key=lambda found: _ORDER.index(found.decision), default=Verdict("applied"))
         word = "stop" if isinstance(verdict.refusal, DdlStopped) else _WORDS[verdict.decision]
-        reason = verdict.reason or (verdict.refusal.what if verdict.refusal else "")
+        reason = verdict.ignored_for.words if verdict.ignored_for else verdict.refusal.what if verdict.refusal else ""
         due.append(DdlDue(item.commit_ts, item.barrier.change.sql, tuple(map(str, item.names)), kinds, word, reason))
     return due
 

@@ -20,7 +20,7 @@ from applier.pipeline.tables.loads import Load, place_of
 from applier.sink.commit.stamp import RESOLVED_TS
 from applier.sink.control.tables import CHECKPOINTS
 from applier.watch.compose import Facts, compose, empty
-from applier.watch.report import StatusReport, TableProgress, TableState, iso, iso_of
+from applier.watch.report import StatusReport, TableProgress, TableState, Trouble, iso, iso_of
 from applier.watch.steps import moved
 
 _THREADS = 8
@@ -47,7 +47,7 @@ def status(config: Config, *, max_lag_seconds: float | None = None, now_ms: int)
         report = empty(config, max_lag_seconds, now_ms)
         if epoch := view.lost_epoch():
             lost = f"The control table {'.'.join(view.name(CHECKPOINTS))} is lost: other tables know epoch {epoch}."
-            return replace(report, notes=(lost,))
+            return replace(report, notes=(Trouble(lost),))
         return report
 
 

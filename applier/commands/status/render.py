@@ -17,7 +17,8 @@ from applier.commands.status.grids import clock, line, prose
 from applier.pipeline.table_selection import selected
 from applier.runtime.escaping import Text, escaped
 from applier.runtime.figures import counted, span
-from applier.watch.report import HolderReport, StatusReport, several
+from applier.watch.report import HolderReport, StatusReport
+from applier.wording import several
 
 _REASONS = 10
 """Reasons that are shown where no tables are asked for."""
@@ -68,8 +69,8 @@ def parts(report: StatusReport, choice: Choice, width: int) -> Iterator[Renderab
     yield from _reasons(report, choice)
     if report.notes:
         yield Text()
-    for sentence in report.notes:
-        yield prose(sentence, "yellow")
+    for note in report.notes:
+        yield prose(str(note), "yellow")
     if report.tables:
         yield Text()
         yield from grids.tables(report, _chosen(report, choice.tables), width)
@@ -123,11 +124,10 @@ def _holder(report: StatusReport, holder: HolderReport) -> Text:
 def _reasons(report: StatusReport, choice: Choice) -> Iterator[Text]:
     """Why the tables are stale, and the way out of it."""
     shown = report.stale if choice.tables else report.stale[:_REASONS]
-    for sentence in shown:
-        because, _, way_out = sentence.partition(" Hint: ")
+    for found in shown:
         yield Text()
-        yield prose(because, "red")
-        yield from _way_out(way_out)
+        yield prose(found.because, "red")
+        yield from _way_out(found.way_out)
     if rest := len(report.stale) - len(shown):
         yield Text()
         yield prose(f"… and {counted(rest, 'more reason')}, which this shows:", "red")

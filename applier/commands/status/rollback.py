@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
+from applier import wording
 from applier.changefeed.table import TableName
 from applier.commands.catalog_reader import LakeTable
 from applier.config.settings import Config
@@ -65,9 +66,8 @@ def _stamped(table: LakeTable, known: Stamp, shown: Collection[int]) -> Iterator
 
 
 def _way_out(name: TableName, table: LakeTable, newest: int | None, bound: str, config: Config) -> str:
-    repair = f"`applier backfill -c {config.path} --from {bound} --repair --tables '{name}'`"
     if newest is None:
-        return f"run {repair}, which applies what it lacks."
+        return wording.set_again(name, "", bound, config.path)
     identifier = spark_name(table.identifier).replace("'", "\\'")
     call = f"CALL {spark_name([config.catalog.name])}.system.set_current_snapshot('{identifier}', {newest})"
-    return f"set it to that snapshot again, in Spark SQL with `{call}`; or apply what it lacks with {repair}."
+    return wording.set_again(name, call, bound, config.path)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from applier.changefeed.checkpoint import Checkpoint
+from applier import wording
+from applier.changefeed.checkpoint import Checkpoint, RequestOutcome
 from applier.changefeed.completeness import Completeness
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.table import TableName
@@ -20,7 +22,6 @@ from applier.config.settings import Config
 from applier.errors import CheckpointConflict, ConfigError, TerminalError, TransientError
 from applier.pipeline.build import assembled
 from applier.pipeline.table_selection import selected
-from applier.pipeline.tables.bring_back import REFUSED
 from applier.runtime import terminal
 from applier.runtime.figures import counted
 from applier.runtime.retry import with_retry
@@ -88,7 +89,7 @@ def ask(
             if take_over or not is_held(config):
                 raise
             # A process has come first: the request is for that one.
-    return accepted(wait(config, request, say, comes_back=kind == "resume"))
+    return waited(config, request, say, comes_back=kind == "resume")
 
 
 def _done(config: Config, request: TableRequest, say: Say, *, take_over: bool, spark: SparkSession | None) -> str:
@@ -99,17 +100,17 @@ def _done(config: Config, request: TableRequest, say: Say, *, take_over: bool, s
         assert beside is not None  # noqa: S101 - `assembled` gives each pipeline one
         outcome = accepted(with_retry(lambda: beside.requests.ask(request)))
         if request.kind != "resume":
-            return outcome
+            return wording.outcome(outcome)
         last = ""
         while not stop.is_set() and with_retry(lambda: beside.advance(is_busy=False)):
             last = _say_progress(pipeline.state.checkpoint, request, say, last)
         return ended(pipeline.state.checkpoint, request, config, outcome)
 
 
-def accepted(outcome: str) -> str:
+def accepted(outcome: RequestOutcome) -> RequestOutcome:
     """The outcome of a request; raises ConfigError for one that was refused."""
-    if outcome.startswith(REFUSED):
-        raise ConfigError([outcome.removeprefix(REFUSED)])
+    if outcome.is_refused:
+        raise ConfigError(list(outcome.notes))
     return outcome
 
 
@@ -136,7 +137,7 @@ def _holds(last: Checkpoint, config: Config) -> bool:
     return False
 
 
-def wait(config: Config, request: TableRequest, say: Say, *, comes_back: bool) -> str:
+def waited(config: Config, request: TableRequest, say: Say, *, comes_back: bool) -> str:
     """Leave a request for the holder of the changefeed, and wait for it; with `comes_back` for the tables as well.
 
     Where the holder is gone, this waits for the next one, and never takes its place: a supervisor starts it again, and
@@ -146,6 +147,7 @@ def wait(config: Config, request: TableRequest, say: Say, *, comes_back: bool) -
         The outcome in words.
 
     Raises:
+        ConfigError: The request was refused.
         TerminalError: No process has come. The request is kept.
     """
     holder, where = _looked(config).holder, (namespace(config.changefeed.name), REQUESTS.name)
@@ -165,21 +167,21 @@ def wait(config: Config, request: TableRequest, say: Say, *, comes_back: bool) -
 
 
 def _awaited(config: Config, request: TableRequest, say: Say, *, comes_back: bool) -> str:
-    line, outcome, absent = "", "", 0.0
+    line, outcome, absent = "", None, 0.0
     while absent < ABSENT_SECONDS:
         time.sleep(POLL_SECONDS)
         last = _looked(config)
-        outcome = outcome or last.handled.get(request.id, "")
-        if outcome and (not comes_back or outcome.startswith(REFUSED)):
-            return outcome
-        if outcome and not _due(last, request):
+        outcome = outcome or last.handled.get(request.id)
+        if outcome is not None and (not comes_back or outcome.is_refused):
+            return wording.outcome(accepted(outcome))
+        if outcome is not None and not _due(last, request):
             break
         line = _say_progress(last, request, say, line)
         is_absent = not _holds(last, config)
         if is_absent and not absent:
             say(f"No process holds the changefeed now. {_kept(config)}")
         absent = absent + POLL_SECONDS if is_absent else 0.0
-    if outcome:
+    if outcome is not None:
         return ended(last, request, config, outcome)
     what = f"No process holds changefeed {config.changefeed.name}, so nothing is done yet. {_kept(config)}"
     raise TerminalError(what, f"start `applier run -c {config.path}`; the command need not be given again.")
@@ -215,22 +217,22 @@ def _say_progress(last: Checkpoint, request: TableRequest, say: Say, before: str
     return line
 
 
-def ended(last: Checkpoint, request: TableRequest, config: Config, outcome: str) -> str:
-    """What became of tables that were to be brought back; the outcome of the request names those that were not whole.
+def ended(last: Checkpoint, request: TableRequest, config: Config, outcome: RequestOutcome) -> str:
+    """What became of tables that were to be brought back.
 
     Raises:
         TerminalError: One is parked still.
     """
     states, due = _asked_for(last, request), _due(last, request)
-    outcome, _, refused = outcome.replace("catching up:", "loaded:", 1).partition(f" {REFUSED}")
-    outcome = outcome.replace("resumes:", "resumed:", 1)
+    done = wording.outcome(replace(outcome, notes=()), is_ended=True)
     if due:
-        outcome = f"resumes: {', '.join(map(str, due))}; `applier run` does the rest."
+        done = f"resumes: {', '.join(map(str, due))}; `applier run` does the rest."
     left = {name: known for name, known in states.items() if known.is_parked and not known.is_due}
-    if refused:
-        found = [known.sentence(name) for name, known in left.items() if f"able {name} is" not in refused]
-        raise TerminalError(" ".join([f"{outcome[:1].upper()}{outcome[1:]}", *found, f"Refused: {refused}"]))
+    if outcome.left:
+        found = [wording.sentence(name, known) for name, known in left.items() if name not in outcome.left]
+        refused = " ".join(outcome.notes)
+        raise TerminalError(" ".join([f"{done[:1].upper()}{done[1:]}", *found, f"Refused: {refused}"]))
     for name, known in left.items():
-        raise TerminalError(known.sentence(name), known.way_out(name, config.path))
-    lacking = [] if due else [known.sentence(name) for name, known in states.items() if not known.is_live]
-    return " ".join([outcome, *lacking])
+        raise TerminalError(wording.sentence(name, known), wording.way_out([name], known, config.path))
+    lacking = [] if due else [wording.sentence(name, known) for name, known in states.items() if not known.is_live]
+    return " ".join([done, *lacking])

@@ -4,26 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from applier import wording
 from applier.changefeed.checkpoint import Checkpoint, caught_up
-from applier.changefeed.completeness import LEFT_OUT, Completeness
+from applier.changefeed.completeness import Completeness, Reason, Why, incomplete
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.route import Route
 from applier.changefeed.table import TableName
 from applier.config.settings import Config
 from applier.sink.control.rows import Kind
 
+_LEFT_OUT = wording.clause(Reason(Why.LEFT_OUT))
+
 
 def preview(kind: Kind, names: Sequence[TableName], last: Checkpoint, config: Config) -> Iterator[str]:
     """One sentence for each table that a command means."""
     route, admits = Route(config.tables.route), TableFilter(config.tables.include).admits
     for name in names:
-        known = last.tables[name].completeness or Completeness("incomplete")
+        known = last.tables[name].completeness or incomplete(Why.UNRECORDED)
         iceberg = ".".join(route.identifier(name))
         match kind:
             case "park":
                 yield _park(name, known, last, iceberg)
             case "resume" if not admits(name):
-                yield f"{name} is {LEFT_OUT}, so nothing brings it back."
+                yield f"{name} is {_LEFT_OUT}, so nothing brings it back."
             case "resume":
                 yield _resume(name, known, last)
             case "forget" if admits(name):
@@ -33,10 +36,10 @@ def preview(kind: Kind, names: Sequence[TableName], last: Checkpoint, config: Co
 
 
 def _park(name: TableName, known: Completeness, last: Checkpoint, iceberg: str) -> str:
-    if known.is_parked and known.cause == "include" and not known.is_due:
-        return f"{name} is {LEFT_OUT} and so parked already: it resumes once it is admitted there again."
+    if known.why.is_left_out and not known.is_due:
+        return f"{name} is {_LEFT_OUT} and so parked already: it resumes once it is admitted there again."
     if known.is_parked and not known.is_due:
-        return f"{known.sentence(name)} It is left as it is, with this reason."
+        return f"{wording.sentence(name, known)} It is left as it is, with this reason."
     at = f"resolved ts {last.resolved_ts}" if last.resolved_ts else "its last commit"
     return f"Park {name}: readers of {iceberg} keep what it shows at {at}, and no rows or DDL are applied to it."
 

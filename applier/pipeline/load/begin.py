@@ -31,7 +31,7 @@ def refuse_unloaded(main: Pipeline) -> None:
     Raises:
         TerminalError: It has read nothing yet, and tables of it are being loaded, or an export is configured.
     """
-    is_loading = any(known.cause == "load" for known in main.state.completeness.values())
+    is_loading = any(known.why.is_loaded for known in main.state.completeness.values())
     if is_fresh(main) and (is_loading or main.config.upstream.dump):
         name, load = main.config.changefeed.name, f"`applier load -c {main.config.path}`"
         begun = "A load has begun and not ended" if is_loading else "upstream.dump names an export"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from applier.changefeed.checkpoint import Resuming
-from applier.changefeed.completeness import LETTERS, LIVE, Completeness
+from applier.changefeed.completeness import LIVE, Completeness, Why
 from applier.changefeed.position import DdlId
 from applier.changefeed.table import TableName
 from applier.ddl.actions import DropTable, effect, touches
@@ -53,7 +53,7 @@ class Handover:
         for own, known in found.items():
             name, states = members[own], self.main.state.completeness
             if known.since < states[name].since:
-                states[name] = replace(states[name], is_due=False, reason=known.reason, cause=known.cause)
+                states[name] = replace(states[name], is_due=False, reason=known.reason)
             else:
                 self.copies.show(name, own)
                 partners = tuple(members.get(other, other) for other in known.partners)
@@ -99,7 +99,7 @@ class Handover:
 
     def _ended(self, own: TableName) -> Completeness:
         known = replace(self.state.completeness[own], origin=None)
-        return LIVE if known.reason == LETTERS and not self.state.control.letters() else known
+        return LIVE if known.why is Why.LETTERS and not self.state.control.letters() else known
 
     def _has_all_ddl(self) -> bool:
         """Whether these tables have every DDL of exactly this ts: one may follow the watermark of its own commit ts."""

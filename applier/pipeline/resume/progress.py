@@ -9,7 +9,6 @@ from applier.changefeed.checkpoint import Checkpoint, Resuming
 from applier.changefeed.table import TableVersion
 from applier.pipeline.state import State
 from applier.sink.control.control import DeadLetter, SchemaDecision
-from applier.sink.control.rows import RESUMED
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +41,11 @@ class Progress:
     def decisions(self, since: int = 0) -> list[SchemaDecision]:
         """What this job decided at or above a commit ts, and what a user lets pass."""
         found = self.main.control.decisions(since)
-        return [item for item in found if item.decision == "to skip" or item.reason.startswith(self._mark)]
+        return [item for item in found if item.decision == "to skip" or item.job == self.job]
 
     def record_schema_changes(self, decisions: Sequence[SchemaDecision]) -> None:
         """See `Control.record_schema_changes`."""
-        marked = [replace(item, reason=f"{self._mark} {item.reason}".rstrip()) for item in decisions]
-        self.main.control.record_schema_changes(marked)
+        self.main.control.record_schema_changes([replace(item, job=self.job) for item in decisions])
 
     def bury(self, letters: Sequence[DeadLetter]) -> None:
         """Keep messages that the changefeed did not meet as bad ones: their tables were left out."""
@@ -64,7 +62,3 @@ class Progress:
 
     def release(self) -> None:
         """Nothing: the changefeed is released as a whole."""
-
-    @property
-    def _mark(self) -> str:
-        return f"{RESUMED}{self.job}:"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from applier.changefeed.checkpoint import Checkpoint, Resuming, has_reached
-from applier.changefeed.completeness import LEFT_OUT, Completeness
+from applier.changefeed.completeness import Completeness, Reason, Why
 from applier.changefeed.filter import exactly
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.position import FeedPosition, Reading
@@ -34,7 +34,7 @@ from applier.pipeline.tables import parking
 from applier.pipeline.tables.loads import Loads
 from applier.runtime import failpoints
 from applier.runtime.logs import logger
-from applier.sink.control.rows import RESUMED
+from applier.sink.control.rows import IgnoredFor
 
 if TYPE_CHECKING:
     from applier.pipeline.step import Pipeline
@@ -168,7 +168,7 @@ class Replay:
         known, own, state, main = self.main.state.completeness[name], position.name, self.state, self.main.state
         if position.version is None:
             self.copies.refuse_held(name)
-            state.completeness[own] = Completeness("incomplete", reason=_NOT_READ, origin=position)
+            state.completeness[own] = Completeness(Reason(Why.NOT_READ), origin=position)
             return
         if position.is_loaded:
             state.loaded[own] = self._take_loaded(position)
@@ -242,12 +242,9 @@ class Replay:
         """Statements of a commit ts in the order in which the changefeed took them, which knew all of their tables."""
         found = [item for item in self.main.state.control.decisions(commit_ts) if item.commit_ts == commit_ts]
         done = [item for item in found if item.decision not in ("refused", "to skip")]
-        own = [item for item in done if not item.reason.startswith(RESUMED)]
-        is_known = any(item.reason != LEFT_OUT for item in own)
+        own = [item for item in done if item.job is None]
+        is_known = any(item.ignored_for is not IgnoredFor.LEFT_OUT for item in own)
         return list(dict.fromkeys(item.sql for item in own)) if is_known else []
-
-
-_NOT_READ = "its CREATE TABLE is not read yet"
 
 
 def job(main: Pipeline, resuming: Resuming) -> Replay:

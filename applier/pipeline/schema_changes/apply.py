@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from applier.changefeed.completeness import LEFT_OUT, SKIPPED
+from applier.changefeed.completeness import Reason, Why
 from applier.changefeed.event import SchemaChange
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.table import TableName, TableVersion
@@ -19,7 +19,6 @@ from applier.pipeline.scan.statements import Ddl
 from applier.pipeline.schema_changes.apply_to_rows import RowDdlApplier, Rows
 from applier.pipeline.schema_changes.columns import ColumnDdl
 from applier.pipeline.schema_changes.decision import (
-    PARKED,
     UNREAD,
     DdlRules,
     Past,
@@ -39,7 +38,7 @@ from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime import failpoints, terminal
 from applier.runtime.logs import logger
 from applier.sink.control.control import SchemaDecision
-from applier.sink.control.rows import Decision
+from applier.sink.control.rows import Decision, IgnoredFor
 
 _MADE = ("applied", "rewritten")
 """Decisions after which a table has taken the DDL."""
@@ -145,8 +144,16 @@ class DdlApplier:
         if verdict.decision == "skipped":
             # A statement that names no table may concern any of them.
             completeness.doubt(self.state, ddl.names or self.state.tables, _skipped(change))
-        reason, what = placed.what if placed else verdict.reason, ddl.kind or UNREAD
-        record = SchemaDecision(change.commit_ts, unread_of(ddl), change.sql, what, verdict.decision, reason)
+        ignored_for = verdict.ignored_for
+        record = SchemaDecision(
+            change.commit_ts,
+            unread_of(ddl),
+            change.sql,
+            ddl.kind or UNREAD,
+            verdict.decision,
+            placed.what if placed else ignored_for.words if ignored_for else "",
+            ignored_for=ignored_for,
+        )
         if not self.state.ddl.is_done(record) and ddl.barrier.change.id not in self.state.ddl.refused:
             self.state.record([record])
         if placed:
@@ -160,14 +167,14 @@ class DdlApplier:
         if verdict.refusal is not None:
             raise verdict.refusal
         decision = verdict.decision
-        if verdict.reason == PARKED:
+        if verdict.ignored_for is IgnoredFor.PARKED:
             if not (verdict.is_given_up and effect(group[0]).brought):
                 self._tables.pass_parked(change, group, done=done)
             elif isinstance(group[0], say.CreateTable):
                 # Its columns are known, as far as the statement says: a user may adopt what is there.
                 self.state.tables.move(change, group)
                 self.state.keep_versions()
-        elif verdict.reason != LEFT_OUT:
+        elif verdict.ignored_for is not IgnoredFor.LEFT_OUT:
             if decision == "applied":
                 decision = self._pass_done(group) if done else self._do(change, group)
             elif not done and (kept := left_behind(group, self.state.tables)):
@@ -176,7 +183,7 @@ class DdlApplier:
             if decision == "skipped":
                 # Afterwards: a CREATE TABLE or a TRUNCATE that was skipped made no table whole.
                 completeness.doubt(self.state, [name for action in group for name in touches(action)], _skipped(change))
-        return decided(change, group, decision, verdict.reason)
+        return decided(change, group, decision, ignored_for=verdict.ignored_for)
 
     def _do(self, change: SchemaChange, group: Sequence[say.Action]) -> Decision:
         decision: Decision = "applied"
@@ -232,5 +239,5 @@ def _log(made: SchemaDecision) -> None:
     )
 
 
-def _skipped(change: SchemaChange) -> str:
-    return f"{SKIPPED} (commit ts {change.commit_ts})"
+def _skipped(change: SchemaChange) -> Reason:
+    return Reason(Why.SKIPPED, str(change.commit_ts))

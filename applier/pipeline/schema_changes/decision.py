@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias, TypeVar
 
-from applier.changefeed.completeness import LEFT_OUT
 from applier.changefeed.event import SchemaChange
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.table import TableName
@@ -18,19 +17,14 @@ from applier.pipeline.ddl_progress import DdlProgress
 from applier.pipeline.scan.statements import Ddl
 from applier.pipeline.tables.ddl_stamp import shown
 from applier.sink.control.control import SchemaDecision
-from applier.sink.control.rows import Decision
+from applier.sink.control.rows import Decision, IgnoredFor
 
 UNREAD = "unread"
 """Kind of a statement that is not understood, and whose head leaves its kind open."""
 
-PARKED = "the table is parked"
-"""Why a DDL of a parked table is ignored, in the audit."""
-
 _PASSED = ("applied", "rewritten", "ignored", "skipped")
 
 _Refusal = TypeVar("_Refusal", bound=SchemaChangeRefused | TableMismatch)
-
-_CONFIGURED = "configured under [ddl]"
 
 Past: TypeAlias = Mapping[tuple[int, str, TableName, str], Decision]
 """What the policies came to when the feed passed: by commit ts, text, table and kind."""
@@ -41,8 +35,8 @@ def past(decisions: Iterable[SchemaDecision]) -> Past:
 
     What was decided while they were parked or left out says nothing of it.
     """
-    told = (item for item in decisions if item.decision != "ignored" or item.reason.endswith(_CONFIGURED))
-    return {_key(item): item.decision for item in told if item.decision in _PASSED}
+    own = (item for item in decisions if item.ignored_for in (None, IgnoredFor.CONFIGURED))
+    return {_key(item): item.decision for item in own if item.decision in _PASSED}
 
 
 def _key(item: SchemaDecision) -> tuple[int, str, TableName, str]:
@@ -55,13 +49,13 @@ class Verdict:
 
     Attributes:
         decision: `applied`, `ignored`, `skipped` or `refused`; tables may still refuse what is to be applied.
-        reason: Why it is ignored or stops the feed, as the audit says it.
+        ignored_for: Why it is ignored, or stops the feed.
         refusal: Why it is refused.
         is_given_up: It could not be applied in this step: the audit says so already.
     """
 
     decision: Decision
-    reason: str = ""
+    ignored_for: IgnoredFor | None = None
     refusal: SchemaChangeRefused | None = None
     is_given_up: bool = False
 
@@ -93,7 +87,7 @@ class DdlRules:
         """
         names, done = {name for action in group for name in touches(action)}, effect(group[0])
         if change.id in progress.refused and not names.isdisjoint(parked):
-            return Verdict("ignored", PARKED, is_given_up=True)
+            return Verdict("ignored", IgnoredFor.PARKED, is_given_up=True)
         for table, other in done.exchanged:
             if len({table, other} & parked) == 1:
                 what = f"Tables {table} and {other} exchange rows, and one of them is parked: {shown(change.sql)}."
@@ -101,21 +95,21 @@ class DdlRules:
         changed = {table for table, _ in done.moved} or names
         # The name of a parked table is free again after CREATE and DROP TABLE.
         if not (done.created or done.removed) and changed and changed <= parked:
-            return Verdict("ignored", PARKED)
+            return Verdict("ignored", IgnoredFor.PARKED)
         if parked.isdisjoint(done.removed) and not self._are_meant(group, names):
-            return Verdict("ignored", LEFT_OUT)
+            return Verdict("ignored", IgnoredFor.LEFT_OUT)
         return self._by_policy(change, group, progress)
 
     def decide_unread(self, ddl: Ddl, parked: frozenset[TableName], progress: DdlProgress) -> Verdict:
         """Ignore an unknown statement that concerns no replicated table, or let a person skip it; else refuse it."""
         change, admits = ddl.barrier.change, self.include.admits
         if ddl.names and not any(admits(name) for name in ddl.names):
-            return Verdict("ignored", LEFT_OUT)
+            return Verdict("ignored", IgnoredFor.LEFT_OUT)
         if ddl.names and all(name in parked or not admits(name) for name in ddl.names):
-            return Verdict("ignored", PARKED)
+            return Verdict("ignored", IgnoredFor.PARKED)
         before = self.past.get((change.commit_ts, change.sql, unread_of(ddl), ddl.kind or UNREAD))
         if self.policies.get(ddl.kind) == "ignore" or before == "ignored":
-            return Verdict("ignored", _CONFIGURED)
+            return Verdict("ignored", IgnoredFor.CONFIGURED)
         if (change.commit_ts, change.sql) in progress.to_skip:
             return Verdict("skipped")
         return Verdict("refused", refusal=ddl.refused)
@@ -132,12 +126,12 @@ class DdlRules:
             return Verdict("skipped")
         before = self.past.get(_key(decided(change, group, "applied")))
         if before is not None:
-            return Verdict("ignored", _CONFIGURED) if before == "ignored" else Verdict("applied")
+            return Verdict("ignored", IgnoredFor.CONFIGURED) if before == "ignored" else Verdict("applied")
         if "stop" in policies:
             what = f"A DDL of kind {', '.join(kinds)} stops the feed, as configured: {shown(change.sql)}."
             hint = "set its policy under [ddl] to apply or ignore, and start again."
-            return Verdict("refused", _CONFIGURED, DdlStopped(what, hint))
-        return Verdict("ignored", _CONFIGURED) if "ignore" in policies else Verdict("applied")
+            return Verdict("refused", IgnoredFor.CONFIGURED, DdlStopped(what, hint))
+        return Verdict("ignored", IgnoredFor.CONFIGURED) if "ignore" in policies else Verdict("applied")
 
 
 def unread_of(ddl: Ddl) -> TableName:
@@ -145,12 +139,19 @@ def unread_of(ddl: Ddl) -> TableName:
     return ddl.names[0] if ddl.names else TableName(ddl.barrier.change.database, "")
 
 
-def decided(change: SchemaChange, group: Sequence[say.Action], decision: Decision, reason: str = "") -> SchemaDecision:
+def decided(
+    change: SchemaChange,
+    group: Sequence[say.Action],
+    decision: Decision,
+    reason: str = "",
+    ignored_for: IgnoredFor | None = None,
+) -> SchemaDecision:
     """The row of the audit for actions that are applied together."""
     names = [name for action in group for name in touches(action)]
     table = names[0] if names else TableName(change.database, "")
     kinds = ", ".join(dict.fromkeys(kind(action) for action in group))
-    return SchemaDecision(change.commit_ts, table, change.sql, kinds, decision, reason)
+    words = reason if ignored_for is None else ignored_for.words
+    return SchemaDecision(change.commit_ts, table, change.sql, kinds, decision, words, ignored_for=ignored_for)
 
 
 def at_its_place(refusal: _Refusal, change: SchemaChange, config: str) -> _Refusal:
@@ -159,6 +160,11 @@ def at_its_place(refusal: _Refusal, change: SchemaChange, config: str) -> _Refus
     which = f"commit ts {change.commit_ts}" if text in refusal.what else f"commit ts {change.commit_ts}: {text}"
     if isinstance(refusal, TableMismatch):
         # The table would be no other one without the statement.
-        return type(refusal)(f"{refusal.what} ({which})", refusal.hint)
+        return _of(type(refusal)(f"{refusal.what} ({which})", refusal.hint), change)
     skip = f"Or pass this statement without its effect: applier ddl skip {change.commit_ts} -c {config} --why TEXT."
-    return type(refusal)(f"{refusal.what} ({which})", f"{refusal.hint.rstrip()} {skip}".strip())
+    return _of(type(refusal)(f"{refusal.what} ({which})", f"{refusal.hint.rstrip()} {skip}".strip()), change)
+
+
+def _of(refusal: _Refusal, change: SchemaChange) -> _Refusal:
+    refusal.ddl = change.commit_ts
+    return refusal

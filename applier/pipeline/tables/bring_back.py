@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from applier.changefeed.completeness import LEFT_OUT, Completeness
+from applier import wording
+from applier.changefeed.checkpoint import RequestOutcome
+from applier.changefeed.completeness import Completeness, Reason, Why
 from applier.changefeed.filter import TableFilter, option
 from applier.changefeed.table import TableName
 from applier.errors import ConfigError
@@ -15,15 +17,12 @@ from applier.pipeline.tables import completeness
 if TYPE_CHECKING:
     from applier.pipeline.step import Pipeline
 
-REFUSED = "refused: "
-"""How the outcome of a request begins that was not carried out, or the part of it that tells of single tables."""
 
-
-def bring_back(main: Pipeline, names: Sequence[TableName]) -> str:
+def bring_back(main: Pipeline, names: Sequence[TableName]) -> RequestOutcome:
     """Let tables come back, each for itself or with those that it exchanged rows with.
 
     Returns:
-        Which do, and why others do not, in words.
+        Which do, and why others do not.
 
     Raises:
         ConfigError: None can.
@@ -32,7 +31,7 @@ def bring_back(main: Pipeline, names: Sequence[TableName]) -> str:
     wanted = [name for name in names if _lacks(main, name)]
     if not wanted:
         raise ConfigError([f"Nothing to resume: {', '.join(map(str, names))} is live."])
-    resumed, problems = list[TableName](), list[str]()
+    resumed, left, problems = list[TableName](), list[TableName](), list[str]()
     for name in wanted:
         if name in resumed:
             continue
@@ -44,14 +43,13 @@ def bring_back(main: Pipeline, names: Sequence[TableName]) -> str:
         except ConfigError as error:
             others = f"Table {name} resumes together with {', '.join(map(str, together[1:]))}: "
             problems.append((others if together[1:] else "") + " ".join(error.problems))
+            left += [one for one in together if one not in left]
         else:
             state.completeness.update(due)
             resumed += [one for one in together if one not in resumed]
     if not resumed:
         raise ConfigError(problems)
-    return " ".join(
-        [f"resumes: {', '.join(map(str, resumed))}.", *([REFUSED + " ".join(problems)] if problems else [])]
-    )
+    return RequestOutcome("resumes", tuple(resumed), tuple(left), tuple(problems))
 
 
 def _lacks(main: Pipeline, name: TableName) -> bool:
@@ -75,21 +73,22 @@ def _due(main: Pipeline, name: TableName, known: Completeness) -> Completeness:
     position = known.position
     version = None if position is None else state.versions.get((position.name, position.version or 0))
     damage = targets.damage(name, is_listed=position is not None and position.version is not None, version=version)
-    if position is None or damage is not None or known.cause == "lost" or not known.is_parked:
+    if position is None or damage is not None or known.why is Why.LOST or not known.is_parked:
         found = completeness.begun(state).get(name) if targets.feed.order.parts_at_ddl else None
         if found is None:
-            why = damage.what if damage is not None else known.sentence(name)
+            why = damage.what if damage is not None else wording.sentence(name, known)
             what = f"{why} The feed brings it back from its CREATE TABLE alone, which the audit of DDL does not hold."
             load = f"applier load -c {main.config.path} --from DIR --tables {option([name])}"
             raise ConfigError([f"{what} Export it with `tiup dumpling -o DIR` and run `{load}`."])
         position = found.position
     since = known.since or state.resolved_ts
-    cause = known.cause or "hand"
+    reason = known.reason if known.is_parked else Reason(Why.REBUILT)
     # From its CREATE TABLE on, the table lacks nothing.
-    lacked = known.lacked if position.version is not None else ""
-    return replace(known, state="parked", since=since, cause=cause, position=position, lacked=lacked, is_due=True)
+    lacked = known.lacked if position.version is not None else None
+    return replace(known, reason=reason, since=since, position=position, lacked=lacked, is_due=True)
 
 
 def left_out(name: TableName) -> ConfigError:
     """The refusal of a table that the configuration does not admit."""
-    return ConfigError([f"Table {name} is {LEFT_OUT}: admit it there and start `applier run -c FILE` again."])
+    why = wording.clause(Reason(Why.LEFT_OUT))
+    return ConfigError([f"Table {name} is {why}: admit it there and start `applier run -c FILE` again."])

@@ -7,16 +7,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
-from applier.changefeed.completeness import (
-    LEFT_OUT,
-    LEFT_OUT_AT_FIRST,
-    LETTERS,
-    LIVE,
-    NO_CREATE,
-    UNMET,
-    UNRECORDED,
-    Completeness,
-)
+from applier import wording
+from applier.changefeed.completeness import LIVE, Completeness, Reason, Why, incomplete
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName
@@ -34,14 +26,9 @@ from applier.pipeline.tables.ddl_stamp import DROPPED_STATE
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime.logs import logger
 from applier.sink.control.control import SchemaDecision
+from applier.sink.control.rows import IgnoredFor
 
-_CAME_BACK = "it came back from a drop, and nothing shows what it lacked before"
-_WHILE_PARKED = "its CREATE TABLE came while its name was parked, and rows that came with it may be missing"
-_NOT_RENAMED = "a RENAME TABLE that gave it its name is ignored, and its Iceberg table has the former name still"
 _SHOWN = 5
-
-_BY_HAND = ("hand", "lost", "load")
-"""Causes that a start cannot find gone: a command brings these tables back."""
 
 
 def judge(state: State, targets: TargetTables, config: Config, *, is_start: bool = True) -> None:
@@ -55,29 +42,28 @@ def judge(state: State, targets: TargetTables, config: Config, *, is_start: bool
     made = begun(state) if is_start or unknown else {}
     for name in unknown:
         is_whole = (name in made and made[name].is_made) or _is_loaded(targets, name, config)
-        state.completeness[name] = LIVE if is_whole else Completeness("incomplete", reason=UNRECORDED)
+        state.completeness[name] = LIVE if is_whole else incomplete(Why.UNRECORDED)
     for name, known in list(state.completeness.items()):
         if not admits(name):
             if not known.is_parked:
-                parking.park(state, targets, name, "include", LEFT_OUT)
+                parking.park(state, targets, name, Reason(Why.LEFT_OUT))
             elif known.is_due:
                 # What had parked it is mended, or the attempt shows it again.
-                state.completeness[name] = replace(known, cause="include", reason=LEFT_OUT, is_due=False)
+                state.completeness[name] = replace(known, reason=Reason(Why.LEFT_OUT), is_due=False)
         elif is_start and name not in state.unsettled:
             try_again(state, targets, name)
     _end_letters(state, targets)
     for name, item in made.items() if targets.feed.order.parts_at_ddl else ():
         before = state.completeness.get(name)
         if item.is_left_out and admits(name) and (before is None or (before.is_parked and before.position is None)):
-            state.completeness[name] = Completeness(
-                "parked", state.resolved_ts, LEFT_OUT_AT_FIRST, "include", item.position, is_due=True
-            )
+            reason = Reason(Why.LEFT_OUT_BEFORE)
+            state.completeness[name] = Completeness(reason, state.resolved_ts, item.position, is_due=True)
 
 
 def try_again(state: State, targets: TargetTables, name: TableName) -> None:
     """Let a parked table resume at a start, unless only a command brings it back."""
     known = state.completeness.get(name)
-    if known is not None and known.is_parked and known.cause not in _BY_HAND and known.position is not None:
+    if known is not None and known.why.is_tried_again and known.position is not None:
         # One whose Iceberg table is still damaged would only fail again.
         version = state.versions.get((known.position.name, known.position.version or 0))
         damage = targets.damage(name, is_listed=known.position.version is not None, version=version)
@@ -105,11 +91,11 @@ def end_letters(state: State, targets: TargetTables) -> None:
 
 
 def _end_letters(state: State, targets: TargetTables) -> bool:
-    lacking = [name for name, known in state.completeness.items() if known.reason == LETTERS]
+    lacking = [name for name, known in state.completeness.items() if known.why is Why.LETTERS]
     if not lacking or state.control.letters():
         return False
     for name in lacking:
-        _show(state, targets, name, replace(state.completeness[name], state="live", reason=""))
+        _show(state, targets, name, replace(state.completeness[name], reason=LIVE.reason))
     return True
 
 
@@ -126,7 +112,10 @@ def begun(state: State) -> dict[TableName, Begun]:
             action = names.spelt(written)
             names.follow(action)
             own = [item for item in items if item.table in say.touches(action)[:1]] or items
-            is_made, is_left_out = own[-1].decision in ("applied", "rewritten"), own[-1].reason == LEFT_OUT
+            is_made, is_left_out = (
+                own[-1].decision in ("applied", "rewritten"),
+                own[-1].ignored_for is IgnoredFor.LEFT_OUT,
+            )
             _follow_begun(found, say.effect(action), commit_ts, is_made=is_made, is_left_out=is_left_out)
     return found
 
@@ -141,7 +130,7 @@ def _as_made(
         with suppress(SchemaChangeRefused):
             found += [(action, items) for action in parse(items[0].sql, first.database, first, first)]
     pairs = [(action.table, action.to) for action, _ in found if isinstance(action, say.RenameTable)]
-    if len(pairs) < len(found) or any(items[-1].reason != LEFT_OUT for _, items in found):
+    if len(pairs) < len(found) or any(items[-1].ignored_for is not IgnoredFor.LEFT_OUT for _, items in found):
         return found
     concerned = {name for pair in pairs for name in pair}
     order = sequence(pairs, concerned & set(there))
@@ -176,7 +165,7 @@ def adopt(state: State, targets: TargetTables, name: TableName, why: str) -> Non
     if writer is None or writer.head is None:
         what = f"Table {'.'.join(targets.identifier(name))} is not in the catalog, or holds no rows."
         raise TableMismatch(what, "load the rows of the upstream table first, then give the command again.")
-    _show(state, targets, name, Completeness("live", reason=f"adopted: {why}"))
+    _show(state, targets, name, Completeness(Reason(Why.ADOPTED, why)))
 
 
 def _show(state: State, targets: TargetTables, name: TableName, known: Completeness) -> None:
@@ -208,9 +197,7 @@ def meet(names: Iterable[TableName], ddl: Sequence[Ddl], state: State, targets: 
     coming = {name for item in ddl for action in item.actions for name in say.effect(action).brought}
     new = sorted({name for name in names if name not in coming and (name not in state.tables or is_unmet(name, state))})
     found = {
-        name: Completeness("live", reason="it was loaded before")
-        if _is_loaded(targets, name, config)
-        else Completeness("incomplete", reason=NO_CREATE)
+        name: Completeness(Reason(Why.LOADED_BEFORE if _is_loaded(targets, name, config) else Why.NO_CREATE))
         for name in new
     }
     lacking = [name for name, item in found.items() if not item.is_live]
@@ -222,15 +209,14 @@ def meet(names: Iterable[TableName], ddl: Sequence[Ddl], state: State, targets: 
 
 def meet_ddl(name: TableName, state: State, targets: TargetTables, config: Config) -> None:
     """Take note of a table that a DDL changes before any row of it has come; its rows are yet to be judged."""
-    is_loaded = _is_loaded(targets, name, config)
-    loaded = Completeness("live", reason="it was loaded before")
-    state.completeness[name] = loaded if is_loaded else Completeness("incomplete", reason=UNMET)
+    why = Why.LOADED_BEFORE if _is_loaded(targets, name, config) else Why.UNMET
+    state.completeness[name] = Completeness(Reason(why))
 
 
 def is_unmet(name: TableName, state: State) -> bool:
     """Whether DDL alone concerned a table so far whose CREATE TABLE the feed does not hold: no row of it has come."""
     known = state.completeness.get(name)
-    return known is not None and known.reason == UNMET
+    return known is not None and known.why is Why.UNMET
 
 
 def follow(action: say.Action, state: State, targets: TargetTables, *, ignored: bool) -> None:
@@ -248,7 +234,7 @@ def follow(action: say.Action, state: State, targets: TargetTables, *, ignored: 
         before = known.get(table)
         is_cut = before is not None and before.is_parked and not targets.feed.order.parts_at_ddl
         # Rows of a window lie before or after a DDL only where something orders them: those of a parked table are out.
-        known[table] = Completeness("incomplete", reason=_WHILE_PARKED) if is_cut else _whole(before)
+        known[table] = incomplete(Why.MADE_WHILE_PARKED) if is_cut else _whole(before)
     for table in () if ignored else done.emptied:
         if table in known and not known[table].is_parked:
             known[table] = _whole(known[table])
@@ -261,7 +247,7 @@ def follow(action: say.Action, state: State, targets: TargetTables, *, ignored: 
         known.pop(to, None)
         if (found := gone[table]) is not None:
             is_left = ignored and found.is_live and targets.writer(table) is not None
-            known[to] = replace(found, state="incomplete", reason=_NOT_RENAMED) if is_left else found
+            known[to] = replace(found, reason=Reason(Why.NOT_RENAMED)) if is_left else found
 
 
 def _whole(before: Completeness | None) -> Completeness:
@@ -274,15 +260,14 @@ def _exchanged(known: dict[TableName, Completeness], table: TableName, other: Ta
     for name, partner in ((table, other), (other, table)):
         found = known.get(partner)
         if found is not None and found.state == "incomplete" and name in known and known[name].is_live:
-            reason = f"it exchanged rows with table {partner}, which is incomplete"
-            known[name] = replace(known[name], state="incomplete", reason=reason)
+            known[name] = replace(known[name], reason=Reason(Why.EXCHANGED, str(partner)))
 
 
-def doubt(state: State, names: Iterable[TableName], reason: str) -> None:
+def doubt(state: State, names: Iterable[TableName], reason: Reason) -> None:
     """Tables that may lack a row from here on are no longer whole, and leave the cut."""
     whole = [name for name in dict.fromkeys(names) if name in state.completeness and state.completeness[name].is_live]
     for name in whole:
-        state.completeness[name] = replace(state.completeness[name], state="incomplete", reason=reason)
+        state.completeness[name] = replace(state.completeness[name], reason=reason)
     _warn(state, whole)
 
 
@@ -304,7 +289,7 @@ def _recovered(targets: TargetTables, name: TableName, live: Completeness | None
     before = writer.table.setting(DROPPED_STATE) if writer is not None else None
     if before is None and live is not None:
         return live
-    return LIVE if before == "live" else Completeness("incomplete", reason=_CAME_BACK)
+    return LIVE if before == "live" else incomplete(Why.CAME_BACK)
 
 
 def _is_loaded(targets: TargetTables, name: TableName, config: Config) -> bool:
@@ -326,10 +311,8 @@ def _refusal(names: Sequence[TableName]) -> TableIncomplete:
 
 
 def _warn(state: State, names: Iterable[TableName]) -> None:
-    """Log tables that are not whole, those with the same reason and the same way out in one line."""
-    groups: dict[tuple[str, str, str], list[str]] = {}
-    for name in names:
-        found = state.completeness[name]
-        groups.setdefault((found.state, found.reason, found.way_out(name, state.config_path)), []).append(str(name))
-    for (word, because, way_out), tables in groups.items():
-        logger().warning("table is not whole", table=",".join(tables), state=word, because=because, way_out=way_out)
+    """Log tables that are not whole, those of which the same is known in one line."""
+    for tables, known in wording.alike((name, state.completeness[name]) for name in names):
+        because, way_out = wording.clause(known.reason), wording.way_out(tables, known, state.config_path)
+        shown = ",".join(map(str, tables))
+        logger().warning("table is not whole", table=shown, state=known.state, because=because, way_out=way_out)

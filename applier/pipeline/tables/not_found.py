@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 
-from applier.changefeed.completeness import NOT_FOUND
+from applier import wording
+from applier.changefeed.completeness import Reason, Why
 from applier.changefeed.table import TableName
 from applier.config.settings import Config
 from applier.pipeline.state import State
@@ -36,8 +37,8 @@ class MissingRows:
         self.count += rows
         found = state.completeness.get(name)
         if found is not None and found.is_live:
-            found = state.completeness[name] = replace(found, state="incomplete", reason=NOT_FOUND)
+            found = state.completeness[name] = replace(found, reason=Reason(Why.NOT_FOUND))
         if name not in self._logged:
             self._logged.add(name)
-            way_out = found.way_out(name, state.config_path) if found is not None else ""
+            way_out = wording.way_out([name], found, state.config_path) if found is not None else ""
             logger().warning("rows to change are not in the table", table=str(name), rows=rows, way_out=way_out)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from applier.changefeed.completeness import LEFT_OUT, NO_CREATE, Cause, Completeness
-from applier.changefeed.filter import TableFilter, option
+from applier import wording
+from applier.changefeed.completeness import Completeness, Reason, Why, incomplete
+from applier.changefeed.filter import TableFilter
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName
 from applier.config.settings import Config
@@ -22,17 +23,16 @@ def park(
     state: State,
     targets: TargetTables,
     name: TableName,
-    cause: Cause,
-    reason: str,
+    reason: Reason,
     partners: tuple[TableName, ...] = (),
     begin: FeedPosition | None = None,
 ) -> None:
     """Apply no rows and no DDL of a table from here on; readers keep its last true snapshot.
 
-    A table that is parked already keeps its place in the feed. The reason is a clause that follows a colon, and the
-    partners are tables that resume with it. A table that is not known yet is placed at `begin`.
+    A table that is parked already keeps its place in the feed. The partners are tables that resume with it. A table
+    that is not known yet is placed at `begin`.
     """
-    known = state.completeness.get(name, Completeness("incomplete", reason=NO_CREATE))
+    known = state.completeness.get(name, incomplete(Why.NO_CREATE))
     together = tuple(dict.fromkeys([*known.partners, *partners]))
     if known.is_parked:
         state.completeness[name] = replace(known, partners=together)
@@ -40,12 +40,10 @@ def park(
     order = targets.feed.order
     applied = (targets.applied_ts(name) or 0) if order.has_watermark and name not in targets.listed.broken else 0
     state.completeness[name] = Completeness(
-        "parked",
+        reason,
         since=max(state.resolved_ts, applied),
-        reason=reason.rstrip("."),
-        cause=cause,
         position=_position(state, name, order) or begin,
-        lacked="" if known.is_live else known.reason,
+        lacked=None if known.is_live else known.reason,
         partners=together,
         origin=known.origin,
     )
@@ -66,16 +64,16 @@ def _position(state: State, name: TableName, order: FeedOrder) -> FeedPosition |
 def report(state: State, name: TableName, hint: str = "") -> None:
     """Log that a table was parked, why, and how it comes back."""
     found = state.completeness[name]
-    way_out = found.way_out(name, state.config_path)
-    hint = hint.replace("-c FILE", f"-c {state.config_path}").replace("--tables TABLE", f"--tables {option([name])}")
-    logger().warning("table parked", table=str(name), because=found.reason, hint=hint, way_out=way_out)
+    because, way_out = wording.clause(found.reason), wording.way_out([name], found, state.config_path)
+    hint = wording.of_this_table(hint, name, state.config_path)
+    logger().warning("table parked", table=str(name), because=because, hint=hint, way_out=way_out)
 
 
 def give_up(state: State, name: TableName, error: TerminalError, *, is_lost: bool = False) -> None:
     """Leave a table parked that cannot be brought back; if it is lost, the feed will never hold what it misses."""
     known = state.completeness[name]
     position = None if is_lost else known.position
-    reason = error.what.rstrip(".")
+    reason = replace(known.reason, detail=error.clause)
     state.completeness[name] = replace(known, is_due=False, reason=reason, position=position)
     report(state, name, error.hint)
 
@@ -99,7 +97,7 @@ def follow_include(state: State, name: TableName, *, is_wanted: bool) -> None:
     known = state.completeness.get(name)
     if known is None:
         return
-    if is_wanted and known.cause == "include":
+    if is_wanted and known.why.is_left_out:
         state.completeness[name] = replace(known, is_due=known.position is not None)
-    elif not is_wanted and (known.cause != "include" or known.is_due):
-        state.completeness[name] = replace(known, cause="include", reason=LEFT_OUT, is_due=False)
+    elif not is_wanted and (not known.why.is_left_out or known.is_due):
+        state.completeness[name] = replace(known, reason=Reason(Why.LEFT_OUT), is_due=False)

@@ -15,6 +15,7 @@ from applier.sink.control.tables import ControlTable
 from applier.sink.format.types import TableSchema, iceberg_type
 from applier.sink.iceberg.catalog import Catalog, Identifier, JavaError
 from applier.sink.iceberg.commit import Change
+from applier.sink.iceberg.java import translated
 from applier.sink.iceberg.maintenance import data_files, expire
 from applier.sink.iceberg.table import Table
 from applier.sink.write.engine import ArrowEngine
@@ -58,6 +59,7 @@ class AppendOnlyTable:
         """
         identifier = (*namespace, kind.name)
         found = catalog.load(identifier) or _create(catalog, identifier, kind.columns)
+        _widen(found, kind.columns)
         _check(found, kind.columns)
         return AppendOnlyTable(found, kind.order)
 
@@ -155,6 +157,18 @@ def _create(catalog: Catalog, identifier: Identifier, columns: pa.Schema) -> Tab
         if found is None:
             raise
         return found
+
+
+def _widen(table: Table, columns: pa.Schema) -> None:
+    """Give a table that an older version made the columns that have come since; all of these are optional texts."""
+    names = [field.name for field in table.schema.fields]
+    if added := columns.names[len(names) :] if names == columns.names[: len(names)] else []:
+        update = table.handle.updateSchema()
+        for name in added:
+            update.addColumn(name, table.java.iceberg.types.Types.StringType.get())
+        with translated(f"Cannot add columns to table {table}"):
+            update.commit()
+        table.refresh()
 
 
 def _check(table: Table, columns: pa.Schema) -> None:

@@ -8,19 +8,20 @@ from typing import Annotated, Any, TypeAlias
 
 import msgspec
 
-from applier.changefeed.checkpoint import Checkpoint, Moving, Tracked
+from applier.changefeed.checkpoint import Checkpoint, Moving, RequestOutcome, Stop, Tracked
 from applier.changefeed.completeness import Completeness
 from applier.changefeed.message import Count, TopicPartition
 from applier.changefeed.partitioning import Partitioning
 from applier.changefeed.position import FeedPosition, Reading
 from applier.changefeed.table import TableName
 from applier.errors import TerminalError
+from applier.sink.control import former_words
 
 FORMAT = 6
 """Version of the JSON form. It rises with every new member: a reader drops members that it does not know, and what it
 writes next would lack them. Format 1 does not hold the completeness of tables, format 2 not where parked tables left
-the others, format 3 not which tables were loaded from an export, format 4 not which names a failed step has moved,
-format 5 not what ended the last run."""
+the others, format 3 not which tables were loaded from an export, format 4 not which names a failed step has moved, and
+format 5 says in words why tables are what they are, and not what ended the last run."""
 
 _READ = (1, 2, 3, 4, 5, 6)
 """Formats that this version reads."""
@@ -70,6 +71,7 @@ def _written(checkpoint: Checkpoint) -> _Object:
         "passed": _written_passed(checkpoint.passed),
         "resuming": None if resuming is None else {"job": resuming.job, "progress": _written(resuming.progress)},
         "places": places,
+        "handled": {key: _written_outcome(item) for key, item in checkpoint.handled.items()},
         "moving": None if checkpoint.moving is None else _written_moving(checkpoint.moving),
         "stopped": None if checkpoint.stopped is None else checkpoint.stopped._asdict(),
         "homes": [{**name.to_dict(), "topics": topics} for name, topics in sorted(checkpoint.homes.items())],
@@ -96,8 +98,9 @@ def _read(written: _Object) -> _Object:
         "passed": _read_passed(written.get("passed", ())),
         "resuming": None if resuming is None else (resuming["job"], _read(resuming["progress"])),
         "moving": None if written.get("moving") is None else _read_moving(written["moving"]),
-        "stopped": None if (stop := written.get("stopped")) is None else (stop["because"], stop["at"]),
+        "stopped": None if (stop := written.get("stopped")) is None else [stop[name] for name in Stop._fields],
         "homes": {_name(item): item["topics"] for item in _objects(written.get("homes", ()))},
+        "handled": {key: _read_outcome(item) for key, item in written.get("handled", {}).items()},
     }
 
 
@@ -184,14 +187,27 @@ def _read_table(written: _Object, places: Sequence[_Object]) -> tuple[Any, ...]:
 
 
 def _read_completeness(table: _Object, written: _Object, places: Sequence[_Object]) -> _Object:
-    position, origin, cause = written.get("position"), written.get("origin"), written.get("cause", "")
+    position, origin, words = written.get("position"), written.get("origin"), written.get("lacked")
     return {
         **written,
-        "cause": "include" if cause == "" and written["state"] == "parked" else cause,
+        "reason": former_words.reason(written) if "state" in written else written["reason"],
+        "lacked": former_words.lacked(words) if words and isinstance(words, str) else words or None,
         "position": _former_position(table, written) if position is None else _read_position(position, places),
         "partners": [_name(item) for item in _objects(written.get("partners", ()))],
         "origin": None if origin is None else _read_position(origin, places),
     }
+
+
+def _written_outcome(outcome: RequestOutcome) -> _Object:
+    named = {name: [table.to_dict() for table in getattr(outcome, name)] for name in ("tables", "left")}
+    return _short({"done": outcome.done, **named, "notes": outcome.notes})
+
+
+def _read_outcome(written: Any) -> Any:
+    if isinstance(written, str):
+        return former_words.outcome(written)
+    named = {name: [_name(item) for item in _objects(written.get(name, ()))] for name in ("tables", "left")}
+    return {**written, **named}
 
 
 def _read_position(written: _Object, places: Sequence[_Object]) -> _Object:
@@ -210,7 +226,7 @@ def _read_position(written: _Object, places: Sequence[_Object]) -> _Object:
 def _former_position(table: _Object, written: _Object) -> _Object | None:
     """Where a table of format 2 was parked; None if it missed a DDL, as its columns of that time are not known."""
     since, offsets = written.get("since", 0), _objects(written.get("offsets", ()))
-    if written["state"] != "parked" or written.get("cause") or written.get("missed_ddl") or not (since or offsets):
+    if written.get("state") != "parked" or written.get("cause") or written.get("missed_ddl") or not (since or offsets):
         return None
     return {
         "name": _name(table),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from enum import StrEnum
 from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
@@ -18,10 +20,35 @@ from applier.sink.control.tables import CHECKPOINTS, DEAD_LETTERS, REQUESTS, SCH
 
 Kind = Literal["park", "resume", "forget", "load", "loaded"]
 
+_FORMER_JOB = re.compile(r"resume ([0-9a-f]+):")
+"""How an older version, which had no column for it, marked the decision of a job in its reason."""
+
 Decision = Literal["applied", "rewritten", "refused", "ignored", "without a table", "to skip", "skipped"]
 
-RESUMED = "resume "
-"""How the reason of a decision begins that a job made which brought its table back; the job follows."""
+
+class IgnoredFor(StrEnum):
+    """Why a DDL is ignored."""
+
+    LEFT_OUT = "left-out"
+    """By `tables.include`."""
+
+    PARKED = "parked"
+    """Its table is parked."""
+
+    CONFIGURED = "configured"
+    """Under `[ddl]`."""
+
+    @property
+    def words(self) -> str:
+        """As a clause."""
+        return _IGNORED_FOR[self]
+
+
+_IGNORED_FOR = {
+    IgnoredFor.LEFT_OUT: "left out by tables.include",
+    IgnoredFor.PARKED: "the table is parked",
+    IgnoredFor.CONFIGURED: "configured under [ddl]",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +62,12 @@ class SchemaDecision:
         kind: Kind as `docs/ddl.md` names it.
         decision: `applied` in place, `rewritten` with the table's files, `refused`, `ignored`, `without a table` where
             the table that it changes is not here; `to skip` is what a person asked for, `skipped` what came of it.
-        reason: Why, as one sentence; "" where there is nothing to say.
+        reason: Why, as one sentence for people; "" where there is nothing to say.
         snapshot_id: Snapshot that carries it.
         schema_id: Iceberg schema from there on.
         decided_at: When it was written.
+        ignored_for: Why it is ignored; None for other decisions.
+        job: The job that made the decision as it brought the table back; None for the changefeed itself.
     """
 
     commit_ts: int
@@ -50,6 +79,8 @@ class SchemaDecision:
     snapshot_id: int | None = None
     schema_id: int | None = None
     decided_at: datetime = field(default_factory=now, compare=False)
+    ignored_for: IgnoredFor | None = None
+    job: str | None = None
 
     @property
     def subject(self) -> str:
@@ -58,8 +89,8 @@ class SchemaDecision:
 
     @property
     def because(self) -> str:
-        """The reason for people: one that only marks a resume ends without its colon."""
-        return self.reason.removesuffix(":")
+        """The reason for people, after the job that made the decision."""
+        return self.reason if self.job is None else ": ".join(filter(None, (f"resume {self.job}", self.reason)))
 
     def word(self, since: int) -> str:
         """The decision for people: `pending` for a refused DDL at or above the commit ts up to which every table is."""
@@ -173,11 +204,22 @@ def table_versions(rows: Iterable[Row]) -> list[TableVersion]:
 
 def decisions(rows: Iterable[Row]) -> list[SchemaDecision]:
     """The decisions of rows of `SCHEMA_CHANGES`, in order of commit ts and then of time."""
-    names = ("commit_ts", "sql", "kind", "decision", "reason", "snapshot_id", "schema_id", "decided_at")
-    return [
-        SchemaDecision(table=TableName(row["database"], row["table"]), **{name: row[name] for name in names})
-        for row in sorted(rows, key=lambda row: (row["commit_ts"], row["decided_at"]))
-    ]
+    return [_decision(row) for row in sorted(rows, key=lambda row: (row["commit_ts"], row["decided_at"]))]
+
+
+def _decision(row: Row) -> SchemaDecision:
+    names = ("commit_ts", "sql", "kind", "decision", "snapshot_id", "schema_id", "decided_at")
+    reason, written, job = row["reason"], row.get("ignored_for"), row.get("job")
+    if job is None and (marked := _FORMER_JOB.match(reason)):
+        reason, job = reason[marked.end() :].lstrip(), marked[1]
+    words = [kind for kind, words in _IGNORED_FOR.items() if words == reason]
+    return SchemaDecision(
+        table=TableName(row["database"], row["table"]),
+        reason=reason,
+        ignored_for=IgnoredFor(written) if written else next(iter(words), None),
+        job=job,
+        **{name: row[name] for name in names},
+    )
 
 
 def last_decisions(decisions: Iterable[SchemaDecision]) -> list[SchemaDecision]:

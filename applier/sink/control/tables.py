@@ -94,6 +94,8 @@ SCHEMA_CHANGES = ControlTable(
         pa.field("schema_id", pa.int32()),
         _given("epoch", pa.int64()),
         _given("decided_at", _UTC),
+        pa.field("ignored_for", pa.string()),
+        pa.field("job", pa.string()),
     ],
 )
 """One row for each decision on a DDL; a restart may decide again, then the newest counts."""

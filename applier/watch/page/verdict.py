@@ -67,7 +67,7 @@ def head(view: View) -> Iterator[Html]:
         tag("h2", tag("span", signs[verdict.tone], class_="sign", aria_hidden="true"), verdict.word, id="verdict-h"),
         tag("p", tag("span", verdict.sentence, role="status", aria_live="polite"), _as_of(report), class_="sentence"),
         _reasons(report) if view.phase != "starting" or report.holder else None,
-        tag("ul", [tag("li", note) for note in report.notes], class_="notes") if report.notes else None,
+        tag("ul", [tag("li", str(note)) for note in report.notes], class_="notes") if report.notes else None,
     )
     yield tag("section", parts, id="verdict", class_=f"verdict {verdict.tone}", aria_labelledby="verdict-h")
     if (waits := _banner(view)) is not None:
@@ -87,16 +87,10 @@ def _as_of(report: StatusReport) -> Html:
 def _reasons(report: StatusReport) -> Html | None:
     if not report.stale:
         return None
-    ways = {f"{table.because} Hint: {table.way_out}": table for table in report.tables if table.because}
     items = []
-    for number, sentence in enumerate(report.stale[:_MORE]):
-        if (table := ways.get(sentence)) is not None:
-            key, because, way_out = f"why-{table.table}", table.because, table.way_out
-        else:
-            key = f"why-{number}"
-            because, _, way_out = sentence.partition(" Hint: ")
-        way = tag("p", _with_commands(way_out), class_="way") if way_out else None
-        items.append(tag("li", tag("p", because), way, data_key=key))
+    for number, found in enumerate(report.stale[:_MORE]):
+        way = tag("p", _with_commands(found.way_out), class_="way") if found.way_out else None
+        items.append(tag("li", tag("p", found.because), way, data_key=f"why-{found.table or number}"))
     first, more = items[:_REASONS], items[_REASONS:]
     rest = None
     if more:

@@ -18,6 +18,7 @@ from prometheus_client import (
 )
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from applier.changefeed.completeness import Why
 from applier.changefeed.table import TableName
 from applier.changefeed.ts import unix_ms
 from applier.config.settings import Config
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 Value: TypeAlias = tuple[str, tuple[str, ...], float]
 """Name of a metric, its labels beside the changefeed, and its value."""
 
-_ERRORS = ("ddl", "row", "table", "lost")
 """Causes of a parked table that are errors: people and `load` park tables on purpose."""
 
 _FAMILIES = {"gauge": GaugeMetricFamily, "counter": CounterMetricFamily}
@@ -187,7 +187,7 @@ class Exposition:
             return
         tables = self._state.checkpoint.tables
         parked = [tables[name].completeness for name in self._refused if name in tables]
-        yield "ddl_refused_pending", (), sum(found is not None and found.cause == "ddl" for found in parked)
+        yield "ddl_refused_pending", (), sum(found is not None and found.why is Why.DDL for found in parked)
         yield "lease_epoch", (), holder.epoch
         yield "last_heartbeat_timestamp_seconds", (), _unix(holder.seen)
         yield "fresh", (), report.verdict == "fresh"
@@ -211,7 +211,7 @@ def _of_table(table: TableProgress) -> Iterator[Value]:
 
 
 def _failed(state: State) -> frozenset[TableName]:
-    return frozenset(name for name, found in state.completeness.items() if found.is_parked and found.cause in _ERRORS)
+    return frozenset(name for name, found in state.completeness.items() if found.why.is_error)
 
 
 def _unix(iso: str) -> float:

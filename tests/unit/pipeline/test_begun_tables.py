@@ -7,16 +7,18 @@ from typing import cast
 
 import pytest
 
-from applier.changefeed.completeness import LEFT_OUT
 from applier.changefeed.table import TableName
 from applier.pipeline.state import State
 from applier.pipeline.tables.completeness import begun
-from applier.sink.control.rows import SchemaDecision
+from applier.sink.control.rows import IgnoredFor, SchemaDecision
 
 
 def _state(*statements: tuple[int, str, str]) -> State:
     """A state whose audit holds statements on tables of `shop` that were left out: commit ts, first table and text."""
-    rows = [SchemaDecision(ts, TableName("shop", table), sql, "", "ignored", LEFT_OUT) for ts, table, sql in statements]
+    rows = [
+        SchemaDecision(ts, TableName("shop", table), sql, "", "ignored", ignored_for=IgnoredFor.LEFT_OUT)
+        for ts, table, sql in statements
+    ]
     return cast("State", SimpleNamespace(control=SimpleNamespace(decisions=lambda: rows)))
 
 

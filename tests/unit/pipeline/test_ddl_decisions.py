@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 
-from applier.changefeed.completeness import LEFT_OUT
 from applier.changefeed.event import SchemaChange
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.message import Position
@@ -18,12 +17,12 @@ from applier.errors import DdlStopped
 from applier.order.barrier import Barrier
 from applier.pipeline.ddl_progress import DdlProgress
 from applier.pipeline.scan.statements import Ddl
-from applier.pipeline.schema_changes.decision import PARKED, DdlRules, Verdict, past
+from applier.pipeline.schema_changes.decision import DdlRules, Verdict, past
 from applier.pipeline.schema_changes.decision import decided as record
-from applier.sink.control.rows import Decision, SchemaDecision
+from applier.sink.control.rows import Decision, IgnoredFor, SchemaDecision
 
-CONFIGURED = "configured under [ddl]"
 RULES = DdlRules({"truncate-table": "stop", "drop-column": "ignore"}, TableFilter(["a.*"]))
+CONFIGURED = IgnoredFor.CONFIGURED
 P, Q = TableName("a", "p"), TableName("a", "q")
 
 
@@ -38,19 +37,19 @@ def decided(sql: str, *parked: TableName, progress: DdlProgress | None = None) -
     ("sql", "parked", "found"),
     [
         ("CREATE TABLE p (id INT PRIMARY KEY)", (), Verdict("applied")),
-        ("ALTER TABLE p ADD COLUMN x INT, DROP COLUMN y", (), Verdict("ignored", CONFIGURED)),
-        ("CREATE TABLE other.copy LIKE a.p", (), Verdict("ignored", LEFT_OUT)),
-        ("DROP TABLE other.p", (), Verdict("ignored", LEFT_OUT)),
-        ("DROP DATABASE other", (), Verdict("ignored", LEFT_OUT)),
+        ("ALTER TABLE p ADD COLUMN x INT, DROP COLUMN y", (), Verdict("ignored", IgnoredFor.CONFIGURED)),
+        ("CREATE TABLE other.copy LIKE a.p", (), Verdict("ignored", IgnoredFor.LEFT_OUT)),
+        ("DROP TABLE other.p", (), Verdict("ignored", IgnoredFor.LEFT_OUT)),
+        ("DROP DATABASE other", (), Verdict("ignored", IgnoredFor.LEFT_OUT)),
         ("DROP DATABASE a", (P,), Verdict("applied")),
         ("RENAME TABLE a.p TO other.p", (), Verdict("applied")),
-        ("RENAME TABLE p TO q", (P,), Verdict("ignored", PARKED)),
+        ("RENAME TABLE p TO q", (P,), Verdict("ignored", IgnoredFor.PARKED)),
         ("RENAME TABLE q TO p", (P,), Verdict("applied")),
-        ("TRUNCATE TABLE p", (P,), Verdict("ignored", PARKED)),
+        ("TRUNCATE TABLE p", (P,), Verdict("ignored", IgnoredFor.PARKED)),
         ("DROP TABLE p", (P,), Verdict("applied")),
         ("DROP TABLE other.p", (TableName("other", "p"),), Verdict("applied")),
         ("CREATE TABLE p (id INT)", (P,), Verdict("applied")),
-        ("ALTER TABLE p EXCHANGE PARTITION p0 WITH TABLE q", (P, Q), Verdict("ignored", PARKED)),
+        ("ALTER TABLE p EXCHANGE PARTITION p0 WITH TABLE q", (P, Q), Verdict("ignored", IgnoredFor.PARKED)),
     ],
 )
 def test_a_statement_is_decided_by_its_tables_and_the_policies(
@@ -63,7 +62,11 @@ def test_a_statement_is_decided_by_its_tables_and_the_policies(
 def test_a_statement_is_refused_with_the_reason() -> None:
     """A policy may stop the feed; a parked table and one that is not exchange no rows."""
     stopped = decided("TRUNCATE TABLE p")
-    assert (stopped.decision, stopped.reason, type(stopped.refusal)) == ("refused", CONFIGURED, DdlStopped)
+    assert (stopped.decision, stopped.ignored_for, type(stopped.refusal)) == (
+        "refused",
+        IgnoredFor.CONFIGURED,
+        DdlStopped,
+    )
     exchange = decided("ALTER TABLE p EXCHANGE PARTITION p0 WITH TABLE q", Q)
     assert exchange.decision == "refused"
     assert exchange.refusal is not None
@@ -75,7 +78,7 @@ def test_what_users_skip_and_what_was_given_up_passes() -> None:
     sql = "TRUNCATE TABLE p"
     assert decided(sql, progress=DdlProgress(to_skip={(5, sql)})) == Verdict("skipped")
     given_up = DdlProgress(refused={SchemaChange(5, "DROP TABLE p", "a").id})
-    assert decided("DROP TABLE p", P, progress=given_up) == Verdict("ignored", PARKED, is_given_up=True)
+    assert decided("DROP TABLE p", P, progress=given_up) == Verdict("ignored", IgnoredFor.PARKED, is_given_up=True)
     assert decided("DROP TABLE p", progress=given_up) == Verdict("applied")
 
 
@@ -83,8 +86,8 @@ def test_what_users_skip_and_what_was_given_up_passes() -> None:
     ("sql", "parked", "found"),
     [
         ("ALTER TABLE a.p FROBNICATE", (), "refused"),
-        ("ALTER TABLE a.p FROBNICATE", (P,), Verdict("ignored", PARKED)),
-        ("ALTER TABLE other.p FROBNICATE", (), Verdict("ignored", LEFT_OUT)),
+        ("ALTER TABLE a.p FROBNICATE", (P,), Verdict("ignored", IgnoredFor.PARKED)),
+        ("ALTER TABLE other.p FROBNICATE", (), Verdict("ignored", IgnoredFor.LEFT_OUT)),
     ],
 )
 def test_a_statement_that_is_not_understood_is_refused_where_it_counts(
@@ -99,26 +102,24 @@ def test_a_statement_that_is_not_understood_is_refused_where_it_counts(
 
 
 @pytest.mark.parametrize(
-    ("said", "reason", "sql", "found"),
+    ("said", "ignored_for", "sql", "found"),
     [
         ("ignored", CONFIGURED, "ALTER TABLE p ADD COLUMN x INT", Verdict("ignored", CONFIGURED)),
-        ("ignored", f"resume 1: {CONFIGURED}", "ALTER TABLE p ADD COLUMN x INT", Verdict("ignored", CONFIGURED)),
-        ("applied", "", "ALTER TABLE p DROP COLUMN x", Verdict("applied")),
-        ("rewritten", "", "TRUNCATE TABLE p", Verdict("applied")),
-        ("applied", "resume 1:", "TRUNCATE TABLE p", Verdict("applied")),
-        ("ignored", PARKED, "ALTER TABLE p DROP COLUMN x", Verdict("ignored", CONFIGURED)),
-        ("ignored", PARKED, "ALTER TABLE p ADD COLUMN x INT", Verdict("applied")),
-        ("ignored", LEFT_OUT, "ALTER TABLE p ADD COLUMN x INT", Verdict("applied")),
-        ("refused", "", "ALTER TABLE p ADD COLUMN x INT", Verdict("applied")),
+        ("applied", None, "ALTER TABLE p DROP COLUMN x", Verdict("applied")),
+        ("rewritten", None, "TRUNCATE TABLE p", Verdict("applied")),
+        ("ignored", IgnoredFor.PARKED, "ALTER TABLE p DROP COLUMN x", Verdict("ignored", CONFIGURED)),
+        ("ignored", IgnoredFor.PARKED, "ALTER TABLE p ADD COLUMN x INT", Verdict("applied")),
+        ("ignored", IgnoredFor.LEFT_OUT, "ALTER TABLE p ADD COLUMN x INT", Verdict("applied")),
+        ("refused", None, "ALTER TABLE p ADD COLUMN x INT", Verdict("applied")),
     ],
 )
 def test_what_the_feed_did_counts_more_than_the_policies_of_now(
-    said: Decision, reason: str, sql: str, found: Verdict
+    said: Decision, ignored_for: IgnoredFor | None, sql: str, found: Verdict
 ) -> None:
     """A table that is brought back reads a DDL again; what was decided while it was parked shows no policy."""
     change = SchemaChange(5, sql, "a")
     [group] = by_table(parse(sql, "a"))
-    before = past([record(change, group, said, reason)])
+    before = past([record(change, group, said, ignored_for=ignored_for)])
     assert replace(RULES, past=before).decide(change, group, frozenset(), DdlProgress()) == found
 
 
@@ -126,6 +127,6 @@ def test_a_statement_that_is_not_understood_stays_ignored() -> None:
     """The policy that let it pass may be gone."""
     sql = "ALTER TABLE a.p ADD COLUMN x GEOMETRY"
     ddl = Ddl.of(Barrier(SchemaChange(5, sql, "a"), "t", Position(0, 0, 0)), Spelling((), (P,)))
-    before = past([SchemaDecision(5, P, sql, "unread", "ignored", CONFIGURED)])
+    before = past([SchemaDecision(5, P, sql, "unread", "ignored", ignored_for=CONFIGURED)])
     assert RULES.decide_unread(ddl, frozenset(), DdlProgress()).decision == "refused"
     assert replace(RULES, past=before).decide_unread(ddl, frozenset(), DdlProgress()).decision == "ignored"

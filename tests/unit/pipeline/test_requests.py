@@ -9,8 +9,9 @@ from unittest import mock
 
 import pytest
 
+from applier import wording
 from applier.changefeed.checkpoint import Moving
-from applier.changefeed.completeness import LIVE, Cause, Completeness
+from applier.changefeed.completeness import LIVE, Completeness, Reason, Why
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName
@@ -46,28 +47,29 @@ def requests(completeness: dict[TableName, Completeness], include: tuple[str, ..
     return Requests(cast("Pipeline", SimpleNamespace(state=state, targets=targets, config=config)))
 
 
-@pytest.mark.parametrize("cause", ["ddl", "row", "include", "load", "hand"])
-def test_a_parked_table_keeps_its_reason(cause: Cause) -> None:
+@pytest.mark.parametrize("why", [Why.DDL, Why.ROW, Why.LEFT_OUT, Why.LOADING, Why.BY_HAND])
+def test_a_parked_table_keeps_its_reason(why: Why) -> None:
     """On the cause it depends whether the next start resumes it."""
-    known = Completeness("parked", since=7, reason="a DDL was refused", cause=cause)
+    known = Completeness(Reason(why, "a DDL was refused"), since=7)
     state = SimpleNamespace(completeness={ORDERS: known}, tables={ORDERS: 1}, checkpoint=SimpleNamespace(moving=None))
     main = cast("Pipeline", SimpleNamespace(state=state, targets=None))
 
     outcome = Requests(main)._done(TableRequest("one", "park", ("shop.*",), "a look", "me"))
 
     assert state.completeness == {ORDERS: known}
-    assert outcome == (
+    assert outcome.left == (ORDERS,)
+    assert wording.outcome(outcome) == (
         "nothing to park. Left as they were: Table shop.orders is parked since resolved ts 7: a DDL was refused."
     )
 
 
 def test_each_table_resumes_for_itself() -> None:
     """One that cannot come back keeps none of the others, and has its reason and its way out in the outcome."""
-    parked = Completeness("parked", since=7, reason="a look", cause="hand")
+    parked = Completeness(Reason(Why.BY_HAND, "a look"), since=7)
     known = {ORDERS: replace(parked, position=PLACE), ITEMS: parked, NOTES: replace(parked, position=PLACE)}
     found = requests(known, ("*.*", "!shop.notes"))
 
-    outcome = found._done(TableRequest("one", "resume", ("shop.*",), "", "me"))
+    outcome = wording.outcome(found._done(TableRequest("one", "resume", ("shop.*",), "", "me")))
 
     assert [name for name, item in known.items() if item.is_due] == [ORDERS]
     assert outcome.startswith("resumes: shop.orders. refused: Table shop.items is parked since resolved ts 7: a look. ")
@@ -77,14 +79,16 @@ def test_each_table_resumes_for_itself() -> None:
 
 def test_tables_that_resume_together_do_so_or_not_at_all() -> None:
     """They exchanged rows: one without the other would lack some."""
-    parked = Completeness("parked", since=7, reason="a look", cause="hand")
+    parked = Completeness(Reason(Why.BY_HAND, "a look"), since=7)
     known = {
         ORDERS: replace(parked, position=PLACE, partners=(ITEMS,)),
         ITEMS: replace(parked, partners=(ORDERS,)),
         NOTES: replace(parked, position=PLACE),
     }
 
-    outcome = requests(known)._done(TableRequest("one", "resume", ("shop.orders", "shop.notes"), "", "me"))
+    outcome = wording.outcome(
+        requests(known)._done(TableRequest("one", "resume", ("shop.orders", "shop.notes"), "", "me"))
+    )
 
     assert [name for name, item in known.items() if item.is_due] == [NOTES]
     assert "refused: Table shop.orders resumes together with shop.items: Table shop.items is parked" in outcome
@@ -92,7 +96,7 @@ def test_tables_that_resume_together_do_so_or_not_at_all() -> None:
 
 def test_where_no_table_can_resume_nothing_is_done() -> None:
     """The refusal has every reason."""
-    parked = Completeness("parked", since=7, reason="a look", cause="hand")
+    parked = Completeness(Reason(Why.BY_HAND, "a look"), since=7)
     known = {ITEMS: parked, NOTES: parked}
 
     with pytest.raises(ConfigError) as raised:
@@ -104,7 +108,7 @@ def test_where_no_table_can_resume_nothing_is_done() -> None:
 
 def test_an_outage_leaves_no_request_half_done(monkeypatch: pytest.MonkeyPatch) -> None:
     """The next try finds the tables as they were, and its outcome is true."""
-    known = {ORDERS: Completeness("parked", since=7, reason="a look", cause="hand", position=PLACE)}
+    known = {ORDERS: Completeness(Reason(Why.BY_HAND, "a look"), since=7, position=PLACE)}
     found = requests(known)
     state = found.main.state
     monkeypatch.setattr("applier.pipeline.requests.completeness.cut", lambda *_: {})
@@ -121,7 +125,7 @@ def test_an_outage_leaves_no_request_half_done(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_step_that_stopped_half_way_is_finished_before_a_request_is_kept() -> None:
     """Its names may stand for other tables; the refusal names the command that finishes it."""
-    found = requests({ORDERS: replace(Completeness("parked", since=7), position=PLACE)})
+    found = requests({ORDERS: replace(Completeness(Reason(Why.BY_HAND), since=7), position=PLACE)})
     moving = Moving({ORDERS: 8, NOTES: 8}, {})
     state = cast("Any", found.main.state)
     state.checkpoint = SimpleNamespace(moving=moving, handled={})
@@ -134,7 +138,7 @@ def test_a_step_that_stopped_half_way_is_finished_before_a_request_is_kept() -> 
 def test_a_table_is_not_left_out_between_a_step_that_failed_and_its_repetition() -> None:
     """The repetition would end at the name that the table frees, below the end of the step, again and again."""
     state = State(mock.MagicMock(), mock.MagicMock(moving=Moving({ORDERS: 8, NOTES: 8}, {})), config_path="a.toml")
-    state.completeness = {ORDERS: LIVE, NOTES: Completeness("parked", cause="include")}
+    state.completeness = {ORDERS: LIVE, NOTES: Completeness(Reason(Why.LEFT_OUT))}
     moved_names.refuse_left_out(state, TableFilter(("*.*", "!shop.notes")))
 
     with pytest.raises(

@@ -13,7 +13,7 @@ from applier.changefeed.message import TopicPartition
 from applier.changefeed.position import Reading
 from applier.changefeed.table import TableName
 from applier.commands.run import note_over
-from applier.errors import DecodeError, TransientError
+from applier.errors import DecodeError, TerminalError, TransientError
 from applier.pipeline.resume.resumption import Resumption
 from applier.pipeline.scan.task_result import Waiting
 from applier.pipeline.state import State, keep_end
@@ -101,7 +101,7 @@ def test_what_ended_the_last_run_is_over_once_a_step_needs_nothing(outcome: dict
     """A step that only waits, as the last run did, may be about to end for the same reason."""
     last = Checkpoint(epoch=1, step=5, resolved_ts=7, written_at=0, holder=Holder("one", "host-a"))
     state = State(mock.MagicMock(), last)
-    keep_end(state, "The registry was rebuilt.")
+    keep_end(state, TerminalError("It failed."))
     assert state.checkpoint.stopped is not None
 
     pipeline = Pipeline(*(mock.MagicMock() for _ in range(7)))

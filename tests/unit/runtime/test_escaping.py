@@ -18,7 +18,7 @@ from applier.runtime import terminal
 from applier.runtime.escaping import Text, escaped
 from applier.runtime.logs import as_line, logger, set_up_logging
 from applier.runtime.process_end import ending_of
-from applier.watch.report import DdlReport, HolderReport, StatusReport, TableProgress
+from applier.watch.report import DdlReport, HolderReport, StatusReport, TableProgress, Trouble
 
 HOSTILE = "a\x1b[31mred\x1b]0;pwned\x07\nfresh · all\u202eb[bold]"
 SHOWN = "a\\x1b[31mred\\x1b]0;pwned\\x07\\x0afresh · all\\u202eb[bold]"
@@ -60,8 +60,8 @@ def test_status_shows_hostile_names_as_text() -> None:
         tables=(table,),
         schema_changes=(ddl,),
         cut=(HOSTILE,),
-        notes=(HOSTILE,),
-        stale=(HOSTILE,),
+        notes=(Trouble(HOSTILE),),
+        stale=(Trouble(HOSTILE, HOSTILE),),
     )
 
     text = printed(lambda console: render(report, console))

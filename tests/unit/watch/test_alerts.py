@@ -24,7 +24,7 @@ from applier.sink.control.rows import DeadLetter, Decision, SchemaDecision
 from applier.sink.control.tables import DEAD_LETTERS, SCHEMA_CHANGES
 from applier.watch.alerts import HOLD_SECONDS, START_SECONDS, Alerts
 from applier.watch.board import Board
-from applier.watch.report import HolderReport, StatusReport, TableProgress, TableState
+from applier.watch.report import HolderReport, StatusReport, TableProgress, TableState, Trouble
 from applier.watch.view import View
 
 CONFIG = settings.parse(
@@ -51,7 +51,9 @@ def _table(name: str, state: TableState = "parked") -> TableProgress:
 def _view(
     *tables: TableProgress, stale: Sequence[str] = (), decisions: Sequence[SchemaDecision] = (), after: float = 0.0
 ) -> View:
-    report = StatusReport("shop", 300.0, "", tables=tables, stale=tuple(stale))
+    report = StatusReport(
+        "shop", 300.0, "", tables=tables, stale=tuple(Trouble(*text.split(" Hint: ")) for text in stale)
+    )
     return View(report, [], "running", None, NOW + after, decisions)
 
 

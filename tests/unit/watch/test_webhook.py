@@ -21,7 +21,7 @@ from applier.errors import ConfigError
 from applier.watch import webhook
 from applier.watch.alerts import START_SECONDS
 from applier.watch.board import Board
-from applier.watch.report import StatusReport, TableProgress
+from applier.watch.report import StatusReport, TableProgress, Trouble
 from applier.watch.view import View
 from applier.watch.webhook import Bell, Mail, alerting
 
@@ -257,7 +257,7 @@ def _parked(name: str) -> StatusReport:
 def test_nothing_rings_before_the_changefeed_is_taken(receiver: Receiver) -> None:
     """Until then nothing is known, and it must not look like `stale`; from then on the first minute counts."""
     shown = Shown(_config(receiver.url))
-    shown.report = StatusReport("shop", 300.0, "", stale=("No checkpoint.",))
+    shown.report = StatusReport("shop", 300.0, "", stale=(Trouble("No checkpoint."),))
     bell = Bell(shown.board, _mail(receiver.url))
 
     bell.turn(500.0)

@@ -6,17 +6,19 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from applier.changefeed.completeness import LETTERS, NO_CREATE, Completeness
+from applier import wording
+from applier.changefeed.completeness import Completeness, Reason, Why, incomplete
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName
 from applier.commands.status.render import Choice, render
+from applier.watch import compose
 from applier.watch.report import (
     DdlReport,
     HolderReport,
@@ -25,6 +27,7 @@ from applier.watch.report import (
     StatusReport,
     StepProgress,
     TableProgress,
+    Trouble,
     judged,
 )
 
@@ -44,8 +47,8 @@ def table(name: str, **changes: Any) -> TableProgress:
 
 def lacking(name: TableName, known: Completeness, **changes: Any) -> TableProgress:
     """A table that is not whole, with what `status` says about it."""
-    because, way_out = known.sentence(name), known.way_out(name, "applier.toml")
-    return table(str(name), state=known.word, because=because, way_out=way_out, cut_snapshot_id=None, **changes)
+    because, way_out = wording.sentence(name, known), wording.way_out([name], known, "applier.toml")
+    return table(str(name), state=known.shown, because=because, way_out=way_out, cut_snapshot_id=None, **changes)
 
 
 def fresh() -> StatusReport:
@@ -84,13 +87,13 @@ def stale() -> StatusReport:
     out = "set it to that snapshot again, in Spark SQL with `{}`; or apply what it lacks with {}."
     repair = "`applier backfill -c applier.toml --from beginning --repair --tables 'shop.lines'`"
     ddl = "ALTER TABLE table_1 MODIFY COLUMN total INT NOT NULL DEFAULT 0 COMMENT 'of all that was ever ordered'"
-    parked = Completeness("parked", TS, "out of order", "hand", FeedPosition(orders, TS))
+    parked = Completeness(Reason(Why.BY_HAND, "out of order"), TS, FeedPosition(orders, TS))
     report = replace(
         fresh(),
         tables=(
             table("shop.table_1"),
             lacking(orders, parked, caught_up=0.4, lag_seconds=4000.0),
-            lacking(users, Completeness("incomplete", reason=NO_CREATE), lag_seconds=None),
+            lacking(users, incomplete(Why.NO_CREATE), lag_seconds=None),
             table(
                 "shop.lines",
                 state="rolled back",
@@ -103,18 +106,25 @@ def stale() -> StatusReport:
         schema_changes=(DdlReport(TS, TRUE, "shop.table_1", "modify-column", "refused", "It narrows.", ddl, NOW),),
         dead_letters=(LetterReport("shop", 0, 7, "Cannot decode message", 119, NOW),),
         dead_letter_count=3,
-        notes=("3 messages were set aside as dead letters.",),
+        notes=(Trouble("3 messages were set aside as dead letters."),),
     )
-    return replace(report, stale=tuple(judged(report, "")), cut=_cut(report))
+    return judged_with(report, {orders: parked, users: incomplete(Why.NO_CREATE)})
+
+
+def judged_with(report: StatusReport, known: Mapping[TableName, Completeness], *held: Trouble) -> StatusReport:
+    """A report with what follows from its tables."""
+    stale = [*held, *judged(report, ""), *compose.lacking(report.tables, known, "applier.toml")]
+    return replace(report, stale=tuple(stale), cut=_cut(report))
 
 
 def many() -> StatusReport:
     """A thousand tables, most of them in step."""
-    parked = Completeness("parked", TS, "by hand", "hand", FeedPosition(TableName("shop", "t"), TS))
-    bad = [lacking(TableName("shop", f"table_{index:04}"), parked) for index in range(500, 504)]
+    parked = Completeness(Reason(Why.BY_HAND, "by hand"), TS, FeedPosition(TableName("shop", "t"), TS))
+    known = {TableName("shop", f"table_{index:04}"): parked for index in range(500, 504)}
+    bad = [lacking(name, parked) for name in known]
     good = [table(f"shop.table_{index:04}") for index in range(1000) if not 500 <= index < 504]
     report = replace(fresh(), tables=(*good, *bad, table("shop.z", state="ahead")))
-    return replace(report, stale=tuple(judged(report, "")), cut=_cut(report))
+    return judged_with(report, known)
 
 
 def _cut(report: StatusReport) -> tuple[str, ...]:
@@ -149,17 +159,17 @@ def held() -> StatusReport:
         resolved_ts=None,
         resolved=None,
         lag_seconds=None,
-        tables=tuple(lacking(name, Completeness("incomplete", reason=LETTERS), lag_seconds=None) for name in names),
+        tables=tuple(lacking(name, incomplete(Why.LETTERS), lag_seconds=None) for name in names),
         schema_changes=(
             DdlReport(TS, TRUE, "shop.table_1", "modify-column", "pending", "It is configured to stop.", ddl, NOW),
             DdlReport(TS - 1, TRUE, "", "create-database", "ignored", "", "CREATE DATABASE a", NOW),
         ),
         cut=(),
     )
-    held = (
-        f"A DDL of shop.table_1 holds changefeed shop up: it is configured to stop. Hint: run `applier ddl skip {TS}`."
+    what = "A DDL of shop.table_1 holds changefeed shop up: it is configured to stop."
+    return judged_with(
+        report, dict.fromkeys(names, incomplete(Why.LETTERS)), Trouble(what, f"run `applier ddl skip {TS}`.")
     )
-    return replace(report, stale=tuple(judged(report, "", [held])))
 
 
 FULL = Choice(tables=("*.orders", "*.lines"), ddl=True, partitions=True)

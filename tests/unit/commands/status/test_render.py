@@ -17,7 +17,7 @@ from applier import cli
 from applier.commands.status.render import Choice, render
 from applier.commands.status.watch import watching
 from applier.errors import ConfigError, TransientError
-from applier.watch.report import StatusReport
+from applier.watch.report import StatusReport, Trouble
 from tests.unit.commands.status.reports import CAPTURES, CASES, WIDTHS, captured, fresh, many, never, stale
 
 
@@ -42,7 +42,7 @@ def test_each_command_is_a_line_to_copy() -> None:
     adopt = "applier adopt -c applier.toml --tables '`a.b`.`c`' --why TEXT"
     sentence = f"Table x was set back. Hint: set it again, in Spark SQL with `{call}`; or run `{adopt}`."
 
-    shown = _shown(replace(fresh(), stale=(sentence,)), 40)
+    shown = _shown(replace(fresh(), stale=(Trouble(*sentence.split(" Hint: ")),)), 40)
 
     assert f"\n    {call}\n" in shown
     assert f"\n    {adopt}\n" in shown
@@ -72,7 +72,7 @@ def test_where_nobody_watches_no_sentence_breaks() -> None:
 
 def test_reasons_beyond_the_tenth_are_counted() -> None:
     """A command shows all of them."""
-    report = replace(stale(), stale=tuple(f"Reason {number}." for number in range(12)))
+    report = replace(stale(), stale=tuple(Trouble(f"Reason {number}.") for number in range(12)))
 
     assert "Reason 9.\n" in _shown(report)
     assert "Reason 10." not in _shown(report)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,9 +17,9 @@ from pyiceberg.schema import Schema
 from rich.console import Console
 from typer.testing import CliRunner
 
-from applier import cli
+from applier import cli, wording
 from applier.changefeed.checkpoint import Checkpoint, Holder, Stop, Tracked
-from applier.changefeed.completeness import LETTERS, LIVE, Completeness
+from applier.changefeed.completeness import LIVE, Reason, Why, incomplete
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.position import Reading
 from applier.changefeed.table import TableName
@@ -37,11 +38,18 @@ from applier.sink.control.rows import (
     version_rows,
 )
 from applier.sink.format.types import schema_json
-from applier.watch.report import StatusReport, iso, several
+from applier.watch.report import StatusReport, Trouble, iso
+from applier.wording import several
 from tests.unit.commands.check.world import World
 
 TS = 470_606_913_415_151_618
 """Resolved ts of the checkpoint."""
+
+
+def told(troubles: Iterable[Trouble]) -> tuple[str, ...]:
+    """What deserves a look, as the JSON has it."""
+    return tuple(map(str, troubles))
+
 
 AT = unix_ms(TS)
 """Its wall clock in Unix milliseconds."""
@@ -146,7 +154,7 @@ def test_everything_is_told(lake: Lake) -> None:
     assert (table.table, table.state, table.rows, table.snapshot_id) == ("shop.orders", "in step", 3, head)
     assert [(item.next_offset, item.resolved_ts) for item in found.partitions] == [(100, TS), (7, None)]
     assert found.cut == (f"SELECT * FROM lake.shop.orders VERSION AS OF {head};",)
-    assert (found.verdict, found.exit_code, found.notes) == ("fresh", 0, ())
+    assert (found.verdict, found.exit_code, told(found.notes)) == ("fresh", 0, ())
 
 
 @pytest.mark.parametrize(("seconds", "max_lag", "code"), [(299, 300, 0), (301, 300, 1), (301, 600, 0), (11, 10, 1)])
@@ -157,7 +165,7 @@ def test_tables_are_stale_above_the_lag(lake: Lake, seconds: float, max_lag: flo
     found = lake.status(seconds, max_lag_seconds=max_lag)
 
     assert found.exit_code == code
-    assert all(sentence.startswith("The tables are ") for sentence in found.stale)
+    assert all(sentence.startswith("The tables are ") for sentence in told(found.stale))
 
 
 def test_the_lag_is_said_in_one_sentence(lake: Lake) -> None:
@@ -165,10 +173,10 @@ def test_the_lag_is_said_in_one_sentence(lake: Lake) -> None:
     lake.checkpoint(lake.orders(1))
 
     late = f"The tables are 60 min behind (resolved ts {TS}), more than 5 min."
-    assert lake.status(3600).stale == (f"{late} Hint: start `applier run -c applier.toml`.",)
+    assert told(lake.status(3600).stale) == (f"{late} Hint: start `applier run -c applier.toml`.",)
 
     lake.checkpoint(lake.head, step=13, written_at=AT + 3_600_000)
-    assert lake.status(3600).stale == (late,)
+    assert told(lake.status(3600).stale) == (late,)
 
 
 def test_a_feed_in_offset_order_goes_by_the_sign_of_life(lake: Lake) -> None:
@@ -177,7 +185,7 @@ def test_a_feed_in_offset_order_goes_by_the_sign_of_life(lake: Lake) -> None:
     lake.checkpoint(lake.orders(1, 0), resolved_ts=0)
 
     assert (lake.status(31).resolved_ts, lake.status(31).lag_seconds, lake.status(31).exit_code) == (None, 30.0, 0)
-    (sentence,) = lake.status(400).stale
+    (sentence,) = told(lake.status(400).stale)
     assert sentence.startswith("The tables are 7 min behind (the last sign of life), more than 5 min. Hint: start")
 
 
@@ -185,7 +193,7 @@ def test_a_changefeed_that_never_ran_is_stale(lake: Lake) -> None:
     """Also where the catalog's database does not exist yet."""
     found = lake.status()
 
-    assert found.stale == (
+    assert told(found.stale) == (
         "Changefeed shop has never run: there is no checkpoint. Hint: start `applier run -c applier.toml`.",
     )
     assert (found.exit_code, found.holder, found.cut) == (1, None, ())
@@ -196,15 +204,15 @@ def test_lost_checkpoints_are_noticed(lake: Lake) -> None:
     lake.write("table_versions", version_rows([], 1), applier_epoch="3")
 
     expected = "The control table applier_shop.checkpoints is lost: other tables know epoch 3."
-    assert lake.status().notes == (expected,)
+    assert told(lake.status().notes) == (expected,)
 
 
 def test_a_partition_that_never_sent_a_watermark_is_named(lake: Lake) -> None:
     """Once the tables are late, with what to do; one that TiCDC is known not to use holds nothing back."""
     lake.checkpoint(lake.orders(1))
 
-    assert lake.status(30).notes == ()
-    (note, *_) = lake.status(3600).notes
+    assert told(lake.status(30).notes) == ()
+    (note, *_) = told(lake.status(3600).notes)
     assert note == (
         "No watermark has ever come from shop/1, so no table advances. Hint: if TiCDC does not use so many partitions "
         "(`partition-num`), set changefeed.partitions to the number that it uses, and start "
@@ -212,7 +220,7 @@ def test_a_partition_that_never_sent_a_watermark_is_named(lake: Lake) -> None:
     )
     assert note in json.loads(lake.status(3600).to_json())["notes"]
     lake.world.raw["changefeed"]["partitions"] = 1
-    assert not any("shop/1" in sentence for sentence in lake.status(3600).notes)
+    assert not any("shop/1" in sentence for sentence in told(lake.status(3600).notes))
     assert "shop/1" not in (lake.status(3600).explanation or "")
 
 
@@ -220,7 +228,7 @@ def test_nothing_applied_yet_is_stale(lake: Lake) -> None:
     """A first checkpoint without a resolved ts shows nothing."""
     lake.checkpoint(1, resolved_ts=0, snapshots={}, tables={})
 
-    assert lake.status().stale == ("No resolved ts has been applied yet.",)
+    assert told(lake.status().stale) == ("No resolved ts has been applied yet.",)
 
 
 def test_a_table_that_is_gone_makes_the_changefeed_stale(lake: Lake) -> None:
@@ -230,7 +238,7 @@ def test_a_table_that_is_gone_makes_the_changefeed_stale(lake: Lake) -> None:
     found = lake.status()
 
     assert [table.state for table in found.tables] == ["missing"]
-    (sentence,) = found.stale
+    (sentence,) = told(found.stale)
     assert sentence == (
         "Table shop.orders is not in the catalog, though the checkpoint lists it. Hint: register it again from its "
         "last metadata file (system.register_table) and start `applier run -c applier.toml`; if that parks it, "
@@ -257,9 +265,9 @@ def test_states_of_a_table(lake: Lake, changes: Any, properties: Any, stamp: int
     assert [table.state for table in found.tables] == [state]
     assert found.exit_code == 0
     if state == "ahead":
-        assert found.notes[0].startswith("The cut shows more than the resolved ts of shop.orders")
+        assert told(found.notes)[0].startswith("The cut shows more than the resolved ts of shop.orders")
     if state == "expired":
-        assert found.notes[0].startswith("The snapshots of the cut have expired in shop.orders")
+        assert told(found.notes)[0].startswith("The snapshots of the cut have expired in shop.orders")
 
 
 def test_a_table_that_was_rolled_back_makes_the_changefeed_stale(lake: Lake) -> None:
@@ -275,7 +283,7 @@ def test_a_table_that_was_rolled_back_makes_the_changefeed_stale(lake: Lake) -> 
     (table,) = found.tables
     assert (table.state, table.snapshot_id, table.cut_snapshot_id) == ("rolled back", older, newest)
     assert (found.verdict, found.exit_code) == ("stale", 1)
-    (sentence,) = found.stale
+    (sentence,) = told(found.stale)
     assert sentence == (
         f"Table shop.orders was rolled back by hand: it shows snapshot {older}, which is older than snapshot {newest}, "
         "its newest. Hint: set it to that snapshot again, in Spark SQL with "
@@ -300,8 +308,8 @@ def test_a_rollback_within_one_stamp_is_noticed(lake: Lake, order: str) -> None:
     for older in (first, loaded):
         lake.set_current(older)
         assert [table.state for table in lake.status().tables] == ["rolled back"]
-        assert f"set_current_snapshot('shop.orders', {newest})" in lake.status().stale[0]
-        assert "--from beginning --repair" in lake.status().stale[0]
+        assert f"set_current_snapshot('shop.orders', {newest})" in told(lake.status().stale)[0]
+        assert "--from beginning --repair" in told(lake.status().stale)[0]
 
 
 def test_a_rollback_in_offset_order_is_noticed_without_the_snapshot_of_the_cut(lake: Lake) -> None:
@@ -327,7 +335,7 @@ def test_a_rollback_is_noticed_after_the_snapshot_of_the_cut_expired(lake: Lake)
     found = lake.status()
 
     assert [table.state for table in found.tables] == ["rolled back"]
-    (sentence,) = found.stale
+    (sentence,) = told(found.stale)
     assert sentence == (
         f"Table shop.orders was rolled back by hand: it shows snapshot {older}, which is older than its stamp. Hint: "
         f"run `applier backfill -c applier.toml --from {TS - 9} --repair --tables 'shop.orders'`, "
@@ -375,12 +383,12 @@ def test_a_silent_holder_is_noted(lake: Lake) -> None:
     """Once its lease is over; one that released the changefeed is not."""
     head = lake.orders(1)
     lake.checkpoint(head)
-    assert lake.status(100).notes == (
+    assert told(lake.status(100).notes) == (
         "process 41 on host-a holds the changefeed, but has been silent for 99 s: the next applier takes it.",
     )
 
     lake.checkpoint(head, step=13, released=True)
-    assert lake.status(100).notes == ()
+    assert told(lake.status(100).notes) == ()
 
 
 def test_decisions_and_letters_are_listed_newest_first(lake: Lake) -> None:
@@ -398,7 +406,7 @@ def test_decisions_and_letters_are_listed_newest_first(lake: Lake) -> None:
     assert found.schema_change_count == 2
     assert [item.offset for item in found.dead_letters] == [8, 7]
     assert found.dead_letter_count == 2
-    assert found.notes == ("2 messages were set aside as dead letters.",)
+    assert told(found.notes) == ("2 messages were set aside as dead letters.",)
     assert "secret" not in found.to_json()
 
 
@@ -416,28 +424,28 @@ def test_a_ddl_that_stops_the_feed_comes_first_with_the_command_that_passes_it(l
         "--why TEXT` to pass it without its effect, or mend what the reason names; then start "
         f"`applier run -c {config}`."
     )
-    assert found.stale == (held, f"The tables are 17 min behind (resolved ts {TS}), more than 5 min.")
+    assert told(found.stale) == (held, f"The tables are 17 min behind (resolved ts {TS}), more than 5 min.")
     assert [item.decision for item in found.schema_changes] == ["pending"]
     assert [item.decision for item in listed(lake.world.config)] == ["pending"]
 
     lake.checkpoint(lake.head, step=13, resolved_ts=TS + 2, released=True)
     assert [item.decision for item in lake.status().schema_changes] == ["refused"]
-    assert lake.status().stale == ()
+    assert told(lake.status().stale) == ()
 
 
 @pytest.mark.parametrize("released", [True, False])
 def test_what_ended_the_last_run_is_said_until_a_step_is_done(lake: Lake, *, released: bool) -> None:
     """Also while another process has begun, which may come to the same end."""
-    because = "The registry was rebuilt. Hint: begin anew: `applier forget -c FILE`."
-    lake.checkpoint(lake.orders(1), released=released, stopped=Stop(because, AT + 500))
+    stop = Stop("The registry was rebuilt.", "begin anew: `applier forget -c FILE`.", AT + 500)
+    lake.checkpoint(lake.orders(1), released=released, stopped=stop)
 
-    (said,) = lake.status().stale
+    (said,) = told(lake.status().stale)
     assert said == (
         f"The last run of changefeed shop ended at {iso(AT + 500)}: The registry was rebuilt. "
         f"Hint: begin anew: `applier forget -c {lake.world.config.path}`."
     )
-    lake.checkpoint(lake.head, step=13, stopped=Stop("It failed.", AT))
-    assert lake.status().stale[0].endswith(f"It failed. Hint: start `applier run -c {lake.world.config.path}`.")
+    lake.checkpoint(lake.head, step=13, stopped=Stop("It failed.", "", AT))
+    assert told(lake.status().stale)[0].endswith(f"It failed. Hint: start `applier run -c {lake.world.config.path}`.")
 
 
 def test_a_ddl_that_ended_the_last_run_is_said_once(lake: Lake) -> None:
@@ -446,10 +454,10 @@ def test_a_ddl_that_ended_the_last_run_is_said_once(lake: Lake) -> None:
     ddl = SchemaDecision(TS + 1, ORDERS, "ALTER TABLE orders …", "modify-column", "refused", stops)
     lake.write("schema_changes", decision_rows([ddl], 3))
 
-    lake.checkpoint(lake.orders(1), released=True, stopped=Stop(f"{stops} Hint: set its policy.", AT))
-    assert [sentence.partition(" ")[0] for sentence in lake.status().stale] == ["A"]
-    lake.checkpoint(lake.head, step=13, released=True, stopped=Stop("The registry was rebuilt.", AT))
-    assert [sentence.partition(" ")[0] for sentence in lake.status().stale] == ["A", "The"]
+    lake.checkpoint(lake.orders(1), released=True, stopped=Stop(stops, "set its policy.", AT, TS + 1))
+    assert [sentence.partition(" ")[0] for sentence in told(lake.status().stale)] == ["A"]
+    lake.checkpoint(lake.head, step=13, released=True, stopped=Stop("The registry was rebuilt.", "", AT))
+    assert [sentence.partition(" ")[0] for sentence in told(lake.status().stale)] == ["A", "The"]
 
 
 def test_a_ddl_that_a_living_process_has_just_refused_holds_nothing_up(lake: Lake) -> None:
@@ -459,10 +467,10 @@ def test_a_ddl_that_a_living_process_has_just_refused_holds_nothing_up(lake: Lak
     lake.write("schema_changes", decision_rows([ddl], 3))
 
     lake.checkpoint(lake.orders(1), holder=replace(HOLDER, since=since))
-    assert lake.status().stale == ()
+    assert told(lake.status().stale) == ()
 
     lake.checkpoint(lake.head, step=13, holder=replace(HOLDER, since=since + 120_000))
-    assert len(lake.status().stale) == 1
+    assert len(told(lake.status().stale)) == 1
 
 
 def test_a_ddl_on_a_database_is_named_by_it_and_a_reason_has_no_colon_at_its_end(lake: Lake) -> None:
@@ -490,7 +498,7 @@ def test_the_limit_is_the_configured_one(lake: Lake) -> None:
 
 def test_tables_with_one_reason_and_one_way_out_share_a_sentence(lake: Lake) -> None:
     """Each has its own in the JSON."""
-    doubted = Completeness("incomplete", reason=LETTERS)
+    doubted = incomplete(Why.LETTERS)
     names = [TableName("shop", name) for name in "abcde"]
     lake.checkpoint(lake.orders(1), tables={name: Tracked(1, "shop", completeness=doubted) for name in names})
 
@@ -498,9 +506,9 @@ def test_tables_with_one_reason_and_one_way_out_share_a_sentence(lake: Lake) -> 
 
     letters = f"`applier backfill -c {config} --dead-letters`"
     discard = f"`applier dead-letters discard -c {config} --all --why TEXT`"
-    which = "Tables shop.a, shop.b and 3 others"
-    assert found.stale == (f"{which} are incomplete: {LETTERS}. Hint: run {letters}, or {discard}.",)
-    assert [table.because for table in found.tables][4] == f"Table shop.e is incomplete: {LETTERS}."
+    which, why = "Tables shop.a, shop.b and 3 others", wording.clause(Reason(Why.LETTERS))
+    assert told(found.stale) == (f"{which} are incomplete: {why}. Hint: run {letters}, or {discard}.",)
+    assert [table.because for table in found.tables][4] == f"Table shop.e is incomplete: {why}."
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from applier.changefeed.checkpoint import Checkpoint, Holder, Tracked
-from applier.changefeed.completeness import LIVE, Completeness
+from applier.changefeed.checkpoint import Checkpoint, Holder, RequestOutcome, Tracked
+from applier.changefeed.completeness import LIVE, Completeness, Reason, Why
 from applier.changefeed.table import TableName
 from applier.commands.tables import command
 from applier.config import settings
@@ -16,7 +16,8 @@ from applier.errors import TerminalError, TransientError
 from applier.sink.control.rows import TableRequest
 
 ORDERS, ITEMS = TableName("shop", "orders"), TableName("shop", "items")
-PARKED = Completeness("parked", since=7, reason="a look", cause="hand")
+RESUMES = RequestOutcome("resumes", (ORDERS,))
+PARKED = Completeness(Reason(Why.BY_HAND, "a look"), since=7)
 REQUEST = TableRequest("one", "resume", ("shop.*",), "", "me")
 CONFIG = settings.parse(
     {
@@ -27,12 +28,14 @@ CONFIG = settings.parse(
 )
 
 
-def last(orders: Completeness, items: Completeness = LIVE, handled: str = "", **members: Any) -> Checkpoint:
+def last(
+    orders: Completeness, items: Completeness = LIVE, handled: RequestOutcome | None = None, **more: Any
+) -> Checkpoint:
     """The checkpoint of a changefeed of two tables."""
     holder = Holder("token", "elsewhere", pid=4)
     tables = {ORDERS: Tracked(1, completeness=orders), ITEMS: Tracked(1, completeness=items)}
-    done = {"one": handled} if handled else {}
-    return Checkpoint(1, 1, 9, 0, holder, tables=tables, handled=done, **members)
+    done = {"one": handled} if handled is not None else {}
+    return Checkpoint(1, 1, 9, 0, holder, tables=tables, handled=done, **more)
 
 
 class Waiting:
@@ -52,8 +55,8 @@ class Waiting:
         monkeypatch.setattr(command, "assembled", lambda *_, **__: pytest.fail("it takes the changefeed"))
 
     def result(self) -> str:
-        """What `wait` returns."""
-        return command.wait(CONFIG, REQUEST, self.said.append, comes_back=True)
+        """What `waited` returns."""
+        return command.waited(CONFIG, REQUEST, self.said.append, comes_back=True)
 
     def _look(self, config: object) -> Checkpoint:
         self._last = next(self._looks, self._last)
@@ -85,7 +88,7 @@ def test_a_request_outlives_the_process_that_it_was_for(monkeypatch: pytest.Monk
 def test_the_next_process_carries_it_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Between the two the command waits."""
     gone = [last(PARKED, released=True)] * 5
-    waiting = Waiting(monkeypatch, last(PARKED), *gone, last(PARKED), last(LIVE, handled="resumes: shop.orders."))
+    waiting = Waiting(monkeypatch, last(PARKED), *gone, last(PARKED), last(LIVE, handled=RESUMES))
 
     assert waiting.result() == "resumed: shop.orders."
     assert waiting.said[1].startswith("No process holds the changefeed now. The request is kept")
@@ -93,8 +96,8 @@ def test_the_next_process_carries_it_out(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_tables_that_are_due_need_no_command(monkeypatch: pytest.MonkeyPatch) -> None:
     """The process is gone after it took the request: the checkpoint has it."""
-    due = Completeness("parked", since=7, reason="a look", cause="hand", is_due=True)
-    waiting = Waiting(monkeypatch, last(PARKED), last(due, handled="resumes: shop.orders.", released=True))
+    due = Completeness(Reason(Why.BY_HAND, "a look"), since=7, is_due=True)
+    waiting = Waiting(monkeypatch, last(PARKED), last(due, handled=RESUMES, released=True))
 
     assert waiting.result() == "resumes: shop.orders; `applier run` does the rest."
 
@@ -111,9 +114,9 @@ def test_an_outage_withdraws_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert waiting.said[-1] == "The request is kept, and `applier run -c applier.toml` carries it out, once."
 
 
-@pytest.mark.parametrize(("found", "written"), [("", [None, "withdrawn"]), ("resumes: shop.orders.", [None])])
+@pytest.mark.parametrize(("found", "written"), [(None, [None, "withdrawn"]), (RESUMES, [None])])
 def test_ctrl_c_withdraws_a_request_that_nobody_took(
-    monkeypatch: pytest.MonkeyPatch, found: str, written: list[str | None]
+    monkeypatch: pytest.MonkeyPatch, found: RequestOutcome | None, written: list[str | None]
 ) -> None:
     """One that was taken goes on."""
     waiting = Waiting(monkeypatch, last(PARKED), KeyboardInterrupt, last(PARKED, handled=found))
@@ -126,7 +129,8 @@ def test_ctrl_c_withdraws_a_request_that_nobody_took(
 
 def test_a_table_that_was_refused_is_an_exit_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """The others are back, and the sentence says which is not and why."""
-    outcome = "resumes: shop.orders. refused: Table shop.items is parked since resolved ts 7: a look. Export it."
+    why = "Table shop.items is parked since resolved ts 7: a look. Export it."
+    outcome = RequestOutcome("resumes", (ORDERS,), (ITEMS,), (why,))
     waiting = Waiting(monkeypatch, last(PARKED, PARKED), last(LIVE, PARKED, handled=outcome))
 
     with pytest.raises(TerminalError) as raised:

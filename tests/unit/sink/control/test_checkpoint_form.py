@@ -7,8 +7,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from applier.changefeed.checkpoint import Checkpoint, Holder, Moving, Resuming, Stop, Tracked
-from applier.changefeed.completeness import LIVE, Completeness
+from applier.changefeed.checkpoint import Checkpoint, Holder, Moving, RequestOutcome, Resuming, Stop, Tracked
+from applier.changefeed.completeness import LIVE, Completeness, Reason, Why
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.partitioning import Partition, Partitioning
 from applier.changefeed.position import DdlId, FeedPosition, Reading
@@ -41,26 +41,28 @@ FULL = Checkpoint(
 PLACE, DDL = TopicPartition("shop", 0), DdlId("TRUNCATE TABLE t", "shop.t", 5)
 BY_RANGE = Partitioning("range", "a", (Partition("p0", ("5",)), Partition("p1", (), (("1", None),))))
 POSITION = FeedPosition(TableName("shop", "old"), 5, (DDL,), {PLACE: Reading(3, 4)}, 0, BY_RANGE, {PLACE: 5})
-PARKED = Completeness("parked", 5, "by hand", "hand", POSITION, "why", (TableName("shop", "t"),), True, POSITION)
+PARKED = Completeness(
+    Reason(Why.BY_HAND, "by hand"), 5, POSITION, Reason(Why.UNRECORDED), (TableName("shop", "t"),), True, POSITION
+)
 TABLES = replace(
     FULL,
     tables={
         TableName("shop", "orders"): Tracked(0, "shop", BY_RANGE, LIVE),
         TableName("shop", "items"): Tracked(-1, completeness=PARKED),
         TableName("shop", "other"): Tracked(
-            2, completeness=Completeness("parked", cause="ddl", position=replace(POSITION, ts=0))
+            2, completeness=Completeness(Reason(Why.DDL), position=replace(POSITION, ts=0))
         ),
         TableName("shop", "new"): Tracked(
             2,
-            completeness=Completeness("parked", cause="load", position=replace(POSITION, is_loaded=True), is_due=True),
+            completeness=Completeness(Reason(Why.LOADING), position=replace(POSITION, is_loaded=True), is_due=True),
         ),
         TableName("shop", "old"): Tracked(3, loaded=470606913376878593),
     },
     ddl=(DDL,),
     protocol="simple",
-    handled={"id": "parked: shop.items."},
+    handled={"id": RequestOutcome("parked", (TableName("shop", "items"),), notes=("x.",))},
     moving=Moving({TableName("shop", "orders"): 7, TableName("shop", "tmp"): 7}, {PLACE: 41}),
-    stopped=Stop("Its registry was rebuilt. Hint: begin anew.", 1795250000001),
+    stopped=Stop("Its registry was rebuilt.", "begin anew.", 1795250000001, 7),
     homes={TableName("shop", "or_ders"): ("a", "b")},
 )
 FULLEST = replace(TABLES, resuming=Resuming("job", TABLES))
@@ -90,7 +92,7 @@ def test_what_many_tables_share_and_what_is_empty_is_not_written_again() -> None
     assert old == {"database": "shop", "table": "old", "version": 3, "loaded": 470606913376878593}
     assert (items["version"], orders["completeness"], other["completeness"]["position"]["place"]) == (
         -1,
-        {"state": "live"},
+        {"reason": {"why": "whole", "detail": ""}},
         0,
     )
     assert "ts" not in other["completeness"]["position"]
@@ -104,10 +106,10 @@ def test_a_table_that_format_2_parked_has_its_position() -> None:
     table = {"database": "shop", "table": "t", "version": 4, "completeness": known}
     position = FeedPosition(TableName("shop", "t"), 5, readings={PLACE: Reading(7)}, version=4)
     (found,) = from_json(json.dumps(text | {"tables": [table]})).tables.values()
-    assert found.completeness == Completeness("parked", 5, "left out", "include", position)
+    assert found.completeness == Completeness(Reason(Why.LEFT_OUT, "left out"), 5, position)
     table["completeness"] = known | {"missed_ddl": True}
     (found,) = from_json(json.dumps(text | {"tables": [table]})).tables.values()
-    assert found.completeness == Completeness("parked", 5, "left out", "include")
+    assert found.completeness == Completeness(Reason(Why.LEFT_OUT, "left out"), 5)
 
 
 def test_a_checkpoint_of_a_newer_format_is_refused() -> None:

@@ -14,7 +14,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families as parsed
 
 from applier.changefeed.checkpoint import Checkpoint, Holder, Tracked
-from applier.changefeed.completeness import LIVE, Completeness
+from applier.changefeed.completeness import LIVE, Completeness, Reason, Why
 from applier.changefeed.table import TableName
 from applier.changefeed.ts import from_unix_ms
 from applier.config import settings
@@ -225,8 +225,8 @@ def test_a_step_without_a_watermark_has_no_lag_on_the_page(shop: Shop, resolved_
 def test_a_table_that_an_error_parks_is_counted_once(shop: Shop) -> None:
     """Its state changes, and its lag is the age of what it shows; one that a user parks is no failure."""
     shop.begin()
-    shop.state.completeness[ORDERS] = Completeness("parked", from_unix_ms(NOW_MS - 5000), "it is refused", "ddl")
-    shop.state.completeness[USERS] = Completeness("parked", from_unix_ms(NOW_MS - 7000), "a move", "hand")
+    shop.state.completeness[ORDERS] = Completeness(Reason(Why.DDL, "it is refused"), from_unix_ms(NOW_MS - 5000))
+    shop.state.completeness[USERS] = Completeness(Reason(Why.BY_HAND, "a move"), from_unix_ms(NOW_MS - 7000))
     shop.step()
     shop.step()
 
@@ -240,7 +240,7 @@ def test_a_table_that_an_error_parks_is_counted_once(shop: Shop) -> None:
 
 def test_a_table_that_was_parked_before_the_start_did_not_fail_now(shop: Shop) -> None:
     """A restart is not another failure."""
-    shop.state.completeness[ORDERS] = Completeness("parked", RESOLVED, "it is refused", "ddl")
+    shop.state.completeness[ORDERS] = Completeness(Reason(Why.DDL, "it is refused"), RESOLVED)
     shop.begin()
     shop.step()
 
@@ -302,7 +302,7 @@ def test_ddl_are_counted_by_what_became_of_them(shop: Shop, monkeypatch: pytest.
     assert shop.value("ddl_decisions_total", decision="refused") == 0
     assert shop.value("ddl_refused_pending") == 0, "its table is not parked: somebody has brought it back"
 
-    shop.state.completeness[ORDERS] = Completeness("parked", RESOLVED, "it is refused", "ddl")
+    shop.state.completeness[ORDERS] = Completeness(Reason(Why.DDL, "it is refused"), RESOLVED)
     shop.step()
     assert shop.value("ddl_refused_pending") == 1
 

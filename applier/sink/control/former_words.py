@@ -1,0 +1,61 @@
+"""Reads what checkpoints before format 6 say in words: why tables are what they are, and outcomes of requests."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from applier.changefeed.checkpoint import RequestOutcome
+from applier.changefeed.completeness import Wholeness, Why
+from applier.wording import CLAUSES
+
+_CAUSES = {
+    "include": Why.LEFT_OUT,
+    "hand": Why.BY_HAND,
+    "ddl": Why.DDL,
+    "row": Why.ROW,
+    "table": Why.TABLE,
+    "lost": Why.LOST,
+    "load": Why.LOADING,
+}
+
+_REFUSED = "refused: "
+
+
+def reason(written: dict[str, Any]) -> dict[str, str]:
+    """The members of a `Reason` from those of a table's completeness."""
+    state, text = msgspec.convert(written["state"], Wholeness), msgspec.convert(written.get("reason", ""), str)
+    if state == "parked":
+        return _parked(_CAUSES[written.get("cause") or "include"], text)
+    return lacked(text) if text else {"why": Why.WHOLE if state == "live" else Why.UNRECORDED}
+
+
+def _parked(cause: Why, text: str) -> dict[str, str]:
+    told, _ = _recognised(text)
+    if told is not None and (told.is_left_out, told.is_loaded) == (cause.is_left_out, cause.is_loaded):
+        return {"why": told if told.state == "parked" else Why.REBUILT}
+    return {"why": cause, "detail": text}
+
+
+def lacked(text: str) -> dict[str, str]:
+    """The members of a `Reason` from the words for it."""
+    why, detail = _recognised(text)
+    # Words that are not known say of an incomplete table that it may lack rows, and why.
+    return {"why": Why.UNRECORDED, "detail": text} if why is None else {"why": why, "detail": detail}
+
+
+def outcome(text: str) -> RequestOutcome:
+    """The outcome of a request from the words for it: what it says beyond that is for the command that waited."""
+    if text.startswith(_REFUSED):
+        return RequestOutcome("refused", notes=(text.removeprefix(_REFUSED),))
+    return RequestOutcome("resumes", notes=(text,))
+
+
+def _recognised(text: str) -> tuple[Why | None, str]:
+    for why, words in CLAUSES.items():
+        before, _, after = map(re.escape, words.partition("{}"))
+        if found := re.fullmatch(f"{before}(.*){after}" if "{}" in words else before, text):
+            return why, "".join(found.groups())
+    return None, ""

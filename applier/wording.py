@@ -1,0 +1,212 @@
+"""The words of every state, of what became of a request, and of each way out: for the log, commands and the page.
+
+Nothing else words them, and nothing decides by a text of this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from applier.changefeed.checkpoint import Done, RequestOutcome
+from applier.changefeed.completeness import Completeness, Reason, Why
+from applier.changefeed.filter import option
+from applier.changefeed.message import TopicPartition
+from applier.changefeed.table import TableName
+
+_NAMED = 3
+"""Most names that a sentence lists."""
+
+CLAUSES: Mapping[Why, str] = {
+    Why.WHOLE: "it holds every row",
+    Why.ADOPTED: "adopted: {}",
+    Why.LOADED_BEFORE: "it was loaded before",
+    Why.REPAIRED: "a repair read the range {}",
+    Why.NO_CREATE: "the feed does not hold its CREATE TABLE, so earlier rows may be missing",
+    Why.UNMET: "its CREATE TABLE was supplied, and no row of it has come, so earlier rows may be missing",
+    Why.UNRECORDED: "an older version wrote it, which kept no record of what the table may lack",
+    Why.NOT_FOUND: "the feed changes rows that the table does not hold",
+    Why.NOT_READ: "its CREATE TABLE is not read yet",
+    Why.NOT_RENAMED: "a RENAME TABLE that gave it its name is ignored, and its Iceberg table has the former name still",
+    Why.SKIPPED: "a DDL was skipped (commit ts {})",
+    Why.LETTERS: "a message that may hold a row of it was set aside as a dead letter",
+    Why.EXCHANGED: "it exchanged rows with table {}, which is incomplete",
+    Why.CAME_BACK: "it came back from a drop, and nothing shows what it lacked before",
+    Why.MADE_WHILE_PARKED: "its CREATE TABLE came while its name was parked, and rows that came with it may be missing",
+    Why.LEFT_OUT: "left out by tables.include",
+    Why.LEFT_OUT_BEFORE: "tables.include left it out until now",
+    Why.REBUILT: "a command has it built anew from its CREATE TABLE",
+    Why.LOADING: "rows of an export are still to be loaded",
+    Why.CATCHING_UP: "it was loaded from an export, and what the feed has changed since is applied",
+}
+"""Clauses that follow a colon; `{}` is the detail of a reason."""
+
+
+def clause(reason: Reason) -> str:
+    """Why a table is what it is, as a clause that follows a colon."""
+    words = CLAUSES.get(reason.why, "{}")
+    return words.format(reason.detail) if "{}" in words or not reason.detail else reason.detail
+
+
+def sentence(name: TableName, known: Completeness) -> str:
+    """What is known of the completeness of a table."""
+    return f"Table {name} {_is(known)}"
+
+
+def sentence_of_all(names: Sequence[TableName], known: Completeness) -> str:
+    """What is known of tables of which the same is known."""
+    if len(names) == 1:
+        return sentence(names[0], known)
+    return f"Tables {several([*map(str, names)])} {_is(known, 'are')}"
+
+
+def _is(known: Completeness, verb: str = "is") -> str:
+    since = f" since resolved ts {known.since}" if known.is_parked and known.since else ""
+    resumes = f" and resume{'s' if verb == 'is' else ''}" if known.is_due and known.shown == "parked" else ""
+    return f"{verb} {known.shown}{since}{resumes}: {clause(known.reason)}."
+
+
+def alike(tables: Iterable[tuple[TableName, Completeness]]) -> list[tuple[list[TableName], Completeness]]:
+    """Tables in groups of which the same is known, and which have one way out."""
+    groups: dict[tuple[object, ...], tuple[list[TableName], Completeness]] = {}
+    for name, known in tables:
+        key = known.reason, known.since, known.is_due, known.position is None, known.partners
+        groups.setdefault(key, ([], known))[0].append(name)
+    return list(groups.values())
+
+
+def way_out(names: Sequence[TableName], known: Completeness, config: str) -> str:
+    """What makes tables live again of which the same is known; `config` is the path of the configuration file."""
+    if known.is_due:
+        again = _once_parked(names, known, config) if known.why in (Why.DDL, Why.ROW, Why.TABLE) else ""
+        return f"`applier run -c {config}` brings {_them(names)} back{again}."
+    return f"{_way_out(names, known, config)}."
+
+
+def _once_parked(names: Sequence[TableName], known: Completeness, config: str) -> str:
+    return f"; if {'they are' if len(names) > 1 else 'it is'} parked again: {_way_out(names, known, config)}"
+
+
+def _way_out(names: Sequence[TableName], known: Completeness, config: str) -> str:
+    tables, them = option(names), _them(names)
+    load = f"`applier load -c {config} --from DIR --tables {tables}`"
+    by_hand = f"export {them} with `tiup dumpling -o DIR` and run {load}"
+    resume = f"run `applier resume -c {config} --tables {option([*names, *known.partners])}`"
+    match known.why:
+        case Why.LOADING | Why.CATCHING_UP:
+            return f"run {load} again, which goes on"
+        case Why.LEFT_OUT if not known.reason.detail:
+            forget = f"`applier forget -c {config} --tables {tables}`"
+            return (
+                f"admit {them} in tables.include again, and `applier run -c {config}` resumes {them}; or run {forget}"
+            )
+        case _ if known.is_parked and known.position is None:
+            return f"{by_hand}; or leave {them} out in tables.include"
+        case Why.LETTERS:
+            letters = f"`applier backfill -c {config} --dead-letters`"
+            return f"run {letters}, or `applier dead-letters discard -c {config} --all --why TEXT`"
+        case Why.SKIPPED:
+            adopt = f"`applier adopt -c {config} --tables {tables} --why TEXT`"
+            return f"bring the Iceberg table to what its upstream is, then run {adopt}"
+        case Why.TABLE:
+            return f"restore {them} and start `applier run -c {config}` again; or {resume}, which may build {them} anew"
+        case Why.DDL:
+            return f"mend what the reason names, then {resume}; or {by_hand}"
+        case Why.ROW:
+            # The message stays in Kafka as it is: most often nothing but a new export passes it.
+            return f"{by_hand}; or, if the reason is one that can be mended here, mend it and {resume}"
+        case _ if known.is_parked:
+            return resume
+    its = "their" if len(names) > 1 else "its"
+    return f"{resume} if the feed still holds {its} CREATE TABLE; or {by_hand}"
+
+
+def _them(names: Sequence[TableName]) -> str:
+    return "them" if len(names) > 1 else "it"
+
+
+def of_this_table(hint: str, name: TableName, config: str) -> str:
+    """The hint of an error with the table and the configuration file in its commands."""
+    return of_this_changefeed(hint, config).replace("--tables TABLE", f"--tables {option([name])}")
+
+
+def of_this_changefeed(hint: str, config: str) -> str:
+    """The hint of an error with the configuration file in its commands."""
+    return hint.replace("-c FILE", f"-c {config}")
+
+
+def way_past_ddl(commit_ts: int, config: str) -> str:
+    """How a changefeed goes on that stopped at a refused DDL."""
+    skip = f"applier ddl skip {commit_ts} -c {config} --why TEXT"
+    return f"run `{skip}` to pass it without its effect, or mend what the reason names; then {start(config)}"
+
+
+def start(config: str) -> str:
+    """What starts a changefeed."""
+    return f"start `applier run -c {config}`."
+
+
+def record(config: str) -> str:
+    """What ends that nothing is recorded of a table."""
+    return f"run `applier run -c {config}`, which looks at what made the table and records it."
+
+
+def register_again(name: TableName, config: str) -> str:
+    """What brings a table back that the catalog has no longer."""
+    return (
+        "register it again from its last metadata file (system.register_table) and start "
+        f"`applier run -c {config}`; if that parks it, `applier resume -c {config} --tables {option([name])}` builds "
+        "it anew from its CREATE TABLE."
+    )
+
+
+def set_again(name: TableName, call: str, bound: str, config: str) -> str:
+    """What makes a table whole that was rolled back.
+
+    Args:
+        name: The table.
+        call: The SQL that sets it to its newest snapshot; "" where that has expired.
+        bound: Where a repair begins.
+        config: Path of the configuration file.
+    """
+    repair = f"`applier backfill -c {config} --from {bound} --repair --tables {option([name])}`"
+    if not call:
+        return f"run {repair}, which applies what it lacks."
+    return f"set it to that snapshot again, in Spark SQL with `{call}`; or apply what it lacks with {repair}."
+
+
+def silent(places: Sequence[TopicPartition]) -> str:
+    """That partitions never sent a watermark, as one sentence."""
+    return f"No watermark has ever come from {several([*map(str, places)])}, so no table advances."
+
+
+def way_past_silent(config: str) -> str:
+    """What ends that partitions never send a watermark while others do."""
+    return (
+        "if TiCDC does not use so many partitions (`partition-num`), set changefeed.partitions to the number that it "
+        f"uses, and {start(config).rstrip('.')} again; if it is to use them all, pause and resume the changefeed in "
+        "TiCDC."
+    )
+
+
+_ENDED: Mapping[Done, str] = {"resumes": "resumed", "catching up": "loaded"}
+
+
+def outcome(found: RequestOutcome, *, is_ended: bool = False) -> str:
+    """What became of a request, in words; `is_ended` where the tables that come back have done so."""
+    notes = " ".join(found.notes)
+    if found.is_refused or found.done == "withdrawn":
+        return " ".join([f"{found.done}:", notes]) if notes else found.done
+    word = _ENDED.get(found.done, found.done) if is_ended else found.done
+    done = f"{word}: {', '.join(map(str, found.tables))}." if found.tables else "nothing to park."
+    if not notes:
+        return done
+    begin = {"parked": "Left as they were: ", "resumes": "refused: "}.get(found.done, "")
+    return f"{done} {begin}{notes}"
+
+
+def several(names: Sequence[str]) -> str:
+    """Some names as people list them: `a`, `a and b`, `a, b and c`, `a, b and 3 others`."""
+    if len(names) == 1:
+        return names[0]
+    first, last = (names[:2], f"{len(names) - 2} others") if len(names) > _NAMED else (names[:-1], names[-1])
+    return f"{', '.join(first)} and {last}"
