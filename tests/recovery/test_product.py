@@ -58,7 +58,7 @@ IN_A_RENAME = list(itertools.product(("names", "names-parked"), range(14, 44), (
 OUTAGES = list(itertools.product(CASES, FAILURES, (1, 3, 5, 8) if EVERYTHING else (5,)))
 
 
-@pytest.mark.parametrize(("case", "point", "turn"), every(CRASHES, 18))
+@pytest.mark.parametrize(("case", "point", "turn"), every(CRASHES, 27))
 def test_killed_at_a_point(case: str, point: str, turn: int, spark: SparkSession, disasters: Disasters) -> None:
     """Each cell is right at each checkpoint; the point was reached, or there is none in this case."""
     lab = CASES[case].lab(spark, f"kill_{case}_{point}_{turn}".replace("-", "_"))
@@ -86,7 +86,7 @@ def test_killed_twice_while_names_change_hands(
     assert disasters.struck.total() > 0
 
 
-@pytest.mark.parametrize(("case", "failure", "turn"), every(OUTAGES, 9))
+@pytest.mark.parametrize(("case", "failure", "turn"), every(OUTAGES, 14))
 def test_catalog_fails_in_a_step(
     case: str, failure: Failure, turn: int, spark: SparkSession, disasters: Disasters
 ) -> None:

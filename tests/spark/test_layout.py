@@ -63,8 +63,14 @@ def keys_where(world: World, spark: SparkSession, condition: str) -> list[int]:
     return sorted(row["id"] for row in frame.collect())
 
 
-@pytest.mark.parametrize("engine", ["arrow", "spark"])
-@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize(
+    ("version", "engine"),
+    [
+        (3, "arrow"),
+        (2, "spark"),
+        *(pytest.param(*case, marks=pytest.mark.soak) for case in ((2, "arrow"), (3, "spark"))),
+    ],
+)
 def test_a_row_that_moves_between_partitions_is_right(
     make: Make, lake: Catalog, spark: SparkSession, engine: str, version: int
 ) -> None:

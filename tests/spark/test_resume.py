@@ -82,8 +82,24 @@ def widening(world: World) -> list[dict[str, object]]:
     return [row for row in found if row["id"] != 2]
 
 
-@pytest.mark.parametrize("missed", [type_changes, column_swaps, truncate, widening])
-@pytest.mark.parametrize("how", ["include", "command"])
+@pytest.mark.parametrize(
+    ("missed", "how"),
+    [
+        (type_changes, "include"),
+        (column_swaps, "command"),
+        *(
+            pytest.param(missed, how, marks=pytest.mark.soak)
+            for missed, how in (
+                (type_changes, "command"),
+                (column_swaps, "include"),
+                (truncate, "include"),
+                (truncate, "command"),
+                (widening, "include"),
+                (widening, "command"),
+            )
+        ),
+    ],
+)
 def test_a_parked_table_takes_the_ddl_that_it_missed(
     make: Make, missed: Callable[[World], list[dict[str, object]]], how: str
 ) -> None:
@@ -483,7 +499,7 @@ def test_a_rename_in_offset_order_has_no_place_among_the_rows(make: Make) -> Non
     assert world.keys("b") == {1, 2, 4}
 
 
-@pytest.mark.parametrize("point", ["resume-taken-in", "resume-range-read"])
+@pytest.mark.parametrize("point", [pytest.param("resume-taken-in", marks=pytest.mark.soak), "resume-range-read"])
 def test_what_others_change_in_a_table_while_its_copy_is_under_way_stays(
     make: Make, monkeypatch: pytest.MonkeyPatch, point: str
 ) -> None:
@@ -832,7 +848,7 @@ def test_a_reason_is_asked_for(make: Make) -> None:
         ask(world.config, "park", ["shop.a"], "", lambda _: None, take_over=True, spark=world.spark)
 
 
-@pytest.mark.parametrize("suffix", ["", "_2"])
+@pytest.mark.parametrize("suffix", [pytest.param("", marks=pytest.mark.soak), "_2"])
 def test_a_changefeed_begins_anew_and_keeps_its_tables(make: Make, suffix: str) -> None:
     """The steps of docs/operations.md: forget it, begin one of any name midstream, and apply what came since."""
     world = begun(make, "a", "b")
