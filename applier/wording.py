@@ -174,6 +174,23 @@ def set_again(name: TableName, call: str, bound: str, config: str) -> str:
     return f"set it to that snapshot again, in Spark SQL with `{call}`; or apply what it lacks with {repair}."
 
 
+WAY_TO_WATERMARKS = (
+    "turn the watermark on in the sink-uri of TiCDC: `enable-tidb-extension=true`, and for Avro "
+    '`avro-enable-watermark=true`, too; or set changefeed.order = "offset". Simple and Open always carry one, once '
+    "TiCDC writes to this topic."
+)
+"""How a feed comes to carry a watermark."""
+
+WAY_TO_SCHEMAS = (
+    "TiCDC sends a BOOTSTRAP message every 120 seconds or 10000 rows of a table (`send-bootstrap-interval-in-sec`); "
+    "run again when it has, nothing is lost."
+)
+"""What ends that rows wait for their schema."""
+
+WAY_TO_FAR_WATERMARKS = "raise source.messages_per_step and source.bytes_per_step: a step may read 64 times as much."
+"""What lets a step read as far as the next watermark."""
+
+
 def silent(places: Sequence[TopicPartition]) -> str:
     """That partitions never sent a watermark, as one sentence."""
     return f"No watermark has ever come from {several([*map(str, places)])}, so no table advances."

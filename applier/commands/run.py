@@ -15,7 +15,7 @@ from applier.errors import DecodeError, TerminalError
 from applier.pipeline import topics
 from applier.pipeline.build import assembled
 from applier.pipeline.load.begin import refuse_unloaded
-from applier.pipeline.stall import WATERMARK_HINT, refuse_far, refuse_stall, stall, way_out
+from applier.pipeline.stall import refuse_far, refuse_stall, stall, way_out
 from applier.pipeline.state import keep_end
 from applier.pipeline.step import Pipeline, Step
 from applier.pipeline.tables import completeness, layouts
@@ -25,6 +25,7 @@ from applier.runtime.memory import give_back
 from applier.runtime.retry import with_retry
 from applier.runtime.stop_requests import stop_signals
 from applier.sink.write.key_cache import LARGE
+from applier.wording import WAY_TO_WATERMARKS
 
 _SET_ASIDE = (
     'To go on without it, until `applier backfill -c FILE --dead-letters`: changefeed.on_bad_message = "dead_letter".'
@@ -147,7 +148,8 @@ def follow(
     """
     settings = pipeline.config.run
     progress = clock()
-    warned, idle = False, ""
+    warned = False
+    idle: tuple[object, ...] = ()
     pace, rest = Pace(settings.freshness_seconds, settings.interval_seconds), Rest(progress)
     while not stop.is_set():
         step = with_retry(lambda: reports.attempt(pipeline, pipeline.step))
@@ -177,7 +179,7 @@ def follow(
             logger().warning("watermark stands still", reason=f"{stall(step)} Hint: {hint}" if hint else stall(step))
             warned = True
         if (step.complete or step.is_longest) and not stop.is_set():
-            idle = _say_once(_idle(step), idle)
+            idle = _say_idle(step, idle)
             stop.wait(pace.after(step))
 
 
@@ -226,27 +228,28 @@ class Rest:
         return self._is_resting and not was
 
 
-def _idle(step: Step) -> str:
-    """What a run waits for that has read all there is."""
-    if step.waiting:
-        names = ", ".join(sorted({str(row.name) for row in step.waiting}))
-        return f"waiting for the schema of {names}, which TiCDC sends every 120 seconds or 10,000 rows of a table"
-    if step.status.resolved_ts is None:
-        return "up to date, waiting for new messages"
-    if not step.status.resolved_ts:
-        return "waiting for the first watermark"
-    return f"up to date at {wall_clock(step.status.resolved_ts):%F %T} UTC, waiting for new messages"
+def _say_idle(step: Step, last: tuple[object, ...]) -> tuple[object, ...]:
+    """Say what a run waits for that has read all there is, unless it waits for what it waited for `last`.
 
-
-def _say_once(text: str, last: str) -> str:
-    """Say what is waited for, unless that is what was said last; only the time of being up to date is no news."""
-    if text.partition(" at ")[0] != last.partition(" at ")[0]:
-        terminal.say(text)
-    return text
+    The time of being up to date is no news.
+    """
+    names, resolved_ts = sorted({str(row.name) for row in step.waiting}), step.status.resolved_ts
+    if (found := (names, resolved_ts and True)) == last:
+        return found
+    if names:
+        schemas = f"the schema of {', '.join(names)}, which TiCDC sends every 120 seconds or 10,000 rows of a table"
+        terminal.say(f"waiting for {schemas}")
+    elif resolved_ts is None:
+        terminal.say("up to date, waiting for new messages")
+    elif not resolved_ts:
+        terminal.say("waiting for the first watermark")
+    else:
+        terminal.say(f"up to date at {wall_clock(resolved_ts):%F %T} UTC, waiting for new messages")
+    return found
 
 
 def refusal(error: DecodeError, step: Step) -> DecodeError:
     """The error of a message that ends a run, with the way past it; before the first watermark, with those to one."""
     is_early = step.silent and not step.resolved
-    way_out = f"No watermark came before it: if the feed carries none, {WATERMARK_HINT}" if is_early else _SET_ASIDE
+    way_out = f"No watermark came before it: if the feed carries none, {WAY_TO_WATERMARKS}" if is_early else _SET_ASIDE
     return type(error)(error.what, f"{error.hint} {way_out}".lstrip())

@@ -4,25 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from applier import wording
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.ts import wall_clock
 from applier.errors import WatermarkStalled
 from applier.pipeline.scan.task_result import Waiting
 from applier.pipeline.step import Step
 
-WATERMARK_HINT = (
-    "turn the watermark on in the sink-uri of TiCDC: `enable-tidb-extension=true`, and for Avro "
-    '`avro-enable-watermark=true`, too; or set changefeed.order = "offset". Simple and Open always carry one, once '
-    "TiCDC writes to this topic."
-)
-"""How a feed comes to carry one."""
-
 _FAR = "No newer watermark comes within {messages:,} messages, the most that a step may read. The backlog is longer."
-_FAR_HINT = "raise source.messages_per_step and source.bytes_per_step: a step may read 64 times as much."
-
-_PARTITIONS_HINT = (
-    "if TiCDC uses fewer partitions than the topic has (`partition-num`), say how many in changefeed.partitions."
-)
 
 
 def stall(step: Step) -> str:
@@ -40,8 +29,7 @@ def held_back(waiting: Sequence[Waiting], silent: Sequence[TopicPartition]) -> s
         )
         return f"Rows wait for a schema that has not come: {rows}."
     if silent:
-        names = ", ".join(str(place) for place in silent[:10])
-        return f"No watermark has ever come from {names}."
+        return wording.silent(silent)
     return ""
 
 
@@ -70,12 +58,9 @@ def refuse_stall(step: Step) -> None:
 def way_out(step: Step) -> str:
     """What ends a stall, in one sentence; "" where nothing but waiting does."""
     if step.waiting:
-        return (
-            "TiCDC sends a BOOTSTRAP message every 120 seconds or 10000 rows of a table "
-            "(`send-bootstrap-interval-in-sec`); run again when it has, nothing is lost."
-        )
+        return wording.WAY_TO_SCHEMAS
     if step.silent:
-        return _PARTITIONS_HINT if step.resolved else WATERMARK_HINT
+        return wording.way_past_silent("FILE") if step.resolved else wording.WAY_TO_WATERMARKS
     return ""
 
 
@@ -83,4 +68,4 @@ def refuse_far(step: Step) -> None:
     """Raise WatermarkStalled if the next watermark is further away than a step may read: no other step gets there."""
     if step.is_longest and not step.moved:
         refuse_stall(step)
-        raise WatermarkStalled(_FAR.format(messages=step.status.messages), _FAR_HINT)
+        raise WatermarkStalled(_FAR.format(messages=step.status.messages), wording.WAY_TO_FAR_WATERMARKS)
