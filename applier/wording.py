@@ -109,11 +109,8 @@ def _way_out(names: Sequence[TableName], known: Completeness, config: str) -> st
             return f"bring the Iceberg table to what its upstream is, then run {adopt}"
         case Why.TABLE:
             return f"restore {them} and start `applier run -c {config}` again; or {resume}, which may build {them} anew"
-        case Why.DDL:
+        case Why.DDL | Why.ROW:
             return f"mend what the reason names, then {resume}; or {by_hand}"
-        case Why.ROW:
-            # The message stays in Kafka as it is: most often nothing but a new export passes it.
-            return f"{by_hand}; or, if the reason is one that can be mended here, mend it and {resume}"
         case _ if known.is_parked:
             return resume
     its = "their" if len(names) > 1 else "its"
