@@ -29,6 +29,7 @@ CLAUSES: Mapping[Why, str] = {
     Why.NOT_RENAMED: "a RENAME TABLE that gave it its name is ignored, and its Iceberg table has the former name still",
     Why.SKIPPED: "a DDL was skipped (commit ts {})",
     Why.LETTERS: "a message that may hold a row of it was set aside as a dead letter",
+    Why.LATE: "rows that lie before its DDL of commit ts {} came behind it, from a partition that lags",
     Why.EXCHANGED: "it exchanged rows with table {}, which is incomplete",
     Why.CAME_BACK: "it came back from a drop, and nothing shows what it lacked before",
     Why.MADE_WHILE_PARKED: "its CREATE TABLE came while its name was parked, and rows that came with it may be missing",
@@ -114,7 +115,8 @@ def _way_out(names: Sequence[TableName], known: Completeness, config: str) -> st
         case _ if known.is_parked:
             return resume
     its = "their" if len(names) > 1 else "its"
-    return f"{resume} if the feed still holds {its} CREATE TABLE; or {by_hand}"
+    again = "" if known.why is Why.LATE else f"{resume} if the feed still holds {its} CREATE TABLE; or "
+    return f"{again}{by_hand}"
 
 
 def _them(names: Sequence[TableName]) -> str:

@@ -34,6 +34,7 @@ class Why(StrEnum):
     NOT_RENAMED = "not-renamed"
     SKIPPED = "skipped"
     LETTERS = "letters"
+    LATE = "late"
     EXCHANGED = "exchanged"
     CAME_BACK = "came-back"
     MADE_WHILE_PARKED = "made-while-parked"
@@ -87,8 +88,8 @@ class Reason:
     Attributes:
         why: The kind.
         detail: What belongs to it: the user's words (`ADOPTED`, `BY_HAND`), the range (`REPAIRED`), the commit ts
-            (`SKIPPED`), the partner (`EXCHANGED`), what could not be applied (`DDL`, `ROW`, `TABLE`, `LOST`); with the
-            other ones that are parked, why the last attempt to bring the table back failed.
+            (`SKIPPED`, `LATE`), the partner (`EXCHANGED`), what could not be applied (`DDL`, `ROW`, `TABLE`, `LOST`);
+            with the other ones that are parked, why the last attempt to bring the table back failed.
     """
 
     why: Why

@@ -81,6 +81,7 @@ class WindowApplier:
         """
         upto = cast("int", scan.upto)
         self.set_apart(self._unfit(scan), Why.ROW)
+        completeness.doubt_late(self.state, scan.results.late)
         completeness.meet((name for name, _ in scan.results.parts), scan.ddl, self.state, self.targets, self.config)
         self.state.learn(scan.versions, scan.topics)
         place_names(scan, self.state.lives)

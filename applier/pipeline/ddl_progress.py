@@ -10,10 +10,15 @@ from operator import attrgetter
 from applier.changefeed.checkpoint import Moving
 from applier.changefeed.position import DdlId
 from applier.changefeed.table import TableName
+from applier.ddl.late_rows import PastDdl, past
 from applier.sink.control.control import SchemaDecision
+from applier.sink.control.rows import IgnoredFor
 
 _LATEST = 1000
 """DDL that a feed in offset order remembers."""
+
+_TAKEN = ("applied", "rewritten", "without a table")
+"""Decisions after which rows from before the DDL are out of place."""
 
 BY_TIME = attrgetter("commit_ts", "sql", "table")
 """Puts the ids of DDL in order."""
@@ -28,6 +33,7 @@ class DdlProgress:
         to_skip: DDL that a user let pass, by commit ts and text.
         refused: DDL that this step could not apply; the tables that they are for are parked.
         to_move: Names that the DDL of this step free or give away.
+        past: DDL of decided ones that rows may come late of, in their order.
         altered: By table the commit ts of the newest DDL that this step has come past, and all of its DDL at that ts.
     """
 
@@ -35,6 +41,7 @@ class DdlProgress:
     to_skip: set[tuple[int, str]] = field(default_factory=set)
     refused: set[DdlId] = field(default_factory=set)
     to_move: Moving = Moving({}, {})  # noqa: RUF009 - a tuple
+    past: list[PastDdl] = field(default_factory=list)
     altered: dict[TableName, tuple[int, tuple[DdlId, ...]]] = field(default_factory=dict)
     _done: dict[tuple[int, str], list[tuple[TableName, str]]] = field(default_factory=dict)
     _changed: dict[TableName, int] = field(default_factory=dict)
@@ -47,7 +54,7 @@ class DdlProgress:
             decisions: What was decided at or above it.
         """
         self.applied = set(applied)
-        self._done, self._changed, self.altered, self.refused = {}, {}, {}, set()
+        self._done, self._changed, self.altered, self.refused, self.past = {}, {}, {}, set(), []
         self.note(decisions)
 
     def is_begun(self, ddl: DdlId) -> bool:
@@ -79,12 +86,16 @@ class DdlProgress:
 
     def note(self, decisions: Iterable[SchemaDecision]) -> None:
         """Take decisions on parts of DDL."""
+        found = list(self.past)
         for item in decisions:
             if item.decision == "to skip":
                 self.to_skip.add((item.commit_ts, item.sql))
             elif item.decision != "refused":
                 self._done.setdefault((item.commit_ts, item.sql), []).append((item.table, item.kind))
                 self._changed[item.table] = max(item.commit_ts, self._changed.get(item.table, 0))
+            if item.decision in _TAKEN or item.ignored_for is IgnoredFor.PARKED:
+                found += filter(None, [past(item.commit_ts, item.sql, item.table)])
+        self.past = sorted(found, key=attrgetter("commit_ts"))[-_LATEST:]
 
     def pass_by(self, ddl: DdlId, names: Iterable[TableName]) -> None:
         """Take note that tables have come past a DDL in this step."""
@@ -105,3 +116,4 @@ class DdlProgress:
         """Go on from a checkpoint that was written."""
         self.applied, self.altered, self.refused = applied, {}, set()
         self._done = {key: tables for key, tables in self._done.items() if key[0] >= upto}
+        self.past = [item for item in self.past if item.commit_ts >= upto]

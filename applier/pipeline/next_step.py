@@ -132,6 +132,11 @@ class StepReader:
             self.state.write(lambda last: replace(last, partitions={**last.partitions, **added}))
 
     def _next_window(self, bounds: Mapping[TopicPartition, OffsetRange], most: int = NO_LIMIT) -> Window:
+        moving = self.state.checkpoint.moving
+        if moving is not None and not self.targets.feed.order.has_watermark:
+            # The names have moved: what else came of their rows since would be taken for rows that the tables have.
+            at = {place: self.state.next_offsets.get(place, span.start) for place, span in bounds.items()}
+            bounds = capped(bounds, {**at, **moving.ends})
         return next_window(self.state.next_offsets, bounds, min(self._size.messages, most), self._least())
 
     def _scan(

@@ -57,6 +57,8 @@ class Admission:
         if placed is None:
             self._found.counts["replayed"] += 1
             return None
+        if job.late and self._is_ended(name, row.commit_ts):
+            return None
         return segment(job.cuts, name, placed) if job.cuts else 0
 
     def block(self, block: ColumnBlock, place: TopicPartition, where: Ints) -> Iterator[tuple[int, ColumnBlock]]:
@@ -75,9 +77,23 @@ class Admission:
             out |= stamps == 0
         again, placed = job.order.of_block(name, place, where, stamps)
         self._found.counts["replayed"] += int(again.sum())
+        if name in job.late:
+            for number in np.flatnonzero(~out & ~again & (stamps <= job.late[name].points[-1])).tolist():
+                out[number] = self._is_ended(name, int(stamps[number]))
         due = np.flatnonzero(~out & ~again)
         for number, rows in segments(placed[due], job.cuts.get(name, ())) if len(due) else ():
             yield number, block if len(rows) == len(stamps) else block.part(due[rows])
+
+    def _is_ended(self, name: TableName, commit_ts: int) -> bool:
+        """Note a late row; whether its table has gone, or has another name now."""
+        late = self._job.late.get(name)
+        point = None if late is None else late.point(commit_ts)
+        if late is None or point is None:
+            return False
+        self._found.late.setdefault(name, set()).add(point)
+        if is_ended := commit_ts <= late.ended:
+            self._found.counts["replayed"] += 1
+        return is_ended
 
     def reject_any(self, place: TopicPartition, offset: int, error: AmbiguousName) -> None:
         """Note a row that may be of each of several tables, unless all are left out, or it is not due."""

@@ -21,6 +21,7 @@ from applier.changefeed.row_block import ColumnBlock, Ints, without
 from applier.changefeed.table import TableName, TableVersion, refuse_rekeyed
 from applier.changefeed.types import TypeRules
 from applier.consume.window_size import NO_LIMIT, WindowTooLargeError
+from applier.ddl.late_rows import Lates
 from applier.decode.avro.namesakes import Shown
 from applier.decode.decoder import Decoder, NamedByDdl, owners
 from applier.decode.options import DecoderOptions
@@ -53,6 +54,7 @@ class DecodeTask:
             than its rows.
         shown: What DDL and watermarks show beside, where the protocol does not hold the names of tables.
         skip: Offsets of messages that were set aside as dead letters.
+        late: In offset order what shows rows that come behind a DDL of an earlier step.
         try_all: Try the values of every row, not only those of the last of its key: what was set aside may bring
             one to light that cannot be used either, and so on.
         most_bytes: Bytes of messages at which the task ends: the window is too large.
@@ -69,6 +71,7 @@ class DecodeTask:
     typed: Mapping[TableName, Sequence[TableVersion | None]] = field(default_factory=dict)
     shown: Shown | None = None
     skip: Mapping[TopicPartition, frozenset[int]] = field(default_factory=dict)
+    late: Lates = field(default_factory=dict)
     try_all: bool = False
     most_bytes: int = NO_LIMIT
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -11,8 +11,10 @@ from applier.changefeed.message import TopicPartition
 from applier.changefeed.position import DdlId
 from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.window import OffsetRange
+from applier.ddl.late_rows import Lates, PastDdl, lates
 from applier.ddl.schema_tracker import Tables
 from applier.decode.avro.namesakes import Lives
+from applier.order.feed_order import FeedOrder
 from applier.order.resent import Passed
 from applier.order.watermark import in_use
 
@@ -39,6 +41,7 @@ class Known:
         loaded: TSO of the export that the rows of a table come from.
         named: Tables that are followed, those included whose CREATE TABLE is yet to come.
         lives: As `State.lives`.
+        past: As `DdlProgress.past`.
     """
 
     resolved: Mapping[TopicPartition, int]
@@ -55,11 +58,16 @@ class Known:
     loaded: Mapping[TableName, int] = field(default_factory=dict)
     named: frozenset[TableName] = frozenset()
     lives: Lives | None = None
+    past: Sequence[PastDdl] = ()
 
     @property
     def floors(self) -> Mapping[TableName, int]:
         """Commit ts at or below which rows of a table are in it; below `applied` only in a feed in offset order."""
         return {**self.applied_of, **{name: ts for name, ts in self.loaded.items() if ts > self.applied}}
+
+    def late_in(self, order: FeedOrder) -> Lates:
+        """What shows rows that come behind a DDL of an earlier step."""
+        return {} if order.parts_at_ddl else lates(self.past, self.applied_ddl, {name for name, _ in self.versions})
 
     @staticmethod
     def of(state: State, bounds: Mapping[TopicPartition, OffsetRange], partitions: int | None) -> Known:
@@ -81,4 +89,5 @@ class Known:
             named=frozenset(state.completeness),
             loaded=state.loaded,
             lives=state.lives,
+            past=tuple(state.ddl.past),
         )

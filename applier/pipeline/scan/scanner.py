@@ -91,8 +91,9 @@ class WindowScanner:
         """
         typed = typed_by((), known.tables) if self.rows_describe else {}
         order = type(self.template.order)(known.applied, known.floors, known.covered, passages(known.passed, ()))
-        found = WindowScan(window, dict(known.resolved), self.template, ceiling=self.ceiling)
-        found.job = replace(self.template, order=order, typed=typed, most_bytes=most_bytes, shown=shown(found, known))
+        job = replace(self.template, order=order, typed=typed, most_bytes=most_bytes, late=known.late_in(order))
+        found = WindowScan(window, dict(known.resolved), job, ceiling=self.ceiling)
+        found.job = replace(job, shown=shown(found, known))
         with watch.stage("read"):
             run = self._reader(found, local=local)
         failpoints.reach("read")
@@ -210,8 +211,7 @@ class WindowScanner:
 
     def _cut(self, found: WindowScan, known: Known) -> bool:
         """DDL among the rows cut them into segments; rows that were reduced across one must be read again."""
-        upto = found.upto or 0
-        due = [barrier for barrier in found.results.barriers if barrier.change.commit_ts <= upto]
+        due = [barrier for barrier in found.results.barriers if barrier.change.commit_ts <= (found.upto or 0)]
         barriers = in_order(due, known.applied, known.applied_ddl)
         every = read_all(barriers, spelling(found, known), met(found, known) if barriers else {}, self.taken)
         every = [ddl for ddl in every if not ddl.is_in(known.loaded)]

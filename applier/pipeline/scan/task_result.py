@@ -93,6 +93,7 @@ class TaskResult:
         resolved: Highest resolved ts per partition.
         held: Lowest offset per partition that is not applied at the watermark and must be read again.
         waiting: Rows without a known version, by table, version and partition.
+        late: By table the DDL of earlier steps that rows lie before which came behind them; see `Late.point`.
         bad: Messages that could not be used.
         counts: `messages`, their `bytes`, `rows` (to apply), `replayed`, `left` (above the watermark), `excluded`,
             `zero_dates`.
@@ -106,6 +107,7 @@ class TaskResult:
     resolved: dict[TopicPartition, int] = field(default_factory=dict)
     held: dict[TopicPartition, int] = field(default_factory=dict)
     waiting: dict[tuple[TableName, int, TopicPartition], Waiting] = field(default_factory=dict)
+    late: dict[TableName, set[int]] = field(default_factory=dict)
     bad: list[BadMessage] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTS, 0))
 
@@ -154,6 +156,8 @@ class TaskResult:
         self.versions |= other.versions
         self.topics |= other.topics
         self.bad += other.bad
+        for name, points in other.late.items():
+            self.late.setdefault(name, set()).update(points)
         for place, count in other.read.items():
             self.read[place] = self.read.get(place, 0) + count
         for place, ts in other.resolved.items():

@@ -14,6 +14,7 @@ from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName
 from applier.config.settings import Config
 from applier.ddl import actions as say
+from applier.ddl.late_rows import losing
 from applier.ddl.parser import parse
 from applier.ddl.spelling import Spelling
 from applier.errors import SchemaChangeRefused, TableIncomplete, TableMismatch
@@ -269,6 +270,35 @@ def doubt(state: State, names: Iterable[TableName], reason: Reason) -> None:
     for name in whole:
         state.completeness[name] = replace(state.completeness[name], reason=reason)
     _warn(state, whole)
+
+
+def doubt_late(state: State, late: Mapping[TableName, Iterable[int]]) -> None:
+    """Let tables be no longer whole that rows belong to which came behind a DDL of an earlier step.
+
+    Args:
+        state: What is known; it is changed.
+        late: By table the DDL that such rows lie before.
+    """
+    for name, points in sorted(late.items()):
+        for point in sorted(points):
+            for owner in losing(name, point, state.ddl.past):
+                known, reason = state.completeness.get(owner), Reason(Why.LATE, str(point))
+                if known is None or point <= loaded_at(state, owner):
+                    continue
+                if known.is_parked:
+                    state.completeness[owner] = replace(known, lacked=known.lacked or reason)
+                elif known.why is Why.LETTERS:
+                    state.completeness[owner] = replace(known, reason=reason)
+                else:
+                    doubt(state, [owner], reason)
+
+
+def loaded_at(state: State, name: TableName) -> int:
+    """TSO of the export that a table has, or gets as it is brought back; 0 for none."""
+    known = state.completeness.get(name)
+    position = None if known is None else known.position
+    coming = position.version if position is not None and position.is_loaded else None
+    return max(state.loaded.get(name, 0), coming or 0)
 
 
 def keep(state: State, targets: TargetTables) -> None:
