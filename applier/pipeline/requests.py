@@ -113,7 +113,7 @@ class Requests:
     def _done(self, request: TableRequest) -> RequestOutcome:
         moved_names.refuse_unfinished(self.main.state)
         if request.kind == "load":
-            return self._load(named(request.tables))
+            return self._load(named(request.tables), request.why)
         if request.kind == "loaded":
             return self._loaded(named(request.tables))
         names = selected(request.tables, {**dict.fromkeys(self.main.state.tables), **self.main.state.completeness})
@@ -140,14 +140,17 @@ class Requests:
         left = tuple(name for name in names if name not in parked)
         return RequestOutcome("parked", tuple(parked), left, tuple(notes))
 
-    def _load(self, names: Sequence[TableName]) -> RequestOutcome:
-        """Park tables while an export is loaded aside."""
+    def _load(self, names: Sequence[TableName], failed: str) -> RequestOutcome:
+        """Park tables while an export is loaded aside, or keep why that has `failed`."""
         state, admits = self.main.state, TableFilter(self.main.config.tables.include).admits
         if others := [name for name in names if not admits(name)]:
             raise left_out(others[0])
         for name in names:
             known = state.completeness.get(name)
-            if known is None:
+            if failed:
+                if known is not None and known.why is Why.LOADING:
+                    state.completeness[name] = replace(known, reason=Reason(Why.LOADING, failed))
+            elif known is None:
                 state.completeness[name] = Completeness(Reason(Why.LOADING))
             elif known.why.is_loaded and known.is_due:
                 # An earlier load comes to its end first: what it has brought is true.

@@ -137,8 +137,8 @@ def _beside(config: Config, export: Opened, say: Say, spark: SparkSession | None
         with stop_signals(config.run.stop_seconds) as stop:
             refused = _bulk(pipeline, export.names, export, say, stop)
         for name, error in refused.items():
-            # Nothing loads it any more, and `status` is to say why.
-            _asked_beside(config, _request("park", [name], error.clause), say)
+            # Nothing loads it any more, and `status` is to say why; another load may have brought it meanwhile.
+            _asked_beside(config, _request("load", [name], error.clause), say)
         names = [name for name in export.names if name not in refused]
         outcome = _asked_beside(config, _request("loaded", names), say)
         return LoadOutcome(f"{outcome[:1].upper()}{outcome[1:]}", tuple(map(str, refused.values())))

@@ -227,7 +227,8 @@ def ended(last: Checkpoint, request: TableRequest, config: Config, outcome: Requ
     done = wording.outcome(replace(outcome, notes=()), is_ended=True)
     if due:
         done = f"resumes: {', '.join(map(str, due))}; `applier run` does the rest."
-    left = {name: known for name, known in states.items() if known.is_parked and not known.is_due}
+    # Another load may have begun behind the one that is done: such a table is `loading`.
+    left = {name: known for name, known in states.items() if known.shown == "parked" and not known.is_due}
     if outcome.left:
         found = [wording.sentence(name, known) for name, known in left.items() if name not in outcome.left]
         refused = " ".join(outcome.notes)

@@ -192,7 +192,11 @@ class Loading:
         if shown is not None and shown.setting(LOADED) is not None:
             # Its clone would say that the export is loaded, until it begins anew: the rows since would count as loaded.
             unset_properties(shown, LOADED)
-        return targets.ensure(version, targets.policy.stamp(self.export.tso, self._entries(fresh))), fresh
+        writer = targets.ensure(version, targets.policy.stamp(self.export.tso, self._entries(fresh)))
+        if Load.told_by(writer.table.properties) != fresh:
+            # Another load has made it since, and has brought rows: brought once more, they would be there twice.
+            raise _met(name)
+        return writer, fresh
 
     def _entries(self, load: Load) -> dict[str, str]:
         entries = {LOADED: load.to_json()}
@@ -213,8 +217,7 @@ class Loading:
         try:
             done = writer.append(lambda: staged.files, self._stamp(writer, load))
         except CheckpointConflict:
-            what = f"Another process loads table {load.name}."
-            raise CheckpointConflict(what, "Wait for it, or stop it; then give the command again.") from None
+            raise _met(load.name) from None
         failpoints.reach("load-committed")
         self.told(load.name, done.rows_upserted, size)
         shown = f"{load.files} of {load.of}"
@@ -234,6 +237,11 @@ class Loading:
             what = f"Rows of table {load.name} have one key ({', '.join(version.key)}) in files of the export."
             raise ValueRefused(what, "Export the table again into an empty folder, and keep its files as they are.")
         writer.stamp(self._stamp(writer, msgspec.structs.replace(load, is_unique=True)))
+
+
+def _met(name: TableName) -> CheckpointConflict:
+    what = f"Another process loads table {name}."
+    return CheckpointConflict(what, "Wait for it, or stop it; then give the command again.")
 
 
 def refuse_names(version: TableVersion, format_version: int) -> None:

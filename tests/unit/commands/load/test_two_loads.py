@@ -1,0 +1,96 @@
+"""Two loads of one table at once, beside a run: neither takes away what the other has brought."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any, cast
+from unittest import mock
+
+import pytest
+
+from applier.changefeed.checkpoint import Checkpoint, Holder, RequestOutcome, Tracked
+from applier.changefeed.completeness import Completeness, Reason, Why
+from applier.changefeed.position import FeedPosition
+from applier.changefeed.table import Column, ColumnType, TableName, TableVersion
+from applier.commands.load import command
+from applier.commands.tables.command import ended
+from applier.decode.dump.csv_form import CsvForm
+from applier.errors import CheckpointConflict, ValueRefused
+from applier.pipeline.load import loading
+from applier.pipeline.load.loading import Loading
+from applier.pipeline.requests import Requests
+from applier.pipeline.step import Pipeline
+from applier.pipeline.tables.loads import LOADED, Load
+from applier.sink.control.rows import TableRequest
+
+ITEMS, NOTES = TableName("bank", "items"), TableName("bank", "notes")
+BROUGHT = Completeness(Reason(Why.CATCHING_UP), position=FeedPosition(ITEMS, 7, version=7, is_loaded=True), is_due=True)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (BROUGHT, BROUGHT),
+        (Completeness(Reason(Why.LOADING), since=7), Completeness(Reason(Why.LOADING, "a value is bad"), since=7)),
+        (Completeness(Reason(Why.WHOLE)), Completeness(Reason(Why.WHOLE))),
+    ],
+)
+def test_a_load_that_cannot_go_on_leaves_what_another_one_has_handed_over(
+    before: Completeness, after: Completeness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table that is caught up would be parked by hand, which no start ends; one that nothing loads says why."""
+    known = {ITEMS: before, NOTES: Completeness(Reason(Why.LOADING))}
+    state = SimpleNamespace(completeness=known, checkpoint=SimpleNamespace(moving=None), tables={ITEMS: 1})
+    config = SimpleNamespace(tables=SimpleNamespace(include=("*.*",)))
+    asked: list[TableRequest] = []
+
+    def waited(_: object, request: TableRequest, *__: object, **___: object) -> str:
+        asked.append(request)
+        if request.why:
+            Requests(cast("Pipeline", SimpleNamespace(state=state, config=config, targets=None)))._done(request)
+        return "done"
+
+    refused = {ITEMS: ValueRefused("a value is bad", "mend it")}
+    for name, value in {"waited": waited, "looking": mock.MagicMock(), "_led_on": mock.Mock()}.items():
+        monkeypatch.setattr(command, name, value)
+    monkeypatch.setattr(command, "_bulk", lambda *_: refused)
+    monkeypatch.setattr(command, "stop_signals", mock.MagicMock())
+    export = SimpleNamespace(names=[ITEMS, NOTES])
+
+    outcome = command._beside(cast("Any", mock.MagicMock()), cast("Any", export), print, None)
+
+    assert known[ITEMS] == after
+    assert [item.kind for item in asked] == ["load", "load", "loaded"]
+    assert len(outcome.refused) == 1
+
+
+def test_a_load_that_is_done_is_not_undone_by_the_next_one() -> None:
+    """The table has come back, and another load parks it again before this one looks."""
+    tracked = {ITEMS: Tracked(1, completeness=Completeness(Reason(Why.LOADING), since=9))}
+    last = Checkpoint(1, 1, 9, 0, Holder("t", "h"), tables=tracked)
+    request = TableRequest("one", "loaded", ("bank.items",), "", "me")
+
+    said = ended(last, request, cast("Any", SimpleNamespace(path="a.toml")), RequestOutcome("catching up", (ITEMS,)))
+
+    assert said.startswith("loaded: bank.items.")
+    assert "Table bank.items is loading since resolved ts 9: rows of an export are still to be loaded." in said
+
+
+@pytest.mark.parametrize(("files", "is_met"), [(0, False), (1, True)])
+def test_rows_that_another_load_brought_in_between_are_not_brought_once_more(files: int, is_met: bool) -> None:
+    """A load finds no table, and before it makes one, another load has made it and brought the first files."""
+    version = TableVersion(ITEMS, 7, (Column("id", ColumnType("bigint"), nullable=False),), handle_key=("id",))
+    tables = SimpleNamespace(partitioning=lambda _: None)
+    export = SimpleNamespace(tso=7, files={ITEMS: ("one", "two")}, tables=tables)
+    found = Load(ITEMS, 7, files, 2, version.to_json(), form=repr(CsvForm()))
+    aside, targets = mock.MagicMock(), mock.MagicMock()
+    aside.writer.return_value = targets.catalog.load.return_value = None
+    aside.ensure.return_value.table.properties = {LOADED: found.to_json()}
+    with mock.patch.object(loading, "Copies", return_value=SimpleNamespace(targets=aside)):
+        load = Loading(targets, cast("Any", export), CsvForm())
+
+    with (
+        pytest.raises(CheckpointConflict, match=r"Another process loads table bank\.items") if is_met else nullcontext()
+    ):
+        assert load._begun(version)[1] == found
