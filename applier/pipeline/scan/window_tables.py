@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import groupby
 
 from applier.changefeed.table import TableName, TableVersion
 from applier.ddl.schema_tracker import Tables
@@ -30,12 +31,15 @@ def met(found: WindowScan, known: Known) -> dict[TableName, int]:
 
 
 def typed_by(ddl: Sequence[Ddl], tables: Tables) -> dict[TableName, list[TableVersion | None]]:
-    """Each table as its DDL left it, one version per segment."""
+    """Each table as its DDL left it, one version per segment: those of one commit ts end a segment together."""
     typed: dict[TableName, list[TableVersion | None]] = {name: [version] for name, version in tables.items()}
     after = tables.copy()
-    for change in ddl:
-        after.move(change.barrier.change, change.actions)
-        for name in change.parts(tables):
+    for _, same in groupby(ddl, key=lambda change: change.commit_ts):
+        concerned = dict[TableName, None]()
+        for change in same:
+            after.move(change.barrier.change, change.actions)
+            concerned |= dict.fromkeys(change.parts(tables))
+        for name in concerned:
             typed.setdefault(name, [None]).append(after.get(name))
     return typed
 
