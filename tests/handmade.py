@@ -51,6 +51,7 @@ class Columns:
         kinds: `int` or `bigint` by column; all others are VARCHAR, the key alone is an INT unless it is named here.
         defaults: Defaults by column.
         before: The former name of a table that is renamed.
+        before_in: The database that it was in, if that was another one.
     """
 
     database: str = DATABASE
@@ -58,6 +59,12 @@ class Columns:
     kinds: Mapping[str, str] = field(default_factory=dict)
     defaults: Mapping[str, Any] = field(default_factory=lambda: {ADDED: DEFAULT})
     before: str = TABLE
+    before_in: str = ""
+
+    @property
+    def former(self) -> str:
+        """The former table of a RENAME, as `tableChanges` of Debezium names it."""
+        return f'"{self.before_in or self.database}"."{self.before}"'
 
     def kind(self, name: str) -> str:
         """The type of a column."""
@@ -226,7 +233,7 @@ class Debezium(_OfTable):
         described = [self._described(name, number) for number, name in enumerate([self.of.key, *columns], 1)]
         change = {
             "type": {"CREATE": "CREATE", "ERASE": "DROP"}.get(kind, "ALTER"),
-            "id": f'"{self.of.database}"."{self.of.before}",{where}' if kind == "RENAME" else where,
+            "id": f"{self.of.former},{where}" if kind == "RENAME" else where,
             "table": None
             if kind == "ERASE"
             else {

@@ -107,8 +107,10 @@ class ByHand:
     def _of(self, schema: Schema, before: Schema | None = None) -> None:
         kinds = {column.name: column.type.partition("(")[0] for column in schema.columns}
         defaults = {column.name: column.default for column in schema.columns}
-        former = (before or schema).name.table
-        self.wire.of = Columns(schema.name.database, schema.key[0], kinds, defaults, former)
+        former = (before or schema).name
+        self.wire.of = Columns(
+            schema.name.database, schema.key[0], kinds, defaults, former.table, before_in=former.database
+        )
 
 
 def _others(schema: Schema) -> tuple[str, ...]:
@@ -149,7 +151,7 @@ class _DebeziumAvro:
         where = f'"{self.of.database}"."{table}"'
         described = [self._described(name) for name in (self.of.key, *columns)]
         whole = {"columns": described, "primaryKeyColumnNames": [self.of.key]}
-        former = f'"{self.of.database}"."{self.of.before}",' if kind == "RENAME" else ""
+        former = f"{self.of.former}," if kind == "RENAME" else ""
         changes = [{"id": former + where, "table": None if kind == "ERASE" else whole}]
         values = {
             "source": self._source(table, ts),

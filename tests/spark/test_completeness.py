@@ -221,6 +221,24 @@ def test_a_table_that_is_taken_in_late_is_read_from_its_create(make: Make) -> No
     assert world.keys("b") == {2, 3}
 
 
+def test_a_table_that_is_renamed_out_of_the_included_names_is_not_whole(make: Make) -> None:
+    """Its Iceberg table is dropped, so it lacks its rows when `tables.include` admits its new name later."""
+    world = make()
+    world.create("a")
+    world.put("a", 1)
+    world.resolve()
+    world.run(include=["*.*", "!shop.gone"])
+    world.ddl("RENAME TABLE a TO gone")
+    world.put("gone", 2)
+    world.resolve()
+    world.run()
+    assert (world.table("gone").state, world.in_cut()) == ("parked", set())
+
+    world.run(include=["*.*"])
+
+    assert (world.table("gone").state, world.in_cut()) == ("parked", set())
+
+
 def test_a_table_that_was_loaded_before_is_carried_on(make: Make) -> None:
     """With `start = "midstream"` a table that had rows before counts as loaded; one that is not there does not."""
     world = make(start="midstream")

@@ -1,4 +1,4 @@
-"""Lets tables go that were loaded from an export, where another table has their name by now."""
+"""Lets tables go that are brought back, where another table has their name by now."""
 
 from __future__ import annotations
 
@@ -23,12 +23,14 @@ def dropped(main: Pipeline, names: Iterable[TableName]) -> None:
 def renamed(main: Pipeline, job: State, own: TableName, name: TableName) -> bool:
     """Let a table go that has another name in the feed by now; whether it does.
 
-    Readers would see its rows in place of those of the table that has the name.
+    Readers would see its rows in place of those of the table that has the name. The changefeed may have refused the
+    rename, or an export may be older than it.
     """
     origin = job.completeness[own].origin
-    if own == name or origin is None or not origin.is_loaded:
+    if own == name or origin is None:
         return False
-    _let_go(main.state, name, f"Table {name} of the export was renamed to {own} since")
+    of_what = " of the export" if origin.is_loaded else ""
+    _let_go(main.state, name, f"Table {name}{of_what} was renamed to {own} since")
     return True
 
 

@@ -180,6 +180,7 @@ class DdlApplier:
             elif not done and (kept := left_behind(group, self.state.tables)):
                 doubt(self.targets, kept)
             move_past(change, group, self.state, self.targets, ignored=decision == "ignored")
+            self._tables.follow_include(group)
             if decision == "skipped":
                 # Afterwards: a CREATE TABLE or a TRUNCATE that was skipped made no table whole.
                 completeness.doubt(self.state, [name for action in group for name in touches(action)], _skipped(change))

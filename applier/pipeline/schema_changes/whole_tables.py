@@ -173,9 +173,14 @@ class TableDdl:
         if rename is not None and not done:
             self._rename_parked(change, rename)
         move_past(change, group, self.state, self.targets)
-        if rename is not None:
-            is_wanted = TableFilter(self.settings.include).admits(rename.to)
-            parking.follow_include(self.state, rename.to, is_wanted=is_wanted)
+        self.follow_include(group)
+
+    def follow_include(self, group: Sequence[say.Action]) -> None:
+        """Leave a renamed table out, or let it come back, as `tables.include` says of its new name."""
+        for rename in group:
+            if isinstance(rename, say.RenameTable):
+                is_wanted = TableFilter(self.settings.include).admits(rename.to)
+                parking.follow_include(self.state, self.targets, rename.to, is_wanted=is_wanted)
 
     def _rename_parked(self, change: SchemaChange, rename: say.RenameTable) -> None:
         """Rename a parked table, so that its former name is free; how far it is stays as it is."""

@@ -92,12 +92,15 @@ def refusing(ddl: Ddl, state: State, config: Config) -> list[TableName]:
     return found if set(found) - state.parked else []
 
 
-def follow_include(state: State, name: TableName, *, is_wanted: bool) -> None:
-    """Let a parked table resume whose new name `tables.include` admits, and stay parked one whose name it does not."""
+def follow_include(state: State, targets: TargetTables, name: TableName, *, is_wanted: bool) -> None:
+    """Let a parked table resume whose new name `tables.include` admits, and park one whose name it does not."""
     known = state.completeness.get(name)
     if known is None:
         return
-    if is_wanted and known.why.is_left_out:
+    if not known.is_parked:
+        if not is_wanted:
+            park(state, targets, name, Reason(Why.LEFT_OUT))
+    elif is_wanted and known.why.is_left_out:
         state.completeness[name] = replace(known, is_due=known.position is not None)
     elif not is_wanted and (not known.why.is_left_out or known.is_due):
         state.completeness[name] = replace(known, reason=Reason(Why.LEFT_OUT), is_due=False)
