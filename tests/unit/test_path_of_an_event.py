@@ -49,7 +49,7 @@ def test_every_line_is_called_by_the_one_that_it_is_indented_under(call: Call) -
 
 def test_few_calls_are_marked_as_indirect() -> None:
     """Nearly every line is held against its caller."""
-    assert [call.function for call in calls() if call.is_indirect] == ["__call__", "stage"]
+    assert [call.function for call in calls() if call.is_indirect] == ["__call__", "_attempt"]
 
 
 def test_the_numbers_of_files_and_forms_are_those_of_the_list() -> None:

@@ -197,7 +197,9 @@ class Branches:
                 found.stamp(found.known or Stamp(feed.name, feed.epoch, 0))
             else:
                 committer = Committer(table, feed.name, feed.epoch)
-                committer.commit(self.stamp(0), lambda _: Change(summary=self.stamp(0).entries()))
+                for attempt in committer.attempts(self.stamp(0)):
+                    with attempt:
+                        committer.send(Change(summary=self.stamp(0).entries()))
         self.main.confirm()
         table.branches.create(self.branch)
 

@@ -1,8 +1,9 @@
-"""Commits a prepared change once: fenced, never twice, prepared again when another writer commits first."""
+"""Commits a change once: fenced, never twice, planned again when another writer commits first."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
@@ -19,12 +20,9 @@ ATTEMPTS = 6
 """Commits tried for one batch. Between two of them lies a whole look-up, so a table that is compacted all the time
 still lets one through."""
 
-Prepare = Callable[[int | None], Change]
-"""Plans a change on the expected head. Called again after each foreign commit."""
-
 
 class _Moved(TransientError):
-    """Another writer committed, or the outcome was not this commit's: prepare again."""
+    """Another writer committed, or the outcome was not this commit's: plan again."""
 
 
 @dataclass(slots=True)
@@ -40,6 +38,7 @@ class Committer:
         is_foreign: Another writer has changed rows since the last commit of applier; compaction does not count.
         is_cut: Whether another writer did cannot be determined, as the history has expired.
         rolled_back: Why the table cannot be used: it was set to an older snapshot.
+        made: Snapshot that the last commit made; -1 before the first.
     """
 
     table: Table
@@ -50,8 +49,10 @@ class Committer:
     is_foreign: bool = False
     is_cut: bool = False
     rolled_back: TableMismatch | None = None
+    made: int = -1
     _sent: list[int] = field(default_factory=list)
-    _columns: int = -1
+    _is_sent: bool = False
+    _failure: Exception | None = None
 
     def open(self) -> None:
         """Read where the table is.
@@ -82,59 +83,70 @@ class Committer:
         if self.rolled_back is not None:
             raise self.rolled_back
 
-    def is_planned_last(self, snapshot_id: int) -> bool:
-        """Whether a commit that was made is what `prepare` planned last, and no earlier attempt that came late."""
-        return snapshot_id not in self._sent[:-1]
+    @property
+    def is_late(self) -> bool:
+        """Whether the commit that was made is an earlier attempt that came late, and not what was planned last."""
+        return self.made in self._sent[:-1]
 
     @property
     def trusts_new_keys(self) -> bool:
         """Whether a key that is new upstream is certainly not in the table."""
         return not (self.is_foreign or self.is_cut or self.table.setting(FOREIGN))
 
-    def commit(self, stamp: Stamp, prepare: Prepare) -> int:
-        """Make one commit of what `prepare` plans, and return the id of its snapshot.
+    def attempts(self, stamp: Stamp) -> Iterator[AbstractContextManager[int | None]]:
+        """Attempts at one commit, until one is made. Each gives the head to plan on, and its block ends with `send`.
 
         After every failure the table is read again, and three answers are possible: our commit is there (the answer was
         lost, not the commit); another applier was there (stop); another writer was, a compaction or none at all
-        (prepare again on what is there now).
+        (plan again on what is there now).
 
         Raises:
-            TableMismatch: The table has changed so that the change cannot be prepared.
+            TableMismatch: The table has changed so that the change cannot be planned.
             CheckpointConflict: Another applier wrote the table.
             TransientError: The catalog did not answer, or others kept committing.
         """
         self._sent.clear()
         for attempt in retrying(_Moved):
+            yield self._attempt()
             with attempt:
-                snapshot_id = self._attempt(prepare)
-        self.head, self.known, self.rolled_back = snapshot_id, stamp, None
-        return snapshot_id
+                if self._failure is not None:
+                    raise _Moved(str(self._failure)) from None
+        self.head, self.known, self.rolled_back = self.made, stamp, None
 
-    def _attempt(self, prepare: Prepare) -> int:
+    @contextmanager
+    def _attempt(self) -> Iterator[int | None]:
+        self._is_sent, self._failure = False, None
+        head, columns = self.head, -1
         try:
-            self._columns = self.table.schema.id
-            change = prepare(self.head)
+            columns = self.table.schema.id
+            yield head
         except (TransientError, TableMismatch) as error:
             # What was planned on an old head may need files that maintenance has removed, or columns of old.
-            planned = self.head, self._columns
-            if (late := self._resolve()) is not None:
-                return late
-            if planned != (self.head, self.table.schema.id):
-                raise _Moved(str(error)) from None
-            raise
+            if self._is_sent or (not self._is_made_after(error) and (head, columns) == self._now()):
+                raise
+
+    def send(self, change: Change) -> None:
+        """Commit what an attempt has planned."""
+        self._is_sent = True
         if self.is_foreign and change.properties:
             change = replace(change, properties={**change.properties, FOREIGN: "true"})
         try:
-            done = commit(self.table, change, self.head, lambda: failpoints.reach("commit-sent"))
+            self.made = commit(self.table, change, self.head, lambda: failpoints.reach("commit-sent"))
         except CommitFailure as failure:
             if failure.snapshot_id is not None:
                 self._sent.append(failure.snapshot_id)
-            found = self._resolve()
-            if found is None:
-                raise _Moved(str(failure)) from None
-            done = found
+            if not self._is_made_after(failure):
+                return
         failpoints.reach("commit-done")
-        return done
+
+    def _is_made_after(self, error: Exception) -> bool:
+        """Whether the table shows after an error that an attempt was made; the next one waits for the answer."""
+        made = self._resolve()
+        self.made, self._failure = (self.made, error) if made is None else (made, None)
+        return made is not None
+
+    def _now(self) -> tuple[int | None, int]:
+        return self.head, self.table.schema.id
 
     def _resolve(self) -> int | None:
         """Read the table again: the snapshot of an attempt that did not end well and was made, or None to plan anew."""

@@ -57,12 +57,14 @@ def _fence(committer: Committer, upto: int, *, unwritten: bool) -> Fenced | None
     summary = {**stamp.entries(), **(_shown(table, changefeed) if committer.rolled_back is not None else {})}
     before = committer.head
     try:
-        head = committer.commit(stamp, lambda _: Change(summary=summary, properties=properties))
+        for attempt in committer.attempts(stamp):
+            with attempt:
+                committer.send(Change(summary=summary, properties=properties))
     except CheckpointConflict as error:
         found = progress(table, changefeed)
         guard(table, found, found, epoch)
         raise _Overtaken(error.what, error.hint) from error
-    return Fenced(table.identifier, before, head)
+    return Fenced(table.identifier, before, committer.made)
 
 
 def _shown(table: Table, changefeed: str) -> dict[str, str]:

@@ -77,15 +77,13 @@ class AppendOnlyTable:
         committer = Committer(self.table, stamp.changefeed, stamp.epoch)
         committer.open()
         is_fold = data_files(self.table) >= FOLD_FILES
-
-        def prepare(_: int | None) -> Change:
-            check(self.table)
-            return self._change(rows, stamp, is_fold=is_fold)
-
-        done = committer.commit(stamp, prepare)
+        for attempt in committer.attempts(stamp):
+            with attempt:
+                check(self.table)
+                committer.send(self._change(rows, stamp, is_fold=is_fold))
         if is_fold:
             self._expire()
-        return done
+        return committer.made
 
     def refresh(self) -> None:
         """Look at what is there now."""

@@ -54,27 +54,28 @@ def apply_evolution(table: Table, evolution: Evolution, stamp: Stamp) -> Evolved
     committer.open()
     committer.trace()
     rewritten = 0
-
-    def prepare(_: int | None) -> Change:
-        nonlocal rewritten
-        live = LiveRows(table, table.snapshot_id)
-        if evolution.only_empty and live.count:
-            raise _refused(table, evolution.only_empty[0])
-        try:
-            change = _stage(table, resolve(_before(table), evolution.steps, live), live, stamp)
-        except CastRefused as error:
-            raise _refused(table, Refusal(f"{error}.", RELOAD)) from None
-        except JavaError as error:
-            if error.kind not in _REFUSED:
-                raise
-            raise TableMismatch(f"Iceberg refuses the change of table {table}: {error.detail}", RELOAD) from None
-        rewritten = live.count if change.replace else 0
-        failpoints.reach("data-files-staged")
-        return change
-
-    snapshot_id = committer.commit(stamp, prepare)
+    for attempt in committer.attempts(stamp):
+        with attempt:
+            live = LiveRows(table, table.snapshot_id)
+            change = _planned(table, evolution, live, stamp)
+            rewritten = live.count if change.replace else 0
+            failpoints.reach("data-files-staged")
+            committer.send(change)
     table.refresh()
-    return Evolved(snapshot_id, table.schema.id, rewritten)
+    return Evolved(committer.made, table.schema.id, rewritten)
+
+
+def _planned(table: Table, evolution: Evolution, live: LiveRows, stamp: Stamp) -> Change:
+    if evolution.only_empty and live.count:
+        raise _refused(table, evolution.only_empty[0])
+    try:
+        return _stage(table, resolve(_before(table), evolution.steps, live), live, stamp)
+    except CastRefused as error:
+        raise _refused(table, Refusal(f"{error}.", RELOAD)) from None
+    except JavaError as error:
+        if error.kind not in _REFUSED:
+            raise
+        raise TableMismatch(f"Iceberg refuses the change of table {table}: {error.detail}", RELOAD) from None
 
 
 def _before(table: Table) -> TableBefore:

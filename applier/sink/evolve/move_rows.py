@@ -68,7 +68,10 @@ def replace_rows(table: Table, rows: Callable[[], list[DataFile]], stamp: Stamp)
     committer.open()
     committer.trace()
     entries = stamp.entries()
-    return committer.commit(stamp, lambda _: Change(rows=rows(), summary=entries, properties=entries, replace=True))
+    for attempt in committer.attempts(stamp):
+        with attempt:
+            committer.send(Change(rows=rows(), summary=entries, properties=entries, replace=True))
+    return committer.made
 
 
 def is_empty_of(table: Table, column: str) -> bool:

@@ -32,6 +32,9 @@ _THERE = "\0there"
 
 _FILTERED = "If the changefeed leaves out deletes or updates on purpose, set changefeed.filtered = true."
 
+Staged = Callable[[], list[DataFile]]
+"""Writes rows to data files that the commit will add."""
+
 Predicate = Callable[[pa.Table], "pa.BooleanArray | pa.ChunkedArray[pa.BooleanScalar]"]
 """Decides which rows to delete: takes living rows with some columns, returns one boolean a row."""
 
@@ -49,6 +52,7 @@ class CommitWork:
         deleted: Living rows that they remove.
         seconds: See `Applied`.
         not_found: See `Applied`.
+        start: When it began, by `time.perf_counter`.
     """
 
     base: int | None = None
@@ -59,6 +63,7 @@ class CommitWork:
     deleted: int = 0
     seconds: dict[str, float] = field(default_factory=dict)
     not_found: int = 0
+    start: float = field(default_factory=time.perf_counter)
 
     def needs_rows(self, schema_id: int) -> bool:
         """Whether rows must be staged, now that the table has this schema."""
@@ -101,12 +106,12 @@ class Staging:
         else:
             self.plan = None
 
-    def _planned(self, work: CommitWork, head: int | None, columns: Sequence[Field]) -> FileIndex:
-        """The plan of the head. The one in memory is good for it exactly if it is of that snapshot: the fence lets
-        no other writer slip in between two commits unnoticed.
+    def _planned(self, work: CommitWork, columns: Sequence[Field]) -> FileIndex:
+        """The plan of the head of this work. The one in memory is good for it exactly if it is of that snapshot: the
+        fence lets no other writer slip in between two commits unnoticed.
         """
         with work.timed("plan"):
-            kept = self.plan
+            kept, head = self.plan, work.base
             if kept is None or kept.snapshot_id != head or kept.columns != tuple(columns):
                 kept = self.plan = plan(str(self._table), head, columns, self._table.scan)
         return kept
@@ -114,30 +119,27 @@ class Staging:
     def stage(
         self,
         work: CommitWork,
-        head: int | None,
         batch: ChangeBatch | KeylessBatch,
         whole: TableName | None,
         *,
         exact: bool,
         trusts_new_keys: bool,
     ) -> None:
-        """Stage a batch for a commit that is planned on this head; see `TableWriter.apply`.
+        """Stage a batch; see `TableWriter.apply`.
 
         `trusts_new_keys` is False if another writer added rows, which may have a key that is new upstream.
         """
         match batch:
             case ChangeBatch():
-                self._keyed(work, head, batch, whole, exact=exact and trusts_new_keys)
+                self._keyed(work, batch, whole, exact=exact and trusts_new_keys)
             case KeylessBatch():
-                self._keyless(work, head, batch, whole, exact=exact)
+                self._keyless(work, batch, whole, exact=exact)
 
-    def _keyed(
-        self, work: CommitWork, head: int | None, batch: ChangeBatch, whole: TableName | None, *, exact: bool
-    ) -> None:
+    def _keyed(self, work: CommitWork, batch: ChangeBatch, whole: TableName | None, *, exact: bool) -> None:
         name, schema = str(self._table), self._table.schema
         check_columns(name, batch.upserts.schema, schema)
         key = self._key(batch.deletes.column_names)
-        planned = self._planned(work, head, key)
+        planned = self._planned(work, key)
         if exact and self.arrow.reaches_storage and self._new_keys.is_there(planned, batch, key):
             if whole is not None:
                 what = f"Table {name} holds a row that the feed inserts, as if deletes were left out"
@@ -156,12 +158,10 @@ class Staging:
             self._stage_rows(work, engine, conform(name, upserts, schema), batch.deletes.column_names)
         self._delete(work, planned, living)
 
-    def _keyless(
-        self, work: CommitWork, head: int | None, batch: KeylessBatch, whole: TableName | None, *, exact: bool
-    ) -> None:
+    def _keyless(self, work: CommitWork, batch: KeylessBatch, whole: TableName | None, *, exact: bool) -> None:
         name, schema = str(self._table), self._table.schema
         inserts, deletes = keyless.net(conform(name, batch.inserts, schema), conform(name, batch.deletes, schema))
-        planned = self._planned(work, head, [field for field in schema.fields if not pa.types.is_nested(field.arrow)])
+        planned = self._planned(work, [field for field in schema.fields if not pa.types.is_nested(field.arrow)])
         if work.needs_rows(schema.id):
             self._stage_rows(work, self._chosen(inserts.num_rows), inserts, ())
         with work.timed("locate"):
@@ -186,13 +186,20 @@ class Staging:
             what = f"Table {self._table} does not hold {work.not_found} rows that the feed updates or deletes."
             raise TableIncomplete(what, _FILTERED)
 
-    def where(self, work: CommitWork, head: int | None, columns: Sequence[str], predicate: Predicate) -> None:
+    def where(self, work: CommitWork, columns: Sequence[str], predicate: Predicate) -> None:
         """Stage the removal of the rows that a predicate names."""
         fields = self._key(columns)
-        planned = self._planned(work, head, fields)
+        planned = self._planned(work, fields)
         with work.timed("locate"):
             living = self.arrow.where(planned, fields, predicate)
         self._delete(work, planned, living)
+
+    def take(self, work: CommitWork, rows: Staged) -> None:
+        """Let the rows that are staged elsewhere be those of the commit."""
+        if work.needs_rows(self._table.schema.id):
+            with work.timed("rows"):
+                work.rows = rows()
+            work.upserted, work.schema_id = sum(file.records for file in work.rows), self._table.schema.id
 
     def _stage_rows(self, work: CommitWork, engine: Engine, rows: pa.Table, key: Sequence[str]) -> None:
         with work.timed("rows"):

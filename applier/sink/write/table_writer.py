@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 
 from applier.changefeed.change_batch import ChangeBatch, KeylessBatch
@@ -14,16 +15,12 @@ from applier.runtime.outages import OUTAGES
 from applier.sink.commit.committer import Committer
 from applier.sink.commit.stamp import Stamp
 from applier.sink.iceberg.commit import Change
-from applier.sink.iceberg.files import DataFile
 from applier.sink.iceberg.snapshot import MAIN
 from applier.sink.iceberg.table import Table
 from applier.sink.write.deletes import Deletes
 from applier.sink.write.engine import ArrowEngine, Engine, EngineName, Limits
 from applier.sink.write.file_index import FileIndex
-from applier.sink.write.staging import CommitWork, Predicate, Staging
-
-Staged = Callable[[], list[DataFile]]
-"""Writes rows to data files that the commit will add."""
+from applier.sink.write.staging import CommitWork, Predicate, Staged, Staging
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,26 +154,36 @@ class TableWriter:
             CheckpointConflict: Another applier wrote the table.
             TransientError: Storage or catalog did not answer.
         """
-
-        def stage(work: CommitWork, head: int | None) -> None:
-            trusts_new_keys = self._committer.trusts_new_keys
-            self._staging.stage(work, head, batch, whole, exact=exact, trusts_new_keys=trusts_new_keys)
-
-        return self._commit(stamp, stage)
+        work = CommitWork()
+        for attempt in self._attempts(work, stamp):
+            with attempt:
+                trusts_new_keys = self._committer.trusts_new_keys
+                self._staging.stage(work, batch, whole, exact=exact, trusts_new_keys=trusts_new_keys)
+        return self._applied(work)
 
     def stamp(self, stamp: Stamp, unset: Sequence[str] = ()) -> Applied:
         """Make a commit that changes no row and only says how far the table is; `unset` are properties to remove."""
-        return self._commit(stamp, lambda work, head: None, unset)
+        work = CommitWork()
+        for attempt in self._attempts(work, stamp, unset):
+            with attempt:
+                pass
+        return self._applied(work)
 
     def truncate(self, stamp: Stamp) -> Applied:
         """Remove every row."""
         self._staging.plan = None
-        done = self._committer.commit(stamp, lambda _: self._change(stamp, truncate=True))
-        return Applied(done, 0, 0, {})
+        for attempt in self._committer.attempts(stamp):
+            with attempt:
+                self._committer.send(self._change(stamp, CommitWork(), truncate=True))
+        return Applied(self._committer.made, 0, 0, {})
 
     def delete_where(self, columns: Sequence[str], predicate: Predicate, stamp: Stamp) -> Applied:
         """Remove the rows that a predicate names, which is called with some columns of some rows at a time."""
-        return self._commit(stamp, lambda work, head: self._staging.where(work, head, columns, predicate))
+        work = CommitWork()
+        for attempt in self._attempts(work, stamp):
+            with attempt:
+                self._staging.where(work, columns, predicate)
+        return self._applied(work)
 
     def append(self, rows: Staged, stamp: Stamp) -> Applied:
         """Add rows that replace none.
@@ -184,54 +191,52 @@ class TableWriter:
         Raises:
             CheckpointConflict: Another process has written the table since this writer last looked.
         """
-        base = self.head
-
-        def stage(work: CommitWork, head: int | None) -> None:
-            if head != base:
-                raise CheckpointConflict(f"Another process writes table {self.table}.")
-            if work.needs_rows(self.table.schema.id):
-                work.rows, work.schema_id = rows(), self.table.schema.id
-                work.upserted = sum(file.records for file in work.rows)
-
-        return self._commit(stamp, stage)
+        work, base = CommitWork(), self.head
+        for attempt in self._attempts(work, stamp):
+            with attempt:
+                if work.base != base:
+                    raise CheckpointConflict(f"Another process writes table {self.table}.")
+                self._staging.take(work, rows)
+        return self._applied(work)
 
     def exchange_where(self, columns: Sequence[str], predicate: Predicate, rows: Staged, stamp: Stamp) -> Applied:
         """Remove the rows that a predicate names as in `delete_where`, and add the rows that are staged."""
-
-        def stage(work: CommitWork, head: int | None) -> None:
-            if work.needs_rows(self.table.schema.id):
-                with work.timed("rows"):
-                    work.rows = rows()
-                work.upserted, work.schema_id = sum(file.records for file in work.rows), self.table.schema.id
-            self._staging.where(work, head, columns, predicate)
-
-        return self._commit(stamp, stage)
-
-    def _commit(
-        self, stamp: Stamp, stage: Callable[[CommitWork, int | None], None], unset: Sequence[str] = ()
-    ) -> Applied:
         work = CommitWork()
-        start = time.perf_counter()
+        for attempt in self._attempts(work, stamp):
+            with attempt:
+                self._staging.take(work, rows)
+                self._staging.where(work, columns, predicate)
+        return self._applied(work)
 
-        def prepare(head: int | None) -> Change:
+    def _attempts(
+        self, work: CommitWork, stamp: Stamp, unset: Sequence[str] = ()
+    ) -> Iterator[AbstractContextManager[None]]:
+        """Attempts to commit what the block of each stages in `work`, until one is made; see `Committer.attempts`."""
+        for attempt in self._committer.attempts(stamp):
+            yield self._attempt(attempt, work, stamp, unset)
+        OUTAGES.worked("lake")
+        self._staging.advance(work, None if self._committer.is_late else self._committer.made)
+
+    @contextmanager
+    def _attempt(
+        self, attempt: AbstractContextManager[int | None], work: CommitWork, stamp: Stamp, unset: Sequence[str]
+    ) -> Iterator[None]:
+        with attempt as head:
             work.base, work.deletes, work.deleted, work.not_found = head, Deletes(), 0, 0
             try:
-                stage(work, head)
+                yield
             except BaseException:
                 # Nothing that it read or wrote may count in the next attempt.
                 self._staging.plan = work.rows = None
                 raise
             failpoints.reach("data-files-staged")
-            return replace(self._change(stamp, work), unset=unset)
+            self._committer.send(replace(self._change(stamp, work), unset=unset))
 
-        snapshot_id = self._committer.commit(stamp, prepare)
-        OUTAGES.worked("lake")
-        self._staging.advance(work, snapshot_id if self._committer.is_planned_last(snapshot_id) else None)
-        work.seconds["commit"] = time.perf_counter() - start - sum(work.seconds.values())
-        return Applied(snapshot_id, work.upserted, work.deleted, work.seconds, work.not_found)
+    def _applied(self, work: CommitWork) -> Applied:
+        work.seconds["commit"] = time.perf_counter() - work.start - sum(work.seconds.values())
+        return Applied(self._committer.made, work.upserted, work.deleted, work.seconds, work.not_found)
 
-    def _change(self, stamp: Stamp, work: CommitWork | None = None, *, truncate: bool = False) -> Change:
-        staged = work or CommitWork()
+    def _change(self, stamp: Stamp, staged: CommitWork, *, truncate: bool = False) -> Change:
         return Change(
             rows=staged.rows or (),
             deletes=staged.deletes.files,

@@ -101,17 +101,50 @@ def test_a_commit_that_comes_late_counts_where_the_next_attempt_cannot_be_planne
     committer = committer_of(table)
     planned: list[int | None] = []
 
-    def prepare(head: int | None) -> Change:
-        planned.append(head)
-        if len(planned) == 2:
-            table.snapshots.insert(0, Snapshot(7, "append", OURS, 1))
-            raise TransientError("A file cannot be read.")
-        return Change()
-
     def commit(*_: Any) -> int:
         raise CommitFailure("Commit failed", "UncheckedSQLException", "no answer", 7)
 
     monkeypatch.setattr(module, "commit", commit)
 
-    assert committer.commit(Stamp("feed", 1, 20), prepare) == 7
+    for attempt in committer.attempts(Stamp("feed", 1, 20)):
+        with attempt as head:
+            planned.append(head)
+            if len(planned) == 2:
+                table.snapshots.insert(0, Snapshot(7, "append", OURS, 1))
+                raise TransientError("A file cannot be read.")
+            committer.send(Change())
+
+    assert (committer.made, committer.head) == (7, 7)
     assert planned == [1, 1]
+
+
+def test_an_answer_that_does_not_come_ends_the_commit_though_the_head_has_moved(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without the catalog's answer nobody knows whether the commit was made: to plan it anew could make it twice."""
+    table = FakeTable(Snapshot(1, "append", OURS))
+    committer = committer_of(table)
+    sent: list[int | None] = []
+
+    def commit(_table: Table, _change: Change, expected: int | None, _sending: Callable[[], None]) -> int:
+        sent.append(expected)
+        table.snapshots.insert(0, Snapshot(2, "replace", OURS, 1))
+        table.on_refresh = _silent
+        raise CommitFailure("Commit failed", "UncheckedSQLException", "no answer", 7)
+
+    monkeypatch.setattr(module, "commit", commit)
+    monkeypatch.setattr(module, "ATTEMPTS", 1)
+
+    with pytest.raises(TransientError, match="The catalog is silent"):
+        _commit(committer)
+    assert (sent, committer.head) == ([1], 1)
+
+
+def _commit(committer: Committer) -> None:
+    for attempt in committer.attempts(Stamp("feed", 1, 20)):
+        with attempt:
+            committer.send(Change())
+
+
+def _silent() -> None:
+    raise TransientError("The catalog is silent.")
