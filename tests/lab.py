@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyiceberg.table import StaticTable
 
-from applier.changefeed.message import MESSAGE_SCHEMA, TopicPartition
+from applier.changefeed.message import MESSAGE_SCHEMA, Messages, TopicPartition, by_place
 from applier.changefeed.table import TableName
 from applier.changefeed.window import OffsetRange, Window
 from applier.config import settings
@@ -83,20 +83,20 @@ class Memory:
         """See `Source`; no record has a time."""
         return {place: span.start for place, span in self.bounds().items()}
 
-    def collect(self, window: Window) -> pa.Table:
+    def collect(self, window: Window) -> Messages:
         """See `Source`."""
         wanted = [record for record in self.records if _is_in(record, window)]
         wanted.sort(key=lambda record: (record["topic"], record["partition"], record["offset"]))
-        return pa.Table.from_pylist(wanted, schema=MESSAGE_SCHEMA)
+        return dict(by_place(pa.Table.from_pylist(wanted, schema=MESSAGE_SCHEMA)))
 
-    def read(self, window: Window) -> pa.Table:
+    def read(self, window: Window) -> Messages:
         """See `Source`."""
         return self.collect(window)
 
     def map(self, window: Window, job: Job[R]) -> list[R]:
         """See `Source`; one task for each partition, here and now."""
         tasks = [Window({place: span}) for place, span in window.ranges.items()]
-        return [job(self.collect(task).to_batches()) for task in tasks]
+        return [job(self.collect(task).items()) for task in tasks]
 
 
 def _is_in(record: Record, window: Window) -> bool:

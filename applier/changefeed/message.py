@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, NamedTuple
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
 MESSAGE_SCHEMA: pa.Schema = pa.schema(
@@ -46,6 +49,31 @@ class TopicPartition(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.topic}/{self.partition}"
+
+
+Messages: TypeAlias = Mapping[TopicPartition, pa.Table]
+"""Messages of some partitions in their order, each by offset: `MESSAGE_SCHEMA`."""
+
+PartitionMessages: TypeAlias = tuple[TopicPartition, pa.Table]
+"""Messages of one partition, by offset."""
+
+
+def by_place(messages: pa.Table) -> Iterator[PartitionMessages]:
+    """Runs of messages of one partition, of a table that may hold those of several, as Spark's tasks and files do."""
+    if not messages.num_rows:
+        return
+    topics = messages["topic"].combine_chunks().dictionary_encode()
+    partitions = messages["partition"].to_numpy()
+    changes = (np.diff(partitions) != 0) | (np.diff(topics.indices.to_numpy()) != 0)
+    starts = [0, *(np.flatnonzero(changes) + 1).tolist(), messages.num_rows]
+    for start, end in pairwise(starts):
+        topic: Any = topics.dictionary[topics.indices[start].as_py()].as_py()
+        yield TopicPartition(topic, int(partitions[start])), messages.slice(start, end - start)
+
+
+def rows_of(messages: Messages) -> list[dict[str, Any]]:
+    """Messages as dictionaries, where there are few of them."""
+    return [row for table in messages.values() for row in table.to_pylist()]
 
 
 class Position(NamedTuple):

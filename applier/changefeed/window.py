@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import pyarrow as pa
-import pyarrow.compute as pc
+import numpy as np
 
-from applier.changefeed.message import TopicPartition
+from applier.changefeed.message import Messages, TopicPartition
 
 
 class OffsetRange(NamedTuple):
@@ -53,11 +52,10 @@ class Window:
             {p: OffsetRange(max(span.start, span.end - messages), span.end) for p, span in self.ranges.items()}
         )
 
-    def among(self, messages: pa.Table) -> pa.Table:
-        """Its messages among others that were read already, by topic, partition and offset."""
-        parts = [messages.slice(0, 0)]
-        for place, span in self.ranges.items():
-            mine = (pc.field("topic") == place.topic) & (pc.field("partition") == place.partition)
-            near = (pc.field("offset") >= span.start) & (pc.field("offset") < span.end)
-            parts.append(messages.filter(mine & near))
-        return pa.concat_tables(parts)
+    def among(self, messages: Messages) -> Messages:
+        """Its messages among others that were read already."""
+        found = {}
+        for place in self.ranges.keys() & messages.keys():
+            start, end = np.searchsorted(messages[place]["offset"].to_numpy(), self.ranges[place]).tolist()
+            found[place] = messages[place].slice(start, end - start)
+        return found

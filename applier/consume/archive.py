@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from applier.changefeed.message import MESSAGE_ORDER, MESSAGE_SCHEMA, TopicPartition
+from applier.changefeed.message import MESSAGE_ORDER, MESSAGE_SCHEMA, Messages, TopicPartition, by_place
 from applier.changefeed.window import OffsetRange, Window
 from applier.errors import OutsideRefused, SourceLost, reason_of
 
@@ -73,12 +73,12 @@ class Archive:
             for row in rows.aggregate([("offset", "min")]).to_pylist()
         }
 
-    def collect(self, window: Window) -> pa.Table:
+    def collect(self, window: Window) -> Messages:
         """See `Source`."""
         found = self._data.to_table(columns=MESSAGE_SCHEMA.names, filter=inside(window, pc.field))
-        return found.cast(MESSAGE_SCHEMA).sort_by(MESSAGE_ORDER)
+        return dict(by_place(found.cast(MESSAGE_SCHEMA).sort_by(MESSAGE_ORDER)))
 
-    def read(self, window: Window) -> pa.Table:
+    def read(self, window: Window) -> Messages:
         """See `Source`."""
         return self.collect(window)
 

@@ -5,18 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol, TypeAlias, TypeVar
 
-import pyarrow as pa
-
-from applier.changefeed.message import TopicPartition
+from applier.changefeed.message import Messages, PartitionMessages, TopicPartition
 from applier.changefeed.window import OffsetRange, Window
 
 R = TypeVar("R")
 
-Job: TypeAlias = Callable[[Iterable[pa.RecordBatch]], R]
+Job: TypeAlias = Callable[[Iterable[PartitionMessages]], R]
 """What runs in a task: it takes messages and returns what they hold."""
-
-Chunk: TypeAlias = Mapping[TopicPartition, pa.Table]
-"""Messages of some partitions, each in the order of its offsets: `MESSAGE_SCHEMA`."""
 
 
 class Source(Protocol):
@@ -35,17 +30,17 @@ class Source(Protocol):
     def offsets_at(self, milliseconds: int) -> Mapping[TopicPartition, int]:
         """The first offset of each partition whose record is of a Unix time or later, or untimed; else its end."""
 
-    def collect(self, window: Window) -> pa.Table:
-        """Look up some messages in the driver: `MESSAGE_SCHEMA`, by topic, partition and offset."""
+    def collect(self, window: Window) -> Messages:
+        """Look up some messages in the driver."""
 
-    def read(self, window: Window) -> pa.Table:
+    def read(self, window: Window) -> Messages:
         """The messages of a small window in the driver, as `collect`; the next one is likely to begin where it ends."""
 
     def map(self, window: Window, job: Job[R]) -> list[R]:
         """Run a job over the messages of a window in several tasks; returns what each of them returned.
 
-        The job gets record batches of `MESSAGE_SCHEMA`, each partition in one task and in offset order. It is sent to
-        the tasks, so it must be picklable, as what it returns must be.
+        The job gets each partition in one task and in offset order, a part at a time. It is sent to the tasks, so it
+        must be picklable, as what it returns must be.
 
         Raises:
             TransientError: The source does not answer, or tasks failed for a reason that may pass.

@@ -12,13 +12,12 @@ from functools import partial
 from pathlib import Path
 from typing import cast
 
-import pyarrow as pa
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import IllegalArgumentException, PySparkException, PythonException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from applier.changefeed.message import MESSAGE_SCHEMA, TopicPartition
+from applier.changefeed.message import MESSAGE_SCHEMA, Messages, TopicPartition
 from applier.changefeed.window import OffsetRange, Window
 from applier.config.source import KafkaSection, SourceSection
 from applier.consume.archive import Archive, inside
@@ -135,12 +134,12 @@ class KafkaSource:
         with self._asking():
             return self._admin.offsets_at(self._names(), milliseconds)
 
-    def collect(self, window: Window) -> pa.Table:
+    def collect(self, window: Window) -> Messages:
         """See `Source`."""
         with _reading():
             return self._look_ups.read(window)
 
-    def read(self, window: Window) -> pa.Table:
+    def read(self, window: Window) -> Messages:
         """See `Source`."""
         with _reading():
             return self._client.read(window)

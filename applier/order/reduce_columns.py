@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from applier.changefeed.event import Op
-from applier.changefeed.message import TopicPartition
 from applier.changefeed.row_block import ColumnBlock, Ints
 from applier.changefeed.table import TableVersion
 from applier.order.merge import DATA, last_per_key
@@ -81,14 +79,3 @@ def segments(commit_ts: np.ndarray, cuts: Sequence[int]) -> Iterator[tuple[int, 
     numbers = np.searchsorted(np.asarray(cuts), commit_ts, side="left")
     for number in np.unique(numbers).tolist():
         yield number, np.flatnonzero(numbers == number)
-
-
-def by_place(batch: pa.RecordBatch) -> Iterator[tuple[TopicPartition, pa.RecordBatch]]:
-    """Runs of messages of one partition; from Kafka a batch is one."""
-    topics = batch.column("topic").dictionary_encode()
-    partitions = batch.column("partition").to_numpy()
-    changes = (np.diff(partitions) != 0) | (np.diff(topics.indices.to_numpy()) != 0)
-    starts = [0, *(np.flatnonzero(changes) + 1).tolist(), batch.num_rows]
-    for start, end in pairwise(starts):
-        topic: Any = topics.dictionary[topics.indices[start].as_py()].as_py()
-        yield TopicPartition(topic, int(partitions[start])), batch.slice(start, end - start)

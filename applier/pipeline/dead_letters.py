@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from applier.changefeed.message import rows_of
 from applier.changefeed.window import OffsetRange, Window
 from applier.consume.source import Source
 from applier.consume.window_size import WindowTooLargeError
@@ -33,7 +34,7 @@ def _letters(lot: Sequence[BadMessage], source: Source, step: int) -> list[DeadL
     """Bad messages of one partition, read at once, or half of them at a time where they are too large together."""
     errors = {item.offset: str(item.error) for item in lot}
     try:
-        found = source.collect(Window({lot[0].partition: OffsetRange(min(errors), max(errors) + 1)})).to_pylist()
+        found = rows_of(source.collect(Window({lot[0].partition: OffsetRange(min(errors), max(errors) + 1)})))
     except WindowTooLargeError:
         # One message alone is always read.
         half = len(lot) // 2

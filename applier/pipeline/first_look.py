@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from applier.changefeed.message import rows_of
 from applier.changefeed.window import OffsetRange, Window
 from applier.config.settings import CatalogSection
 from applier.consume.source import Source
@@ -48,7 +49,7 @@ def _refuse_other(source: Source, window: Window, decoder: Decoder, protocol: st
     """Raise the first error if not one of the messages is of the protocol."""
     first: DecodeError | None = None
     try:
-        messages = source.collect(window).to_pylist()
+        messages = rows_of(source.collect(window))
     except WindowTooLargeError:
         return  # The first step reads shorter windows, and refuses one of nothing but bad messages, too.
     for message in messages:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from applier.changefeed.event import Resolved
-from applier.changefeed.message import TopicPartition
+from applier.changefeed.message import TopicPartition, rows_of
 from applier.changefeed.position import Reading
 from applier.changefeed.ts import CLOCK_SKEW_MS, unix_ms, wall_clock
 from applier.changefeed.window import OffsetRange, Window
@@ -66,7 +66,7 @@ def first_resolved(source: Source, place: TopicPartition, span: OffsetRange, dec
     """The first resolved ts of a partition, as far as it is looked for."""
     try:
         window = Window({place: OffsetRange(span.start, min(span.end, span.start + _MESSAGES))})
-        messages = source.collect(window).to_pylist() if span.end > span.start else []
+        messages = rows_of(source.collect(window)) if span.end > span.start else []
     except WindowTooLargeError:
         return None
     for message in messages:

@@ -18,7 +18,7 @@ from unittest.mock import patch
 import pyarrow as pa
 
 from applier.changefeed.event import Bootstrap, Event, Image, Resolved, RowChange, SchemaChange
-from applier.changefeed.message import MESSAGE_SCHEMA
+from applier.changefeed.message import MESSAGE_SCHEMA, TopicPartition
 from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.types import TypeRules
 from applier.ddl.parser import parse
@@ -236,7 +236,7 @@ class Judge:
         job = replace(row_pass(self.feed), versions=(*self.feed.versions, *self._versions.values()))
         task = _TaskState(job, decoder)
         with patch.object(TaskVersions, "learn", autospec=True, side_effect=TaskVersions.learn) as learnt:
-            task.read(pa.RecordBatch.from_pylist(rows, MESSAGE_SCHEMA))
+            task.read(TopicPartition("fuzz", 0), pa.Table.from_pylist(rows, MESSAGE_SCHEMA))
         brought = [call.args[1] for call in learnt.call_args_list]
         at_once = sum(rows.taken for rows in task.rows._blocks.values())
         task.rows.finish()

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 
-from applier.changefeed.message import MESSAGE_ORDER, MESSAGE_SCHEMA, TopicPartition
+from applier.changefeed.message import MESSAGE_ORDER, MESSAGE_SCHEMA, Messages, TopicPartition, by_place, rows_of
 from applier.changefeed.window import OffsetRange, Window
 from applier.config.source import SourceSection
 from applier.consume.kafka import client as kafka_client
@@ -57,9 +56,9 @@ def test_the_driver_reads_what_spark_reads(source: KafkaSource) -> None:
             TopicPartition("reads-a", 0): OffsetRange(250, 260),
         }
     )
-    expected = source._frame(window).toArrow().cast(MESSAGE_SCHEMA).sort_by(MESSAGE_ORDER)
+    expected = dict(by_place(source._frame(window).toArrow().cast(MESSAGE_SCHEMA).sort_by(MESSAGE_ORDER)))
 
-    assert expected.num_rows == 307
+    assert len(rows_of(expected)) == 307
     assert source.read(window) == expected
     assert source.read(window) == expected
     assert source.collect(window) == expected
@@ -76,9 +75,9 @@ def test_chunks_are_the_whole_in_its_order(source: KafkaSource) -> None:
         assert offsets == list(range(300))
 
 
-def _offsets(read: pa.Table) -> dict[int, list[int]]:
+def _offsets(read: Messages) -> dict[int, list[int]]:
     found: dict[int, list[int]] = {}
-    for row in read.to_pylist():
+    for row in rows_of(read):
         found.setdefault(row["partition"], []).append(row["offset"])
     return found
 
@@ -93,7 +92,7 @@ def test_windows_one_after_another_are_the_whole(source: KafkaSource) -> None:
         window = Window({place: OffsetRange(ends[place], min(300, ends[place] + 7 + number % 5)) for place in here})
         window = Window({place: span for place, span in window.ranges.items() if len(span)})
         read = source.read(window)
-        assert read == read.sort_by(MESSAGE_ORDER)
+        assert list(read) == sorted(read)
         for partition, offsets in _offsets(read).items():
             found[partition] += offsets
         ends |= {place: span.end for place, span in window.ranges.items()}
@@ -106,7 +105,7 @@ def test_what_was_read_beyond_a_window_is_not_read_again(source: KafkaSource, mo
     first, second, other = (
         Window({TopicPartition("reads-a", 0): OffsetRange(*span)}) for span in ((0, 5), (5, 9), (7, 12))
     )
-    expected = source._frame(second).toArrow().cast(MESSAGE_SCHEMA).sort_by(MESSAGE_ORDER)
+    expected = dict(by_place(source._frame(second).toArrow().cast(MESSAGE_SCHEMA).sort_by(MESSAGE_ORDER)))
     source.read(first)
 
     with monkeypatch.context() as patch:
@@ -162,7 +161,7 @@ def test_each_byte_comes_once_whatever_is_looked_up_before_a_window(spark: Spark
 
 def test_nothing_of_nothing(source: KafkaSource) -> None:
     """A window without partitions needs no broker."""
-    assert source.read(Window({})) == MESSAGE_SCHEMA.empty_table()
+    assert source.read(Window({})) == {}
 
 
 def test_offsets_without_a_message_end_a_read(spark: SparkSession, kafka: Broker) -> None:
@@ -177,7 +176,7 @@ def test_offsets_without_a_message_end_a_read(spark: SparkSession, kafka: Broker
     place = TopicPartition("reads-marked", 0)
     until(lambda: source.bounds() == {place: OffsetRange(0, 2)})  # The broker writes the mark after it has answered.
 
-    assert source.read(Window({place: OffsetRange(0, 2)}))["value"].to_pylist() == [b"one"]
+    assert source.read(Window({place: OffsetRange(0, 2)}))[place]["value"].to_pylist() == [b"one"]
     source.close()
 
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from applier.changefeed.change_batch import KeylessBatch
-from applier.changefeed.message import MESSAGE_SCHEMA
+from applier.changefeed.message import MESSAGE_SCHEMA, by_place
 from applier.changefeed.table import TableName
 from applier.changefeed.types import TypeRules
 from applier.decode.options import DecoderOptions
@@ -80,7 +80,7 @@ def _read(sent: Sequence[Record], applied: int, upto: int, tasks: int) -> TaskRe
     job = DecodeTask("simple", DecoderOptions(), TypeRules(), ("*.*",), (), upto, ResolvedOrder(applied))
     shares = [[record for record in sent if record["partition"] % tasks == task] for task in range(tasks)]
     return TaskResult.sum(
-        job([pa.RecordBatch.from_pylist(sorted(share, key=lambda record: record["partition"]), MESSAGE_SCHEMA)])
+        job(by_place(pa.Table.from_pylist(sorted(share, key=lambda record: record["partition"]), MESSAGE_SCHEMA)))
         for share in shares
         if share
     )

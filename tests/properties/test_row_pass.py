@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from applier.changefeed.message import MESSAGE_SCHEMA
+from applier.changefeed.message import MESSAGE_SCHEMA, by_place
 from applier.changefeed.table import TableName
 from applier.changefeed.types import TypeRules
 from applier.decode.options import DecoderOptions
@@ -91,7 +91,7 @@ def test_table_is_the_model_at_the_watermark(
     job = DecodeTask("simple", DecoderOptions(), TypeRules(), ("*.*",), (), upto, ResolvedOrder(applied))
     # Each partition in a task of its own, as Spark reads them.
     batches = [frame.filter(pc.field("partition") == n) for n in range(len(partitions))]
-    found = TaskResult.sum(job(part.to_batches()) for part in batches)
+    found = TaskResult.sum(job(by_place(part)) for part in batches)
 
     table = model(history, applied)
     parts = found.parts.get((NAME, 0), [])

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pytest
 
+from applier.changefeed.message import Messages
 from applier.changefeed.window import Window
 from applier.errors import CheckpointConflict
 from applier.pipeline.heartbeat import beating
@@ -35,7 +35,7 @@ def before_reading(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], No
     def install(action: Callable[[], None]) -> None:
         actions = [action]
 
-        def collect(source: Memory, window: Window) -> pa.Table:
+        def collect(source: Memory, window: Window) -> Messages:
             while actions:
                 actions.pop()()
             return real(source, window)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from applier.changefeed.filter import TableFilter
-from applier.changefeed.message import MESSAGE_SCHEMA, UNREADABLE, TopicPartition
+from applier.changefeed.message import MESSAGE_SCHEMA, UNREADABLE, Messages, TopicPartition
 from applier.changefeed.table import TableName
 from applier.changefeed.ts import CLOCK_SKEW_MS, from_unix_ms
 from applier.changefeed.window import OffsetRange, Window
@@ -105,15 +105,15 @@ def _read(main: Pipeline, letter: DeadLetter, *, typed: bool = True) -> TaskResu
         upto=OPEN,
         typed={name: [version] for name, version in types},
     )
-    return job(messages.to_batches())
+    return job(messages.items())
 
 
-def _message(main: Pipeline, letter: DeadLetter) -> pa.Table:
+def _message(main: Pipeline, letter: DeadLetter) -> Messages:
     """The message as it was kept; one that did not fit into memory then is read again."""
     if letter.value == UNREADABLE:
         return main.source.collect(Window({_place(letter): OffsetRange(letter.offset, letter.offset + 1)}))
     row = {name: getattr(letter, name) for name in MESSAGE_SCHEMA.names}
-    return pa.Table.from_pylist([row], schema=MESSAGE_SCHEMA)
+    return {_place(letter): pa.Table.from_pylist([row], schema=MESSAGE_SCHEMA)}
 
 
 def _span(main: Pipeline, letters: Sequence[DeadLetter]) -> Range:

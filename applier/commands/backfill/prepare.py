@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from applier.changefeed.event import SchemaChange
-from applier.changefeed.message import TopicPartition
+from applier.changefeed.message import TopicPartition, rows_of
 from applier.changefeed.position import Reading
 from applier.changefeed.table import TableName
 from applier.changefeed.ts import from_unix_ms
@@ -186,8 +186,8 @@ def _time_of(source: Source, spans: Mapping[TopicPartition, OffsetRange]) -> int
     """Commit ts of about the time at which the first messages of a range were sent; 0 where none shows."""
     # One message alone is always read, however large it is; those of all partitions together may be too large.
     first = [Window({place: OffsetRange(start, start + 1)}) for place, (start, end) in spans.items() if end > start]
-    found = [with_retry(partial(source.collect, window))["timestamp"].to_pylist() for window in first]
-    times = [time for part in found for time in part if time is not None]
+    found = [row for window in first for row in rows_of(with_retry(partial(source.collect, window)))]
+    times = [row["timestamp"] for row in found if row["timestamp"] is not None]
     return from_unix_ms(int(min(times).timestamp() * 1000)) if times else 0
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from applier.changefeed.message import TopicPartition
+from applier.changefeed.message import TopicPartition, rows_of
 from applier.changefeed.window import OffsetRange, Window
 from applier.commands.init.detect import Findings, decoders, detect
 from applier.config.registry import RegistrySection
@@ -79,11 +79,11 @@ def _shown(
     return detect(messages, decoders(registry)) if protocol and protocol not in found.protocols else found
 
 
-def _messages(source: Source, place: TopicPartition, part: OffsetRange) -> list[Mapping[str, Any]]:
+def _messages(source: Source, place: TopicPartition, part: OffsetRange) -> Sequence[Mapping[str, Any]]:
     """Messages of a part of a partition, from its end; fewer where they are too large for memory."""
     while True:
         try:
-            return list(source.collect(Window({place: part})).to_pylist())
+            return rows_of(source.collect(Window({place: part})))
         except WindowTooLargeError:
             if part.end - part.start == 1:
                 return []

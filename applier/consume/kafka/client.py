@@ -13,14 +13,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from applier.changefeed.message import MESSAGE_SCHEMA, TopicPartition
+from applier.changefeed.message import Messages, TopicPartition
 from applier.changefeed.window import OffsetRange, Window
 from applier.consume.kafka import java
 from applier.consume.kafka.forward_consumer import ForwardConsumer
 from applier.consume.kafka.overfetch import Overfetch
 from applier.consume.kafka.record_by_record import MOST_BYTES, is_out_of_memory, read_one_by_one
 from applier.consume.kafka.records import KafkaRecords, RecordFile
-from applier.consume.source import Chunk
 from applier.consume.window_size import NO_LIMIT, WindowTooLargeError
 from applier.runtime.logs import logger
 
@@ -56,25 +55,22 @@ class KafkaClient:
     def __post_init__(self) -> None:
         self._consumer = ForwardConsumer(self.jvm, self.options)
 
-    def read(self, window: Window) -> pa.Table:
-        """The messages of a window: `MESSAGE_SCHEMA`, by topic, partition and offset.
+    def read(self, window: Window) -> Messages:
+        """The messages of a window.
 
         Raises:
             KafkaSilentError: Nothing came for a minute.
             WindowTooLargeError: The messages have more bytes than a step may read.
         """
-        if not window.ranges:
-            return MESSAGE_SCHEMA.empty_table()
-        chunks, size = [], 0
-        for chunk in self.chunks(window, min(_MOST_BYTES, self.most_bytes)):
-            chunks.append(chunk)
-            size += sum(messages.nbytes for messages in chunk.values())
+        found: Messages = {}
+        for chunk in self.chunks(window, min(_MOST_BYTES, self.most_bytes)) if window.ranges else ():
+            found = _joined(found, chunk)
+            size = sum(messages.nbytes for messages in found.values())
             if size > self.most_bytes and window.messages > 1:
-                raise WindowTooLargeError(size, sum(part.num_rows for one in chunks for part in one.values()))
-        parts = [chunk[place] for place in sorted(window.ranges) for chunk in chunks if place in chunk]
-        return pa.concat_tables([MESSAGE_SCHEMA.empty_table(), *parts]).combine_chunks()
+                raise WindowTooLargeError(size, sum(messages.num_rows for messages in found.values()))
+        return found
 
-    def chunks(self, window: Window, size: int) -> Iterator[Chunk]:
+    def chunks(self, window: Window, size: int) -> Iterator[Messages]:
         """The messages of a window, handed on whenever their values have `size` bytes or more. See `read`."""
         left, tables, reached = self._begin(window)
         self._file = self._file or RecordFile(self.jvm)
@@ -167,9 +163,7 @@ class KafkaClient:
         finally:
             consumer.close(java.duration(self.jvm, java.CLOSE_MS))
 
-    def _inside(
-        self, window: Window, tables: Mapping[TopicPartition, pa.Table], reached: Mapping[TopicPartition, int]
-    ) -> Chunk:
+    def _inside(self, window: Window, tables: Messages, reached: Mapping[TopicPartition, int]) -> Messages:
         """The messages of a window among what was read; the rest is kept for the next one.
 
         `reached` has the offsets to read next of the partitions that were read to their ends.
@@ -192,9 +186,7 @@ class KafkaClient:
         self._overfetch.clear()
 
 
-def _joined(
-    first: Mapping[TopicPartition, pa.Table], then: Mapping[TopicPartition, pa.Table]
-) -> dict[TopicPartition, pa.Table]:
-    """Messages of both, by topic and partition."""
+def _joined(first: Messages, then: Messages) -> Messages:
+    """Messages of both."""
     places = sorted({*first, *then})
     return {place: pa.concat_tables([part[place] for part in (first, then) if place in part]) for place in places}

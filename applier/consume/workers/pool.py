@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterator, Sequence
 
 import pyarrow as pa
 
-from applier.changefeed.message import MESSAGE_SCHEMA, TopicPartition
+from applier.changefeed.message import MESSAGE_SCHEMA, Messages, PartitionMessages, TopicPartition
 from applier.changefeed.window import Window
-from applier.consume.source import Chunk, Job, R
+from applier.consume.source import Job, R
 from applier.consume.workers.transport import outcome, settled
 from applier.consume.workers.worker import Worker
 
@@ -28,7 +28,7 @@ class WorkerPool:
         self._workers: list[Worker] = []
         self._last = 0.0
 
-    def run(self, window: Window, job: Job[R], chunks: Iterator[Chunk], behind: int = 0) -> list[R]:
+    def run(self, window: Window, job: Job[R], chunks: Iterator[Messages], behind: int = 0) -> list[R]:
         """Run a job in each process, over the messages of its partitions; returns what each of them returned.
 
         `chunks` holds the messages of the window, and `behind` counts those that wait behind it. See `Source.map`.
@@ -79,14 +79,15 @@ def shared_out(window: Window, most: int) -> list[set[TopicPartition]]:
 
 
 def _own(
-    chunks: Iterator[Chunk], own: Collection[TopicPartition], told: Sequence[tuple[Worker, Collection[TopicPartition]]]
-) -> Iterator[pa.RecordBatch]:
+    chunks: Iterator[Messages],
+    own: Collection[TopicPartition],
+    told: Sequence[tuple[Worker, Collection[TopicPartition]]],
+) -> Iterator[PartitionMessages]:
     for chunk in chunks:
         for worker, places in told:
-            worker.feed(_of(chunk, places))
-        yield from _of(chunk, own).to_batches()
+            worker.feed(pa.concat_tables([MESSAGE_SCHEMA.empty_table(), *dict(_of(chunk, places)).values()]))
+        yield from _of(chunk, own)
 
 
-def _of(chunk: Chunk, places: Collection[TopicPartition]) -> pa.Table:
-    parts = [messages for place, messages in sorted(chunk.items()) if place in places]
-    return pa.concat_tables([MESSAGE_SCHEMA.empty_table(), *parts])
+def _of(chunk: Messages, places: Collection[TopicPartition]) -> Iterator[PartitionMessages]:
+    return ((place, messages) for place, messages in chunk.items() if place in places)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import copyreg
 import pickle
 from collections.abc import Callable, Iterable, Iterator
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from typing import Any, TypeAlias, cast
 
 import pyarrow as pa
 
+from applier.changefeed.message import PartitionMessages, by_place
 from applier.consume.source import Job, R
 from applier.consume.window_size import WindowTooLargeError
 from applier.errors import TransientError
@@ -28,7 +29,7 @@ _ALIGNED = 64
 """Bytes that Arrow's columns are aligned to."""
 
 
-def outcome(job: Job[R], messages: Iterable[pa.RecordBatch]) -> Outcome[R]:
+def outcome(job: Job[R], messages: Iterable[PartitionMessages]) -> Outcome[R]:
     """Run a job."""
     try:
         return job(messages)
@@ -55,8 +56,9 @@ def settled(outcomes: Iterable[Outcome[R]]) -> list[R]:
     return cast("list[R]", found)
 
 
-def packed(job: Job[R], messages: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Run a job, and yield its outcome as batches of `CELLS`."""
+def packed(job: Job[R], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Run a job over batches of `MESSAGE_SCHEMA`, and yield its outcome as batches of `CELLS`."""
+    messages = chain.from_iterable(by_place(pa.Table.from_batches([batch])) for batch in batches)
     streams: list[pickle.PickleBuffer] = []
     head = pickle.dumps(outcome(job, messages), 5, buffer_callback=streams.append)
     yield _cell(head, len(streams))

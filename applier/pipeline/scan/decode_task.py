@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from applier.changefeed.event import Bootstrap, Event, Resolved, RowChange, SchemaChange
-from applier.changefeed.message import Position, TopicPartition
+from applier.changefeed.message import PartitionMessages, Position, TopicPartition
 from applier.changefeed.row_block import ColumnBlock, Ints, without
 from applier.changefeed.table import TableName, TableVersion, refuse_rekeyed
 from applier.changefeed.types import TypeRules
@@ -29,7 +29,6 @@ from applier.decode.protocols import decoder_of_thread
 from applier.errors import AmbiguousName, DecodeError, TransientError
 from applier.order.barrier import Barrier
 from applier.order.feed_order import FeedOrder, ResolvedOrder, undated_ddl
-from applier.order.reduce_columns import by_place
 from applier.pipeline.scan.admission import Admission
 from applier.pipeline.scan.message_size import too_large
 from applier.pipeline.scan.row_groups import RowGroups
@@ -39,7 +38,7 @@ from applier.pipeline.scan.task_versions import TaskVersions
 
 @dataclass(frozen=True, slots=True)
 class DecodeTask:
-    """What the tasks need to know; picklable, and callable on an iterator of message batches.
+    """What the tasks need to know; picklable, and callable on messages, those of one partition at a time.
 
     Attributes:
         protocol: TiCDC's name of the protocol.
@@ -75,17 +74,17 @@ class DecodeTask:
     try_all: bool = False
     most_bytes: int = NO_LIMIT
 
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> TaskResult:
-        """What all batches of one task hold.
+    def __call__(self, parts: Iterable[PartitionMessages]) -> TaskResult:
+        """What all messages of one task hold.
 
         Raises:
             TransientError: The registry or the claim-check storage does not answer.
-            WindowTooLargeError: The batches have `most_bytes`.
+            WindowTooLargeError: The messages have `most_bytes`.
         """
         task = _TaskState(self, decoder_of_thread(self.protocol, self.options))
         with _without_collector():
-            for batch in batches:
-                task.read(batch)
+            for place, messages in parts:
+                task.read(place, messages)
             task.rows.finish()
         return task.found
 
@@ -143,27 +142,26 @@ class _TaskState:
         self._is_taught = False
         self._named = decoder if isinstance(decoder, NamedByDdl) else None
 
-    def read(self, batch: pa.RecordBatch) -> None:
-        """Decode and reduce one batch of messages.
+    def read(self, place: TopicPartition, messages: pa.Table) -> None:
+        """Decode and reduce messages of one partition.
 
         Raises:
             WindowTooLargeError: With it, the task has read as many bytes as it may.
         """
         counts = self.found.counts
-        counts["bytes"] += batch.nbytes
+        counts["bytes"] += messages.nbytes
         if counts["bytes"] > self._job.most_bytes:
-            raise WindowTooLargeError(counts["bytes"], counts["messages"] + batch.num_rows)
+            raise WindowTooLargeError(counts["bytes"], counts["messages"] + messages.num_rows)
         start = 0
-        while start < batch.num_rows:
+        while start < messages.num_rows:
             # The first messages teach the decoder what the others are read at once by.
             size = SLICE_ROWS if self._is_taught else FIRST_ROWS
-            for place, messages in by_place(batch.slice(start, size)):
-                self._read_partition(place, messages)
+            self._read_slice(place, messages.slice(start, size))
             self._is_taught = True
             start += size
 
-    def _read_partition(self, place: TopicPartition, messages: pa.RecordBatch) -> None:
-        """Read messages of one partition: what the decoder can read at once, and the rest one by one."""
+    def _read_slice(self, place: TopicPartition, messages: pa.Table) -> None:
+        """Read some messages: what the decoder can read at once, and the rest one by one."""
         self.found.receive(place, messages.num_rows)
         if self._named is not None:
             self._named.at(place.topic)
@@ -180,7 +178,7 @@ class _TaskState:
         for block in blocks:
             self.rows.take_block(block, place, offsets)
 
-    def _fitting(self, place: TopicPartition, messages: pa.RecordBatch, skip: frozenset[int]) -> pa.RecordBatch:
+    def _fitting(self, place: TopicPartition, messages: pa.Table, skip: frozenset[int]) -> pa.Table:
         """The messages that are not too large; the others are bad ones, which no decoder sees."""
         large = too_large(messages, self._job.options.max_bytes)
         if not large:

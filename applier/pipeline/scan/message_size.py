@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -21,14 +19,14 @@ _MEMORY_HINT = (
 _STAND_IN = pa.scalar(UNREADABLE, pa.binary())
 
 
-def too_large(messages: pa.RecordBatch, limit: int) -> dict[int, DecodeError]:
+def too_large(messages: pa.Table, limit: int) -> dict[int, DecodeError]:
     """Number of each message that is larger than a limit or that the driver cannot hold, and the error that says so.
 
     Args:
         messages: Messages: `MESSAGE_SCHEMA`.
         limit: Bytes of key and value.
     """
-    keys, values = (cast("pa.BinaryArray", messages.column(name)) for name in ("key", "value"))
+    keys, values = (messages[name] for name in ("key", "value"))
     found = {
         number: DecodeError("It does not fit into the memory of the driver once it is decompressed.", _MEMORY_HINT)
         for number in _numbers(np.asarray(pc.equal(values, _STAND_IN).fill_null(False)))
@@ -45,5 +43,5 @@ def _numbers(chosen: npt.NDArray[np.bool_]) -> list[int]:
     return np.flatnonzero(chosen).tolist()
 
 
-def _sizes(column: pa.BinaryArray) -> npt.NDArray[np.int64]:
+def _sizes(column: pa.ChunkedArray[pa.BinaryScalar]) -> npt.NDArray[np.int64]:
     return np.asarray(pc.binary_length(column).fill_null(0)).astype(np.int64)

@@ -10,9 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-import pyarrow as pa
-
-from applier.changefeed.message import TopicPartition
+from applier.changefeed.message import Messages, TopicPartition
 from applier.changefeed.window import Window
 from applier.consume.source import Source
 from applier.consume.window_size import NO_LIMIT, WindowTooLargeError
@@ -121,7 +119,7 @@ class WindowScanner:
         if local:
             messages = self.source.read(window)
             found.resolved = advance(found.resolved, self._resolved(window, lambda tails: tails.among(messages)))
-            return lambda job: job(messages.to_batches())
+            return lambda job: job(messages.items())
         found.resolved = advance(found.resolved, self._resolved(window, self.source.collect))
         return lambda job: TaskResult.sum(self.source.map(window, job))
 
@@ -136,11 +134,11 @@ class WindowScanner:
         except WindowTooLargeError:
             return  # The pass itself learns it, and what it read without it is read again.
         # Rows are not due: before a DDL has shown the types of its columns, values need not fit what a row alone says.
-        found.results = replace(found.task(known), upto=-1)(messages.to_batches())
+        found.results = replace(found.task(known), upto=-1)(messages.items())
         found.learn(known)
         self._cut(found, known)
 
-    def _resolved(self, window: Window, read: Callable[[Window], pa.Table]) -> dict[TopicPartition, int]:
+    def _resolved(self, window: Window, read: Callable[[Window], Messages]) -> dict[TopicPartition, int]:
         decoder = partial(decoder_of_thread, self.template.protocol, self.template.options)
         return resolved_near_ends(window, read, decoder) if self.template.order.has_watermark else {}
 

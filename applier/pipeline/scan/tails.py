@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 
-import pyarrow as pa
-
 from applier.changefeed.event import Resolved
-from applier.changefeed.message import TopicPartition
+from applier.changefeed.message import Messages, TopicPartition
 from applier.changefeed.window import OffsetRange, Window
 from applier.consume.window_size import WindowTooLargeError
 from applier.decode.decoder import Decoder
@@ -23,7 +21,7 @@ one more question to the brokers."""
 
 
 def resolved_near_ends(
-    window: Window, read: Callable[[Window], pa.Table], decoder: Callable[[], Decoder]
+    window: Window, read: Callable[[Window], Messages], decoder: Callable[[], Decoder]
 ) -> dict[TopicPartition, int]:
     """A resolved ts near the end of each partition's range; the search widens until one is found.
 
@@ -47,19 +45,17 @@ def resolved_near_ends(
     return resolved
 
 
-def _resolved_in(messages: pa.Table, decoder: Decoder) -> dict[TopicPartition, int]:
-    """The last resolved ts of each partition among messages by offset, sought from behind: few are decoded.
+def _resolved_in(messages: Messages, decoder: Decoder) -> dict[TopicPartition, int]:
+    """The last resolved ts of each partition among messages, sought from behind: few are decoded.
 
     What cannot be decoded is the row pass's to report, and so is a higher one before it: TiCDC may have gone back.
     """
     resolved: dict[TopicPartition, int] = {}
-    columns = [messages[name].to_pylist()[::-1] for name in ("topic", "partition", "key", "value")]
-    for topic, partition, key, value in zip(*columns, strict=True):
-        place = TopicPartition(topic, partition)
-        if place in resolved:
-            continue
-        with suppress(DecodeError):
-            found = [event.resolved_ts for event in decoder.decode(key, value) if isinstance(event, Resolved)]
-            if found:
-                resolved[place] = max(found)
+    for place, table in messages.items():
+        for key, value in zip(*(table[name].to_pylist()[::-1] for name in ("key", "value")), strict=True):
+            with suppress(DecodeError):
+                found = [event.resolved_ts for event in decoder.decode(key, value) if isinstance(event, Resolved)]
+                if found:
+                    resolved[place] = max(found)
+                    break
     return resolved

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 import pyarrow as pa
 
 from applier.changefeed.checkpoint import Checkpoint, Holder
-from applier.changefeed.message import MESSAGE_SCHEMA, TopicPartition
+from applier.changefeed.message import MESSAGE_SCHEMA, Messages, TopicPartition, by_place
 from applier.consume.window_size import WindowTooLargeError
 from applier.errors import DecodeError
 from applier.pipeline.dead_letters import set_aside
@@ -28,7 +28,7 @@ class _Source:
         self.reads: list[Window] = []
         self._most = most
 
-    def collect(self, window: Window) -> pa.Table:
+    def collect(self, window: Window) -> Messages:
         self.reads.append(window)
         if window.messages > self._most:
             raise WindowTooLargeError(0, window.messages)
@@ -37,7 +37,7 @@ class _Source:
             for p, span in window.ranges.items()
             for n in range(span.start, span.end)
         ]
-        return pa.Table.from_pylist(rows, schema=MESSAGE_SCHEMA)
+        return dict(by_place(pa.Table.from_pylist(rows, schema=MESSAGE_SCHEMA)))
 
 
 class _Control:

@@ -7,10 +7,9 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
-from applier.changefeed.message import TopicPartition
+from applier.changefeed.message import Messages, TopicPartition
 from applier.changefeed.window import OffsetRange, Window
 from applier.config.settings import CatalogSection
 from applier.consume.window_size import WindowTooLargeError
@@ -71,7 +70,7 @@ def test_a_topic_that_cannot_be_read_is_refused_first(tmp_path: Path) -> None:
             raise SourceLost("Kafka has no topic t.")
 
     class Closed(Memory):
-        def collect(self, window: Window) -> pa.Table:
+        def collect(self, window: Window) -> Messages:
             raise OutsideRefused("no right to read t")
 
     with pytest.raises(SourceLost):
@@ -137,7 +136,7 @@ def test_first_messages_that_are_too_large_together_are_left_to_the_first_step(t
     """The look is a courtesy: the step reads shorter windows, and refuses one of nothing but bad messages, too."""
 
     class Large(Memory):
-        def collect(self, window: Window) -> pa.Table:
+        def collect(self, window: Window) -> Messages:
             raise WindowTooLargeError(size=1 << 30, messages=window.messages)
 
     large = Large([{"topic": "t", "partition": 0, "offset": 0, "timestamp": None, "key": None, "value": b"large"}])

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from applier.changefeed.event import Event, Resolved
-from applier.changefeed.message import TopicPartition
+from applier.changefeed.message import Messages, TopicPartition
 from applier.changefeed.position import Reading
 from applier.changefeed.ts import from_unix_ms
 from applier.changefeed.window import OffsetRange, Window
@@ -42,12 +42,13 @@ class Fake:
         self.asked.append(milliseconds)
         return {PLACE: self.at}
 
-    def collect(self, window: Window) -> pa.Table:
+    def collect(self, window: Window) -> Messages:
         """The messages of a window, each a mark."""
         begin, end = window.ranges[PLACE]
         marks = self.marks[begin - self.start : end - self.start]
         names = ("topic", "partition", "key", "value")
-        return pa.Table.from_pylist([dict(zip(names, ("shop", 0, None, mark), strict=True)) for mark in marks])
+        rows = [dict(zip(names, ("shop", 0, None, mark), strict=True)) for mark in marks]
+        return {PLACE: pa.Table.from_pylist(rows)} if rows else {}
 
     def decode(self, key: Any, value: Any) -> list[Event]:
         """The watermark of a message."""

@@ -5,10 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any, cast
 
-import pyarrow as pa
-
 from applier.changefeed.checkpoint import Checkpoint, Holder
-from applier.changefeed.message import TopicPartition
+from applier.changefeed.message import Messages, TopicPartition
 from applier.changefeed.ts import from_unix_ms
 from applier.changefeed.window import OffsetRange, Window
 from applier.commands.backfill.bounds import Range
@@ -25,7 +23,7 @@ MOMENTS = {0: datetime(2026, 3, 1, tzinfo=UTC), 1: datetime(2026, 2, 1, tzinfo=U
 class _Large(Memory):
     """Messages that can only be read one at a time."""
 
-    def collect(self, window: Window) -> pa.Table:
+    def collect(self, window: Window) -> Messages:
         if window.messages > 1:
             raise WindowTooLargeError(size=1 << 30, messages=window.messages)
         return super().collect(window)

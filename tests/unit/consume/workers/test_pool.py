@@ -15,9 +15,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from applier.changefeed.message import MESSAGE_SCHEMA, TopicPartition
+from applier.changefeed.message import MESSAGE_SCHEMA, Messages, PartitionMessages, TopicPartition
 from applier.changefeed.window import OffsetRange, Window
-from applier.consume.source import Chunk
 from applier.consume.window_size import WindowTooLargeError
 from applier.consume.workers import pool as pools
 from applier.consume.workers.pool import WorkerPool, shared_out
@@ -32,52 +31,53 @@ FOUND: pa.Schema = pa.schema(
 )
 
 
-def tell(batches: Iterable[pa.RecordBatch]) -> pa.Table:
+def tell(parts: Iterable[PartitionMessages]) -> pa.Table:
     """The places of what it reads, and where it is read."""
     found = [
-        pa.record_batch(
-            [*(batch[name] for name in FOUND.names[:3]), pa.repeat(os.getpid(), batch.num_rows)], schema=FOUND
+        pa.table(
+            [*(messages[name] for name in FOUND.names[:3]), pa.repeat(os.getpid(), messages.num_rows)], schema=FOUND
         )
-        for batch in batches
+        for _, messages in parts
     ]
-    return pa.Table.from_batches(found, FOUND)
+    return pa.concat_tables([FOUND.empty_table(), *found])
 
 
-def stop_early(batches: Iterable[pa.RecordBatch]) -> pa.Table:
+def stop_early(parts: Iterable[PartitionMessages]) -> pa.Table:
     """Reads as little as it can."""
-    return tell([next(batch for batch in batches if batch.num_rows).slice(0, 1)])
+    place, messages = next(iter(parts))
+    return tell([(place, messages.slice(0, 1))])
 
 
-def stop_elsewhere(here: int, error: Exception, batches: Iterable[pa.RecordBatch]) -> pa.Table:
+def stop_elsewhere(here: int, error: Exception, parts: Iterable[PartitionMessages]) -> pa.Table:
     """Cannot go on after its first messages, but not in the process that is told."""
-    found = tell(batches if os.getpid() == here else islice(batches, 1))
+    found = tell(parts if os.getpid() == here else islice(parts, 1))
     if os.getpid() != here:
         raise error
     return found
 
 
-def fail_elsewhere(here: int, batches: Iterable[pa.RecordBatch]) -> pa.Table:
+def fail_elsewhere(here: int, parts: Iterable[PartitionMessages]) -> pa.Table:
     """Fails, but not in the process that is told."""
-    found = tell(batches)
+    found = tell(parts)
     if os.getpid() != here:
         msg = "the secret row"
         raise ValueError(msg)
     return found
 
 
-def want_memory_elsewhere(here: int, batches: Iterable[pa.RecordBatch]) -> pa.Table:
+def want_memory_elsewhere(here: int, parts: Iterable[PartitionMessages]) -> pa.Table:
     """Has not enough memory, but not in the process that is told."""
-    found = tell(batches)
+    found = tell(parts)
     if os.getpid() != here:
         raise MemoryError
     return found
 
 
-def be_killed_elsewhere(here: int, batches: Iterable[pa.RecordBatch]) -> pa.Table:
+def be_killed_elsewhere(here: int, parts: Iterable[PartitionMessages]) -> pa.Table:
     """Ends at once like one whose memory the system needs, but not in the process that is told."""
     if os.getpid() != here:
         os.kill(os.getpid(), signal.SIGKILL)
-    return tell(batches)
+    return tell(parts)
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def pool(monkeypatch: pytest.MonkeyPatch) -> Iterator[WorkerPool]:
     found.close()
 
 
-def chunks(size: int = 7) -> Iterator[Chunk]:
+def chunks(size: int = 7) -> Iterator[Messages]:
     """The messages of the window, some of each partition at a time."""
     for start in range(5, 55, size):
         chunk = {}
@@ -202,7 +202,7 @@ def test_a_process_that_cannot_be_started_is_told(pool: WorkerPool, monkeypatch:
 def test_a_reader_that_fails_leaves_no_part_of_a_window(pool: WorkerPool) -> None:
     """Its error is what is told, and what the others were given of the window is gone with them."""
 
-    def cut_short() -> Iterator[Chunk]:
+    def cut_short() -> Iterator[Messages]:
         yield next(chunks())
         raise TransientError("The broker is gone.", "wait.")
 

@@ -13,7 +13,7 @@ import pytest
 
 from applier.changefeed.applied_offsets import AppliedOffsets, Reach
 from applier.changefeed.event import RowChange, SchemaChange
-from applier.changefeed.message import MESSAGE_SCHEMA, TopicPartition
+from applier.changefeed.message import MESSAGE_SCHEMA, Messages, TopicPartition, by_place
 from applier.changefeed.types import TypeRules
 from applier.changefeed.window import OffsetRange, Window
 from applier.consume.source import Job, R
@@ -57,7 +57,7 @@ FEEDS = [
 ]
 
 
-class Messages:
+class MessageSource:
     """A recording as a `Source` that holds it in memory."""
 
     def __init__(self, scenario: str, variant: str) -> None:
@@ -90,12 +90,12 @@ class Messages:
         """See `Source`."""
         raise AssertionError(milliseconds)
 
-    def collect(self, window: Window) -> pa.Table:
+    def collect(self, window: Window) -> Messages:
         """See `Source`; every window here is the whole of it."""
         del window
-        return self._rows
+        return dict(by_place(self._rows))
 
-    def read(self, window: Window) -> pa.Table:
+    def read(self, window: Window) -> Messages:
         """See `Source`."""
         return self.collect(window)
 
@@ -104,7 +104,7 @@ class Messages:
         raise AssertionError(window, job)
 
 
-def scan(source: Messages, variant: str, **known: Any) -> WindowScan:
+def scan(source: MessageSource, variant: str, **known: Any) -> WindowScan:
     """What the whole recording holds, bad messages set aside."""
     protocol = next(name for prefix, name in PROTOCOLS.items() if variant.startswith(prefix))
     options = DecoderOptions(timezone="Asia/Shanghai" if "shanghai" in variant else "UTC", by_offset=True)
@@ -152,7 +152,7 @@ def use_recorded_registry(monkeypatch: pytest.MonkeyPatch, scenario: str, varian
             monkeypatch.setattr(module, "SchemaRegistry", lambda _: registry)
 
 
-def both_ways(monkeypatch: pytest.MonkeyPatch, source: Messages, variant: str, **known: Any) -> tuple[Any, Any]:
+def both_ways(monkeypatch: pytest.MonkeyPatch, source: MessageSource, variant: str, **known: Any) -> tuple[Any, Any]:
     """What is found if all rows are read one by one, and if as many as can be are read at once."""
     use_recorded_registry(monkeypatch, source.scenario, variant)
     monkeypatch.setattr(decode_task, "FIRST_ROWS", 16)
@@ -166,7 +166,7 @@ def both_ways(monkeypatch: pytest.MonkeyPatch, source: Messages, variant: str, *
 @pytest.mark.parametrize(("scenario", "variant"), FEEDS)
 def test_rows_at_once_are_the_rows_one_by_one(scenario: str, variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Values, places, counts, versions, DDL and errors of every recorded feed are the same either way."""
-    slow, quick = both_ways(monkeypatch, Messages(scenario, variant), variant)
+    slow, quick = both_ways(monkeypatch, MessageSource(scenario, variant), variant)
     assert slow["rows"]
     assert quick == slow
 
@@ -174,7 +174,7 @@ def test_rows_at_once_are_the_rows_one_by_one(scenario: str, variant: str, monke
 def test_rows_with_the_key_of_another_table_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Damage that leaves key and value whole, but of two tables: the row lacks the columns that the key names."""
     variant = "debezium"
-    source = Messages("pk", variant)
+    source = MessageSource("pk", variant)
     keys = source.column("key")
     rows = [n for n, key in enumerate(keys) if key and n and keys[n - 1] and key[:30] != keys[n - 1][:30]]
     for number in rows:
@@ -188,7 +188,7 @@ def test_rows_with_the_key_of_another_table_are_refused(monkeypatch: pytest.Monk
 @pytest.mark.parametrize("variant", ["simple-json", "canal-json-ext"])
 def test_rows_above_the_watermark_and_sent_again_are_told(variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows above the watermark are held back and rows at or below the applied ts are dropped, as single rows are."""
-    source = Messages("workload", variant)
+    source = MessageSource("workload", variant)
     first = scan(source, variant)
     columns = [part.rows["m.ts"] for parts in first.results.parts.values() for part in parts]
     stamps = sorted(int(str(ts)) for column in columns for ts in column)
@@ -206,7 +206,7 @@ def test_rows_above_the_watermark_and_sent_again_are_told(variant: str, monkeypa
 @pytest.mark.parametrize("variant", ["simple-json", "canal-json-ext"])
 def test_rows_that_a_table_has_by_its_stamp_are_dropped(variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those below an offset of their partition, or those of them up to a commit ts: in blocks as one by one."""
-    source = Messages("workload", variant)
+    source = MessageSource("workload", variant)
     first = scan(source, variant)
     (name, _), parts = next(iter(first.results.parts.items()))
     stamps = sorted(int(str(ts)) for part in parts for ts in part.rows["m.ts"])
@@ -235,7 +235,7 @@ def test_rows_behind_a_ddl_that_came_before_it_are_dropped(
     Not where the commit ts is only a millisecond: the row may be newer than the DDL. In the recordings some look so.
     """
     monkeypatch.setattr(feed_order, "LOGICAL", -1 if is_exact else 0)
-    source = Messages("workload", variant)
+    source = MessageSource("workload", variant)
     first = scan(source, variant)
     (name, _), parts = next(iter(first.results.parts.items()))
     stamps = sorted(int(str(ts)) for part in parts for ts in part.rows["m.ts"])

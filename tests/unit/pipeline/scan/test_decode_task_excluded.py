@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from applier.changefeed.message import MESSAGE_SCHEMA
+from applier.changefeed.message import MESSAGE_SCHEMA, by_place
 from applier.changefeed.types import TypeRules
 from applier.decode.avro.decoder import AvroDecoder
 from applier.decode.options import DecoderOptions
@@ -44,7 +44,7 @@ _DEBEZIUM = (
 def _found(protocol: str, message: tuple[bytes | None, bytes | None], include: tuple[str, ...]) -> TaskResult:
     job = DecodeTask(protocol, DecoderOptions(), TypeRules(), include, (), upto=(1 << 63) - 1)
     row = {"topic": "t", "partition": 0, "offset": 7, "key": message[0], "value": message[1]}
-    return job([pa.RecordBatch.from_pylist([row], MESSAGE_SCHEMA)])
+    return job(by_place(pa.Table.from_pylist([row], MESSAGE_SCHEMA)))
 
 
 @pytest.mark.parametrize(

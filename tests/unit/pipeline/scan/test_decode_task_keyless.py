@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from applier.changefeed.applied_offsets import AppliedOffsets, Reach
-from applier.changefeed.message import MESSAGE_SCHEMA, TopicPartition
+from applier.changefeed.message import MESSAGE_SCHEMA, TopicPartition, by_place
 from applier.changefeed.table import Column, ColumnType, TableName, TableVersion
 from applier.changefeed.types import TypeRules
 from applier.decode.options import DecoderOptions
@@ -26,7 +26,7 @@ def test_a_run_sent_again_behind_rows_above_the_watermark_counts_once() -> None:
     job = DecodeTask("simple", DecoderOptions(), TypeRules(), ("*.*",), (TABLE,), upto=7)
     rows = [_record(offset, ts) for offset, ts in enumerate((7, 7, 19, 7, 7, 19))]
 
-    found = job([pa.RecordBatch.from_pylist(rows, MESSAGE_SCHEMA)])
+    found = job(by_place(pa.Table.from_pylist(rows, MESSAGE_SCHEMA)))
     (parts,) = found.parts.values()
 
     assert found.counts["left"] == 2
@@ -40,7 +40,7 @@ def test_rows_below_the_offset_of_the_stamp_count_no_second_time() -> None:
     job = DecodeTask("simple", DecoderOptions(), TypeRules(), ("*.*",), (TABLE,), NO_WATERMARK, order)
     rows = [_record(offset, ts) for offset, ts in enumerate((7, 7, 8, 7, 8, 7))]
 
-    found = job([pa.RecordBatch.from_pylist(rows, MESSAGE_SCHEMA)])
+    found = job(by_place(pa.Table.from_pylist(rows, MESSAGE_SCHEMA)))
     (parts,) = found.parts.values()
 
     assert found.counts["replayed"] == 4
@@ -83,8 +83,8 @@ def test_in_offset_order_a_later_window_counts_again_whatever_was_sent_again() -
 @pytest.mark.parametrize(("ts", "count"), [(7 << 18, 1), (6 << 18, 0), (EXACT, 0), (WATERMARK, 0), (WATERMARK + 1, 1)])
 def test_in_offset_order_a_row_is_sent_again_only_if_it_surely_is_below_the_watermark(ts: int, count: int) -> None:
     """A millisecond may be above a watermark in it."""
-    table = pa.RecordBatch.from_pylist([_watermark(0), _record(1, ts)], MESSAGE_SCHEMA)
-    (parts,) = _by_offset()([table]).parts.values()
+    table = pa.Table.from_pylist([_watermark(0), _record(1, ts)], MESSAGE_SCHEMA)
+    (parts,) = _by_offset()(by_place(table)).parts.values()
 
     assert len(merge_bag([part.rows for part in parts], by_place=True).inserts) == count
 
@@ -96,7 +96,7 @@ def _by_offset() -> DecodeTask:
 def _added(partitions: Sequence[Sequence[int]]) -> int:
     """How many rows a window adds, beside those of `OTHER`; its rows are given by commit ts."""
     rows = [_record(at, ts, number) for number, sent in enumerate(partitions) for at, ts in enumerate(sent)]
-    (parts,) = _by_offset()([pa.RecordBatch.from_pylist(rows, MESSAGE_SCHEMA)]).parts.values()
+    (parts,) = _by_offset()(by_place(pa.Table.from_pylist(rows, MESSAGE_SCHEMA))).parts.values()
     others = sum(ts == OTHER for sent in partitions for ts in sent)
     return len(merge_bag([part.rows for part in parts], by_place=True).inserts) - others
 

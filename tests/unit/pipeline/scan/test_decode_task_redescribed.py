@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from applier.changefeed.message import MESSAGE_SCHEMA
+from applier.changefeed.message import MESSAGE_SCHEMA, by_place
 from applier.changefeed.table import TableName
 from applier.changefeed.types import TypeRules
 from applier.decode.options import DecoderOptions
@@ -54,8 +54,7 @@ def _pass(messages: Sequence[object]) -> TaskResult:
     job = DecodeTask("simple", DecoderOptions(), TypeRules(), ("*.*",), (), upto=TS + 10 * MANY)
     # What one batch describes, the next one is read by.
     edges = [0, 1, 2 + 2 * MANY, len(rows)]
-    batches = [batch for start, end in pairwise(edges) for batch in table.slice(start, end - start).to_batches()]
-    return job(batches)
+    return job(part for start, end in pairwise(edges) for part in by_place(table.slice(start, end - start)))
 
 
 def test_text_with_a_zone_and_text_of_one_column_are_parted() -> None:

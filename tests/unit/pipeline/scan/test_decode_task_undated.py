@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from applier.changefeed.applied_offsets import AppliedOffsets, Reach
-from applier.changefeed.message import MESSAGE_SCHEMA, TopicPartition
+from applier.changefeed.message import MESSAGE_SCHEMA, TopicPartition, by_place
 from applier.changefeed.table import TableName
 from applier.changefeed.types import TypeRules
 from applier.decode.avro.decoder import AvroDecoder
@@ -71,7 +71,7 @@ def found(messages: Sequence[Message], **settings: Any) -> TaskResult:
     table = pa.Table.from_pylist(rows, schema=MESSAGE_SCHEMA)
     base: dict[str, Any] = {"include": ("*.*",), "upto": EVER}
     job = DecodeTask("avro", DecoderOptions(), TypeRules(), versions=(), **{**base, **settings})
-    return job(table.to_batches())
+    return job(by_place(table))
 
 
 def last(results: TaskResult, segment: int = 0) -> tuple[dict[int, int], list[int]]:

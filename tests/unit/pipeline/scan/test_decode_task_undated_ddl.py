@@ -7,7 +7,7 @@ import json
 import pyarrow as pa
 import pytest
 
-from applier.changefeed.message import MESSAGE_SCHEMA
+from applier.changefeed.message import MESSAGE_SCHEMA, by_place
 from applier.changefeed.types import TypeRules
 from applier.decode.options import DecoderOptions
 from applier.order.feed_order import FeedOrder, OffsetOrder, ResolvedOrder
@@ -20,9 +20,9 @@ DDL = {"id": 0, "database": "d", "table": "t", "pkNames": None, "isDdl": True, "
 def _pass(upto: int, order: FeedOrder) -> TaskResult:
     place = {"topic": "t", "partition": 0, "offset": 0, "timestamp": None, "key": None}
     row = {**place, "value": json.dumps(DDL | {"es": 9}).encode()}
-    batch = pa.RecordBatch.from_pylist([row], schema=MESSAGE_SCHEMA)
+    messages = pa.Table.from_pylist([row], schema=MESSAGE_SCHEMA)
     options = DecoderOptions(by_offset=order.by_place)
-    return DecodeTask("canal-json", options, TypeRules(), ("*.*",), (), upto, order)([batch])
+    return DecodeTask("canal-json", options, TypeRules(), ("*.*",), (), upto, order)(by_place(messages))
 
 
 def test_a_ddl_without_a_commit_ts_is_refused() -> None:

@@ -12,7 +12,7 @@ import lz4.frame
 import pyarrow as pa
 import pytest
 
-from applier.changefeed.message import MESSAGE_SCHEMA, UNREADABLE, TopicPartition
+from applier.changefeed.message import MESSAGE_SCHEMA, UNREADABLE, TopicPartition, by_place
 from applier.changefeed.types import TypeRules
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
@@ -38,7 +38,7 @@ def found(values: list[bytes], skip: frozenset[int] = frozenset(), protocol: str
         skip={PLACE: skip} if skip else {},
     )
     rows = [{"topic": "shop", "partition": 3, "offset": 40 + at, "value": value} for at, value in enumerate(values)]
-    return job([pa.RecordBatch.from_pylist(rows, MESSAGE_SCHEMA)])
+    return job(by_place(pa.Table.from_pylist(rows, MESSAGE_SCHEMA)))
 
 
 def padded(size: int) -> bytes:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
-
-from applier.changefeed.message import MESSAGE_SCHEMA, TopicPartition
+from applier.changefeed.message import Messages, TopicPartition
 from applier.changefeed.window import OffsetRange, Window
 from applier.pipeline.scan.tails import TAIL_MESSAGES, resolved_near_ends
 
@@ -15,9 +13,9 @@ def test_a_search_that_widens_reads_no_message_again() -> None:
     """Down to the start, where nothing is found."""
     spans: list[OffsetRange] = []
 
-    def read(window: Window) -> pa.Table:
+    def read(window: Window) -> Messages:
         spans.append(window.ranges[PLACE])
-        return MESSAGE_SCHEMA.empty_table()
+        return {}
 
     window = Window({PLACE: OffsetRange(7, 10_000)})
 

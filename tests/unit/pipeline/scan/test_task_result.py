@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from applier.changefeed.event import SchemaChange
-from applier.changefeed.message import Position, TopicPartition
+from applier.changefeed.message import PartitionMessages, Position, TopicPartition
 from applier.changefeed.table import Column, ColumnType, TableName, TableVersion
 from applier.consume.window_size import WindowTooLargeError
 from applier.consume.workers.transport import CELLS, packed, settled, unpacked
@@ -50,8 +50,8 @@ def _result(count: int, place: TopicPartition, *, segment: int = 0, at: int = 9)
 
 
 def _cells(*results: TaskResult | Exception) -> pa.Table:
-    def job(result: TaskResult | Exception, messages: Iterable[pa.RecordBatch]) -> TaskResult:
-        assert messages == []
+    def job(result: TaskResult | Exception, messages: Iterable[PartitionMessages]) -> TaskResult:
+        assert list(messages) == []
         if isinstance(result, Exception):
             raise result
         return result

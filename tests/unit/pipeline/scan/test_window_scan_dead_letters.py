@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from applier.changefeed.message import MESSAGE_SCHEMA, TopicPartition
+from applier.changefeed.message import MESSAGE_SCHEMA, Messages, TopicPartition, by_place
 from applier.changefeed.types import TypeRules
 from applier.changefeed.window import OffsetRange, Window
 from applier.consume.source import Job, R
@@ -38,7 +38,7 @@ _SCHEMA = {
 }
 
 
-class Messages:
+class MessageSource:
     """A `Source` of messages in memory that counts how often the row pass ran over it."""
 
     def __init__(self, messages: list[Mapping[str, Any]]) -> None:
@@ -62,19 +62,19 @@ class Messages:
         """See `Source`."""
         raise AssertionError(milliseconds)
 
-    def collect(self, window: Window) -> pa.Table:
+    def collect(self, window: Window) -> Messages:
         """See `Source`."""
         (span,) = window.ranges.values()
-        return self._rows.slice(span.start, len(span))
+        return dict(by_place(self._rows.slice(span.start, len(span))))
 
-    def read(self, window: Window) -> pa.Table:
+    def read(self, window: Window) -> Messages:
         """See `Source`."""
         return self.collect(window)
 
     def map(self, window: Window, job: Job[R]) -> list[R]:
         """See `Source`."""
         self.passes += 1
-        return [job(self.collect(window).to_batches())]
+        return [job(self.collect(window).items())]
 
 
 def _message(kind: str, at: int, **members: Any) -> dict[str, Any]:
@@ -100,7 +100,7 @@ def test_each_bad_value_is_set_aside_in_a_few_passes(key: Callable[[int], int]) 
     """One behind the other on a key, or side by side; what is good is kept."""
     bad = [_row("UPDATE", key(number), "many", number) for number in range(1, MANY + 1)]
     first = _row("INSERT", 0, "7", 0)
-    source = Messages(
+    source = MessageSource(
         [
             {**_message("BOOTSTRAP", 0, tableSchema=_SCHEMA), "commitTs": 0},
             first,
@@ -117,7 +117,7 @@ def test_each_bad_value_is_set_aside_in_a_few_passes(key: Callable[[int], int]) 
     assert source.passes <= 6
 
 
-def _survey(source: Messages) -> WindowScan:
+def _survey(source: MessageSource) -> WindowScan:
     template = DecodeTask("simple", DecoderOptions(), TypeRules(), ("*.*",), (), upto=0)
     scanner = WindowScanner(source, template, rows_describe=False, keep_bad=True)
     ends = {PLACE: source.window.ranges[PLACE].end}

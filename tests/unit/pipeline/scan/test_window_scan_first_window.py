@@ -17,7 +17,7 @@ from applier.pipeline.scan.scanner import HEAD_MESSAGES, WindowScanner
 from applier.pipeline.scan.type_rows import Typing, Values
 from applier.pipeline.scan.window_scan import WindowScan
 from applier.runtime.logs import Stopwatch
-from tests.unit.pipeline.scan.test_window_scan_dead_letters import _SCHEMA, TS, Messages, _message, _row
+from tests.unit.pipeline.scan.test_window_scan_dead_letters import _SCHEMA, TS, MessageSource, _message, _row
 
 CREATE = _message("CREATE", 0, sql="CREATE TABLE `shop`.`stock` (`id` INT PRIMARY KEY)", tableSchema=_SCHEMA)
 
@@ -26,7 +26,7 @@ def _rows(count: int) -> list[dict[str, Any]]:
     return [_row("INSERT", number, str(number), number) for number in range(1, count + 1)]
 
 
-def _survey(source: Messages) -> WindowScan:
+def _survey(source: MessageSource) -> WindowScan:
     template = DecodeTask("simple", DecoderOptions(), TypeRules(), ("*.*",), (), upto=0)
     scanner = WindowScanner(source, template, rows_describe=False, keep_bad=False)
     ends = {place: span.end for place, span in source.window.ranges.items()}
@@ -37,7 +37,7 @@ def _survey(source: Messages) -> WindowScan:
 def test_rows_behind_a_create_are_read_once() -> None:
     """They are behind it from the start, and not found to be after all of them were reduced."""
     rows = _rows(3 * HEAD_MESSAGES)
-    source = Messages([CREATE, *rows, _message("WATERMARK", len(rows))])
+    source = MessageSource([CREATE, *rows, _message("WATERMARK", len(rows))])
 
     found = _survey(source)
 
@@ -52,7 +52,7 @@ def test_a_create_further_on_cuts_the_same_rows(before: int) -> None:
     """Wherever it stands, it is applied once, and the rows behind it belong to it."""
     others = [_message("WATERMARK", 0) for _ in range(before)]
     rows = _rows(10)
-    source = Messages([*others, CREATE, *rows, _message("WATERMARK", len(rows))])
+    source = MessageSource([*others, CREATE, *rows, _message("WATERMARK", len(rows))])
 
     found = _survey(source)
 
@@ -63,7 +63,7 @@ def test_a_create_further_on_cuts_the_same_rows(before: int) -> None:
 
 def test_a_bad_message_among_the_first_is_told_as_ever() -> None:
     """The look ahead leaves it to the pass over the whole window."""
-    source = Messages([CREATE, *_rows(2), {"type": "INSERT"}, _message("WATERMARK", 9)])
+    source = MessageSource([CREATE, *_rows(2), {"type": "INSERT"}, _message("WATERMARK", 9)])
 
     found = _survey(source)
 
@@ -81,7 +81,7 @@ def test_rows_among_the_first_are_given_types_once(monkeypatch: pytest.MonkeyPat
         return table(self, meta, values)
 
     monkeypatch.setattr(Typing, "table", counted)
-    source = Messages([CREATE, *_rows(5), _message("WATERMARK", 9)])
+    source = MessageSource([CREATE, *_rows(5), _message("WATERMARK", 9)])
 
     _survey(source)
 

@@ -16,7 +16,7 @@ from applier.pipeline.scan.scanner import WindowScanner
 from applier.pipeline.scan.window_scan import WindowScan
 from applier.runtime.logs import Stopwatch
 from tests.builders import version
-from tests.unit.pipeline.scan.test_window_scan_dead_letters import _SCHEMA, PLACE, Messages, _message, _row
+from tests.unit.pipeline.scan.test_window_scan_dead_letters import _SCHEMA, PLACE, MessageSource, _message, _row
 
 STOCK = TableName("shop", "stock")
 LIKE = _message(
@@ -26,7 +26,7 @@ LIKE = _message(
 
 def _scan(order: FeedOrder, tables: Tables) -> WindowScan:
     described = {**_message("BOOTSTRAP", 0, tableSchema=_SCHEMA), "commitTs": 0}
-    source = Messages([described, LIKE, _row("INSERT", 2, "1", 3), _message("WATERMARK", 9)])
+    source = MessageSource([described, LIKE, _row("INSERT", 2, "1", 3), _message("WATERMARK", 9)])
     template = DecodeTask("simple", DecoderOptions(), TypeRules(), ("*.*",), (), upto=0, order=order)
     ends: dict[TopicPartition, int] = {PLACE: 4}
     known = Known({}, ends, {}, 0, {}, frozenset(), {}, tables)

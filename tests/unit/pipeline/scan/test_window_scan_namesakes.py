@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from applier.changefeed.message import MESSAGE_SCHEMA, TopicPartition
+from applier.changefeed.message import MESSAGE_SCHEMA, Messages, TopicPartition, by_place
 from applier.changefeed.table import TableName
 from applier.changefeed.types import TypeRules
 from applier.changefeed.window import OffsetRange, Window
@@ -37,7 +37,7 @@ END = 90
 Message = tuple[TopicPartition, bytes | None, bytes]
 
 
-class Messages:
+class MessageSource:
     """A `Source` of messages in memory."""
 
     def __init__(self, messages: list[Message]) -> None:
@@ -57,7 +57,7 @@ class Messages:
         """See `Source`."""
         raise AssertionError(milliseconds)
 
-    def collect(self, window: Window) -> pa.Table:
+    def collect(self, window: Window) -> Messages:
         """See `Source`."""
         rows = [
             {**place._asdict(), "offset": offset, "timestamp": None, "key": key, "value": value}
@@ -65,15 +65,15 @@ class Messages:
             for offset, (key, value) in enumerate(self._of[place])
             if span.start <= offset < span.end
         ]
-        return pa.Table.from_pylist(rows, schema=MESSAGE_SCHEMA)
+        return dict(by_place(pa.Table.from_pylist(rows, schema=MESSAGE_SCHEMA)))
 
-    def read(self, window: Window) -> pa.Table:
+    def read(self, window: Window) -> Messages:
         """See `Source`."""
         return self.collect(window)
 
     def map(self, window: Window, job: Job[R]) -> list[R]:
         """See `Source`."""
-        return [job(self.collect(window).to_batches())]
+        return [job(self.collect(window).items())]
 
 
 @pytest.fixture(autouse=True)
@@ -111,7 +111,7 @@ def scan(
     order: str = "resolved",
 ) -> WindowScan:
     """What a window holds; `before` takes what DDL of former windows show."""
-    source, lives = Messages(list(messages)), Lives()
+    source, lives = MessageSource(list(messages)), Lives()
     before(lives)
     template = DecodeTask("avro", DecoderOptions(), TypeRules(), include, (), upto=0, order=ORDERS[order])
     ends = {place: span.end for place, span in source.window.ranges.items()}

@@ -16,13 +16,13 @@ from applier.pipeline.scan.scanner import WindowScanner
 from applier.pipeline.scan.tails import TAIL_MESSAGES
 from applier.pipeline.scan.window_scan import WindowScan
 from applier.runtime.logs import Stopwatch
-from tests.unit.pipeline.scan.test_window_scan_dead_letters import _SCHEMA, PLACE, TS, Messages, _message, _row
+from tests.unit.pipeline.scan.test_window_scan_dead_letters import _SCHEMA, PLACE, TS, MessageSource, _message, _row
 
 BOOTSTRAP = {**_message("BOOTSTRAP", 0, tableSchema=_SCHEMA), "commitTs": 0}
 
 
 def _survey(messages: list[dict[str, Any]], *, local: bool) -> WindowScan:
-    source = Messages([BOOTSTRAP, *messages])
+    source = MessageSource([BOOTSTRAP, *messages])
     template = DecodeTask("simple", DecoderOptions(), TypeRules(), ("*.*",), (), upto=0)
     scanner = WindowScanner(source, template, rows_describe=False, keep_bad=False)
     ends = {place: span.end for place, span in source.window.ranges.items()}

@@ -14,7 +14,7 @@ from applier.pipeline.scan.known import Known
 from applier.pipeline.scan.scanner import WindowScanner
 from applier.pipeline.scan.window_scan import WindowScan
 from applier.runtime.logs import Stopwatch
-from tests.unit.pipeline.scan.test_window_scan_dead_letters import _INT, TS, Messages, _message, _row
+from tests.unit.pipeline.scan.test_window_scan_dead_letters import _INT, TS, MessageSource, _message, _row
 
 COLUMNS = "`id` INT NOT NULL, `left` INT, `v` INT AS (`id` + 1) VIRTUAL NOT NULL"
 
@@ -28,7 +28,7 @@ def _schema(*keys: str) -> dict[str, Any]:
     return {**known, "columns": columns, "indexes": indexes}
 
 
-def _survey(source: Messages, known: Known) -> WindowScan:
+def _survey(source: MessageSource, known: Known) -> WindowScan:
     template = DecodeTask("simple", DecoderOptions(), TypeRules(), ("*.*",), (), upto=0)
     scanner = WindowScanner(source, template, rows_describe=False, keep_bad=False)
     return scanner.scan(source.window, known, Stopwatch(), local=False)
@@ -41,7 +41,9 @@ def test_rows_are_read_by_the_key_that_they_hold(keys: tuple[str, ...], key: tup
     sql = f"CREATE TABLE `shop`.`stock` ({COLUMNS}{uniques})"
     create = _message("CREATE", 0, sql=sql, tableSchema=_schema(*keys))
     again = {**_message("BOOTSTRAP", 0, tableSchema=_schema(*keys)), "commitTs": 0}
-    source = Messages([create, _row("INSERT", 1, "1", 1), again, _row("INSERT", 2, "2", 2), _message("WATERMARK", 9)])
+    source = MessageSource(
+        [create, _row("INSERT", 1, "1", 1), again, _row("INSERT", 2, "2", 2), _message("WATERMARK", 9)]
+    )
     ends = {place: span.end for place, span in source.window.ranges.items()}
 
     found = _survey(source, Known({}, ends, {}, 0, {}, frozenset(), {}, Tables()))
@@ -51,7 +53,7 @@ def test_rows_are_read_by_the_key_that_they_hold(keys: tuple[str, ...], key: tup
     assert found.results.counts["rows"] == 2
 
     tables, versions = Tables(found.versions.values()), dict(found.versions)
-    later = Messages([again, _row("UPDATE", 1, "5", 11), _message("WATERMARK", 19)])
+    later = MessageSource([again, _row("UPDATE", 1, "5", 11), _message("WATERMARK", 19)])
     known = Known({}, dict.fromkeys(ends, 3), {}, TS + 9, {}, frozenset(), versions, tables)
 
     found = _survey(later, known)
