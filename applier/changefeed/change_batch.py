@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import pyarrow as pa
 
@@ -48,3 +49,7 @@ class KeylessBatch:
     def is_empty(self) -> bool:
         """Whether it changes no row."""
         return self.inserts.num_rows == 0 and self.deletes.num_rows == 0
+
+
+Changes: TypeAlias = ChangeBatch | KeylessBatch
+"""Row changes of one table, whatever its shape."""

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import msgspec
 
@@ -139,8 +139,10 @@ class Keyed:
 
     Attributes:
         key: Its columns, in order.
+        is_idempotent: See `TableShape`.
     """
 
+    is_idempotent: ClassVar[bool] = True
     key: tuple[str, ...]
 
 
@@ -148,10 +150,15 @@ class Keyed:
 class Keyless:
     """The shape of a table without a key, a bag of rows: each change counts, and a row is found by all its values."""
 
+    is_idempotent: ClassVar[bool] = False
+
 
 TableShape: TypeAlias = Keyed | Keyless
-"""Decides how the changes of a table are grouped (`order.reduce.group`), merged (`order.merge.merge`) and staged
-(`Staging.stage`, by the kind of batch that the merge makes): these three match on it, and nothing else has to."""
+"""Decides how the changes of a table are grouped and merged (`order.shapes`), and staged (`Staging.stage`, by the kind
+of batch that the merge makes). These two match on it, one in each of two rooms that do not know each other.
+
+Everything else asks whether it `is_idempotent`: changes that are applied once more leave the table as it is, so that
+they may be sent again, reduced before they are merged, and loaded from files that may repeat them."""
 
 
 @dataclass(frozen=True, slots=True)

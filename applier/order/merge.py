@@ -13,7 +13,6 @@ import pyarrow as pa
 
 from applier.changefeed.change_batch import ChangeBatch, KeylessBatch
 from applier.changefeed.event import Op
-from applier.changefeed.table import Keyed, Keyless, TableShape
 from applier.changefeed.ts import LOGICAL
 
 DATA = "c."
@@ -24,17 +23,6 @@ _Values: TypeAlias = tuple[str, ...]
 
 _Halves: TypeAlias = tuple[tuple[bool, _Values], ...]
 """A change of such a table: rows, each with whether it is added."""
-
-
-def merge(
-    parts: Sequence[pa.Table], shape: TableShape, *, by_place: bool = False, exact: bool = True
-) -> ChangeBatch | KeylessBatch:
-    """The changes that all parts of a table together make; see `merge_keyed` for the arguments."""
-    match shape:
-        case Keyed(key):
-            return merge_keyed(parts, key, by_place=by_place, exact=exact)
-        case Keyless():
-            return merge_bag(parts, by_place=by_place)
 
 
 def merge_keyed(

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
 from applier.changefeed.event import Image, Op, RowChange
-from applier.changefeed.table import Keyed, Keyless, TableVersion
+from applier.changefeed.table import TableVersion
 from applier.changefeed.ts import LOGICAL
 from applier.errors import DecodeError, IncompleteRow
 
@@ -95,7 +95,6 @@ class KeyedGroup:
             is true of two events of which one carries no commit ts.
     """
 
-    is_bag: ClassVar[bool] = False
     version: TableVersion
     by_place: bool = False
     survivors: dict[Any, Survivor] = field(default_factory=dict)
@@ -160,7 +159,6 @@ class KeyedGroup:
 class KeylessGroup:
     """Changes of one table version without a key: every event counts, none is reduced."""
 
-    is_bag: ClassVar[bool] = True
     version: TableVersion
     events: list[KeylessEvent] = field(default_factory=list)
 
@@ -177,15 +175,6 @@ class KeylessGroup:
         """One row per event: the columns of `KEYLESS_SCHEMA`, and wire values."""
         meta = ((event.ts, event.present, *event.position, event.replay, event.run) for event in self.events)
         return _table(meta, KEYLESS_SCHEMA), _values(self.version, [event.image for event in self.events])
-
-
-def group(version: TableVersion, *, by_place: bool = False) -> KeyedGroup | KeylessGroup:
-    """An empty group for a table version; see `KeyedGroup` for `by_place`."""
-    match version.shape:
-        case Keyed():
-            return KeyedGroup(version, by_place)
-        case Keyless():
-            return KeylessGroup(version)
 
 
 def _table(rows: Iterable[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:

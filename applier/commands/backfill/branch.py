@@ -158,7 +158,7 @@ class Branches:
         parts = [part for part in moved if part is not None]
         if not parts:
             return None
-        if not parts[0].version.key and not self.is_emptied(batch.name):
+        if not parts[0].version.shape.is_idempotent and not self.is_emptied(batch.name):
             what = f"Table {batch.name} has no key: rows that are applied again would be there twice."
             way_out = "begin the range before its CREATE TABLE or TRUNCATE, or leave it out in --tables."
             raise RangeRefused(what, way_out)

@@ -177,7 +177,9 @@ class _Group:
             answer = self._answer(create.table, "refused")
             return replace(answer, reasons=report.reasons, ways_out=report.ways_out)
         step = "adopt the table that is there, if it holds no rows" if table else "make the table"
-        return self._answer(create.table, "created", step, "" if version.key else _NO_KEY.format(version.name))
+        return self._answer(
+            create.table, "created", step, "" if version.shape.is_idempotent else _NO_KEY.format(version.name)
+        )
 
     def _dropped(self, name: TableName) -> TableAnswer:
         if self.replicas.table(name) is None:

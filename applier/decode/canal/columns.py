@@ -52,7 +52,7 @@ def row_reader(
     The sample is one of them, as bytes. The types of the columns are as the rows say them, the names in their order.
     """
     number = description.number
-    if not description.version.key or number is None:
+    if not description.version.shape.is_idempotent or number is None:
         return None
     version = replace(description.version, version=number)
     try:

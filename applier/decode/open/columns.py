@@ -89,7 +89,7 @@ def rows_reader(
 
     The scales are those that the version has of decimals whose scale shows only in their text.
     """
-    if not version.key or any(cell.t not in _KINDS for cell in cells.values()):
+    if not version.shape.is_idempotent or any(cell.t not in _KINDS for cell in cells.values()):
         return None
     columns = tuple(_column(name, cell) for name, cell in cells.items())
     if any(column.name in version.key and column.reader is str for column in columns):

@@ -55,7 +55,7 @@ def rows_reader(sample: SimpleEnvelope, version: TableVersion) -> AvroRows | Non
     """A reader of rows with the columns of a sample; None if they must be read one by one."""
     names = list(sample.data or sample.old or ())
     types = {column.name: column.type for column in version.columns}
-    if not names or not version.key or any(name not in types for name in names):
+    if not names or not version.shape.is_idempotent or any(name not in types for name in names):
         return None
     kinds = [_KINDS.get(types[name].name, _TEXT) for name in names]
     columns = tuple(ColumnPlan(name, name, kind) for name, (_, kind) in zip(names, kinds, strict=True))

@@ -131,7 +131,7 @@ class Loading:
             staged = self._staged(writer, version, group)
             ranges += staged.ranges
             at = load.files + len(group)
-            is_unique = at == load.of and (not version.key or (is_known and are_apart(ranges)))
+            is_unique = at == load.of and (not version.shape.is_idempotent or (is_known and are_apart(ranges)))
             load = msgspec.structs.replace(load, files=at, is_unique=is_unique)
             self._add(writer, load, staged, sum(file.size for file in group))
         if not load.is_unique:
@@ -143,7 +143,7 @@ class Loading:
         Raises:
             ValueRefused: It is one.
         """
-        if not version.key and not self.targets.feed.order.has_watermark:
+        if not version.shape.is_idempotent and not self.targets.feed.order.has_watermark:
             what = f"Table {version.name} has no key: in offset order nothing shows which of its rows the feed repeats."
             raise ValueRefused(what, "Let TiCDC send watermarks, or leave the table out in tables.include.")
 

@@ -12,8 +12,8 @@ from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.ts import LOGICAL
 from applier.decode.decoder import WireForm
 from applier.errors import ValueRefused
-from applier.order.reduce import KeyedGroup, KeylessGroup, group
 from applier.order.reduce_columns import BlockGroup
+from applier.order.shapes import Group, group
 from applier.pipeline.scan.admission import Admission
 from applier.pipeline.scan.task_result import Part, TaskResult, Waiting
 from applier.pipeline.scan.task_versions import TaskVersions
@@ -22,7 +22,7 @@ from applier.pipeline.scan.type_rows import Typing
 if TYPE_CHECKING:
     from applier.pipeline.scan.decode_task import DecodeTask
 
-_Group: TypeAlias = KeyedGroup | KeylessGroup | BlockGroup
+_Group: TypeAlias = Group | BlockGroup
 _G = TypeVar("_G", bound=_Group)
 
 
@@ -45,7 +45,7 @@ class RowGroups:
         self._versions = versions
         self._admission = admission
         self._found = found
-        self._rows: dict[tuple[TableName, int, int, str], KeyedGroup | KeylessGroup] = {}
+        self._rows: dict[tuple[TableName, int, int, str], Group] = {}
         self._runs: dict[tuple[TableName, TopicPartition], tuple[int, int]] = {}
         self._blocks: dict[tuple[TableName, int, int, str, Hashable], BlockGroup] = {}
 
@@ -53,7 +53,8 @@ class RowGroups:
         """Take a row if it is due; `index` is its number among the events of its message."""
         name, ts = row.name, row.commit_ts
         # Rows that are not due count, too: they part a run from the same one sent again.
-        run = self._run(name, place, ts) if name in self._versions.keyless else 0
+        is_counted = name in self._versions.counted
+        run = self._run(name, place, ts) if is_counted else 0
         number = self._admission.row(row, place, offset)
         if number is None:
             return
@@ -69,7 +70,7 @@ class RowGroups:
         # Only what this very pass read counts: rows above the watermark are read again, before the resolved ts that
         # their partition had sent by then. A millisecond may stand for any commit ts in it.
         highest = ts | LOGICAL if self._job.order.by_place and not ts & LOGICAL else ts
-        replay = rows.is_bag and highest <= self._found.resolved.get(place, 0)
+        replay = is_counted and highest <= self._found.resolved.get(place, 0)
         rows.add(row, position, replay=replay, run=run)
         self._found.counts["rows"] += 1
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from applier.changefeed.row_block import ColumnBlock
-from applier.changefeed.table import Keyless, TableName, TableVersion
+from applier.changefeed.table import TableName, TableVersion
 from applier.decode.avro.namesakes import Shown
 from applier.decode.decoder import Decoder, NamedByDdl
 
@@ -14,7 +14,7 @@ class TaskVersions:
     """Table versions by name and number, and what DDL say of them.
 
     Attributes:
-        keyless: Tables of which some version has no key.
+        counted: Tables of which some version counts each change, so that one sent again must not count.
 
     Args:
         decoder: It learns every version, too.
@@ -32,7 +32,7 @@ class TaskVersions:
         cuts: Mapping[TableName, Sequence[int]],
         shown: Shown | None = None,
     ) -> None:
-        self.keyless: set[TableName] = set()
+        self.counted: set[TableName] = set()
         self._decoder = decoder
         self._typed = typed
         self._cuts = cuts
@@ -58,8 +58,8 @@ class TaskVersions:
         self._note(version)
 
     def _note(self, version: TableVersion) -> None:
-        if isinstance(version.shape, Keyless):
-            self.keyless.add(version.name)
+        if not version.shape.is_idempotent:
+            self.counted.add(version.name)
 
     def is_reducible(self, block: ColumnBlock) -> bool:
         """False if DDL show another key than the rows do, in any segment: they may not hold it whole."""

@@ -8,13 +8,14 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from applier.changefeed.change_batch import ChangeBatch, KeylessBatch
+from applier.changefeed.change_batch import Changes
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.ts import LOGICAL
 from applier.changefeed.types import TypeRules
 from applier.changefeed.window import OffsetRange
-from applier.order.merge import DATA, merge
+from applier.order.merge import DATA
+from applier.order.shapes import merge
 from applier.pipeline.scan.task_result import Part
 from applier.sink.commit.stamp import Stamp
 from applier.sink.evolve.row_columns import absent_from, fitted, is_older, is_unordered, retyped, with_added
@@ -157,8 +158,8 @@ class Batch:
             for part in parts
         ]
 
-    def merged(self, parts: Sequence[Part], *, by_place: bool, exact: bool) -> ChangeBatch | KeylessBatch:
-        """The changes that all parts together make; see `order.merge.merge`.
+    def merged(self, parts: Sequence[Part], *, by_place: bool, exact: bool) -> Changes:
+        """The changes that all parts together make; see `order.shapes.merge`.
 
         Raises:
             SchemaChangeRefused: A column has two types in them, and no DDL shows where one ends.

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from applier.changefeed.change_batch import ChangeBatch, KeylessBatch
+from applier.changefeed.change_batch import ChangeBatch, Changes, KeylessBatch
 from applier.changefeed.table import TableName
 from applier.errors import TableIncomplete, TableMismatch
 from applier.sink.format.types import Field, TableSchema
@@ -119,7 +119,7 @@ class Staging:
     def stage(
         self,
         work: CommitWork,
-        batch: ChangeBatch | KeylessBatch,
+        batch: Changes,
         whole: TableName | None,
         *,
         exact: bool,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 
-from applier.changefeed.change_batch import ChangeBatch, KeylessBatch
+from applier.changefeed.change_batch import Changes
 from applier.changefeed.table import TableName
 from applier.errors import CheckpointConflict, TableMismatch
 from applier.runtime import failpoints
@@ -138,9 +138,7 @@ class TableWriter:
         # Others may have been there between that commit and this look.
         self._committer.trace()
 
-    def apply(
-        self, batch: ChangeBatch | KeylessBatch, stamp: Stamp, *, exact: bool, whole: TableName | None = None
-    ) -> Applied:
+    def apply(self, batch: Changes, stamp: Stamp, *, exact: bool, whole: TableName | None = None) -> Applied:
         """Apply a batch; the resolved ts of the stamp covers all its rows.
 
         The table is `exact` if it holds exactly the rows of the resolved ts that it is stamped with, so that
