@@ -54,8 +54,8 @@ class Committer:
     _is_sent: bool = False
     _failure: Exception | None = None
 
-    def open(self) -> None:
-        """Read where the table is.
+    def open(self, *, traced: bool = True) -> None:
+        """Read where the table is, and trace what others have done to it unless that does not matter.
 
         Raises:
             TableMismatch: It belongs to another changefeed.
@@ -64,6 +64,8 @@ class Committer:
         known = progress(self.table, self.changefeed)
         guard(self.table, known, known, self.epoch)
         self.head, self.known = self.table.snapshot_id, known
+        if traced:
+            self.trace()
 
     def trace(self) -> None:
         """Find out what others have done to the table while no applier looked."""
@@ -122,7 +124,9 @@ class Committer:
             yield head
         except (TransientError, TableMismatch) as error:
             # What was planned on an old head may need files that maintenance has removed, or columns of old.
-            if self._is_sent or (not self._is_made_after(error) and (head, columns) == self._now()):
+            if self._is_sent:
+                raise
+            if not self._is_made_after(error) and (head, columns) == (self.head, self.table.schema.id):
                 raise
 
     def send(self, change: Change) -> None:
@@ -144,9 +148,6 @@ class Committer:
         made = self._resolve()
         self.made, self._failure = (self.made, error) if made is None else (made, None)
         return made is not None
-
-    def _now(self) -> tuple[int | None, int]:
-        return self.head, self.table.schema.id
 
     def _resolve(self) -> int | None:
         """Read the table again: the snapshot of an attempt that did not end well and was made, or None to plan anew."""

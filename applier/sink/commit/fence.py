@@ -47,7 +47,6 @@ def fence(table: Table, changefeed: str, epoch: int, upto: int, *, unwritten: bo
 def _fence(committer: Committer, upto: int, *, unwritten: bool) -> Fenced | None:
     table, changefeed, epoch = committer.table, committer.changefeed, committer.epoch
     committer.open()
-    committer.trace()
     known = committer.known or (Stamp(changefeed, 0, 0) if unwritten else None)
     if known is None or known.epoch > upto:
         return None

@@ -75,7 +75,7 @@ class AppendOnlyTable:
         self.table.refresh()
         check(self.table)
         committer = Committer(self.table, stamp.changefeed, stamp.epoch)
-        committer.open()
+        committer.open(traced=False)
         is_fold = data_files(self.table) >= FOLD_FILES
         for attempt in committer.attempts(stamp):
             with attempt:

@@ -52,7 +52,6 @@ def apply_evolution(table: Table, evolution: Evolution, stamp: Stamp) -> Evolved
     table.forget()
     committer = Committer(table, stamp.changefeed, stamp.epoch)
     committer.open()
-    committer.trace()
     rewritten = 0
     for attempt in committer.attempts(stamp):
         with attempt:

@@ -66,7 +66,6 @@ def replace_rows(table: Table, rows: Callable[[], list[DataFile]], stamp: Stamp)
     """
     committer = Committer(table, stamp.changefeed, stamp.epoch)
     committer.open()
-    committer.trace()
     entries = stamp.entries()
     for attempt in committer.attempts(stamp):
         with attempt:

@@ -156,21 +156,18 @@ class TableFiles:
     def _locations(self) -> Any:
         return self._table.handle.locationProvider()
 
-    def partition(self, values: Sequence[Any]) -> Any:
-        """Partition values of the current spec, given as single-value JSON in its order, as the Java object.
+    def location(self, name: str, values: Sequence[Any] = ()) -> str:
+        """Where a new file of that name belongs, in the partition of the current spec that has these values.
 
-        They pass as JSON because py4j would turn a small long into an Integer, which Iceberg's writers refuse.
+        The values are single-value JSON in the order of the spec, and pass as JSON because py4j would turn a small long
+        into an Integer, which Iceberg's writers refuse.
         """
-        kind = self._table.handle.spec().partitionType()
-        ids = [field["field-id"] for field in self._table.spec_json["fields"]]
-        text = json.dumps({str(number): value for number, value in zip(ids, values, strict=True)})
-        return self._table.java.iceberg.SingleValueParser.fromJson(kind, text)
-
-    def location(self, name: str, partition: Any = None) -> str:
-        """Where a new file of that name belongs."""
-        if partition is None:
+        if not values:
             return str(self._locations.newDataLocation(name))
-        return str(self._locations.newDataLocation(self._table.handle.spec(), partition, name))
+        spec, ids = self._table.handle.spec(), [field["field-id"] for field in self._table.spec_json["fields"]]
+        text = json.dumps({str(number): value for number, value in zip(ids, values, strict=True)})
+        partition = self._table.java.iceberg.SingleValueParser.fromJson(spec.partitionType(), text)
+        return str(self._locations.newDataLocation(spec, partition, name))
 
     def written(self, description: Mapping[str, Any]) -> DataFile:
         """Describe a data file that was just written, from Iceberg's JSON of it without the spec, the current one, and

@@ -122,9 +122,8 @@ class ArrowEngine:
         The columns are those of the table, which other ones may follow.
         """
         table, properties = self._table, self._table.writing
-        partition = table.files.partition(values) if values else None
         target = int(properties.get("write.target-file-size-bytes", rows_of.TARGET_BYTES))
-        files = rows_of.write(rows, self.storage, lambda name: table.files.location(name, partition), target)
+        files = rows_of.write(rows, self.storage, lambda name: table.files.location(name, values), target)
         if key and len(files) == 1:
             named = {field.name: field for field in table.schema.fields}
             remember(files[0].path, [named[name] for name in key], rows)

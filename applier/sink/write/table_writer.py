@@ -75,7 +75,6 @@ class TableWriter:
         self.table = table
         self._committer = Committer(table, changefeed, epoch)
         self._committer.open()
-        self._committer.trace()
         self._staging = Staging(table, engine, spark, limits)
 
     @property
@@ -134,9 +133,8 @@ class TableWriter:
     def reload(self) -> None:
         """Read the table again, after something else (a schema change, maintenance) has written it on purpose."""
         self.table.refresh()
+        # Traced: others may have been there between that commit and this look.
         self._committer.open()
-        # Others may have been there between that commit and this look.
-        self._committer.trace()
 
     def apply(self, batch: Changes, stamp: Stamp, *, exact: bool, whole: TableName | None = None) -> Applied:
         """Apply a batch; the resolved ts of the stamp covers all its rows.

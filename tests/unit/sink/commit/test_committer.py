@@ -57,7 +57,6 @@ def committer_of(table: FakeTable) -> Committer:
     """A committer that has looked at the table."""
     found = Committer(cast("Table", table), "feed", 1)
     found.open()
-    found.trace()
     return found
 
 
