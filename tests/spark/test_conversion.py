@@ -76,7 +76,7 @@ def test_a_converted_key_still_identifies_rows(upstream: Upstream) -> None:
     upstream.modify(ID, text)
     table = upstream.table
     assert table.schema.identifier == ("id",)
-    assert [part["source-id"] for part in table.sort_order_json["fields"]] == [table.schema.fields[0].id]
+    assert [part["source-id"] for part in table.file_layout.order["fields"]] == [table.schema.fields[0].id]
     upstream.write({"id": "2", "v": 20}, delete=["1"])
     assert upstream.rows() == [{"id": "2", "v": 20}]
 

@@ -15,7 +15,7 @@ from applier.commands.plan.command import plan
 from applier.commands.plan.report import render
 from applier.pipeline.tables import layouts
 from applier.sink.iceberg.catalog import Catalog, Table
-from applier.sink.iceberg.layout import partition_of, sort_of
+from applier.sink.iceberg.layout import partition_of
 from tests.spark.ddl_applier import Crash
 from tests.spark.feeds import read, sql_name
 from tests.spark.world import Make, World
@@ -97,7 +97,7 @@ def test_a_row_that_moves_between_partitions_is_right(
         assert keys_where(world, spark, where) == [1]
     assert keys_where(world, spark, "v = 'v1'") == [5]
     found = table(world, lake)
-    assert (spec(found), [*map(str, sort_of(found) or ())]) == (by, ["d desc", "v"])
+    assert (spec(found), [*map(str, found.file_layout.sort or ())]) == (by, ["d desc", "v"])
     assert found.properties["write.parquet.page-row-limit"] == "100"
 
     world.ddl("TRUNCATE TABLE a")
@@ -130,7 +130,7 @@ def test_a_living_table_follows_its_layout_once(make: Make, lake: Catalog, spark
 
     world.start()
     found = table(world, lake)
-    assert (spec(found), [*map(str, sort_of(found) or ())]) == (["day(d)", "v"], ["v desc"])
+    assert (spec(found), [*map(str, found.file_layout.sort or ())]) == (["day(d)", "v"], ["v desc"])
     assert found.properties["commit.retry.num-retries"] == "7"
     assert plan(world.config, spark=spark).layouts == []
     before = len(found.specs_json)
@@ -152,7 +152,7 @@ def test_a_living_table_follows_its_layout_once(make: Make, lake: Catalog, spark
         assert spec(table(world, lake)) == by
         assert {key: row[0] for key, row in contents(world, spark).items()} == wanted | {0: f"by {len(by)}"}
     assert len(table(world, lake).specs_json) <= before + 2
-    assert [*map(str, sort_of(table(world, lake)) or ())] == ["v desc"]
+    assert [*map(str, table(world, lake).file_layout.sort or ())] == ["v desc"]
     assert table(world, lake, "b").handle.operations().current().metadataFileLocation() == other
 
 
@@ -226,7 +226,7 @@ def test_a_partition_column_is_renamed(make: Make, lake: Catalog) -> None:
     world.resolve()
     world.start()
     found = table(world, lake)
-    assert (spec(found), [*map(str, sort_of(found) or ())]) == (["truncate(1, w)"], ["w"])
+    assert (spec(found), [*map(str, found.file_layout.sort or ())]) == (["truncate(1, w)"], ["w"])
 
     (due,) = plan(world.config, spark=world.spark).layouts
     assert (due.change, "it has no column v" in due.note) == ("", True)
@@ -263,7 +263,7 @@ def test_a_partition_column_is_dropped(make: Make, lake: Catalog, spark: SparkSe
     found = table(world, lake)
     rows = {row["id"]: row["w"] for row in read(spark, found.identifier).to_pylist()}
     assert rows == {0: 1, 1: 8, 3: 1}
-    assert [*map(str, sort_of(found) or ())] == ["id desc"]
+    assert [*map(str, found.file_layout.sort or ())] == ["id desc"]
     name = f"{found.identifier[0]}.{found.identifier[1]}"
     spark.sql(f"CALL lake.system.rewrite_data_files(table => '{name}', options => map('rewrite-all', 'true'))")
     assert {row["id"]: row["w"] for row in read(spark, found.identifier).to_pylist()} == rows

@@ -16,7 +16,7 @@ from applier.sink.evolve.revision import Revision
 from applier.sink.evolve.rewrite import CastRefused, LiveRows, rewrite
 from applier.sink.iceberg.commit import Change
 from applier.sink.iceberg.java import JavaError, translated
-from applier.sink.iceberg.layout import partition_of, sort_of
+from applier.sink.iceberg.layout import partition_of
 from applier.sink.iceberg.table import Table
 
 _REFUSED = frozenset({"ValidationException", "IllegalArgumentException", "UnsupportedOperationException"})
@@ -84,7 +84,7 @@ def _before(table: Table) -> TableBefore:
     specs = {
         spec["spec-id"]: [names.get(part["source-id"], "") for part in spec["fields"]] for spec in table.specs_json
     }
-    sort, partition = sort_of(table) or (), partition_of(table)
+    sort, partition = table.file_layout.sort or (), partition_of(table)
     return TableBefore(str(table), table.format_version, table.schema, docs, sort, partition, specs)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
@@ -39,7 +39,7 @@ class SpecField:
     width: int = 0
 
 
-def parse_spec(name: str, spec: dict[str, Any], schema: TableSchema) -> tuple[SpecField, ...]:
+def parse_spec(name: str, spec: Mapping[str, Any], schema: TableSchema) -> tuple[SpecField, ...]:
     """Read a partition spec from Iceberg's JSON.
 
     Raises:

@@ -169,13 +169,6 @@ class TableFiles:
         partition = self._table.java.iceberg.SingleValueParser.fromJson(spec.partitionType(), text)
         return str(self._locations.newDataLocation(spec, partition, name))
 
-    def written(self, description: Mapping[str, Any]) -> DataFile:
-        """Describe a data file that was just written, from Iceberg's JSON of it without the spec, the current one, and
-        the content.
-        """
-        value = {"spec-id": int(self._table.spec_json["spec-id"]), "content": "data", **description}
-        return DataFile.parse(value, is_new=True)
-
     def staged(self, java_file: Any) -> DataFile:
         """Describe a Java `DataFile` of any spec of the table, such as one that Spark staged."""
         number = int(java_file.specId())

@@ -57,7 +57,7 @@ def change_to(table: Table, layout: TableLayout) -> LayoutChange | None:
     found = LayoutChange(
         removed={name: each for name, each in current.items() if each not in partition},
         added=tuple(each for each in partition if each not in current.values()),
-        sort=None if wanted.sort == sort_of(table) else wanted.sort,
+        sort=None if wanted.sort == table.file_layout.sort else wanted.sort,
         properties={key: value for key, value in wanted.properties.items() if known.get(key) != value},
     )
     return found if str(found) else None
@@ -96,28 +96,6 @@ def partition_of(table: Table) -> dict[str, PartitionField]:
         for part in table.spec_json["fields"]
         if part["transform"] != "void"
     }
-
-
-def sort_of(table: Table) -> tuple[SortField, ...] | None:
-    """Columns of the sort order; None if it is by anything but top-level columns as `SortField` orders them."""
-    columns = {column.id: column.name for column in table.schema.fields}
-    parts = table.sort_order_json["fields"]
-    kinds = {(part["transform"], part["direction"], part["null-order"]) for part in parts}
-    if kinds - {("identity", "asc", "nulls-first"), ("identity", "desc", "nulls-last")}:
-        return None
-    if any(part["source-id"] not in columns for part in parts):
-        return None
-    return tuple(SortField(columns[part["source-id"]], part["direction"] == "desc") for part in parts)
-
-
-def order_of_files(table: Table, key: Sequence[str]) -> tuple[tuple[SortField, ...], int]:
-    """The order in which rows are written, and the id of the table's sort order if they are in it, else 0."""
-    by_key = tuple(map(SortField, key))
-    order = sort_of(table)
-    if not order:
-        return by_key, 0 if order is None else int(table.sort_order_json["order-id"])
-    columns = {each.column for each in order}
-    return (*order, *(each for each in by_key if each.column not in columns)), int(table.sort_order_json["order-id"])
 
 
 def update_spec(table: Table, transaction: Any, removed: Sequence[str], added: Sequence[PartitionField]) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from applier.errors import TableMismatch, TransientError
+from applier.sink.format.file_layout import FileLayout
 from applier.sink.format.types import TableSchema
 from applier.sink.iceberg.files import DataFile, TableFiles, parse_plan
 from applier.sink.iceberg.java import Java, JavaError, translated
@@ -128,9 +129,10 @@ class Table:
         return list(self._written["specs"])
 
     @property
-    def sort_order_json(self) -> dict[str, Any]:
-        """Sort order in Iceberg's JSON, as of the last `refresh`."""
-        return dict(self._written["order"])
+    def file_layout(self) -> FileLayout:
+        """How its new files are written, as of the last `refresh`."""
+        written = self._written
+        return FileLayout(str(self), self.schema, written["spec"], written["order"], written["properties"])
 
     @property
     def files(self) -> TableFiles:

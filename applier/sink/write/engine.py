@@ -9,17 +9,14 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import pyarrow as pa
 
-from applier.sink.format.column_metrics import metrics
-from applier.sink.format.partition_spec import parse_spec, split
 from applier.sink.format.storage import Storage, storage_of
 from applier.sink.format.types import Field
 from applier.sink.iceberg.files import DataFile, JavaStorage
-from applier.sink.iceberg.layout import order_of_files
 from applier.sink.iceberg.table import Table
-from applier.sink.write import rows as rows_of
 from applier.sink.write.deletes import load_deleted
 from applier.sink.write.file_index import FileIndex, PlannedFile
-from applier.sink.write.lookup import positions_of, remember
+from applier.sink.write.file_writer import FileWriter
+from applier.sink.write.lookup import positions_of
 from applier.sink.write.parquet import ParquetSource, Positions, ranges
 
 EngineName = Literal["auto", "spark", "arrow"]
@@ -68,22 +65,18 @@ class ArrowEngine:
         """False where every byte has to pass through the JVM, which is too slow for columns."""
         return not isinstance(self.storage, JavaStorage)
 
+    @property
+    def writer(self) -> FileWriter:
+        """Writes files of the table as it is now."""
+        return FileWriter(self._table.file_layout, self.storage, self._table.files.location)
+
     def locate(self, plan: FileIndex, keys: pa.Table) -> dict[str, Positions]:
         """See `Engine.locate`."""
         return positions_of(plan.candidates(keys), keys, plan.columns, self.storage, self._threads)
 
     def stage(self, rows: pa.Table, key: Sequence[str]) -> list[DataFile]:
         """See `Engine.stage`."""
-        table = self._table
-        if rows.num_rows == 0:
-            return []
-        fields, order = order_of_files(table, key)
-        rows = rows_of.sort(rows, fields)
-        spec = table.spec_json
-        if not spec["fields"]:
-            return self.write(rows, (), key, order)
-        groups = split(rows, parse_spec(str(table), spec, table.schema))
-        return [file for values, group in groups for file in self.write(group, values, key, order)]
+        return self.writer.stage(rows, key)
 
     def read(
         self, files: Mapping[str, PlannedFile], hits: Mapping[str, Positions], fields: Sequence[Field]
@@ -115,28 +108,3 @@ class ArrowEngine:
             if len(positions):
                 result[path] = positions
         return result
-
-    def write(self, rows: pa.Table, values: Sequence[Any], key: Sequence[str], order: int) -> list[DataFile]:
-        """Write rows of one partition as they are ordered; values and the id of the order are those of Iceberg's JSON.
-
-        The columns are those of the table, which other ones may follow.
-        """
-        table, properties = self._table, self._table.writing
-        target = int(properties.get("write.target-file-size-bytes", rows_of.TARGET_BYTES))
-        files = rows_of.write(rows, self.storage, lambda name: table.files.location(name, values), target)
-        if key and len(files) == 1:
-            named = {field.name: field for field in table.schema.fields}
-            remember(files[0].path, [named[name] for name in key], rows)
-        return [
-            table.files.written(
-                {
-                    "file-path": file.path,
-                    "file-format": "parquet",
-                    "partition": list(values),
-                    "file-size-in-bytes": file.size,
-                    "sort-order-id": order,
-                    **metrics(file.footer, table.schema.fields, key, properties),
-                }
-            )
-            for file in files
-        ]

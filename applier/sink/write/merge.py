@@ -17,7 +17,6 @@ from applier.sink.format.storage import Storage
 from applier.sink.format.types import FIELD_ID, Field, TypeJson
 from applier.sink.iceberg.commit import Change
 from applier.sink.iceberg.files import DeleteFile
-from applier.sink.iceberg.layout import order_of_files, sort_of
 from applier.sink.iceberg.table import Table
 from applier.sink.write.deletes import load_deleted
 from applier.sink.write.engine import ArrowEngine
@@ -50,7 +49,7 @@ def is_plain(table: Table) -> bool:
     return (
         table.format_version >= 2
         and table.writing.get("write.format.default", "parquet").lower() == "parquet"
-        and sort_of(table) is not None
+        and table.file_layout.sort is not None
         and all(_has_plain_values(field.type) for field in table.schema.fields)
         and not any(fold(name) in types.LINEAGE for name in table.schema.names)
         and not any(key.startswith(_OF_ICEBERG) for key in table.writing)
@@ -94,7 +93,7 @@ def stage(
         return None
     load_deleted(old, engine.storage)
     key = table.schema.identifier
-    order, order_id = order_of_files(table, key)
+    order, order_id = table.file_layout.order_of(key)
     fields = (*table.schema.fields, *(LINEAGE if has_lineage else ()))
     schema = pa.schema([*table.schema.arrow, *(_column(field) for field in fields[len(table.schema.fields) :])])
     new = []
@@ -107,7 +106,7 @@ def stage(
             tables.append(pa.Table.from_arrays(living.columns, schema=schema))
         rows = sort(pa.concat_tables(tables), order)
         if rows.num_rows:
-            new += engine.write(rows, part[0].file.partition, key, order_id)
+            new += engine.writer.write(rows, part[0].file.partition, key, order_id)
     gone = {planned.file.path for planned in old}
     kept = {
         _key(delete) for path, planned in files.files.items() if path not in gone for delete in planned.file.deletes

@@ -20,7 +20,6 @@ from applier.errors import TransientError
 from applier.runtime.permanent_errors import SPARK, Cause, chain_of, refusal, told
 from applier.sink.iceberg.files import DataFile
 from applier.sink.iceberg.java import translated
-from applier.sink.iceberg.layout import order_of_files
 from applier.sink.iceberg.table import Table
 from applier.sink.write.file_index import FileIndex
 from applier.sink.write.parquet import Positions, by_path
@@ -78,7 +77,7 @@ class SparkEngine:
 
 def sorted_by(table: Table, key: Sequence[str]) -> list[Column]:
     """The order of rows in a file of a table, whose key is given; [] for none."""
-    order, _ = order_of_files(table, key)
+    order, _ = table.file_layout.order_of(key)
     names = [(F.col(quoted(each.column)), each.descending) for each in order]
     return [name.desc_nulls_last() if descends else name.asc_nulls_first() for name, descends in names]
 

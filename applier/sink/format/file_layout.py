@@ -1,0 +1,49 @@
+"""How new files of a table are written, as a value that is good in any process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from applier.config.table_layout import SortField
+from applier.sink.format.types import TableSchema
+
+
+@dataclass(frozen=True, slots=True)
+class FileLayout:
+    """What the metadata of a table says of files that are to come.
+
+    Attributes:
+        table: Its name, for messages.
+        schema: Its columns.
+        spec: Its partition spec, in Iceberg's JSON.
+        order: Its sort order, in Iceberg's JSON.
+        properties: Its properties.
+    """
+
+    table: str
+    schema: TableSchema
+    spec: Mapping[str, Any]
+    order: Mapping[str, Any]
+    properties: Mapping[str, str]
+
+    @property
+    def sort(self) -> tuple[SortField, ...] | None:
+        """Columns of the sort order; None if it is by anything but top-level columns as `SortField` orders them."""
+        columns = {column.id: column.name for column in self.schema.fields}
+        parts = self.order["fields"]
+        kinds = {(part["transform"], part["direction"], part["null-order"]) for part in parts}
+        if kinds - {("identity", "asc", "nulls-first"), ("identity", "desc", "nulls-last")}:
+            return None
+        if any(part["source-id"] not in columns for part in parts):
+            return None
+        return tuple(SortField(columns[part["source-id"]], part["direction"] == "desc") for part in parts)
+
+    def order_of(self, key: Sequence[str]) -> tuple[tuple[SortField, ...], int]:
+        """The order in which rows are written, and the id of the table's sort order if they are in it, else 0."""
+        by_key, order = tuple(map(SortField, key)), self.sort
+        if not order:
+            return by_key, 0 if order is None else int(self.order["order-id"])
+        columns = {each.column for each in order}
+        return (*order, *(each for each in by_key if each.column not in columns)), int(self.order["order-id"])
