@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute
 
 from applier.changefeed.table import TableVersion
 from applier.changefeed.types import TypeRules
 from applier.decode.dump.file_columns import missing
 from applier.decode.dump.typed_rows import WIRE
 from applier.decode.values.convert import to_array
-from applier.sink.tidb_partitions.expression import Inexact, Node, columns_of, parse
-from applier.sink.tidb_partitions.functions import evaluate
+from applier.sink.format.types import repeated
+from applier.sink.tidb_partitions.expression import Call, Inexact, Name, Node, columns_of, parse
+
+pc: Any = pyarrow.compute
 
 _NUMBERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
 _TEXTS = frozenset({"varchar", "tinytext", "text", "mediumtext", "longtext"})
@@ -52,7 +56,7 @@ class Generated:
         for name in missing(self.version, rows.column_names):
             column = self.version.column(name)
             assert column is not None  # noqa: S101 - it is one of the table
-            values = evaluate(self.expression(name), rows).cast(pa.string()).combine_chunks()
+            values = _texts(self.expression(name), rows).combine_chunks()
             array, _ = to_array(values, column, WIRE, self.rules, f"{self.version.name}.{name}")
             rows = rows.append_column(name, array)
         return rows
@@ -72,3 +76,16 @@ class Generated:
             if column is None or (own != name and column.generated) or column.type.name not in _NUMBERS | _TEXTS:
                 raise Inexact(f"column {name} is made of column {own}, which is neither a whole number nor text")
         return node
+
+
+def _texts(node: Node, rows: pa.Table) -> Any:
+    """Values of an expression, as TiDB prints them."""
+    match node:
+        case Name(name):
+            return rows[name].cast(pa.string())
+        case Call("CONCAT", arguments):
+            parts = (_texts(argument, rows) for argument in arguments)
+            return pc.binary_join_element_wise(*parts, "", null_handling="emit_null")
+        case Call(function):
+            raise Inexact(f"the exact values of the function {function} are not known")
+    return repeated(pa.scalar(str(node[0]), pa.string()), rows.num_rows)

@@ -37,12 +37,11 @@ class Between:
     high: int
 
 
-Bound: TypeAlias = "int | str | bytes | date | datetime | Between | type[Max] | None"
+Bound: TypeAlias = "int | str | date | datetime | Between | type[Max] | None"
 """A value that rows are compared with; None for NULL."""
 
 _INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "year"})
 _TEXTS = frozenset({"char", "varchar"})
-_BYTES = frozenset({"binary", "varbinary"})
 
 _ORDERED_ALIKE = r"^[ \-./0-9A-Za-z]*$"
 """Characters that every collation of TiDB orders by their codes, save that some take small letters for large."""
@@ -85,8 +84,6 @@ def column_bound(text: str, column: Column) -> Bound:
     if isinstance(node, StringLiteral):
         if column.type.name in _TEXTS:
             return node.value
-        if column.type.name in _BYTES:
-            return node.value.encode()
         if column.type.name in ("date", "datetime"):
             return _day_or_moment(moment(node.value), column)
     raise Inexact(f"a value for column {column.name} of type {column.type.name} is not understood")
@@ -105,8 +102,6 @@ def compare(column: Values, bound: Bound) -> tuple[Mask, Mask]:
         return _between(column, bound)
     if isinstance(bound, str):
         return _texts(column, bound)
-    if isinstance(bound, bytes):
-        return _bytes(column, bound)
     if isinstance(bound, int):
         return _numbers(column, bound)
     wanted = pa.timestamp("us") if isinstance(bound, datetime) else pa.date32()
@@ -119,7 +114,7 @@ def equal_bytes(column: Values, value: Bound) -> Mask:
     """Which values are the same as a bound whatever the collation: none that are only equal under some."""
     if value is None:
         return np.asarray(column.is_null().to_numpy(), bool)
-    if isinstance(value, str | bytes) and column.type in (pa.string(), pa.binary()):
+    if isinstance(value, str) and column.type == pa.string():
         return _compared(column, pa.scalar(value, column.type))[1]
     return compare(column, value)[1]
 
@@ -204,13 +199,3 @@ def _texts(column: Values, bound: str) -> tuple[Mask, Mask]:
     value = pa.scalar(bound)
     compared = (_compared(form(column), form(value)) for form in forms)
     return _agreed(compared, "the collation of a column decides on some rows, and the feed does not show it")
-
-
-def _bytes(column: Values, bound: bytes) -> tuple[Mask, Mask]:
-    """Compare with and without the zeros that BINARY pads with."""
-    if not pa.types.is_binary(column.type):
-        raise Inexact(f"a column that partitions it is kept as {column.type}")
-    exact = _compared(column, pa.scalar(bound))
-    stripped = pa.chunked_array([[v and v.rstrip(b"\0") for v in column.to_pylist()]], pa.binary())
-    padded = _compared(stripped, pa.scalar(bound.rstrip(b"\0")))
-    return _agreed(iter((exact, padded)), "zeros at the end of a value decide on its partition")

@@ -1,4 +1,4 @@
-"""Parses a partitioning expression: the few forms that TiDB allows."""
+"""Parses an expression that is a column, a constant, or functions of these; partitions have no other here."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Name(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function or an operator (`+`, `-`, `*`, `DIV`, `%`) with its arguments."""
+    """A function with its arguments."""
 
     function: str
     arguments: tuple[Node, ...]
@@ -42,13 +42,11 @@ Node: TypeAlias = Number | StringLiteral | Name | Call
 
 _TOKEN = re.compile(
     r"\s*(?:(?P<name>`(?:[^`]|``)+`)|(?P<string>'(?:[^'\\]|''|\\.)*')|(?P<number>\d+)(?![\w.])"
-    r"|(?P<word>[^\W\d][\w$]*)|(?P<symbol>[-+*/%(),]))",
+    r"|(?P<word>[^\W\d][\w$]*)|(?P<symbol>[-(),]))",
     re.DOTALL,
 )
 _CHARSETS = ("_utf8mb4", "_utf8", "_ascii")
 """What may stand before a string: its characters are the same."""
-
-_SYNONYMS = {"DAY": "DAYOFMONTH", "MOD": "%"}
 
 
 def parse(text: str) -> Node:
@@ -58,7 +56,7 @@ def parse(text: str) -> Node:
         Inexact: It is not of a form that is known.
     """
     reader = _Reader(text)
-    node = reader.sum()
+    node = reader.term()
     reader.end()
     return node
 
@@ -98,12 +96,26 @@ class _Reader:
         self._tokens = list(_tokens(text))
         self._place = 0
 
-    def sum(self) -> Node:
-        """Take terms that are added or subtracted."""
-        node = self._term()
-        while operator := self.take("+", "-"):
-            node = Call(operator, (node, self._term()))
-        return node
+    def term(self) -> Node:
+        """Take a number, a string, a column, or a function with its arguments."""
+        if self.take("("):
+            node = self.term()
+            self._expect(")")
+            return node
+        is_negative = self.take("-")
+        kind, text = self._next()
+        if kind == "number":
+            self._place += 1
+            return Number(-int(text) if is_negative else int(text))
+        if is_negative:
+            raise self._unknown()
+        if kind == "string":
+            self._place += 1
+            return StringLiteral(re.sub(r"''|\\(.)", lambda match: match[1] or "'", text[1:-1], flags=re.DOTALL))
+        name = self.name()
+        if kind == "word" and name.lower() in _CHARSETS and self._next()[0] == "string":
+            return self.term()
+        return self._call(name.upper()) if kind == "word" and self.take("(") else Name(name)
 
     def name(self) -> str:
         """Take a name."""
@@ -113,60 +125,26 @@ class _Reader:
         self._place += 1
         return text[1:-1].replace("``", "`") if kind == "name" else text
 
-    def take(self, *words: str) -> str:
-        """Take one of some symbols or words, if it comes next; "" if not."""
-        kind, text = self._next()
-        if kind not in ("symbol", "word") or text.upper() not in words:
-            return ""
-        self._place += 1
-        return text.upper()
+    def take(self, symbol: str) -> bool:
+        """Take a symbol if it comes next."""
+        found = self._next() == ("symbol", symbol)
+        self._place += found
+        return found
 
     def end(self) -> None:
         """Refuse anything that is left."""
         if self._next()[0]:
             raise self._unknown()
 
-    def _term(self) -> Node:
-        node = self._factor()
-        while operator := self.take("*", "%", "DIV", "MOD"):
-            node = Call(_SYNONYMS.get(operator, operator), (node, self._factor()))
-        return node
-
-    def _factor(self) -> Node:
-        if self.take("-"):
-            inner = self._factor()
-            return Number(-inner.value) if isinstance(inner, Number) else Call("-", (Number(0), inner))
-        if self.take("+"):
-            return self._factor()
-        if self.take("("):
-            node = self.sum()
-            self._expect(")")
-            return node
-        return self._leaf()
-
-    def _leaf(self) -> Node:
-        kind, text = self._next()
-        if kind == "number":
-            self._place += 1
-            return Number(int(text))
-        if kind == "string":
-            self._place += 1
-            return StringLiteral(re.sub(r"''|\\(.)", lambda match: match[1] or "'", text[1:-1], flags=re.DOTALL))
-        name = self.name()
-        if kind == "word" and name.lower() in _CHARSETS and self._next()[0] == "string":
-            return self._leaf()
-        return self._call(name.upper()) if kind == "word" and self.take("(") else Name(name)
-
     def _call(self, function: str) -> Node:
-        function = _SYNONYMS.get(function, function)
-        arguments = [self.sum()]
+        arguments = [self.term()]
         while self.take(","):
-            arguments.append(self.sum())
+            arguments.append(self.term())
         self._expect(")")
         return Call(function, tuple(arguments))
 
-    def _expect(self, word: str) -> None:
-        if not self.take(word):
+    def _expect(self, symbol: str) -> None:
+        if not self.take(symbol):
             raise self._unknown()
 
     def _next(self) -> tuple[str, str]:

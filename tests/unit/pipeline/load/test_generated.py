@@ -46,8 +46,7 @@ ROWS = pa.table(
             "`g` varchar(40) GENERATED ALWAYS AS (concat(`b``b`, _utf8mb4') STORED', `id`)) STORED",
             ["x,y) STORED1", "z) STORED2"],
         ),
-        ("`g` int GENERATED ALWAYS AS (`id` * 2 - (`id` + 10)) STORED NOT NULL", [-9, -8]),
-        ("`g` bigint GENERATED ALWAYS AS (`a` DIV 2) STORED", [3, None]),
+        ("`g` int GENERATED ALWAYS AS (`id`) STORED NOT NULL", [1, 2]),
         ("`g` varchar(9) GENERATED ALWAYS AS (`b``b`) STORED COMMENT 'a copy'", ["x,y", "z"]),
     ],
 )
@@ -64,7 +63,8 @@ def test_what_is_certain_is_computed(column: str, wanted: list[object]) -> None:
         ("`g` varchar(40) GENERATED ALWAYS AS (concat(`d`)) STORED", "made of column d"),
         ("`g` int GENERATED ALWAYS AS (year(`d`)) STORED", "made of column d"),
         ("`g` double GENERATED ALWAYS AS (`a` / 2) STORED", "has a form that is not known"),
-        ("`g` double GENERATED ALWAYS AS (`a` * 2) STORED", "made of column g"),
+        ("`g` double GENERATED ALWAYS AS (`a`) STORED", "made of column g"),
+        ("`g` int GENERATED ALWAYS AS (`id` * 2) STORED", "has a form that is not known"),
         (r"`g` varchar(40) GENERATED ALWAYS AS (concat(_utf8mb4'\n', `a`)) STORED", "form that is not known"),
         ("`g` varchar(40) GENERATED ALWAYS AS (concat(_latin1'v', `a`)) STORED", "form that is not known"),
         (

@@ -23,7 +23,6 @@ DATE = ColumnType("date")
 DATETIME = ColumnType("datetime", scale=6)
 TIMESTAMP = ColumnType("timestamp", scale=6)
 TEXT = ColumnType("varchar", length=20)
-BYTES = ColumnType("varbinary", length=20)
 
 
 def by_range(expression: str, *bounds: str) -> Partitioning:
@@ -89,23 +88,10 @@ def test_a_bound_beyond_the_column_is_never_reached() -> None:
     ("expression", "kind", "value", "result"),
     [
         ("a", INT, 7, 7),
-        ("a + 1", INT, 7, 8),
-        ("a - 10", INT, 7, -3),
-        ("-a", INT, 7, -7),
-        ("a * 2 + 3", INT, 7, 17),
-        ("2 * (a + 3)", INT, 7, 20),
-        ("a DIV 2", INT, 7, 3),
-        ("a div 2", INT, -7, -3),
-        ("a % 4", INT, 7, 3),
-        ("MOD(a, 4)", INT, -7, -3),
-        ("a MOD 4", INT, -7, -3),
-        ("FLOOR(a)", INT, -7, -7),
         ("a", ColumnType("year"), 2024, 2024),
+        ("(a)", INT, -7, -7),
         ("YEAR(a)", DATE, date(2024, 2, 29), 2024),
-        ("YEAR(`a`) * 100 + MONTH(`a`)", DATE, date(2024, 2, 29), 202402),
-        ("QUARTER(a)", DATE, date(2024, 4, 1), 2),
-        ("DAY(a)", DATE, date(2024, 2, 29), 29),
-        ("DAYOFMONTH(a)", DATE, date(2024, 2, 29), 29),
+        ("MONTH(`a`)", DATE, date(2024, 2, 29), 2),
         ("TO_DAYS(a)", DATE, date(1, 1, 1), 366),
         ("TO_DAYS(a)", DATE, date(1970, 1, 1), 719528),
         ("TO_DAYS(a)", DATE, date(2007, 10, 7), 733321),
@@ -113,7 +99,6 @@ def test_a_bound_beyond_the_column_is_never_reached() -> None:
         ("TO_DAYS(a)", DATETIME, datetime(2007, 10, 7, 23, 59, 59, 999999), 733321),
         ("TO_DAYS(a)", DATETIME, datetime(1900, 1, 1, 0, 0, 1), 693961),
         ("UNIX_TIMESTAMP(a)", TIMESTAMP, datetime(2024, 1, 1, tzinfo=UTC), 1704067200),
-        ("FLOOR(UNIX_TIMESTAMP(a))", TIMESTAMP, datetime(2024, 1, 1, 0, 0, 0, 999999, tzinfo=UTC), 1704067200),
     ],
 )
 def test_an_expression_has_the_value_that_tidb_computes(
@@ -125,17 +110,11 @@ def test_an_expression_has_the_value_that_tidb_computes(
     assert places(partitioning, (kind, [value, None])) == ["p1", "p0"]
 
 
-def test_division_by_zero_is_null() -> None:
-    """MOD and DIV by zero are NULL, and so in the lowest partition."""
-    assert places(by_range("a % b", "5", "MAXVALUE"), (INT, [9, 9]), (INT, [0, 7])) == ["p0", "p0"]
-    assert places(by_range("a DIV b", "1", "MAXVALUE"), (INT, [9, 9]), (INT, [0, 7])) == ["p0", "p1"]
-
-
 def test_bounds_are_constant_expressions() -> None:
-    """TO_DAYS and YEAR of a literal, and sums, are bounds as well as numbers are."""
-    partitioning = by_range("TO_DAYS(a)", "TO_DAYS('2024-01-01')", "TO_DAYS('2024-02-01 10:00:00') + 1", "MAXVALUE")
+    """TO_DAYS and YEAR of a literal are bounds as well as numbers are."""
+    partitioning = by_range("TO_DAYS(a)", "TO_DAYS('2024-01-01')", "TO_DAYS('2024-02-01 10:00:00')", "MAXVALUE")
 
-    assert places(partitioning, (DATE, days("2023-12-31", "2024-01-01", "2024-02-01", "2024-02-02", None))) == [
+    assert places(partitioning, (DATE, days("2023-12-31", "2024-01-01", "2024-01-31", "2024-02-01", None))) == [
         "p0", "p1", "p1", "p2", "p0",
     ]  # fmt: skip
 
@@ -188,18 +167,11 @@ def test_strings_that_a_collation_decides_on_are_refused(value: str) -> None:
         places(by_columns("a", ("'m'",), ("MAXVALUE",)), (TEXT, ["a", value]))
 
 
-def test_bytes_are_compared_as_bytes() -> None:
-    """VARBINARY has no collation."""
-    partitioning = by_columns("a", ("'B'",), ("'a'",), ("MAXVALUE",))
-
-    assert places(partitioning, (BYTES, [b"A", b"\xff", b"Zz", b"a"])) == ["p0", "p2", "p1", "p2"]
-
-
 def test_list_takes_rows_by_value() -> None:
     """NULL is in the partition that lists it."""
-    partitioning = by_list("list", "`a` % 10", ("1", "3"), (None, "-4"))
+    partitioning = by_list("list", "`a`", ("1", "13"), (None, "-4"))
 
-    assert places(partitioning, (INT, [1, 13, None, -4, 21])) == ["p0", "p0", "p1", "p1", "p0"]
+    assert places(partitioning, (INT, [1, 13, None, -4])) == ["p0", "p0", "p1", "p1"]
 
 
 def test_default_takes_what_no_list_names() -> None:
@@ -251,20 +223,21 @@ def test_a_bound_with_a_fraction_over_a_datetime_of_unknown_digits_is_refused() 
 @pytest.mark.parametrize(
     ("expression", "kind", "value", "reason"),
     [
-        ("YEARWEEK(a)", DATE, date(2024, 1, 1), "the exact values of the function YEARWEEK are not known"),
-        ("DAYOFWEEK(a)", DATE, date(2024, 1, 1), "the exact values of the function DAYOFWEEK are not known"),
+        ("YEARWEEK(a)", DATE, date(2024, 1, 1), "the function YEARWEEK is not computed here: only a column, TO_DAYS"),
+        ("QUARTER(a)", DATE, date(2024, 1, 1), "the function QUARTER is not computed here"),
+        ("FLOOR(UNIX_TIMESTAMP(a))", TIMESTAMP, datetime(2024, 1, 1, tzinfo=UTC), "the function FLOOR is not"),
         ("EXTRACT(DAY FROM a)", DATE, date(2024, 1, 1), "has a form that is not known"),
         ("TIME_TO_SEC(a)", ColumnType("time"), "10:00:00", "function TIME_TO_SEC"),
         ("YEAR(a)", TIMESTAMP, datetime(2024, 1, 1, tzinfo=UTC), "no date without a zone"),
         ("YEAR(a)", TEXT, "2024-01-01", "kept as string"),
         ("UNIX_TIMESTAMP(a)", DATETIME, datetime(2024, 1, 1), "time zone of a session"),
         ("UNIX_TIMESTAMP(a)", TIMESTAMP, datetime(2024, 1, 1, 0, 0, 0, 5, tzinfo=UTC), "fractions of a second"),
-        ("a * a", BIG, 2**62, "out of the range"),
-        ("a + 0", UNSIGNED, Decimal(2**63), "out of the range"),
+        ("a + 1", INT, 7, "has a form that is not known"),
+        ("YEAR(a) * 100 + MONTH(a)", DATE, date(2024, 1, 1), "has a form that is not known"),
         ("a / 2", INT, 7, "has a form that is not known"),
         ("a + 0.5", INT, 7, "has a form that is not known"),
         ("CASE a WHEN 1 THEN 2 END", INT, 7, "has a form that is not known"),
-        ("missing + a", INT, 7, "column missing, by which it is partitioned, is not in the feed"),
+        ("missing", INT, 7, "column missing, by which it is partitioned, is not in the feed"),
     ],
 )
 def test_what_is_not_known_exactly_is_refused(expression: str, kind: ColumnType, value: object, reason: str) -> None:
