@@ -7,6 +7,7 @@ import gzip
 import json
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -25,24 +26,24 @@ TABLE = "t"
 OLD = {
     "moment": ("DATETIME(6)", "2024-01-01 23:59:59.999999"),
     "none": ("YEAR", "0000"),
-    "day": ("VARCHAR(20)", "2024-1-1"),
+    "cost": ("VARCHAR(20)", "2.45"),
     "short": ("INT", "24"),
 }
 """Columns of the first row, with type and value."""
-MODIFIED = {"moment": "DATE", "none": "VARCHAR(9)", "day": "DATE", "short": "YEAR"}
+MODIFIED = {"moment": "DATE", "none": "VARCHAR(9)", "cost": "DECIMAL(9,1)", "short": "VARCHAR(9)"}
 ADDED = {
-    "of_year": ("YEAR", "24", "24"),
+    "of_year": ("YEAR", "2024", "2024"),
     "fixed": ("CHAR(5)", "'ab  '", "ab  "),
-    "real": ("FLOAT(7,2)", "1.245", "1.245"),
-    "from_number": ("DATE", "101", "2000-01-01"),
+    "real": ("FLOAT(7,2)", "1.25", "1.25"),
+    "since": ("DATE", "'2000-01-01'", "2000-01-01"),
 }
 """Columns with type, default as written, and default as TiDB keeps it."""
 _FIRST = date(2024, 1, 1)
-HELD = {KEY: 1, "moment": _FIRST, "none": "0", "day": _FIRST, "short": 2024} | {
+HELD = {KEY: 1, "moment": _FIRST, "none": "0", "cost": Decimal("2.5"), "short": "24"} | {
     "of_year": 2024,
     "fixed": "ab",
     "real": 1.25,
-    "from_number": date(2000, 1, 1),
+    "since": date(2000, 1, 1),
 }
 """The row in the end."""
 
