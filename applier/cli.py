@@ -40,7 +40,6 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tabl
 
 @app.command(
     epilog=examples(
-        "init",
         "init applier.toml --servers broker:9092 --topics shop --name shop",
         "init applier.toml --servers broker:9092 --topics shop --name shop --catalog hive --uri thrift://hive:9083",
     )
@@ -66,7 +65,7 @@ def init(  # noqa: PLR0913 - each is an option
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
 ) -> None:
-    """Write a first configuration: look at the topics, and ask for what they do not show. Writes nothing else.
+    """Write a first configuration, from a look at the topics. What they do not show is a comment to fill in.
 
     Secrets stay out of the file: write ${NAME} for the environment variable that holds one.
     """
@@ -80,8 +79,7 @@ def init(  # noqa: PLR0913 - each is an option
     section = {key: value for key, value in given.items() if value} | options(kafka or [], "--kafka")
     extra = options(catalog_option or [], "--catalog-option")
     answers = Answers(section, name, protocol, registry, catalog, uri, warehouse, extra)
-    ask = (lambda question: str(typer.prompt(question, default="", show_default=False))) if sys.stdin.isatty() else None
-    write(file, answers, ask=ask, say=lambda line: print(escaped(line)), force=force)
+    write(file, answers, say=lambda line: print(escaped(line)), force=force)
 
 
 @app.command(epilog=examples("run -c applier.toml", "run -c applier.toml --once --log-level warning"))

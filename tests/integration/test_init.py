@@ -37,7 +37,7 @@ def test_a_first_configuration_comes_from_a_look_at_the_broker(
         section, name="shop", catalog_type="jdbc", uri=f"jdbc:sqlite:{tmp_path}/c.db", warehouse=f"{tmp_path}/lake"
     )
 
-    init(file, answers, ask=None, say=said.append, spark=spark)
+    init(file, answers, say=said.append, spark=spark)
 
     config = load(file)
     assert config.changefeed.protocol == "canal-json"

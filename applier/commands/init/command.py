@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from applier.commands.init.look import Sight, look
@@ -19,8 +18,6 @@ from applier.errors import ApplierError, ConfigError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-Ask = Callable[[str], str]
 
 _SECRET = re.compile(r"password|secret|token|credential|jaas\.config$|ssl\.keystore\.key$", re.IGNORECASE)
 _VARIABLE = re.compile(r"\$\{\w+\}")
@@ -48,7 +45,6 @@ def init(
     file: Path,
     answers: Answers,
     *,
-    ask: Ask | None,
     say: Callable[[str], None],
     force: bool = False,
     spark: SparkSession | None = None,
@@ -58,7 +54,6 @@ def init(
     Args:
         file: The file.
         answers: What the user says.
-        ask: Asks a question on the terminal; None where nobody can be asked.
         say: Takes one line for the user.
         force: Replace a file that is there.
         spark: A running session to use instead of a new one.
@@ -71,33 +66,14 @@ def init(
     if file.exists() and not force:
         raise ConfigError([f"{file} is there already. Choose another name, or replace it with --force."])
     _refuse(answers)
-    answers = _with_source(answers, ask)
     say("Looking at the topics …")
     sight = _sight(answers, say, spark)
     _refuse_unread(answers, sight)
-    if ask is not None:
-        answers = _completed(answers, sight, ask, say)
-        _refuse(answers)
-        if sight and answers.registry and len(sight.findings.protocols) > 1 and answers.protocol is None:
-            sight = _sight(answers, say, spark)
     try:
         file.write_text(text(answers, sight), encoding="utf-8")
     except OSError as error:
         raise ConfigError([f"Cannot write {file}: {error.strerror or error}."]) from error
     _report(file, answers, sight, say)
-
-
-def _with_source(answers: Answers, ask: Ask | None) -> Answers:
-    kafka = dict(answers.kafka)
-    if ask and not {"topics", "topic_pattern"} & kafka.keys():
-        kafka["topics"] = split(ask("Topics, separated by commas"))
-    if ask and not kafka.get("kafka.bootstrap.servers"):
-        kafka["kafka.bootstrap.servers"] = ask("Kafka brokers, host:port")
-    missing = [] if kafka.get("kafka.bootstrap.servers") else ["--servers HOST:PORT"]
-    missing += [] if kafka.get("topics") or kafka.get("topic_pattern") else ["--topics NAME,NAME"]
-    if missing:
-        raise ConfigError([f"applier init needs {' and '.join(missing)}."])
-    return replace(answers, kafka=kafka)
 
 
 def split(topics: str) -> list[str]:
@@ -119,41 +95,6 @@ def _sight(answers: Answers, say: Callable[[str], None], spark: SparkSession | N
         return None
 
 
-def _completed(answers: Answers, sight: Sight | None, ask: Ask, say: Callable[[str], None]) -> Answers:
-    """The answers with those that were missing; an empty one stays unknown."""
-    found = sight.findings.protocols if sight else ()
-    needs_registry = any(PROTOCOLS[name].carries.schema == "registry" for name in (answers.protocol, *found) if name)
-    questions: Mapping[str, str] = {
-        **({"registry": "Address of the schema registry"} if needs_registry else {}),
-        **({"protocol": f"TiCDC's protocol ({', '.join(PROTOCOLS)})"} if not found else {}),
-        "name": "Name of the changefeed",
-        "catalog_type": f"Type of the Iceberg catalog ({', '.join(CATALOGS)})",
-        "uri": "Address of the catalog (uri)",
-        "warehouse": "Warehouse of the catalog",
-    }
-    given: dict[str, Any] = {}
-    for key, question in questions.items():
-        answer = getattr(answers, key) or ask(question) or None
-        while (problem := _unknown(answer, key)) and not getattr(answers, key):
-            say(problem)
-            answer = ask(question) or None
-        given[key] = answer
-    return replace(answers, **given)
-
-
-_KNOWN = {"protocol": ("--protocol", tuple(PROTOCOLS)), "catalog_type": ("--catalog", tuple(CATALOGS))}
-"""Option and values of the answers that are one of a few."""
-
-
-def _unknown(answer: str | None, key: str) -> str | None:
-    option, known = _KNOWN.get(key, ("", ()))
-    if answer is None or not known or answer in known:
-        return None
-    near = nearest(answer, known)
-    hint = f"did you mean {near}?" if near else f"known are {', '.join(known)}."
-    return f"{option} {answer} is not known, {hint}"
-
-
 def _refuse_unread(answers: Answers, sight: Sight | None) -> None:
     """Refuse a named protocol of which no message is; without its registry nothing can be said."""
     named = answers.protocol
@@ -170,7 +111,18 @@ def _refuse_unread(answers: Answers, sight: Sight | None) -> None:
 
 
 def _refuse(answers: Answers) -> None:
-    problems = [said for key in _KNOWN if (said := _unknown(getattr(answers, key), key))]
+    kafka = answers.kafka
+    missing = [] if kafka.get("kafka.bootstrap.servers") else ["--servers HOST:PORT"]
+    missing += [] if kafka.get("topics") or kafka.get("topic_pattern") else ["--topics NAME,NAME"]
+    problems = [f"applier init needs {' and '.join(missing)}."] if missing else []
+    for option, given, known in (
+        ("--protocol", answers.protocol, tuple(PROTOCOLS)),
+        ("--catalog", answers.catalog_type, tuple(CATALOGS)),
+    ):
+        if given and given not in known:
+            near = nearest(given, known)
+            hint = f"did you mean {near}?" if near else f"known are {', '.join(known)}."
+            problems.append(f"{option} {given} is not known, {hint}")
     for option, value in (("--registry", answers.registry), ("--uri", answers.uri)):
         password = urlsplit((value or "").removeprefix("jdbc:")).password
         if password and not _VARIABLE.fullmatch(password):

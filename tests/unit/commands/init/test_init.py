@@ -11,7 +11,7 @@ from applier.changefeed.message import TopicPartition
 from applier.changefeed.window import OffsetRange
 from applier.commands.check.command import check
 from applier.commands.init import command
-from applier.commands.init.command import Ask, init, options
+from applier.commands.init.command import init, options
 from applier.commands.init.detect import Findings
 from applier.commands.init.look import Sight
 from applier.commands.init.write import Answers, text
@@ -35,7 +35,7 @@ def answers(folder: Path) -> Answers:
 
 
 def written(
-    folder: Path, given: Answers, seen: Sight | Exception, monkeypatch: pytest.MonkeyPatch, ask: Ask | None = None
+    folder: Path, given: Answers, seen: Sight | Exception, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[str, list[str]]:
     """The file's text, and the lines that the user sees."""
 
@@ -47,7 +47,7 @@ def written(
     monkeypatch.setattr(command, "look", look)
     said: list[str] = []
     file = folder / "applier.toml"
-    init(file, given, ask=ask, say=said.append)
+    init(file, given, say=said.append)
     return file.read_text(encoding="utf-8"), said
 
 
@@ -103,35 +103,6 @@ def test_a_feed_without_a_watermark_names_the_option(tmp_path: Path) -> None:
     ) in content
 
 
-def test_a_terminal_is_asked_for_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only for what neither options nor messages say; an empty answer stays open."""
-    asked: list[str] = []
-
-    def ask(question: str) -> str:
-        asked.append(question)
-        return {"Name of the changefeed": "shop", "Topics, separated by commas": "a, b"}.get(question, "")
-
-    given = Answers({"kafka.bootstrap.servers": "broker:9092"}, catalog_type="glue", warehouse="s3://lake")
-    content, _ = written(tmp_path, given, sight("simple"), monkeypatch, ask)
-
-    assert asked == ["Topics, separated by commas", "Name of the changefeed", "Address of the catalog (uri)"]
-    assert 'topics = ["a", "b"]' in content
-    assert load(tmp_path / "applier.toml").catalog.type == "glue"
-
-
-def test_a_wrong_answer_is_asked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At once: the others are not lost."""
-    types = iter(["jbdc", "hive"])
-
-    def ask(question: str) -> str:
-        return next(types) if question.startswith("Type of") else ""
-
-    content, said = written(tmp_path, replace(answers(tmp_path), catalog_type=None), sight("simple"), monkeypatch, ask)
-
-    assert 'type = "hive"' in content
-    assert "--catalog jbdc is not known, did you mean jdbc?" in said
-
-
 @pytest.mark.parametrize(
     ("found", "hint"),
     [
@@ -159,7 +130,7 @@ def test_a_file_that_is_there_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         written(tmp_path, answers(tmp_path), sight("simple"), monkeypatch)
     assert (tmp_path / "applier.toml").read_text() == "mine"
 
-    init(tmp_path / "applier.toml", answers(tmp_path), ask=None, say=print, force=True)
+    init(tmp_path / "applier.toml", answers(tmp_path), say=print, force=True)
     assert load(tmp_path / "applier.toml").changefeed.name == "shop"
 
 
@@ -191,7 +162,7 @@ def test_topics_that_cannot_be_reached_stop_it(tmp_path: Path, monkeypatch: pyte
 def test_a_wrong_answer_is_one_sentence(given: Answers, sentence: str, tmp_path: Path) -> None:
     """Before anything is looked at."""
     with pytest.raises(ConfigError) as refused:
-        init(tmp_path / "applier.toml", given, ask=None, say=print)
+        init(tmp_path / "applier.toml", given, say=print)
 
     assert refused.value.problems == [sentence]
 
