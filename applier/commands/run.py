@@ -20,8 +20,8 @@ from applier.pipeline.state import keep_end
 from applier.pipeline.step import Pipeline, Step
 from applier.pipeline.tables import completeness, layouts
 from applier.runtime import terminal
+from applier.runtime.jvm.memory import give_back
 from applier.runtime.logs import Report, logger
-from applier.runtime.memory import give_back
 from applier.runtime.retry import with_retry
 from applier.runtime.stop_requests import stop_signals
 from applier.sink.write.key_cache import LARGE

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from applier.errors import ApplierError, CheckpointConflict
 from applier.pipeline.state import State
 from applier.runtime.logs import logger
+from applier.runtime.threads import beside
 
 
 @contextmanager
@@ -26,20 +27,14 @@ def beating(state: State, seconds: float) -> Iterator[None]:
         state: Progress; this process holds the changefeed.
         seconds: Time without any checkpoint after which one is written again.
     """
-    stop = threading.Event()
-    thread = threading.Thread(target=_beat, args=(state, seconds, stop), name="heartbeat", daemon=True)
-    thread.start()
-    try:
+    # Its end is waited for: a beat after the release would say that the changefeed is held still.
+    with beside("heartbeat", lambda over: _beat(state, seconds, over)):
         yield
-    finally:
-        # A beat after the release would say that the changefeed is held still.
-        stop.set()
-        thread.join()
 
 
-def _beat(state: State, seconds: float, stop: threading.Event) -> None:
+def _beat(state: State, seconds: float, over: threading.Event) -> None:
     step, since, is_told = state.checkpoint.step, time.monotonic(), False
-    while not stop.wait(seconds / 4):
+    while not over.wait(seconds / 4):
         if state.checkpoint.step != step:
             step, since = state.checkpoint.step, time.monotonic()
         if time.monotonic() - since < seconds:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from applier.errors import RegistryError, TransientError
 from applier.runtime.logs import logger
+from applier.runtime.threads import beside
 
 LATE_SECONDS = 5.0
 """An answer that takes longer is said to be late."""
@@ -61,9 +62,9 @@ class Outages:
 
         It counts as one only once the question has failed.
         """
-        since, over = datetime.now(UTC), threading.Event()
+        since = datetime.now(UTC)
 
-        def say() -> None:
+        def say(over: threading.Event) -> None:
             # What failed before says more.
             if over.wait(LATE_SECONDS) or self.current is not None:
                 return
@@ -72,13 +73,8 @@ class Outages:
             over.wait()
             self.end()
 
-        waits = threading.Thread(target=say, name="asking", daemon=True)
-        waits.start()
-        try:
+        with beside("asking", say):
             yield
-        finally:
-            over.set()
-            waits.join()
 
     def end(self) -> None:
         """The call that failed succeeded, or was given up."""

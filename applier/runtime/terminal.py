@@ -16,6 +16,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, Tex
 
 from applier.runtime.escaping import Text, escaped
 from applier.runtime.figures import duration
+from applier.runtime.threads import beside
 
 PATIENCE_SECONDS = 1.5
 """A wait that takes longer is shown."""
@@ -51,9 +52,8 @@ def waiting(what: str, *, passes: bool = False) -> Iterator[None]:
     if not is_watched():
         yield
         return
-    over = threading.Event()
 
-    def show() -> None:
+    def show(over: threading.Event) -> None:
         if over.wait(PATIENCE_SECONDS):
             return
         if not passes or CONSOLE.is_dumb_terminal:
@@ -62,13 +62,8 @@ def waiting(what: str, *, passes: bool = False) -> Iterator[None]:
         with _row(what):
             over.wait()
 
-    shown = threading.Thread(target=show, name="waiting", daemon=True)
-    shown.start()
-    try:
+    with beside("waiting", show):
         yield
-    finally:
-        over.set()
-        shown.join()
 
 
 @contextmanager

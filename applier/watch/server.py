@@ -22,6 +22,7 @@ from typing import Any, ClassVar
 from applier.config.watch import HttpSection
 from applier.errors import ConfigError
 from applier.runtime.logs import logger
+from applier.runtime.threads import beside
 
 AGAIN_SECONDS = 10.0
 """Time between two tries to get a port that another process has."""
@@ -104,37 +105,23 @@ def serving(
         logger().warning("page waits for its port", error=str(error), next_try_seconds=AGAIN_SECONDS)
         server = None
     if server is None:
-        with _served_later(settings, resources):
+        with beside("http-later", lambda over: _serve_later(settings, resources, over)):
             yield None
         return
-    thread = threading.Thread(target=server.serve_forever, name="http", daemon=True)
-    thread.start()
-    try:
-        host = f"[{settings.address}]" if ":" in settings.address else settings.address
-        yield f"{'http' if server.tls is None else 'https'}://{host}:{server.server_address[1]}/"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    host = f"[{settings.address}]" if ":" in settings.address else settings.address
+    with beside("http", lambda _: server.serve_forever()):
+        try:
+            yield f"{'http' if server.tls is None else 'https'}://{host}:{server.server_address[1]}/"
+        finally:
+            server.shutdown()
+            server.server_close()
 
 
-@contextmanager
-def _served_later(settings: HttpSection, resources: Mapping[str, Resource]) -> Iterator[None]:
-    stop = threading.Event()
-
-    def serve() -> None:
-        while not stop.wait(AGAIN_SECONDS):
-            with suppress(ConfigError), serving(settings, resources) as address:
-                logger().info("page", address=address)
-                stop.wait()
-
-    thread = threading.Thread(target=serve, name="http-later", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
+def _serve_later(settings: HttpSection, resources: Mapping[str, Resource], over: threading.Event) -> None:
+    while not over.wait(AGAIN_SECONDS):
+        with suppress(ConfigError), serving(settings, resources) as address:
+            logger().info("page", address=address)
+            over.wait()
 
 
 def _listening(settings: HttpSection, resources: Mapping[str, Resource]) -> _Server:

@@ -15,6 +15,7 @@ from applier.config.settings import Config
 from applier.config.watch import WebhookSection
 from applier.runtime.logs import logger
 from applier.runtime.retry import asked_pause
+from applier.runtime.threads import beside
 from applier.watch.alerts import Alert, Alerts
 from applier.watch.board import Board
 
@@ -38,20 +39,15 @@ def alerting(config: Config, board: Board) -> Iterator[None]:
     if url is None:
         yield
         return
-    bell, end = Bell(board, Mail(config.webhook, url.get_secret_value())), threading.Event()
+    bell = Bell(board, Mail(config.webhook, url.get_secret_value()))
 
-    def watch() -> None:
-        while not end.wait(_LOOK_SECONDS):
+    def watch(over: threading.Event) -> None:
+        while not over.wait(_LOOK_SECONDS):
             bell.turn(time.monotonic())
         bell.turn(time.monotonic())
 
-    thread = threading.Thread(target=watch, name="webhook", daemon=True)
-    thread.start()
-    try:
+    with beside("webhook", watch, _END_SECONDS):
         yield
-    finally:
-        end.set()
-        thread.join(_END_SECONDS)
 
 
 class Bell:
