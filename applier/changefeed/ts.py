@@ -24,6 +24,11 @@ def from_unix_ms(milliseconds: int) -> int:
     return milliseconds << LOGICAL_BITS
 
 
+def age(tso: int, now_ms: int) -> float:
+    """Seconds since a TSO, at a Unix time in milliseconds; 0 for one of the future, as clocks differ."""
+    return max(0, now_ms - unix_ms(tso)) / 1000
+
+
 def wall_clock(tso: int) -> datetime:
     """Wall clock of a TSO, in UTC."""
     return datetime.fromtimestamp(unix_ms(tso) / 1000, tz=UTC)

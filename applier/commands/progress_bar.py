@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from applier.runtime import terminal
-from applier.runtime.figures import counted, duration
+from applier.runtime.figures import counted, span
 from applier.runtime.logs import StatusLine, logger
 
 _LONG_BACKLOG = 10_000
@@ -66,7 +66,7 @@ def step_line(status: StatusLine, width: int) -> str:
     """One step for reading, in so many columns where that can be: details go first, warnings and the lag stay."""
     total = sum(status.seconds.values())
     stages = _stages(status.seconds, total)
-    took = duration(round(total, 1))
+    took = span(total)
     start = [f"step {status.step:,}", counted(status.rows, "row")]
     tables = [counted(status.tables, "table")]
     end = [_lag(status), f"backlog {status.backlog:,}"]
@@ -87,7 +87,7 @@ def step_line(status: StatusLine, width: int) -> str:
 def _lag(status: StatusLine) -> str:
     if status.lag_seconds is None:
         return "the feed carries no watermark" if status.resolved_ts is None else "no watermark yet"
-    return f"lag {duration(status.lag_seconds)}"
+    return f"lag {span(status.lag_seconds)}"
 
 
 def _stages(seconds: Mapping[str, float], total: float) -> str:

@@ -15,15 +15,3 @@ def span(seconds: float | None, unknown: str = "unknown") -> str:
     forms = ((10, 1, "{:.1f} s"), (120, 1, "{:.0f} s"), (7200, 60, "{:.0f} min"), (172_800, 3600, "{:.1f} h"))
     shown = next((form.format(seconds / unit) for limit, unit, form in forms if seconds < limit), "")
     return (shown or f"{seconds / 86_400:.1f} days").replace(".0 ", " ")
-
-
-def duration(seconds: float) -> str:
-    """A time span in the two units that say most, such as `0.7 s`, `3 min 20 s` or `2 d 4 h`."""
-    if seconds < 10 and seconds != int(seconds):
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    days, hours = divmod(hours, 24)
-    amounts = [(days, "d"), (hours, "h"), (minutes, "min"), (rest, "s")]
-    first = next((place for place, (amount, _) in enumerate(amounts) if amount), len(amounts) - 1)
-    return " ".join(f"{amount} {unit}" for amount, unit in amounts[first : first + 2])

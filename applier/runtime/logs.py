@@ -14,7 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 import structlog
 
-from applier.changefeed.ts import unix_ms, wall_clock
+from applier.changefeed.ts import age, wall_clock
 from applier.runtime import terminal
 from applier.runtime.pulse import PULSE
 
@@ -158,7 +158,7 @@ class StatusLine:
     @property
     def lag_seconds(self) -> float | None:
         """Age of the resolved ts; None without one, also before the first."""
-        return max(0.0, (self.now_ms - unix_ms(self.resolved_ts)) / 1000) if self.resolved_ts else None
+        return age(self.resolved_ts, self.now_ms) if self.resolved_ts else None
 
     def fields(self) -> dict[str, Any]:
         """The fields as they are logged."""

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn
 
 from applier.runtime.escaping import Text, escaped
-from applier.runtime.figures import duration
+from applier.runtime.figures import span
 from applier.runtime.threads import beside
 
 PATIENCE_SECONDS = 1.5
@@ -90,8 +90,8 @@ class _HowFar(ProgressColumn):
     def render(self, task: Task) -> Text:
         """See Rich."""
         if task.total is None:
-            return Text(duration(round(task.elapsed or 0)))
-        left = "" if not task.time_remaining else f" · {duration(round(task.time_remaining))} left"
+            return Text(span(round(task.elapsed or 0)))
+        left = "" if not task.time_remaining else f" · {span(round(task.time_remaining))} left"
         return Text(f"{task.completed:,.0f} of {task.total:,.0f} {task.fields['unit']}{left}")
 
 

@@ -14,6 +14,7 @@ from applier.changefeed.completeness import Completeness, Reason, Why, furthest_
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName
+from applier.changefeed.ts import age
 from applier.config.settings import Config
 from applier.order.feed_order import ORDERS
 from applier.runtime.figures import counted
@@ -29,7 +30,6 @@ from applier.watch.report import (
     TableProgress,
     TableState,
     Trouble,
-    age,
     iso,
     iso_of,
     judged,

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Literal, TypeAlias
 
-from applier.changefeed.ts import unix_ms, wall_clock
+from applier.changefeed.ts import wall_clock
 from applier.runtime.figures import span
 
 TableState: TypeAlias = Literal[
@@ -114,6 +114,11 @@ class TableProgress:
     since: int | None = None
     caught_up: float | None = None
     commit_age_seconds: float | None = None
+
+    @property
+    def urgency(self) -> int:
+        """2 if it needs a hand or lacks rows, 1 if it is not in step for another reason, 0 if it is."""
+        return 2 if self.because is not None or self.state in LACKING else int(self.state != "in step")
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,11 +288,6 @@ def iso(milliseconds: int) -> str:
 def iso_of(tso: int | None) -> str | None:
     """Wall clock of a TSO as ISO 8601; None for none."""
     return wall_clock(tso).isoformat(timespec="milliseconds") if tso else None
-
-
-def age(tso: int, now_ms: int) -> float:
-    """Seconds since a TSO."""
-    return round(max(0.0, (now_ms - unix_ms(tso)) / 1000), 3)
 
 
 def spark_name(parts: Iterable[str]) -> str:

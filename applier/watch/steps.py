@@ -7,10 +7,10 @@ from collections.abc import Iterable, Sequence
 from itertools import islice, pairwise
 
 from applier.changefeed.checkpoint import Checkpoint
-from applier.changefeed.ts import unix_ms
+from applier.changefeed.ts import age, unix_ms
 from applier.order.feed_order import FeedOrder
 from applier.runtime.figures import span
-from applier.watch.report import PartitionProgress, StatusReport, StepProgress, age, iso
+from applier.watch.report import PartitionProgress, StatusReport, StepProgress, iso
 
 SHOWN = 10
 """Steps that a report has."""

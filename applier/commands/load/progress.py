@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from applier.changefeed.table import TableName
 from applier.commands.load.outlook import megabytes
-from applier.runtime.figures import duration
+from applier.runtime.figures import span
 
 
 @dataclass(slots=True)
@@ -48,5 +48,5 @@ class LoadProgress:
         rate = self._read / seconds
         # The first small files take as long as a job of Spark, and tell nothing of the others.
         is_telling = self._read > self.size // 50 and self.size - self.done > rate
-        left = f", {duration(round((self.size - self.done) / rate))} left" if is_telling else ""
+        left = f", {span(round((self.size - self.done) / rate))} left" if is_telling else ""
         return f"{self.rows:,} rows, {megabytes(self.done)} of {megabytes(self.size)}, {megabytes(int(rate))}/s{left}"

@@ -12,7 +12,6 @@ from rich.text import Text as RichText
 from applier.runtime.escaping import Text, escaped
 from applier.runtime.figures import counted, span
 from applier.watch.report import (
-    LACKING,
     TONES,
     DdlReport,
     PartitionProgress,
@@ -53,10 +52,10 @@ def tables(report: StatusReport, chosen: Collection[str] | None, width: int) -> 
         chosen: Names of the tables to list, with their snapshots; None for those that need a look, or a few.
         width: Columns of the terminal.
     """
-    found = sorted(report.tables, key=lambda table: (_rank(table), table.table))
+    found = sorted(report.tables, key=lambda table: (-table.urgency, table.table))
     shown = [table for table in found if chosen is None or table.table in chosen]
     if chosen is None and len(found) > _FEW:
-        shown = [table for table in found if _rank(table)][:_FEW]
+        shown = [table for table in found if table.urgency][:_FEW]
     if shown:
         yield _progress(shown, width)
     if chosen is not None:
@@ -66,13 +65,6 @@ def tables(report: StatusReport, chosen: Collection[str] | None, width: int) -> 
         counts = Counter(table.state for table in rest)
         states = ", ".join(f"{counted(count, 'table')} {state}" for state, count in counts.most_common())
         yield prose(f"… and {states}" if shown else states)
-
-
-def _rank(table: TableProgress) -> int:
-    """0 for a table that needs no look."""
-    if table.because is not None or table.state in LACKING:
-        return -2
-    return 0 if table.state == "in step" else -1
 
 
 def _progress(shown: Sequence[TableProgress], width: int) -> Table:

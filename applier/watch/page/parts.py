@@ -14,12 +14,10 @@ _PARTITIONS = 10
 _LONG = 120
 _BEHIND = "What the last step recorded is being read."
 
-_ORDER = ("bad", "wait", "mute", "good")
-
 
 def tables(report: StatusReport) -> Html:
-    """Every table, those first that are not in step."""
-    found = sorted(report.tables, key=lambda one: (_ORDER.index(_tone(one.state)), one.table))
+    """Every table, those first that need a hand, then those that are not in step."""
+    found = sorted(report.tables, key=lambda one: (-one.urgency, one.table))
     if not found:
         return section("tables", "Tables", tag("p", "No table is known yet.", class_="soft"))
     shown = found[:_TABLES]

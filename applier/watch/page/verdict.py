@@ -10,7 +10,7 @@ from typing import NamedTuple
 from applier.runtime.figures import counted, span
 from applier.watch.history import POINT_SECONDS
 from applier.watch.page.html import Html, copyable, moment, section, tag, text
-from applier.watch.report import LACKING, StatusReport
+from applier.watch.report import StatusReport
 from applier.watch.view import View
 
 _REASONS = 10
@@ -46,7 +46,7 @@ def verdict_of(view: View) -> Glance:
         return Glance("Stale", "bad", "There is nothing to read yet")
     word, tone = ("Stale", "bad") if report.stale else ("Fresh", "good")
     living = [table for table in report.tables if table.state != "dropped"]
-    untrue = sum(table.state in (*LACKING, "missing", "rolled back") for table in living)
+    untrue = sum(table.urgency == 2 for table in living)
     true, verb = len(living) - untrue, "is" if len(living) - untrue == 1 else "are"
     if report.lag_seconds is None:
         what = "Nothing of the feed is applied yet"
@@ -62,9 +62,8 @@ def verdict_of(view: View) -> Glance:
 def head(view: View) -> Iterator[Html]:
     """The verdict, what the process waits for, and the key figures."""
     report, verdict = view.report, verdict_of(view)
-    signs = {"good": "✓", "bad": "!", "wait": "…"}
     parts = (
-        tag("h2", tag("span", signs[verdict.tone], class_="sign", aria_hidden="true"), verdict.word, id="verdict-h"),
+        tag("h2", tag("span", class_="sign", aria_hidden="true"), verdict.word, id="verdict-h"),
         tag("p", tag("span", verdict.sentence, role="status", aria_live="polite"), _as_of(report), class_="sentence"),
         _reasons(report) if view.phase != "starting" or report.holder else None,
         tag("ul", [tag("li", str(note)) for note in report.notes], class_="notes") if report.notes else None,

@@ -171,7 +171,7 @@ class Exposition:
         before, now = self._decided or (Counter(), Counter())
         for decision in get_args(Decision):
             yield "ddl_decisions", (decision,), now[decision] - before[decision]
-        yield from self._of_report(view.report, view.now)
+        yield from self._of_report(view.report)
         failures = {str(name): count for name, count in dict(self._failures).items()}
         for table in view.report.tables:
             yield from _of_table(table)
@@ -179,7 +179,7 @@ class Exposition:
             if (commits := view.commits.get(table.iceberg)) is not None:
                 yield "table_commits", (table.table,), commits
 
-    def _of_report(self, report: StatusReport, now: float) -> Iterator[Value]:
+    def _of_report(self, report: StatusReport) -> Iterator[Value]:
         holder = report.holder
         limit = self._config.run.lease_seconds
         yield "lease_held", (), holder is not None and not holder.released and holder.silent_seconds <= limit
@@ -192,10 +192,10 @@ class Exposition:
         yield "last_heartbeat_timestamp_seconds", (), _unix(holder.seen)
         yield "fresh", (), report.verdict == "fresh"
         yield "dead_letters_open", (), report.dead_letter_count
-        if report.resolved_ts is not None:
-            resolved = unix_ms(report.resolved_ts) / 1000
-            yield "resolved_timestamp_seconds", (), resolved
-            yield "lag_seconds", (), max(0.0, now - resolved)
+        # In offset order the lag is the time since the last sign of life, and no metric.
+        if report.resolved_ts is not None and report.lag_seconds is not None:
+            yield "resolved_timestamp_seconds", (), unix_ms(report.resolved_ts) / 1000
+            yield "lag_seconds", (), report.lag_seconds
 
 
 def _of_table(table: TableProgress) -> Iterator[Value]:

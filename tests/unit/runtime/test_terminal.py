@@ -40,14 +40,14 @@ AT_80 = """\
 12:00:17 step 1,234 · 1,234,567 rows · 5 tables · lag 0.7 s · backlog 9,876,543
 12:00:17 step 15 · 100 rows · 1 table · 0.3 s · lag 0.7 s · backlog 0
 12:00:17 step 15 · 100 rows · lag 0.7 s · backlog 0 · 2 tables parked · 1 message set aside · 3 rows to change not found · 12 zero dates became NULL
-12:00:17 step 15 · 100 rows · 1 table · 0 s · lag 3 min 20 s · backlog 0
-12:00:17 step 15 · 0 rows · 0 tables · 0.3 s · lag 2 d 4 h · backlog 0
+12:00:17 step 15 · 100 rows · 1 table · 0 s · lag 3 min · backlog 0
+12:00:17 step 15 · 0 rows · 0 tables · 0.3 s · lag 2.2 days · backlog 0
 12:00:17 step 15 · 100 rows · the feed carries no watermark · backlog 0
 12:00:17 step 15 · 100 rows · 1 table · 0.3 s · no watermark yet · backlog 0
 """  # noqa: E501
 AT_160 = """\
 12:00:17 step 15 · 100 rows · 1 table · 0.3 s (read .05 decode .04 apply .07 checkpoint .14) · lag 0.7 s · backlog 0
-12:00:17 step 1,234 · 1,234,567 rows · 5 tables · 1 min 13 s (decode 61.2 apply 12.0) · lag 0.7 s · backlog 9,876,543
+12:00:17 step 1,234 · 1,234,567 rows · 5 tables · 73 s (decode 61.2 apply 12.0) · lag 0.7 s · backlog 9,876,543
 12:00:17 step 15 · 100 rows · 1 table · 0.3 s · lag 0.7 s · backlog 0 · 43 rows waiting · 29 rows sent again · 1 row excluded
 """  # noqa: E501
 

@@ -157,6 +157,14 @@ def test_tables_that_are_not_in_step_come_first() -> None:
     assert "100 further tables that are in step are left out; /status.json has all." in _text(views.many(2100))
 
 
+def test_a_table_that_needs_a_hand_comes_before_one_that_is_only_not_in_step() -> None:
+    """On the page as in `status`, and whatever its state is called."""
+    found = [TableProgress(state, state, state) for state in ("in step", "empty", "parked", "expired", "incomplete")]
+    rolled_back = TableProgress("rolled back", "x", "rolled back", because="It shows an old snapshot.")
+
+    assert [table.urgency for table in (*found, rolled_back)] == [0, 1, 2, 1, 2, 2]
+
+
 def test_what_is_still_to_be_read_is_not_shown_as_none() -> None:
     """A table is parked by a DDL that the list does not have yet."""
     report = replace(views.report([]), schema_changes=(), schema_change_count=0)

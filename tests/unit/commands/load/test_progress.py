@@ -19,7 +19,7 @@ def test_each_commit_is_a_line_with_rate_and_time_left() -> None:
     progress.add(BIG, 45_000, 900 * MB)
     assert lines == [
         "shop.small: 20 rows; in all 20 rows, 1.0 MB of 1,000.0 MB, 500,000 bytes/s",
-        "shop.big: 5,000 rows; in all 5,020 rows, 100.0 MB of 1,000.0 MB, 10.0 MB/s, 1 min 30 s left",
+        "shop.big: 5,000 rows; in all 5,020 rows, 100.0 MB of 1,000.0 MB, 10.0 MB/s, 90 s left",
         "shop.big: 45,000 rows; in all 50,020 rows, 1,000.0 MB of 1,000.0 MB, 16.7 MB/s",
     ]
 

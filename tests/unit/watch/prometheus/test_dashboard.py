@@ -12,7 +12,7 @@ from typing import Any, get_args
 import pytest
 
 from applier.watch.prometheus.metrics import METRICS
-from applier.watch.report import TableState
+from applier.watch.report import TONES, TableState
 from tests.promtool import NEEDS_PROMTOOL, PROMTOOL
 from tests.unit.watch.prometheus.queries import metrics_of, series, strangers
 
@@ -73,7 +73,10 @@ def test_the_timeline_has_a_number_a_word_and_a_colour_for_each_state() -> None:
 
     assert {state for state, _ in numbers} == set(get_args(TableState))
     assert {number: word["text"] for number, word in words.items()} == {number: state for state, number in numbers}
-    assert all(word["color"] for word in words.values())
+    colours = {"good": "green", "bad": "red", "wait": "orange", None: "blue"}
+    assert {word["text"]: word["color"] for word in words.values()} == {
+        state: colours[TONES.get(state)] for state in get_args(TableState)
+    }
 
 
 @NEEDS_PROMTOOL
