@@ -1,4 +1,4 @@
-"""Generates the files of `schemas/`, and parts of `docs/` and README, from the models that define them.
+"""Generates the files of `schemas/`, and parts of `docs/`, from the models that define them.
 
 `python -m tests.schemas` writes them; with `--check` it names those that are stale and exits with 1.
 """
@@ -64,7 +64,6 @@ _VARIANTS: Mapping[str, TypeRules] = {
 def generated(root: Path = ROOT) -> dict[Path, bytes]:
     """Every generated file with its contents as they must be; `root` has those that are generated in part."""
     documents = {
-        "README.md": {"protocols": protocol_table()},
         "docs/protocols.md": {"capabilities": capability_table(), "losses": losses()},
         "docs/types.md": {"types": type_table()},
         "docs/output.md": {"metrics": metric_table()},
@@ -97,28 +96,21 @@ def configuration() -> str:
     return "\n".join([_CONFIGURATION_HEAD, *_sections(schema, schema, "")])
 
 
-def protocol_table() -> str:
-    """The protocols as README shows them."""
-    return _protocols(("resolved ts", "DDL", "old values", "columns come from"))
-
-
 def capability_table() -> str:
     """The protocols with all that they can carry."""
-    return _protocols(("resolved ts", "commit ts of rows", "DDL", "old values", "columns come from", "decimals"))
-
-
-def _protocols(titles: Sequence[str]) -> str:
-    rows = []
-    for name, has in CAPABILITIES.items():
-        cells = {
-            "resolved ts": _option(has.resolved_ts),
-            "commit ts of rows": _option(has.commit_ts),
-            "DDL": _option(has.ddl),
-            "old values": _option(has.old_values),
-            "columns come from": has.schema,
-            "decimals": "exact" if has.exact_decimals else "pass through a double",
-        }
-        rows.append((f"`{name}`", *(cells[title] for title in titles)))
+    rows = [
+        (
+            f"`{name}`",
+            _option(has.resolved_ts),
+            _option(has.commit_ts),
+            _option(has.ddl),
+            _option(has.old_values),
+            has.schema,
+            "exact" if has.exact_decimals else "pass through a double",
+        )
+        for name, has in CAPABILITIES.items()
+    ]
+    titles = ("resolved ts", "commit ts of rows", "DDL", "old values", "columns come from", "decimals")
     return _table(("protocol", *titles), rows)
 
 

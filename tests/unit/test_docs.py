@@ -95,8 +95,8 @@ def test_every_failure_has_its_test() -> None:
 
 
 def test_the_readme_is_short() -> None:
-    """An operator decides in two minutes."""
-    assert len((_ROOT / "README.md").read_text(encoding="utf-8").splitlines()) < 200
+    """An operator decides in two screens."""
+    assert len((_ROOT / "README.md").read_text(encoding="utf-8").splitlines()) < 130
 
 
 @pytest.mark.parametrize("document", _DOCUMENTS, ids=_name)
@@ -165,13 +165,35 @@ def test_refusals_are_worded_as_the_code_words_them() -> None:
     assert [line for line in lines if line not in _sentences()] == []
 
 
-def test_every_command_has_its_paragraph() -> None:
-    """README describes the commands that exist, and no other."""
-    readme = (_ROOT / "README.md").read_text(encoding="utf-8")
+def _known_commands() -> dict[str, list[Any]]:
+    """Every command of the command line; a group has several."""
     known = getattr(get_command(cli.app), "commands")  # noqa: B009 - typer declares a command, and this one is a group
-    commands = {name for name, item in known.items() if not hasattr(item, "commands")}
+    return {name: [*getattr(item, "commands", {"": item}).values()] for name, item in known.items()}
 
-    assert set(re.findall(r"^### `applier (\w+)`$", readme, re.MULTILINE)) == commands
+
+def test_every_command_has_its_section() -> None:
+    """The page and the table of README have the commands that exist, and no other; the page links its sections."""
+    page = (_ROOT / "docs/commands.md").read_text(encoding="utf-8")
+    table = (_ROOT / "README.md").read_text(encoding="utf-8").partition("## Commands")[2].partition("\n## ")[0]
+    commands = _known_commands().keys()
+
+    assert set(re.findall(r"^## `applier ([\w-]+)`$", page, re.MULTILINE)) == commands
+    assert set(re.findall(r"^\| \[`applier [\w-]+`\]\(#applier-([\w-]+)\) \|", page, re.MULTILINE)) == commands
+    assert set(re.findall(r"`applier ([\w-]+)`", table)) == commands
+
+
+@pytest.mark.parametrize("name", _known_commands())
+def test_a_section_has_what_its_command_takes(name: str) -> None:
+    """A section shows a form, exit codes and one link, and each option of it is one of its command."""
+    page = (_ROOT / "docs/commands.md").read_text(encoding="utf-8")
+    section = page.partition(f"## `applier {name}`\n")[2].partition("\n## ")[0]
+    options = {option for command in _known_commands()[name] for each in command.params for option in each.opts}
+    rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| ") and "---" not in line]
+
+    assert re.search(rf"^```\napplier {name} ", section, re.MULTILINE)
+    assert "**Exit codes:** " in section
+    assert len(re.findall("^More: ", section, re.MULTILINE)) == len(_LINK.findall(section)) == 1
+    assert set(re.findall(r"--[a-z-]+", " ".join(rows))) <= options
 
 
 def test_every_log_event_is_explained() -> None:

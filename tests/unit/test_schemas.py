@@ -31,17 +31,17 @@ def test_a_stale_file_is_named(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
 def test_a_document_without_a_place_is_an_error(tmp_path: Path) -> None:
     """A marker that somebody removed does not leave the part out in silence."""
     (tmp_path / "docs").mkdir()
-    for name in ("README.md", "docs/protocols.md", "docs/types.md", "docs/output.md"):
+    for name in ("docs/protocols.md", "docs/types.md", "docs/output.md"):
         (tmp_path / name).write_text("nothing\n", encoding="utf-8")
 
-    with pytest.raises(LookupError, match="no place for its generated part 'protocols'"):
+    with pytest.raises(LookupError, match="no place for its generated part 'capabilities'"):
         schemas.generated(tmp_path)
 
 
 def test_every_protocol_is_in_the_tables() -> None:
     """A decoder that is added appears without anybody remembering to."""
     assert MAKERS.keys() == PROTOCOLS.keys() == set(get_args(ProtocolName))
-    assert all(f"| `{name}` |" in schemas.protocol_table() for name in MAKERS)
+    assert all(f"| `{name}` |" in schemas.capability_table() for name in MAKERS)
     assert all(f"### `{name}`" in schemas.losses() for name in MAKERS)
 
 
