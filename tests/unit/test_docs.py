@@ -60,6 +60,24 @@ def test_links_lead_to_what_they_name(document: Path) -> None:
             assert f"def {text[1:-1]}(" in path.read_text(encoding="utf-8"), f"{target} has no {text}"
 
 
+@pytest.mark.parametrize("document", [path for path in _DOCUMENTS if path.name != "CHANGELOG.md"], ids=_name)
+def test_code_that_is_named_exists(document: Path) -> None:
+    """A file that a page names by its folder is there, and so is a private name where it says a name is."""
+    for text in re.findall(r"`([^`\n]+)`", document.read_text(encoding="utf-8")):
+        if re.fullmatch(r"(?:applier|bench|tests|deploy|schemas)/[\w/.-]+\.\w+", text):
+            assert (_ROOT / text).exists(), f"{text} does not exist"
+        if re.fullmatch(r"_[A-Za-z]\w+", text):
+            assert text in _source(), f"no code has {text}"
+        if module := re.fullmatch(r"applier((?:\.[a-z_]+)*)\.([A-Z]\w+)", text):
+            assert f"class {module[2]}" in _source(), f"no code has {text}"
+
+
+@cache
+def _source() -> str:
+    """All code of the product."""
+    return "\n".join(file.read_text(encoding="utf-8") for file in _ROOT.glob("applier/**/*.py"))
+
+
 def _prose(document: Path) -> str:
     """A document without generated parts, blocks, links and code: these have the words of something else."""
     text = document.read_text(encoding="utf-8")

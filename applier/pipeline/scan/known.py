@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known before the window: the input of a survey.
+    """What is known before a window is read.
 
     Attributes:
         resolved: Resolved ts per partition.
