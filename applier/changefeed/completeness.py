@@ -12,9 +12,7 @@ from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName
 
 Wholeness: TypeAlias = Literal["live", "incomplete", "parked"]
-"""`live`: the table holds every row at its resolved ts. `incomplete`: rows arrived, but nothing proves that the earlier
-rows are there. `parked`: the rows and the DDL since some point are not applied; the table shows its last true
-snapshot."""
+"""`docs/operations.md` explains each, in its table of states."""
 
 
 class Why(StrEnum):

@@ -25,11 +25,7 @@ TableState: TypeAlias = Literal[
     "parked",
     "rolled back",
 ]
-"""`in step`: the cut shows it at its snapshot. `incomplete`: it may lack rows from before the feed. `parked`: its rows
-are not applied. `loading`: an export is loaded aside. `catching up`: it is loaded, and what it misses since is applied.
-None of them is in the cut. `ahead`: a step that is not finished has written it. `dropped`: dropped
-upstream, kept here. `empty`: no commit with rows yet. `expired`: the cut's snapshot is kept no longer. `missing`: the
-catalog has no such table. `rolled back`: it was set to a snapshot from before the cut, which still shows its own."""
+"""`docs/operations.md` explains each, in its table of states."""
 
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -17,12 +17,14 @@ from pydantic import BaseModel
 from typer.main import get_command
 
 from applier import cli
+from applier.changefeed.completeness import Wholeness
 from applier.changefeed.table import Column, ColumnType
 from applier.changefeed.types import TypeRules
 from applier.config import settings as config
 from applier.decode.decoder import WireForm
 from applier.decode.values.convert import to_array
 from applier.runtime import logs
+from applier.watch.report import LACKING, TableState
 from tests import recordings
 
 _ROOT = Path(__file__).parents[2]
@@ -212,6 +214,15 @@ def test_a_section_has_what_its_command_takes(name: str) -> None:
     assert "**Exit codes:** " in section
     assert len(re.findall("^More: ", section, re.MULTILINE)) == len(_LINK.findall(section)) == 1
     assert set(re.findall(r"--[a-z-]+", " ".join(rows))) <= options
+
+
+def test_the_table_of_states_has_those_of_the_code() -> None:
+    """One table explains each state, and shows which of them lack rows; other pages link it."""
+    page = (_ROOT / "docs/operations.md").read_text(encoding="utf-8").partition("## The states of a table")[2]
+    rows = re.findall(r"^\| `([a-z ]+)` \|.*\| (yes|no)\b[^|]*\|$", page.partition("\n## ")[0], re.MULTILINE)
+
+    assert sorted(state for state, _ in rows) == sorted({*get_args(TableState), *get_args(Wholeness)})
+    assert set(LACKING) <= {state for state, is_in_cut in rows if is_in_cut == "no"}
 
 
 def test_every_log_event_is_explained() -> None:
