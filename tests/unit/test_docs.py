@@ -50,14 +50,22 @@ def _name(path: Path) -> str:
     return str(path.relative_to(_ROOT))
 
 
+def _anchors(page: Path) -> set[str]:
+    """The sections of a page, as GitHub names them in a link."""
+    titles = re.findall(r"^#+ (.+)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title).strip().lower().replace(" ", "-") for title in titles}
+
+
 @pytest.mark.parametrize("document", _DOCUMENTS, ids=_name)
 def test_links_lead_to_what_they_name(document: Path) -> None:
     """Every link within the repository leads to a file, and one that is called like a test to a file with that test."""
     for text, target in _LINK.findall(document.read_text(encoding="utf-8")):
         if "://" in target:
             continue
-        path = document.parent / target.partition("#")[0]
+        name, _, anchor = target.partition("#")
+        path = document.parent / name if name else document
         assert path.exists(), f"{target} does not exist"
+        assert not anchor or path.suffix != ".md" or anchor in _anchors(path), f"{target} has no such section"
         if re.fullmatch(r"`test_\w+`", text):
             assert f"def {text[1:-1]}(" in path.read_text(encoding="utf-8"), f"{target} has no {text}"
 
@@ -183,6 +191,16 @@ def test_refusals_are_worded_as_the_code_words_them() -> None:
     lines = [line for block in _blocks(_ROOT / "docs/limitations.md", "") for line in block.splitlines()]
 
     assert [line for line in lines if line not in _sentences()] == []
+
+
+def test_each_refusal_has_one_line_on_cause_and_way_out() -> None:
+    """A page to look messages up in: what stands below them is a line, and no essay."""
+    page = (_ROOT / "docs/limitations.md").read_text(encoding="utf-8")
+    blocks = page.split("```")
+    below = [text.strip("\n").split("\n\n")[0] for text in blocks[2::2]]
+
+    assert len(below) > 50
+    assert [text for text in below if not text or "\n" in text or text.startswith("#")] == []
 
 
 def _known_commands() -> dict[str, list[Any]]:
