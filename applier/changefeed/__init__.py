@@ -1,1 +1,1 @@
-"""The nouns: what a changefeed carries. Pure; imports nothing of applier but errors."""
+"""The nouns of a changefeed. Pure; imports nothing of applier but errors."""

@@ -1,4 +1,4 @@
-"""Which rows a table has, shown by their places: what its stamp says in offset order; and the text form of it."""
+"""The offsets that a table has reached, which its stamp holds in offset order, and their text form."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Reach(NamedTuple):
     """How far a table has the rows of a partition.
 
     Attributes:
-        end: Below this offset it has them;
-        upto: those at or below this commit ts. A step with a DDL commits rows before it and rows after it.
+        end: The table has all rows below this offset that are
+        upto: at or below this commit ts. A step with a DDL commits the rows before it and those after it separately.
     """
 
     end: int
@@ -50,7 +50,7 @@ class AppliedOffsets:
     def after(
         self, window: Mapping[TopicPartition, OffsetRange], upto: int, topic_ids: Mapping[str, str], newest: int = 0
     ) -> AppliedOffsets:
-        """What the table has once the rows of a window at or below the commit ts `upto` are in it.
+        """The offsets that the table reaches with the rows of a window at or below the commit ts `upto`.
 
         Everything before the window has been applied. `newest` is the commit ts of the newest of these rows.
         """
@@ -63,7 +63,7 @@ class AppliedOffsets:
         return AppliedOffsets(reaches, ids, max(self.newest, newest))
 
     def beyond(self, next_offsets: Mapping[TopicPartition, int]) -> AppliedOffsets:
-        """The partitions that it covers further than they are applied to all tables."""
+        """The partitions in which the table is further than the checkpoint."""
         ends = self.ends()
         further = {place: self.reaches[place] for place, end in ends.items() if end > next_offsets.get(place, 0)}
         return AppliedOffsets(further, self.topic_ids)
@@ -116,7 +116,7 @@ def furthest(coverages: Iterable[AppliedOffsets]) -> dict[TopicPartition, int]:
 
 
 def _needed(reaches: Iterable[Reach]) -> tuple[Reach, ...]:
-    """Those that hold rows which no other one holds."""
+    """The reaches that hold rows which no other one holds."""
     kept: list[Reach] = []
     for reach in sorted(reaches, key=lambda reach: (-reach.upto, -reach.end)):
         if not kept or reach.end > kept[-1].end:

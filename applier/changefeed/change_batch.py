@@ -1,4 +1,4 @@
-"""What is left of a table's row changes once they are ordered and reduced: the input of one Iceberg commit."""
+"""Row changes of a table, ordered and reduced: the input of one Iceberg commit."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class ChangeBatch:
         fresh: One boolean per row of `upserts`: the key was not in the upstream table before the batch, because its
             first event is an INSERT.
         deletes: Key columns of the rows to remove, in key order. No key is in both `upserts` and `deletes`.
-        may_be_new: Number of keys in `upserts` and `deletes` of which nothing shows whether the upstream table had them
-            before the batch, because their first event is an UPSERT. None of them is fresh.
+        may_be_new: Number of keys in `upserts` and `deletes` whose first event is an UPSERT: the upstream table may
+            have had them before the batch. None of them is fresh.
     """
 
     upserts: pa.Table

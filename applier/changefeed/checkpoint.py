@@ -24,7 +24,7 @@ class Holder:
         host: Its host name.
         machine: The operating system's id of the machine; "" if it has none.
         boot_id: Id of the kernel's boot; "" where the system has none.
-        pid_namespace: The namespace that `pid` is of, as containers have their own; "" where unknown.
+        pid_namespace: The namespace of `pid`, as containers have their own; "" where unknown.
         pid: Its process id.
         process_start: Clock ticks between boot and its start: distinguishes it from a later process with the
             same id; 0 where unknown.
@@ -54,7 +54,7 @@ class Tracked(NamedTuple):
             PARTITION names the partition alone, and the statement that gave its bounds is not read again after a
             restart.
         completeness: Whether it holds every row; None in a checkpoint of format 1, which does not hold it.
-        loaded: TSO of the export that its rows come from: what is at or below it is in the table; 0 for none.
+        loaded: TSO of the export that its rows come from: the table has everything at or below it; 0 for none.
     """
 
     version: int
@@ -81,7 +81,7 @@ class Resuming(NamedTuple):
 
 
 class Moving(NamedTuple):
-    """Names that a step which may have failed was about to free or give to other tables.
+    """Names that a step was about to free or give to other tables. The step may have failed.
 
     Until that step is repeated, the catalog does not show whose a name is.
 
@@ -149,7 +149,7 @@ class Checkpoint:
         released: The holder has stopped, and any process may acquire the lease immediately.
         unfenced: Highest epoch whose process may still be alive, while some table may still take a commit of it; 0
             once every table refuses them.
-        fenced: Highest epoch that all tables were made to refuse; one that turns up with its stamp was made since.
+        fenced: Highest epoch that all tables refuse; a table that turns up with its stamp was made later.
         partitions: How far each partition is read.
         snapshots: Head of each table at `resolved_ts`, by its Iceberg identifier: the cut over all tables.
         tables: Each upstream table as its DDL up to `resolved_ts` left it.
@@ -164,7 +164,7 @@ class Checkpoint:
         handled: Requests of commands that were carried out, by their id; the latest ones.
         moving: Names that the step after this checkpoint was about to free or give away; None without such a step.
         stopped: What ended the last run; None once a step is done, and where a user ended it.
-        homes: Topics that DDL alone have shown, of tables whose names in Avro others may have, too.
+        homes: Topics of tables that may share their Avro name with others; only DDL have shown these topics.
     """
 
     epoch: Annotated[int, msgspec.Meta(ge=1)]
@@ -213,7 +213,7 @@ def has_reached(last: Checkpoint, position: FeedPosition) -> bool:
 
 
 def caught_up(known: Completeness, last: Checkpoint) -> float | None:
-    """Share of what it missed that a table has which is being brought back; None for others, and in offset order."""
+    """Share of the missed range that a resuming table has applied; None for others, and in offset order."""
     if last.resuming is None or known.position is None or not known.is_due or not last.resolved_ts:
         return None
     begin, reached = known.position.ts, last.resuming.progress.resolved_ts

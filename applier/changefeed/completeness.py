@@ -16,7 +16,7 @@ Wholeness: TypeAlias = Literal["live", "incomplete", "parked"]
 
 
 class Why(StrEnum):
-    """Why a table is live, incomplete or parked. `changefeed.wording` has the words."""
+    """Why a table is live, incomplete or parked. `applier.wording` has the words."""
 
     # live
     WHOLE = "whole"
@@ -101,8 +101,8 @@ class Completeness:
     Attributes:
         reason: Why the table is what it is.
         since: Commit ts up to which a parked table is whole; 0 in offset order.
-        position: Where a parked table left the others; None where nothing shows it, so that the feed cannot bring the
-            table back.
+        position: Where a parked table left the others; None where it is unknown, so the feed cannot bring the table
+            back.
         lacked: Why the table was incomplete when it was parked; None if it was whole.
         partners: Tables that exchanged rows with it while it was parked: they resume together.
         is_due: The table resumes as soon as `run` comes to it.

@@ -1,4 +1,4 @@
-"""Events: what a message says once it is decoded."""
+"""Events: the contents of decoded messages."""
 
 from __future__ import annotations
 

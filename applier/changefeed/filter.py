@@ -1,4 +1,4 @@
-"""TiCDC's table filter: which tables of a changefeed are meant."""
+"""TiCDC's table filter: the rules that select tables of a changefeed."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class TablePattern:
         self.rank = all(part.is_exact for part in parts), sum(part.letters for part in parts)
 
     def names(self, name: TableName) -> bool:
-        """Whether the table is meant."""
+        """Whether the rules select the table."""
         return bool(self._database.fullmatch(name.folded[0]) and self._table.fullmatch(name.folded[1]))
 
 
@@ -82,7 +82,7 @@ _EXACT = re.compile(r"""(["`])(?P<database>.*)\1\.(["`])(?P<table>.*)\3""", re.D
 
 
 def option(names: Sequence[TableName]) -> str:
-    """The value of `--tables` that means exactly these tables, quoted for a shell."""
+    """The value of `--tables` that selects exactly these tables, quoted for a shell."""
     plain = [f"{name.database}.{name.table}" for name in names]
     if all(_PLAIN.fullmatch(text) for text in plain):
         return f"'{','.join(plain)}'"

@@ -24,9 +24,9 @@ class Reading(NamedTuple):
 
 
 class DdlId(NamedTuple):
-    """What makes a DDL the same as another: TiCDC sends it to every partition, and again after a restart.
+    """The identity of a DDL: TiCDC sends it to every partition, and again after a restart.
 
-    The commit ts alone does not show: the parts of `RENAME TABLE a TO t, b TO a` share one.
+    The commit ts alone is not enough: the parts of `RENAME TABLE a TO t, b TO a` share one.
     """
 
     sql: str
@@ -47,7 +47,7 @@ class FeedPosition:
         version: Number of its `TableVersion` here; None for a table that begins here, with its CREATE TABLE.
         partitioning: How it is partitioned here.
         passed: In offset order the newest DDL of the table that each partition has had.
-        is_loaded: What is here is the table that an export was loaded into, not the one that readers see.
+        is_loaded: The place belongs to the table that an export was loaded into, not to the one that readers see.
     """
 
     name: TableName

@@ -27,7 +27,7 @@ class TableName:
     """Name of an upstream table. Names that TiDB takes for one are equal, in whatever letters each is written.
 
     Attributes:
-        database: In the letters of who names the table.
+        database: As the naming text spells it.
         table: The same.
         folded: Both as TiDB compares them.
     """
@@ -86,7 +86,7 @@ class ColumnType:
     elements: tuple[str, ...] = ()
 
     def completed(self, known: ColumnType) -> ColumnType:
-        """The type, with what it leaves open taken from a type of the same name that was known before."""
+        """The type, completed from a known type of the same name."""
         if self.name != known.name:
             return self
         return replace(
@@ -98,7 +98,7 @@ class ColumnType:
 
 
 UNKNOWN_DEFAULT = "\uffff"
-"""Stands for a default that the feed does not show, which is no character: no value is written for it."""
+"""Stands for a default that the feed does not show. It is no character, and no value is written for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ class TableVersion:
         handle_key: Key columns where the feed marks them on rows instead of listing indexes.
         table_id: TiDB's logical table id, where the feed carries it.
         keys_only: The columns are the key columns alone, because deletes of this protocol (Avro) carry no others. It
-            gives deletes their types; what the table looks like it does not say.
+            gives deletes their types, and does not show the other columns of the table.
         schemas: Ids of the registered schemas that `version` stands for, each with the fingerprint of its text: a
             registry that was rebuilt gives an id to another schema.
     """
@@ -217,7 +217,7 @@ class TableVersion:
         """Whether every row has a value in each of its columns; those of a primary key are NOT NULL as such."""
         columns = [self._by_name.get(name) for name in index.columns]
         if index.primary:
-            # Debezium shows another unique index as one where there is none.
+            # Debezium marks another unique index as primary if there is no primary key.
             return all(column is None or column.generated != "virtual" for column in columns)
         return all(c is not None and not c.nullable and c.generated != "virtual" for c in columns)
 
@@ -244,7 +244,7 @@ class TableVersion:
         return replace(self, columns=columns, indexes=known.indexes if key else self.indexes, handle_key=handle_key)
 
     def completed(self, known: TableVersion) -> TableVersion:
-        """The same columns; a part of a type that rows leave open is what `known` has, as nothing says it changed."""
+        """The same columns, with the parts of types that rows leave open taken from `known`."""
         pairs = [(column, known.column(column.name)) for column in self.columns]
         columns = tuple(
             column if old is None else replace(column, type=column.type.completed(old.type)) for column, old in pairs
@@ -278,7 +278,7 @@ class TableVersion:
 
 
 def refuse_rekeyed(known: TableVersion | None, version: TableVersion) -> None:
-    """Refuse a version that was known with another key: rows of both could not be reduced by one of them.
+    """Refuse a version whose key differs from the known one: rows of both could not be reduced by one key.
 
     Raises:
         DecodeError: The keys differ.

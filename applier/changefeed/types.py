@@ -56,19 +56,19 @@ DATE_TYPES = frozenset({"date", "datetime", "timestamp"})
 
 @dataclass(frozen=True, slots=True)
 class TypeRules:
-    """How the configuration bends the mapping.
+    """Settings that change the mapping.
 
     Attributes:
         tinyint1: `boolean` maps tinyint(1) to boolean; `int` keeps the number.
         zero_dates: Zero and partial dates become NULL and are counted (`null`), stop the feed (`stop`), or make every
             date, datetime and timestamp column a `string`.
         zero_dates_of: The same for single columns, by `database.table.column`.
-        session_zone: IANA zone of a TIMESTAMP default; None where nothing shows in which zone the statement wrote it.
+        session_zone: IANA zone of a TIMESTAMP default; None where it is unknown.
         virtual_columns: Whether virtual generated columns, whose values no protocol carries, are left out of tables
             (`omit`) or hold NULL (`null`).
         unknown_default: Whether a new column whose value in existing rows is not known stops the feed (`stop`), or is
             NULL in them until they change (`null`).
-        distinct_keys: Filter rules of tables no two keys of which the protocol sends alike, on the user's word.
+        distinct_keys: Filter rules of tables in which, on the user's word, the protocol sends no two keys alike.
     """
 
     tinyint1: Literal["int", "boolean"] = "int"

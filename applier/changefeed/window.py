@@ -33,7 +33,7 @@ class Window:
         return sum(len(span) for span in self.ranges.values())
 
     def until(self, partition: TopicPartition, end: int) -> Window:
-        """The window with one partition ending at `end`; nothing of it where that is its start."""
+        """The window with one partition ending at `end`; without the partition if it starts there."""
         ranges = dict(self.ranges)
         span = ranges.pop(partition)
         if end > span.start:

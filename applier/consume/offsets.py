@@ -44,7 +44,7 @@ def next_window(
 
 
 _LOST_HINT = (
-    "if the topic was made anew or its retention is too short, load the tables again and start a changefeed under a "
+    "if the topic was recreated or its retention is too short, load the tables again and start a changefeed under a "
     "new name; a cold copy of the messages can be replayed from an archive."
 )
 
@@ -59,7 +59,7 @@ def _check(partition: TopicPartition, start: int, span: OffsetRange) -> None:
 
 
 def remade(known: Mapping[str, str], found: Mapping[str, str], next_offsets: Mapping[TopicPartition, int]) -> list[str]:
-    """Topics that were deleted and made again under their names, so that their ids are not the known ones any more.
+    """Topics that were recreated: their ids are not the known ones.
 
     A topic may be another one if it was never read from, or if the source does not show its id.
     """
@@ -73,18 +73,18 @@ def refuse_remade(
     """Refuse what `remade` names: the offsets of such a topic count other messages, unless it is a mirror.
 
     Raises:
-        SourceLost: A topic was made anew.
+        SourceLost: A topic was recreated.
     """
     for topic in remade(known, found, next_offsets):
         what = (
-            f"Topic {topic} was made anew: its id is {found[topic]}, and {known[topic]} is the one that was read "
+            f"Topic {topic} was recreated: its id is {found[topic]}, and {known[topic]} is the one that was read "
             f"up to the checkpoint."
         )
         raise SourceLost(what, _REMADE_HINT)
 
 
 _REMADE_HINT = (
-    "if it is a mirror that holds every message at the offset that it had, start once with `applier run -c FILE "
+    "if it is a mirror that keeps every message at its offset, start once with `applier run -c FILE "
     "--accept-remade-topics`; else load the tables again and start a changefeed under a new name."
 )
 
@@ -117,10 +117,10 @@ _MISSING_HINT = (
 
 
 def refuse_gaps(changefeed: str, bounds: Mapping[TopicPartition, OffsetRange]) -> None:
-    """Refuse to read a feed from its beginning, for lack of a checkpoint, unless it is all there.
+    """Refuse to read a feed from its beginning, without a checkpoint, if its first messages are gone.
 
     Raises:
-        SourceLost: The first messages of a partition were deleted, so nothing shows whether the tables have them.
+        SourceLost: The first messages of a partition were deleted, so it is unknown whether the tables have them.
     """
     trimmed = [f"{place} begins at offset {span.start}" for place, span in sorted(bounds.items()) if span.start > 0]
     if trimmed:
@@ -138,7 +138,7 @@ def refuse_gaps(changefeed: str, bounds: Mapping[TopicPartition, OffsetRange]) -
 def capped(
     bounds: Mapping[TopicPartition, OffsetRange], ends: Mapping[TopicPartition, int] | None
 ) -> dict[TopicPartition, OffsetRange]:
-    """Bounds up to the ends that were asked for; partitions that are not among them are not there yet."""
+    """Bounds up to the requested ends, without the partitions that have none yet."""
     if ends is None:
         return dict(bounds)
     return {p: OffsetRange(span.start, min(span.end, ends[p])) for p, span in bounds.items() if p in ends}

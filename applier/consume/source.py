@@ -17,8 +17,7 @@ Job: TypeAlias = Callable[[Iterable[PartitionMessages]], R]
 class Source(Protocol):
     """Where messages are read. Reading has no effect on the source and may be repeated.
 
-    Every method raises TransientError if the source does not answer, and SourceLost if it does not have a topic that
-    was asked for, or the offsets any more.
+    Every method raises TransientError if the source does not answer, and SourceLost if a topic or its offsets are gone.
     """
 
     def bounds(self) -> Mapping[TopicPartition, OffsetRange]:

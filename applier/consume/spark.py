@@ -76,7 +76,7 @@ class ArchiveSource(Archive):
         self._spark = spark
 
     def topic_ids(self) -> Mapping[str, str]:
-        """See `Source`; records do not say it."""
+        """See `Source`; records do not show it."""
         return {}
 
     def map(self, window: Window, job: Job[R]) -> list[R]:
@@ -203,11 +203,11 @@ class KafkaSource:
     @contextmanager
     def _asking(self) -> Iterator[None]:
         try:
-            # A question changes nothing, so a stop request need not wait for the answer.
+            # A request that only reads changes nothing, so a stop need not wait for the answer.
             with STOPPING.waiting(), OUTAGES.asking("source", f"Kafka at {self._servers}"):
                 yield
         except IllegalArgumentException as error:
-            # So PySpark calls what Java's compiler of patterns raises.
+            # PySpark gives this name to an error of Java's pattern compiler.
             if not self._pattern:
                 raise
             reason = str(error).splitlines()[0]
@@ -225,8 +225,8 @@ class KafkaSource:
         if lasting := refusal(f"Kafka at {servers} cannot be asked", chain, KAFKA):
             return lasting
         hint = (
-            "check the address, the network and the kafka.security.* options: a listener with TLS looks like one that "
-            "is down where kafka.security.protocol has none, and so does one without where it has."
+            "check the address, the network and the kafka.security.* options: a TLS listener looks like a broker that "
+            "is down if kafka.security.protocol has no TLS, and so does the reverse."
         )
         return TransientError(f"Kafka at {servers} does not answer: {told(chain)}", hint)
 
@@ -246,7 +246,7 @@ def _in_tasks(frame: DataFrame, job: Job[R]) -> list[R]:
 
 
 def read_refusal(error: Exception) -> TransientError | TerminalError:
-    """What a failed read means: offsets that are gone, a broker that does not answer, or what no retry can mend."""
+    """The error for a failed read: offsets are gone, a broker does not answer, or no retry can help."""
     text = str(error)
     if isinstance(error, PythonException) and not is_outage(text):
         return defect(text)

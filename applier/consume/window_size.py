@@ -22,7 +22,7 @@ _SHARE = 0.75
 
 
 class WindowTooLargeError(Exception):
-    """So many bytes of so many messages are more than a step may read; nothing was applied, a shorter window can be."""
+    """A window has more bytes than a step may read. Nothing was applied, and a shorter window can be read."""
 
     def __init__(self, size: int, messages: int) -> None:
         super().__init__(size, messages)
@@ -68,5 +68,5 @@ class WindowSize:
             self._message_bytes = size / messages
 
     def adapt(self, longest: int, *, is_enough: bool) -> None:
-        """Go back to the usual size, or allow twice as much if that was not enough; `longest` times it at the most."""
+        """Go back to the usual size, or allow twice as much if that was not enough, at most `longest` times it."""
         self.stretch = 1 if is_enough else min(self.stretch * 2, longest)

@@ -1,1 +1,1 @@
-"""DDL statements of TiDB: what they say, and the tables before and after them."""
+"""DDL statements of TiDB: their actions, and the tables before and after them."""

@@ -1,4 +1,4 @@
-"""What a DDL statement says, action by action; an ALTER with several specifications has several actions."""
+"""The actions of a DDL statement; an ALTER with several specifications has several."""
 
 from __future__ import annotations
 
@@ -305,11 +305,11 @@ class Effect:
 
     @property
     def is_silent(self) -> bool:
-        """Whether rows remain, but the feed does not say where they are."""
+        """Whether rows remain, but the feed does not show which."""
         return bool(self.moved or self.restored or self.thinned or self.exchanged)
 
     def leaving(self, names: Iterable[TableName]) -> list[TableName]:
-        """Names that their tables lose; of a database that goes, those among `names`."""
+        """Names that tables lose; for a dropped database, those among `names`."""
         gone = [*self.removed, *(table for table, _ in self.moved)]
         wanted = fold(self.database)
         return gone + [name for name in names if name.folded[0] == wanted] if wanted else gone

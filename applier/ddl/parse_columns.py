@@ -26,8 +26,8 @@ class Definition:
 
     Attributes:
         name: Its name.
-        type: What was said of its type.
-        default: What was said of its default.
+        type: Its type as written.
+        default: Its default as written.
         primary: PRIMARY KEY is among its attributes.
         unique: UNIQUE is among its attributes.
     """
@@ -193,7 +193,7 @@ def read_constraint(tokens: Tokens) -> Index | None:
     """Take an index or constraint.
 
     Returns:
-        The index; None for a foreign key, a check, and an index over expressions: no row is known by them.
+        The index; None for a foreign key, a check, and an index over expressions: they identify no row.
     """
     name = ""
     if tokens.skip("CONSTRAINT") and not tokens.at("PRIMARY", "UNIQUE", "FOREIGN", "CHECK"):

@@ -82,7 +82,7 @@ def _special(tokens: Tokens) -> bool:
 
 
 def read_split(tokens: Tokens) -> None:
-    """Take what follows SPLIT behind a table's definition: where its regions begin, which no row knows of."""
+    """Take what follows SPLIT after a table's definition: region boundaries, which do not affect rows."""
     if not tokens.skip("PRIMARY KEY", "PARTITION") and tokens.skip("INDEX"):
         tokens.name()
     tokens.skip_group()

@@ -50,7 +50,7 @@ _WIDEST_FLOAT = 24
 
 @dataclass(slots=True)
 class TypeText:
-    """What a statement says of a column's type; the charset may follow later, among the column's attributes.
+    """A column's type as written; the charset may follow later, among the column's attributes.
 
     Attributes:
         word: The type's first word, in capitals.

@@ -41,8 +41,7 @@ _NEAR = 100
 """Characters that it shows of the place where the statement was not understood."""
 
 _HINT = (
-    "Read the table anew from a copy of its upstream, or let the policy of schema changes ignore this statement "
-    "if it changes neither rows nor columns."
+    "load the table again from a new export, or let [ddl] ignore this statement if it changes neither rows nor columns."
 )
 
 

@@ -92,7 +92,7 @@ class Tables:
         return entry.partitioning if entry else None
 
     def put(self, version: TableVersion, partitioning: Partitioning | None = None) -> None:
-        """Set what a table looks like; its letters stay, and without a partitioning the one that is known."""
+        """Set the columns of a table. Its spelling stays, and so does its partitioning if none is given."""
         known = self._entries.get(version.name)
         if known is not None:
             version, partitioning = version.renamed(known.version.name), partitioning or known.partitioning
@@ -118,7 +118,7 @@ class Tables:
     def move(self, change: SchemaChange, actions: Sequence[Action]) -> None:
         """Move past actions of a DDL as upstream took them; without any, past the table that its message describes.
 
-        A table that does not admit an action stays as it is: who applies the action to it, refuses that.
+        A table that does not admit an action stays as it is; the code that applies the action refuses it.
         """
         for action in actions:
             self._follow(action, change.commit_ts)
@@ -204,7 +204,7 @@ class Tables:
 
 
 def _partitioned(before: Partitioning | None, action: Action) -> Partitioning | None:
-    """How a table is partitioned after an action; None where nothing shows any more."""
+    """How a table is partitioned after an action; None where it is unknown."""
     match action:
         case SetPartitioning():
             return action.partitioning

@@ -76,7 +76,7 @@ class Spelling:
             self._add(name)
 
     def meet_database(self, name: str) -> None:
-        """Take the letters of a database from a message, which has them as upstream: a statement has any."""
+        """Take the spelling of a database from a message; a statement may spell it in any way."""
         self._databases[fold(name)] = name
 
     def meet(self, name: TableName) -> None:

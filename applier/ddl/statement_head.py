@@ -1,4 +1,4 @@
-"""Reads the first words of a statement that is not understood: enough to decide whether it matters."""
+"""Reads the first words of a statement that is not understood, to decide whether the statement matters."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CARRIES = ("RENAME", "EXCHANGE")
 
 @dataclass(frozen=True, slots=True)
 class StatementHead:
-    """What a statement says before the part that is not understood.
+    """The part of a statement that is understood, before the one that is not.
 
     Attributes:
         kind: Its kind, as policies call it; "" where the head leaves it open, as for ALTER TABLE.

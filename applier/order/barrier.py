@@ -22,7 +22,7 @@ class Barrier:
 
 
 def in_order(barriers: Iterable[Barrier], applied_ts: int, applied: Iterable[DdlId] = ()) -> list[Barrier]:
-    """The DDL that are still to do, each once, by commit ts and then by place in the partition.
+    """The DDL that are still to be applied, each once, by commit ts and then by place in the partition.
 
     Args:
         barriers: All DDL messages met, copies included.

@@ -1,4 +1,4 @@
-"""The two orders in which a changefeed may be applied, each with its rule of which rows its tables have."""
+"""The two orders of a changefeed, each with its own rule for the rows that tables already have."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ _HINT = (
 
 @dataclass(frozen=True, slots=True)
 class FeedOrder(ABC):
-    """What places the changes of a feed, and which rows its tables have before a window.
+    """Places the changes of a feed, and determines which rows its tables have before a window.
 
     Attributes:
         has_watermark: Tables are exact as of a resolved ts, which their stamps name; otherwise stamps say by place
             which rows a table has.
         parts_at_ddl: Each row lies before or after a DDL of its table by its commit ts, and all DDL come; otherwise
-            rows may follow a DDL late, and have columns of which no DDL tells.
+            rows may follow a DDL late, and have columns that no DDL shows.
         by_place: As in `KeyedGroup`; rows and DDL need no commit ts then.
         applied: Resolved ts that all tables have applied; rows at or below it were sent again.
         applied_of: The same for tables that are ahead of it.
         covered: In offset order what tables have beyond the checkpoint, by place.
-        passages: In offset order the DDL messages of each table, behind which rows were sent again.
+        passages: In offset order the DDL messages of each table; rows that follow one may be sent again.
     """
 
     has_watermark: ClassVar[bool]
@@ -49,7 +49,7 @@ class FeedOrder(ABC):
     passages: Passages = field(default_factory=dict)
 
     def as_of(self, ts: int | None) -> int | None:
-        """A resolved ts that tables are exact as of; None in an order in which they are exact as of none."""
+        """The resolved ts that tables are exact as of; None in offset order."""
         return ts if self.has_watermark else None
 
     @abstractmethod
@@ -61,7 +61,7 @@ class FeedOrder(ABC):
         """
 
     def of_block(self, name: TableName, place: TopicPartition, offsets: Ints, stamps: Ints) -> tuple[np.ndarray, Ints]:
-        """Which rows of a partition are in their table, and what places each among its DDL; a stamp is 0 for none."""
+        """Whether its table has each row, and the commit ts that places the row among DDL; a stamp of 0 is none."""
         del place, offsets
         return (stamps > 0) & (stamps <= self.applied_of.get(name, self.applied)), stamps
 
@@ -82,7 +82,7 @@ class ResolvedOrder(FeedOrder):
 
 
 class OffsetOrder(FeedOrder):
-    """By place in the topic, without a watermark; one that was in resolved order until now has a resolved ts, too."""
+    """By place in the topic, without a watermark; a feed that was in resolved order keeps a resolved ts."""
 
     has_watermark = parts_at_ddl = False
     by_place = True
@@ -115,7 +115,7 @@ class OffsetOrder(FeedOrder):
 
 
 def _at_most(stamps: Ints) -> Ints:
-    """The highest commit ts that each row may have: some carry its millisecond alone."""
+    """The highest commit ts that each row may have: some carry only its millisecond."""
     return np.where((stamps == 0) | ((stamps & LOGICAL) != 0), stamps, stamps | LOGICAL)
 
 
@@ -135,14 +135,14 @@ def undated(name: TableName, op: Op) -> IncompleteRow:
     send `delete, insert@9` again: the second copy of the delete would follow the living row.
     """
     what = (
-        f"A {op.name.lower()} of table {name} has no commit ts, so nothing shows which changes of the row it follows."
+        f"A {op.name.lower()} of table {name} has no commit ts, so its place among the changes of the row is unknown."
     )
     return IncompleteRow(what, _HINT, (name.database, name.table))
 
 
 def undated_ddl() -> DecodeError:
-    """The same for a DDL, which would pass for one that was applied long ago."""
-    what = "A DDL has no commit ts, so nothing shows which rows came before it."
+    """The same for a DDL, which would look like one that was applied long ago."""
+    what = "A DDL has no commit ts, so its place among the rows is unknown."
     return DecodeError(what, 'set enable-tidb-extension in the changefeed, or changefeed.order = "offset" here.')
 
 

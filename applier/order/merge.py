@@ -34,8 +34,8 @@ def merge_keyed(
         parts: Tables of `KEYED_SCHEMA` and data columns, at most one row per key in each.
         key: Names of the key columns.
         by_place: As in `KeyedGroup`.
-        exact: Whether a key that begins with an INSERT cannot be in the table: of rows sent again, or in a table that
-            was loaded while the feed ran already, it can.
+        exact: A key that begins with an INSERT is not in the table. False for rows sent again, and for a table that was
+            loaded while the feed ran.
 
     Returns:
         The batch; if it is exact, a key that came and went inside it is in neither of its tables.
@@ -55,7 +55,7 @@ def merge_keyed(
 
 
 def merge_bag(parts: Sequence[pa.Table], *, by_place: bool = False) -> KeylessBatch:
-    """What remains of the rows added and removed, once changes sent twice and rows that came and went are left out.
+    """The rows to add and to remove, without changes sent twice and rows that came and went.
 
     Args:
         parts: Tables of `KEYLESS_SCHEMA` and data columns, each with rows of one topic; an update is two rows in turn.
@@ -81,10 +81,10 @@ def _counted(
 ) -> Iterator[tuple[_Halves, int]]:
     """Each different change of a commit ts, as the rows that it takes away and adds, and how often it was made.
 
-    Two equal changes of one transaction cannot be distinguished from one that was sent twice by their content. They
-    can by their place. Whatever dispatcher chooses the partition, it looks at the values, the commit ts and the table:
-    equal changes go to one partition, until a restart sends all of them again, there or elsewhere. So the run in which
-    a change comes most often has all of them. What its partition had resolved before is left out.
+    Content does not distinguish two equal changes of one transaction from one that was sent twice. Place does. Whatever
+    dispatcher chooses the partition, it looks at the values, the commit ts and the table: equal changes go to one
+    partition, until a restart sends all of them again, there or elsewhere. So the run in which a change comes most
+    often has all of them. The count leaves out what its partition had resolved before.
 
     Of a commit ts that is only a millisecond that holds in each partition alone: several transactions may share it.
     """
@@ -109,7 +109,7 @@ def _data(rows: pa.Table) -> pa.Table:
 
 
 def last_per_key(rows: pa.Table, key: Sequence[str], *, by_place: bool = False) -> pa.Table:
-    """The last change of each key, which knows commit ts and kind of the first one.
+    """The last change of each key, with commit ts and kind of the first one.
 
     Args:
         rows: `KEYED_SCHEMA` and other columns, in any order.
@@ -141,7 +141,7 @@ def last_per_key(rows: pa.Table, key: Sequence[str], *, by_place: bool = False) 
 
 
 def _comparable(codes: np.ndarray, stamps: np.ndarray) -> np.ndarray:
-    """Commit ts to order the changes of each key by: none for a key of which any change carries none."""
+    """Commit ts to order each key's changes by; 0 for all changes of a key if one of them has no commit ts."""
     if stamps.all():
         return stamps
     undated = np.zeros(int(codes.max()) + 1, bool)

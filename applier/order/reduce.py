@@ -47,7 +47,7 @@ WireValues: TypeAlias = dict[str, list[Any]]
 
 @dataclass(slots=True)
 class Survivor:
-    """What is left of the changes of one key.
+    """The reduced changes of one key.
 
     Attributes:
         first_ts: Commit ts of its first event.
@@ -91,8 +91,8 @@ class KeyedGroup:
     The order of events is commit ts, delete before upsert, partition, offset, place. Equal events are duplicates.
 
     Attributes:
-        by_place: Of events of one commit ts the one read later counts, where it is only a millisecond, or 0. The same
-            is true of two events of which one carries no commit ts.
+        by_place: If events share a commit ts that is only a millisecond, or 0, the one read later counts. The same
+            holds if one of two events has no commit ts.
     """
 
     version: TableVersion
@@ -184,7 +184,7 @@ def _table(rows: Iterable[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
 
 
 def _values(version: TableVersion, images: Sequence[Image]) -> WireValues:
-    """Values per column; one that no image holds is left out: it is not NULL."""
+    """Values per column, without a column that no image holds: it is not NULL."""
     names = [column.name for column in version.columns]
     held = [name for name in names if any(name in image for image in images)]
     return {name: [image.get(name) for image in images] for name in held}

@@ -67,7 +67,7 @@ class BlockGroup:
 
     def _reduce(self) -> pa.Table:
         rows = pa.concat_tables(self._chunks, promote_options="permissive").combine_chunks()
-        self._chunks = []  # What comes out is a copy, too: three of them would be the most that a task ever holds.
+        self._chunks = []  # The result is a copy; a task would else hold three.
         return last_per_key(rows, [DATA + name for name in self.version.key], by_place=self.by_place)
 
 

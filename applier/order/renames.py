@@ -20,7 +20,7 @@ def sequence(renames: Sequence[tuple[TableName, TableName]], there: AbstractSet[
     """
     sources, targets = {old for old, _ in renames}, {new for _, new in renames}
     if not sources & there:
-        # No table of them is here: there is nothing that an order could change.
+        # None of the tables is known, so no order changes anything.
         return list(range(len(renames)))
     if len(sources) < len(renames) or len(targets) < len(renames):
         return None
@@ -42,7 +42,7 @@ def sequence(renames: Sequence[tuple[TableName, TableName]], there: AbstractSet[
 def _is_open(
     renames: Sequence[tuple[TableName, TableName]], between: Collection[TableName], there: Collection[TableName]
 ) -> bool:
-    """Whether a name that is both left and taken may be that of a table that is not known, or one on the way."""
+    """Whether a name that is both left and taken may belong to an unknown table, or be one in between."""
     comes_from = {new: old for old, new in renames}
     goes_to = dict(renames)
     for name in between:
@@ -51,7 +51,7 @@ def _is_open(
             cycle.append(at)
             at = goes_to[at]
         if at != name and comes_from[name] in there:
-            return True  # A chain: `b` of `a TO b, b TO c` is on the way, or a table of which nothing is known.
+            return True  # A chain: `b` of `a TO b, b TO c` is on the way, or an unknown table.
         if at == name and len([one for one in cycle if one not in there]) > 1:
             return True
     return False

@@ -1,7 +1,7 @@
 """Marks the rows that TiCDC sends again behind a DDL message, for feeds in offset order.
 
-To each partition TiCDC sends a DDL after all rows of its tables at or below its commit ts. What comes later at or below
-it was sent before: it belongs to the table as it was, and the DDL has made of it what it is now.
+To each partition TiCDC sends a DDL after all rows of its tables at or below its commit ts. Rows that come later, at or
+below it, were sent before. They belong to the former table, which the DDL has changed since.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from applier.changefeed.table import TableName
 from applier.order.barrier import Barrier
 
 _TABLES = 1000
-"""As many are remembered, those whose DDL are the newest: TiCDC sends again what is minutes old."""
+"""Most tables to remember, those with the newest DDL: TiCDC sends again what is minutes old."""
 
 Passed: TypeAlias = Mapping[TableName, Mapping[TopicPartition, int]]
 """As `Checkpoint.passed`."""
@@ -24,9 +24,10 @@ class Passage(NamedTuple):
     """A DDL message of a table in a partition.
 
     Attributes:
-        offset: Where it was read; -1 in an earlier step. Rows behind it
-        upto: that are at or below this commit ts were sent again. Of those whose commit ts is only a millisecond that
-            is not certain: the clock of a MySQL server, which official Canal shows, may be set back.
+        offset: Where it was read; -1 in an earlier step.
+        upto: Rows that follow the message, at or below this commit ts, were sent again. This is not certain for a
+            commit ts that is only a millisecond: the clock of a MySQL server, which official Canal shows, may be set
+            back.
     """
 
     offset: int
@@ -47,7 +48,7 @@ def passages(known: Passed, messages: Iterable[tuple[Barrier, Sequence[TableName
 
 
 def passed(found: Passages, next_offsets: Mapping[TopicPartition, int]) -> dict[TableName, dict[TopicPartition, int]]:
-    """What the next step knows of the DDL messages of this step and of those before.
+    """The DDL messages of this step and of earlier ones that the next step has to know.
 
     Messages from `next_offsets` on, where the next step begins, are read again, after rows that were held.
     """

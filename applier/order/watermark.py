@@ -21,7 +21,7 @@ def in_use(partitions: Collection[TopicPartition], limit: int | None) -> frozens
 
 
 def watermark(resolved: Mapping[TopicPartition, int], used: Collection[TopicPartition]) -> int | None:
-    """The smallest resolved ts over the partitions in use, or None as long as one of them has none."""
+    """The smallest resolved ts over the partitions in use, or None until each of them has one."""
     if not used or any(partition not in resolved for partition in used):
         return None
     return min(resolved[partition] for partition in used)

@@ -172,7 +172,7 @@ def test_a_topic_made_anew_with_more_messages_is_named(
         send(kafka.bootstrap, [*first, *rest, *rest], "anew-")
         until(lambda: all(_ends(pipeline).get(place, 0) > end for place, end in ends.items()))
 
-        with pytest.raises(SourceLost, match=rf"Topic {topic} was made anew: its id is \S+, and {old} is the one"):
+        with pytest.raises(SourceLost, match=rf"Topic {topic} was recreated: its id is \S+, and {old} is the one"):
             pipeline.step()
         assert pipeline.state.resolved_ts == reached
 
@@ -211,7 +211,7 @@ def test_a_mirror_that_keeps_the_offsets_is_accepted_once(
         until(lambda: _made(admin, topic, len(ends)))
         send(kafka.bootstrap, [*first, *rest, *rest], "mirror-")
         until(lambda: sum(_ends(pipeline).values()) > len(first) + len(rest))
-        with pytest.raises(SourceLost, match=rf"Topic {topic} was made anew: its id is \S+, and {event['now']} is"):
+        with pytest.raises(SourceLost, match=rf"Topic {topic} was recreated: its id is \S+, and {event['now']} is"):
             pipeline.step()
 
 

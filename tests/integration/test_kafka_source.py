@@ -242,4 +242,4 @@ def test_broker_that_is_down_is_transient(
 
     with pytest.raises(TransientError, match="127.0.0.1:1 does not answer: Timed out") as raised, found.running(spark):
         pytest.fail("the changefeed was taken")
-    assert "a listener with TLS looks like one that is down" in raised.value.hint
+    assert "a TLS listener looks like a broker that is down" in raised.value.hint

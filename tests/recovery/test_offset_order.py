@@ -229,7 +229,7 @@ def test_a_table_of_another_topic_is_refused_without_a_checkpoint(
     disasters.mend()
 
     monkeypatch.setattr("tests.lab.Memory.topic_ids", lambda _: {TOPIC: "new"})
-    with pytest.raises(SourceLost, match="Topic feed was made anew: its id is new, and old is the one that was read"):
+    with pytest.raises(SourceLost, match="Topic feed was recreated: its id is new, and old is the one that was read"):
         lab.start().step()
     monkeypatch.setattr("tests.lab.Memory.topic_ids", lambda _: {TOPIC: "old"})
     _finish(lab.start(), lab)

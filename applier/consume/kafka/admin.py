@@ -18,7 +18,7 @@ _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 
 @dataclass(slots=True)
 class KafkaAdmin:
-    """What one cluster says of its topics, asked with the options of Kafka's clients in py4j's view of the JVM.
+    """Asks one cluster about its topics, with the options of Kafka's clients, in py4j's view of the JVM.
 
     Every method raises Py4JJavaError with what Kafka's client raised.
     """

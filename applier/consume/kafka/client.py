@@ -1,7 +1,7 @@
 """Kafka's own consumer, in the JVM that Spark runs in: the messages of a window.
 
-A Spark job that reads some thousand messages costs more than all that is done with them, and ten times that where it is
-the first one. A consumer is the same code with the same options, stays connected, and needs no job.
+A Spark job that reads some thousand messages costs more than decoding and committing them, and the first job costs ten
+times as much. A consumer is the same code with the same options, stays connected, and needs no job.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _MOST_BYTES = 2**28
 
 
 class KafkaSilentError(Exception):
-    """Kafka sent nothing of what it has, for a minute."""
+    """Kafka has messages, and sent none for a minute."""
 
 
 @dataclass(slots=True)
 class KafkaClient:
     """The consumer of one cluster, with the options of Kafka's clients; `read` may hold `most_bytes` of messages.
 
-    A window that begins elsewhere than where the last one of its partitions ended costs what was fetched ahead.
+    A window that begins elsewhere than where the last one of its partitions ended throws away what was fetched ahead.
 
     Every method raises Py4JJavaError with what Kafka's client raised.
     """
@@ -135,7 +135,7 @@ class KafkaClient:
     ) -> dict[TopicPartition, int]:
         """Take what the next poll brings; one record at a time where all of it does not fit into memory.
 
-        Returns the offsets to read next of the partitions of which something came.
+        Returns the next offsets of the partitions that it read.
         """
         try:
             return self._consumer.poll(records, _POLL_MS)

@@ -1,4 +1,4 @@
-"""Kafka's consumer, kept on its way: it fetches ahead, and wherever it is sent elsewhere it throws that away."""
+"""Keeps Kafka's consumer at its place: it fetches ahead, and throws that away if it has to seek elsewhere."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class ForwardConsumer:
         return chosen
 
     def end(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Say that a read came to its end, and which offsets its partitions are to be read from next."""
+        """Record that a read ended, with the offset to read next of each partition."""
         self._at = {**self._others, **positions}
 
     def poll(self, records: KafkaRecords, milliseconds: int) -> dict[TopicPartition, int]:
@@ -70,7 +70,7 @@ class ForwardConsumer:
         return int(self._consumer.position(place))
 
     def pause(self, places: Any) -> None:
-        """Read some partitions, of a `java.util.List`, no further."""
+        """Stop reading some partitions, given as a `java.util.List`."""
         self._consumer.pause(places)
 
     def close(self) -> None:
@@ -80,7 +80,7 @@ class ForwardConsumer:
         self._consumer = None
 
     def _grow(self) -> bool:
-        """Have a consumer that fits as many partitions; True if it is a new one."""
+        """Make sure that the consumer fits so many partitions; True if it is a new one."""
         size = fetch_size(len(self._places))
         if self._consumer is not None and size == self._fetch_size:
             return False
@@ -93,7 +93,7 @@ class ForwardConsumer:
 def fetch_size(partitions: int) -> int:
     """Bytes that a broker may send of a partition at once, so that those of all fit into memory.
 
-    With Kafka's 1 MiB of a few partitions a third of the reading is asking for more.
+    With Kafka's 1 MiB and few partitions, requests take a third of the reading time.
     """
     share = _AHEAD_BYTES >> max(0, partitions - 1).bit_length()
     return min(_LARGEST_BYTES, max(_SMALLEST_BYTES, share))

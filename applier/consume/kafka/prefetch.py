@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 def ahead(items: Iterator[T]) -> Iterator[T]:
-    """Make items in a thread, one more than was asked for. What the iterator raises comes where the item would."""
+    """Make items in a thread, one more than was asked for; an exception is raised in place of its item."""
     end = object()
     with ThreadPoolExecutor(1, thread_name_prefix="ahead") as thread:
         coming = thread.submit(next, items, end)

@@ -23,7 +23,7 @@ _ARROW_BYTES = 2**31 - 1
 class RecordFile:
     """A file without a name, which Java writes and Python reads: a killed process leaves none behind.
 
-    It is made once: files that come and go take a third of the time of reading.
+    It is made once, because new files would take a third of the reading time.
 
     Attributes:
         java: Java's end of it.
@@ -69,7 +69,7 @@ class _Block(NamedTuple):
 class KafkaRecords:
     """Records of several polls, collected in a file until they are read; `bytes` is the size of all values.
 
-    The file is for one reader at a time, whose records before these are forgotten.
+    The file serves one reader at a time: new records replace its former ones.
     """
 
     def __init__(self, file: RecordFile) -> None:
@@ -80,7 +80,7 @@ class KafkaRecords:
         file.java.reset()
 
     def poll(self, consumer: Any, milliseconds: int) -> dict[TopicPartition, int]:
-        """Take what a consumer gives within some time; returns the offsets to read next of the partitions it is of.
+        """Take what a consumer gives within some time; returns the offset to read next of each partition that it read.
 
         Raises:
             Py4JJavaError: What Kafka's client raised; an `OutOfMemoryError` also where it is more than one array of

@@ -21,7 +21,7 @@ _IDLE_SECONDS = 60.0
 
 
 class WorkerPool:
-    """This process, and the others that it starts when many messages wait: `size` in all, at the most."""
+    """This process and the others that it starts when many messages wait, at most `size` in all."""
 
     def __init__(self, size: int) -> None:
         self._size = size

@@ -1,4 +1,4 @@
-"""What may be reported about a task that failed elsewhere: its kind and place, never its message or a row."""
+"""Reports a task that failed elsewhere by kind and place, never by its message or a row."""
 
 from __future__ import annotations
 

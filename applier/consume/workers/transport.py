@@ -85,7 +85,7 @@ def _table(stream: pa.Buffer) -> pa.Table:
     return pa.ipc.open_stream(stream).read_all()
 
 
-# By itself pyarrow pickles the whole column that a slice is of, and each array apart.
+# pyarrow alone would pickle the whole column of a slice, and each array separately.
 copyreg.pickle(pa.Table, _reduced)
 
 

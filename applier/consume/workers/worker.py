@@ -56,7 +56,7 @@ class Worker:
         self._answer = self._thread.submit(self._exchange, job)
 
     def feed(self, messages: pa.Table | None) -> None:
-        """Give messages to the job, or None as their end; waits while there are some that it has not begun with."""
+        """Give messages to the job, or None as their end; waits while messages of the job are left."""
         while not self._answer.done():
             with suppress(Full):
                 self._messages.put(messages, timeout=1)
@@ -83,7 +83,7 @@ class Worker:
         self._process.wait()
 
     def _exchange(self, job: Job[Any]) -> Outcome[Any]:
-        # One that ended has perhaps said why.
+        # A process that ended may have written the reason.
         with suppress(OSError):
             self._send(job)
         match self._stdout.read(1):

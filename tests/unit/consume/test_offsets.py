@@ -62,7 +62,7 @@ def test_lost_offsets_are_refused(bounds: dict[TopicPartition, OffsetRange], sen
 
 def test_a_topic_of_another_id_is_refused() -> None:
     """Whatever its offsets are; both ids are named."""
-    with pytest.raises(SourceLost, match=r"Topic t was made anew: its id is new, and old is the one that was read"):
+    with pytest.raises(SourceLost, match=r"Topic t was recreated: its id is new, and old is the one that was read"):
         refuse_remade({"t": "old"}, {"t": "new"}, {P0: 5})
 
 

@@ -33,7 +33,7 @@ def test_tables_tell_of_a_topic_that_no_checkpoint_knows() -> None:
     state = _state({}, {})
     state.covered = {TABLE: AppliedOffsets({PLACE: (Reach(7),)}, {"feed": "old"})}
 
-    with pytest.raises(SourceLost, match="Topic feed was made anew: its id is new, and old is the one that was read"):
+    with pytest.raises(SourceLost, match="Topic feed was recreated: its id is new, and old is the one that was read"):
         topics.meet(state, {"feed": "new"})
     topics.meet(state, {"feed": "old"})
     assert state.topic_ids == {"feed": "old"}

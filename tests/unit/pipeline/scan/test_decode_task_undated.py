@@ -94,8 +94,8 @@ def test_a_delete_without_a_commit_ts_is_refused_in_resolved_order(rows: int) ->
     assert len(results.bad) == rows
     assert results.bad[0].offset == rows
     assert str(results.bad[0].error) == (
-        f"Cannot decode avro message at shop_t/0:{rows}: A delete of table shop.t has no commit ts, so nothing "
-        'shows which changes of the row it follows. Hint: set changefeed.order = "offset", where the place in the '
+        f"Cannot decode avro message at shop_t/0:{rows}: A delete of table shop.t has no commit ts, so its "
+        'place among the changes of the row is unknown. Hint: set changefeed.order = "offset", where the place in the '
         "topic orders changes, or upgrade TiCDC: its Avro deletes carry a commit ts from v8.5.7 and v26.3.4 on."
     )
 
