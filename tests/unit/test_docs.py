@@ -106,7 +106,8 @@ def _prose(document: Path) -> str:
 def test_prose_is_plain(document: Path) -> None:
     """No page lets something tell what it shows, reports or determines, and none hides who does it."""
     found = re.findall(
-        r".*\b(?:tells?|told|somebody|nobody|whoever|of ours|of before|of which|by now|(?:is|are) said|nothing shows|indeed)\b.*",
+        r".*\b(?:tells?|told|somebody|nobody|whoever|of ours|of before|of which|by now|(?:is|are) said|"
+        r"nothing shows|indeed)\b.*",
         _prose(document),
         re.IGNORECASE,
     )
