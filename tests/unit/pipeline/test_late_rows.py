@@ -11,7 +11,7 @@ import pytest
 
 from applier.changefeed.checkpoint import Checkpoint, Holder
 from applier.changefeed.completeness import LIVE, Completeness, Reason, Why
-from applier.changefeed.message import MESSAGE_SCHEMA
+from applier.changefeed.message import MESSAGE_SCHEMA, by_place
 from applier.changefeed.position import DdlId, FeedPosition
 from applier.changefeed.table import TableName
 from applier.changefeed.types import TypeRules
@@ -133,10 +133,8 @@ def test_rows_of_a_table_that_has_moved_are_left_out_and_noted(rows: int) -> Non
         {"topic": "t", "partition": 1, "offset": offset, "key": None, "value": value}
         for offset, value in enumerate(values)
     ]
-    batch = pa.RecordBatch.from_pylist(messages, schema=MESSAGE_SCHEMA)
-    found = DecodeTask("canal-json", DecoderOptions(), TypeRules(), ("*.*",), (), NEVER, OffsetOrder(), late=late)(
-        [batch]
-    )
+    task = DecodeTask("canal-json", DecoderOptions(), TypeRules(), ("*.*",), (), NEVER, OffsetOrder(), late=late)
+    found = task(by_place(pa.Table.from_pylist(messages, schema=MESSAGE_SCHEMA)))
 
     assert found.late == {X: {TS + 5}, Y: {TS + 5}}
     first = {name: part.first_ts for (name, _), parts in found.parts.items() for part in parts}
