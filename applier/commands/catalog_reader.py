@@ -19,7 +19,7 @@ from pyiceberg.table import Table
 from applier.config.settings import CatalogSection
 from applier.errors import ConfigError, TransientError, is_overload, reason_of
 from applier.sink.format.types import TableSchema
-from applier.sink.iceberg.snapshot import Snapshot
+from applier.sink.iceberg.snapshot import Figures, Snapshot
 
 _JAVA_ONLY = ("io-impl", "catalog-impl", "cache-enabled", "cache.", "jdbc.", "metrics-reporter-impl")
 """Properties that name Java classes, or settings of Spark's catalog."""
@@ -50,24 +50,25 @@ _READS = ("rest", "hive", "glue", "sql", "jdbc", "dynamodb", "bigquery")
 class LakeTable:
     """One Iceberg table as its newest metadata describes it.
 
-    `rows` are those of its data files, including `dead_rows`, which delete files remove. `files` are its data and
-    delete files. `committed_ms` is when its head was committed, in Unix milliseconds. `snapshot_id` is that head, None
-    for a table that holds nothing; `snapshots` are all that are kept, by id.
+    `may_hold_rows` is false for a table that certainly holds none, nor rows that were deleted and are in its files.
+    `figures` are those of its head, None for a table without one; `snapshots` are all that are kept, by id.
     """
 
     identifier: tuple[str, ...]
     schema: TableSchema
     format_version: int
     properties: Mapping[str, str]
-    rows: int
-    dead_rows: int = 0
-    files: int = 0
-    committed_ms: int | None = None
-    snapshot_id: int | None = None
+    may_hold_rows: bool
+    figures: Figures | None = None
     snapshots: Mapping[int, Snapshot] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return ".".join(self.identifier)
+
+    @property
+    def snapshot_id(self) -> int | None:
+        """Its head."""
+        return self.figures.snapshot_id if self.figures else None
 
     def history(self, start: int | None) -> Iterator[Snapshot]:
         """A snapshot and those that it was made on, newest first, as far as they are kept."""
@@ -186,11 +187,8 @@ def _described(identifier: tuple[str, ...], table: Table) -> LakeTable:
         schema=TableSchema.parse(table.schema().model_dump_json()),
         format_version=table.format_version,
         properties=dict(table.properties),
-        rows=int(summary.get("total-records", 1)) if head else 0,
-        dead_rows=int(summary.get("total-position-deletes", 0)),
-        files=int(summary.get("total-data-files", 0)) + int(summary.get("total-delete-files", 0)),
-        committed_ms=head.timestamp_ms if head else None,
-        snapshot_id=head.snapshot_id if head else None,
+        may_hold_rows=head is not None and summary.get("total-records") != "0",
+        figures=Figures.of(head.snapshot_id, summary, head.timestamp_ms, head.sequence_number or 0) if head else None,
         snapshots={snapshot.snapshot_id: _snapshot(snapshot) for snapshot in table.metadata.snapshots},
     )
 

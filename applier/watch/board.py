@@ -7,25 +7,27 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import cast
 
+from applier import wording
 from applier.changefeed.route import Route
-from applier.changefeed.table import TableName
 from applier.config.settings import Config
 from applier.errors import ApplierError
 from applier.pipeline.state import State
 from applier.pipeline.step import Pipeline, Step
-from applier.runtime.logs import StatusLine, logger
+from applier.runtime.logs import logger
 from applier.runtime.outages import OUTAGES
 from applier.sink.control.control import Control, DeadLetter, SchemaDecision
 from applier.sink.control.rows import last_decisions, newest_first
 from applier.sink.control.tables import DEAD_LETTERS, SCHEMA_CHANGES
 from applier.sink.iceberg.snapshot import Figures
+from applier.sink.write.table_writer import TableWriter
 from applier.watch.compose import Facts, compose, empty
 from applier.watch.history import History
+from applier.watch.progress import TableHead, step_progress, table_progress
 from applier.watch.prometheus.exposition import Exposition
-from applier.watch.report import StepProgress, TableProgress, TableState, iso, iso_of
+from applier.watch.report import StepProgress, Trouble
 from applier.watch.view import View
 
 STEPS = 20
@@ -55,10 +57,10 @@ class Board:
     history: History = field(default_factory=History, init=False)
     metrics: Exposition = field(init=False)
     _state: State | None = field(default=None, init=False)
-    _figures: dict[tuple[str, ...], Figures] = field(default_factory=dict, init=False)
+    _heads: dict[tuple[str, ...], TableHead] = field(default_factory=dict, init=False)
     _first: dict[tuple[str, ...], int] = field(default_factory=dict, init=False)
     _known: frozenset[tuple[str, ...]] = field(default_factory=frozenset, init=False)
-    _stamps: dict[tuple[str, ...], int] = field(default_factory=dict, init=False)
+    _cut: Mapping[tuple[str, ...], int] = field(default_factory=dict, init=False)
     _steps: deque[StepProgress] = field(default_factory=lambda: deque(maxlen=STEPS), init=False)
     _decisions: Sequence[SchemaDecision] = field(default=(), init=False)
     _letters: Sequence[DeadLetter] = field(default=(), init=False)
@@ -87,7 +89,9 @@ class Board:
             with self._lock:
                 self.history.add(status.now_ms / 1000, status.lag_seconds, status.rows, messages, status.backlog)
                 if step.moved:
-                    self._steps.appendleft(_progress_of(status))
+                    counts = {name: getattr(status, name) for name in ("messages", "rows", "tables", "backlog")}
+                    made = step_progress(status.step, status.now_ms, status.resolved_ts, counts, status.seconds)
+                    self._steps.appendleft(made)
             self.metrics.take(pipeline.state, step)
             self._look(pipeline)
 
@@ -109,40 +113,19 @@ class Board:
         # First, so that what is read meanwhile is shown as unread and not the other way round.
         is_behind = _written(cast("Control", state.control)) != self._read
         last, decisions = state.checkpoint, self._decisions
-        route = Route(self.config.tables.route)
-        tables = [(name, self._progress(name, route.identifier(name), last.snapshots)) for name in sorted(last.tables)]
+        route, heads = Route(self.config.tables.route), dict(self._heads)
+        places = [(name, route.identifier(name)) for name in sorted(last.tables)]
+        # Of a table that is not open nothing is known, and the next step says what is wrong with it.
+        tables = [(name, table_progress(name, place, heads.get(place, TableHead()), last)) for name, place in places]
         facts = Facts(last, tables, decisions, self._letters, steps)
         report = compose(self.config, facts, limit, int(now * 1000))
-        commits = {".".join(place): self._commits(place, found) for place, found in dict(self._figures).items()}
+        commits = {".".join(place): self._commits(place, head.figures) for place, head in heads.items() if head.figures}
         return View(report, points, self.phase, OUTAGES.current, now, decisions, commits, is_behind)
 
     def _commits(self, place: tuple[str, ...], found: Figures) -> int:
         # A table that was made anew counts from its beginning.
         first = self._first.get(place, 0)
         return found.sequence - (first if first <= found.sequence else 0)
-
-    def _progress(
-        self, name: TableName, identifier: tuple[str, ...], cut: Mapping[tuple[str, ...], int]
-    ) -> TableProgress:
-        found, stamp = self._figures.get(identifier), self._stamps.get(identifier, 0)
-        state: TableState = "in step" if identifier in cut else "empty"
-        progress = TableProgress(
-            str(name),
-            ".".join(identifier),
-            state,
-            resolved_ts=stamp or None,
-            resolved=iso_of(stamp),
-            cut_snapshot_id=cut.get(identifier),
-        )
-        if found is None:
-            return progress
-        return replace(
-            progress,
-            rows=found.rows,
-            files=found.files,
-            committed=iso(found.committed_ms),
-            snapshot_id=found.snapshot_id,
-        )
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
@@ -158,30 +141,40 @@ class Board:
 
     def _look(self, pipeline: Pipeline) -> None:
         """Ask for what has changed, and nothing else: this runs in the thread of the steps."""
+        cut, before = pipeline.state.checkpoint.snapshots, self._cut
         for writer in pipeline.targets.writers:
-            identifier, known = writer.table.identifier, self._figures.get(writer.table.identifier)
-            if writer.head is None:
-                self._figures.pop(identifier, None)
-            elif known is None or known.snapshot_id != writer.head:
-                found = cast("Figures", writer.table.figures)
+            place = writer.table.identifier
+            head = self._heads[place] = self._head(writer, cut.get(place), is_same=cut.get(place) == before.get(place))
+            if head.figures is not None:
                 # All that a table has which was made since, this process committed.
-                self._first.setdefault(identifier, found.sequence if identifier in self._known else 0)
-                self._figures[identifier] = found
-            self._stamps[identifier] = writer.known.resolved_ts if writer.known else 0
+                self._first.setdefault(place, head.figures.sequence if place in self._known else 0)
+        self._cut = cut
         self._forget_gone(pipeline.state)
         self._read_control(cast("Control", pipeline.state.control))
+
+    def _head(self, writer: TableWriter, cut: int | None, *, is_same: bool) -> TableHead:
+        """What a table shows; of one whose head and place in the cut are the same as before, the JVM is not asked."""
+        figures, _, has_cut, _ = self._heads.get(writer.table.identifier, TableHead())
+        if writer.head != (figures.snapshot_id if figures else None):
+            figures, is_same = writer.table.figures, False
+        if not is_same:
+            has_cut = cut is None or cut == writer.head or writer.table.has_snapshot(cut)
+        back = writer.rolled_back
+        trouble = (
+            None if back is None else Trouble(f"{back.what}.", wording.of_this_changefeed(back.hint, self.config.path))
+        )
+        return TableHead(figures, writer.known, has_cut, trouble)
 
     def _forget_gone(self, state: State) -> None:
         """Forget tables that are gone, once they are as many as those that are there."""
         tables = state.checkpoint.tables
-        if len(self._stamps) <= 2 * len(tables) + 100:
+        if len(self._heads) <= 2 * len(tables) + 100:
             return
         route = Route(self.config.tables.route)
         kept = {route.identifier(name) for name in tables}
         # Made anew, as another thread may be reading the old ones.
-        self._figures = {place: found for place, found in self._figures.items() if place in kept}
+        self._heads = {place: head for place, head in self._heads.items() if place in kept}
         self._first = {place: found for place, found in self._first.items() if place in kept}
-        self._stamps = {place: found for place, found in self._stamps.items() if place in kept}
 
     def _read_control(self, control: Control) -> None:
         written, now = _written(control), time.monotonic()
@@ -198,10 +191,3 @@ class Board:
 
 def _written(control: Control) -> tuple[int, int]:
     return control.written[SCHEMA_CHANGES], control.written[DEAD_LETTERS]
-
-
-def _progress_of(status: StatusLine) -> StepProgress:
-    lag = status.lag_seconds
-    figures = status.messages, status.rows, status.tables, status.backlog
-    seconds = {stage: round(spent, 3) for stage, spent in status.seconds.items()}
-    return StepProgress(status.step, iso(status.now_ms), None if lag is None else round(lag, 3), *figures, seconds)

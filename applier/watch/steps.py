@@ -10,7 +10,8 @@ from applier.changefeed.checkpoint import Checkpoint
 from applier.changefeed.ts import age, unix_ms
 from applier.order.feed_order import FeedOrder
 from applier.runtime.figures import span
-from applier.watch.report import PartitionProgress, StatusReport, StepProgress, iso
+from applier.watch.progress import step_progress
+from applier.watch.report import PartitionProgress, StatusReport, StepProgress
 
 SHOWN = 10
 """Steps that a report has."""
@@ -61,16 +62,7 @@ def _progress(step: Checkpoint, after: Checkpoint | None, order: FeedOrder) -> S
     seconds.pop("checkpoint", None)
     if after is not None and "checkpoint_ms" in after.counts:
         seconds["checkpoint"] = after.counts["checkpoint_ms"] / 1000
-    return StepProgress(
-        step=step.step,
-        at=iso(step.written_at),
-        lag_seconds=age(resolved_ts, step.written_at) if resolved_ts else None,
-        messages=counts.get("messages", 0),
-        rows=counts.get("rows", 0),
-        tables=counts.get("tables", 0),
-        backlog=counts.get("backlog"),
-        seconds=seconds,
-    )
+    return step_progress(step.step, step.written_at, resolved_ts, counts, seconds)
 
 
 def explained(report: StatusReport, used: Sequence[PartitionProgress] | None = None) -> str | None:

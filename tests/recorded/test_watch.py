@@ -72,5 +72,5 @@ def _facts(report: StatusReport) -> dict[str, Any]:
     facts = asdict(report)
     for table in facts["tables"]:
         del table["lag_seconds"], table["commit_age_seconds"]
-    facts["stale"] = [sentence for sentence in facts["stale"] if not sentence.startswith("The tables are")]
+    facts["stale"] = [sentence for sentence in facts["stale"] if not sentence["because"].startswith("The tables are")]
     return {key: value for key, value in facts.items() if key not in OF_THE_PROCESS}

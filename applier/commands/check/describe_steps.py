@@ -61,7 +61,7 @@ def described(step: Step) -> str:  # noqa: C901 - one case for each kind of step
 
 def rewrite(step: Step, table: LakeTable) -> str | None:
     """Why a step writes data files anew; "" where that needs no words, None where metadata is enough."""
-    if not table.rows:
+    if not table.may_hold_rows:
         return None
     match step:
         case AddField(name, kind, default) if default.is_valid:

@@ -160,7 +160,7 @@ class Replicas:
         evolution = plan(before, after, actions, self.rules, table.schema.names)
         steps = tuple(described(step) for step in evolution.steps)
         refusals = [evolution.refused] if evolution.refused else []
-        refusals += evolution.only_empty if table.rows else ()
+        refusals += evolution.only_empty if table.may_hold_rows else ()
         if refusals:
             reasons = tuple(refusal.reason for refusal in refusals)
             ways_out = tuple(dict.fromkeys(refusal.hint for refusal in refusals))

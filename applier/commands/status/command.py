@@ -13,14 +13,14 @@ from applier.changefeed.route import Route
 from applier.changefeed.table import TableName
 from applier.commands.catalog_reader import Lake, LakeTable, open_lake
 from applier.commands.control_reader import ControlView
-from applier.commands.status.rollback import rollback
+from applier.commands.status.rollback import own_stamp, rollback
 from applier.config.settings import Config
 from applier.order.feed_order import ORDERS
 from applier.pipeline.tables.loads import Load, place_of
-from applier.sink.commit.stamp import RESOLVED_TS
 from applier.sink.control.tables import CHECKPOINTS
 from applier.watch.compose import Facts, compose, empty
-from applier.watch.report import StatusReport, TableProgress, TableState, Trouble, iso, iso_of
+from applier.watch.progress import TableHead, table_progress
+from applier.watch.report import StatusReport, TableProgress, Trouble
 from applier.watch.steps import moved
 
 _THREADS = 8
@@ -55,8 +55,18 @@ def _tables(lake: Lake, last: Checkpoint, config: Config) -> list[tuple[TableNam
     names, route = sorted(last.tables), Route(config.tables.route)
     with ThreadPoolExecutor(_THREADS) as pool:
         found = list(pool.map(lambda name: lake.table(route.identifier(name)), names))
-    pairs = zip(names, found, strict=True)
-    return [(name, _progress(name, route.identifier(name), table, last, config)) for name, table in pairs]
+    pairs = zip(names, map(route.identifier, names), found, strict=True)
+    return [(name, table_progress(name, place, _head(name, table, last, config), last)) for name, place, table in pairs]
+
+
+def _head(name: TableName, table: LakeTable | None, last: Checkpoint, config: Config) -> TableHead | None:
+    """What the metadata of a table shows; one that was rolled back shows less than the cut."""
+    if table is None:
+        return None
+    cut = last.snapshots.get(table.identifier)
+    stamp = own_stamp(table.properties, config.changefeed.name)
+    has_cut = cut is None or cut in table.snapshots
+    return TableHead(table.figures, stamp, has_cut, rollback(name, table, cut, config))
 
 
 def _loaded(lake: Lake, name: TableName, config: Config) -> float | None:
@@ -64,41 +74,3 @@ def _loaded(lake: Lake, name: TableName, config: Config) -> float | None:
     table = lake.table(place_of(config.changefeed.name, name))
     load = None if table is None else Load.told_by(table.properties)
     return None if load is None else round(load.share, 3)
-
-
-def _progress(
-    name: TableName, identifier: tuple[str, ...], table: LakeTable | None, last: Checkpoint, config: Config
-) -> TableProgress:
-    """How far a table is by its metadata; a table that was rolled back shows less than the cut."""
-    cut = last.snapshots.get(identifier)
-    iceberg = ".".join(identifier)
-    if table is None:
-        return TableProgress(str(name), iceberg, "empty" if cut is None else "missing", cut_snapshot_id=cut)
-    text = table.properties.get(RESOLVED_TS, "")
-    stamp = int(text) if text.isdecimal() else None
-    progress = TableProgress(
-        table=str(name),
-        iceberg=iceberg,
-        state=_state(table, cut, stamp, last.resolved_ts),
-        resolved_ts=stamp or None,
-        resolved=iso_of(stamp),
-        rows=max(0, table.rows - table.dead_rows),
-        files=table.files,
-        committed=None if table.committed_ms is None else iso(table.committed_ms),
-        snapshot_id=table.snapshot_id,
-        cut_snapshot_id=cut,
-    )
-    found = rollback(name, table, cut, config)
-    if found is None or progress.state == "dropped":
-        return progress
-    return replace(progress, state="rolled back", because=found.because, way_out=found.way_out)
-
-
-def _state(table: LakeTable, cut: int | None, stamp: int | None, resolved_ts: int) -> TableState:
-    if "applier.dropped-at" in table.properties:
-        return "dropped"
-    if stamp is not None and stamp > resolved_ts > 0:
-        return "ahead"
-    if cut is None:
-        return "empty"
-    return "in step" if cut in table.snapshots else "expired"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import NamedTuple
 
 from applier import wording
 from applier.changefeed.table import TableName
@@ -11,24 +10,17 @@ from applier.commands.catalog_reader import LakeTable
 from applier.config.settings import Config
 from applier.sink.commit.foreign_commits import BACKFILL, is_older, lacks, trace
 from applier.sink.commit.stamp import CHANGEFEED, RESOLVED_TS, Stamp, read
-from applier.watch.report import spark_name
+from applier.watch.report import Trouble, spark_name
 
 
-class Rollback(NamedTuple):
-    """What the metadata of a table that was rolled back shows, and a command that makes the table whole again."""
-
-    because: str
-    way_out: str
-
-
-def rollback(name: TableName, table: LakeTable, cut: int | None, config: Config) -> Rollback | None:
+def rollback(name: TableName, table: LakeTable, cut: int | None, config: Config) -> Trouble | None:
     """Find out whether a table was rolled back, by the rules by which `run` refuses it.
 
     A head that was made on `cut`, the snapshot that the newest checkpoint lists, is no rollback: a compaction, rows of
     another writer.
     """
     changefeed = config.changefeed.name
-    known, found = _stamp(table.properties, changefeed), trace(table.history(table.snapshot_id), changefeed)
+    known, found = own_stamp(table.properties, changefeed), trace(table.history(table.snapshot_id), changefeed)
     is_behind = is_older(known, found)
     if not is_behind and (cut is None or not lacks(table.history(table.snapshot_id), cut, table.history)):
         return None
@@ -37,10 +29,11 @@ def rollback(name: TableName, table: LakeTable, cut: int | None, config: Config)
     shown = f"it shows snapshot {table.snapshot_id}, which is older than {than}"
     bound = str(found.resolved_ts) if is_behind and found.resolved_ts else "beginning"
     because = f"Table {table} was rolled back by hand: {shown}."
-    return Rollback(because, _way_out(name, table, newest, bound, config))
+    return Trouble(because, _way_out(name, table, newest, bound, config))
 
 
-def _stamp(properties: Mapping[str, str], changefeed: str) -> Stamp | None:
+def own_stamp(properties: Mapping[str, str], changefeed: str) -> Stamp | None:
+    """The stamp of a changefeed in the properties of a table; None where there is none, or none that can be read."""
     try:
         known = read(properties)
     except (KeyError, ValueError):

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 MAIN = "main"
 """The branch that readers see."""
 
+_COUNTED = ("records", "position-deletes", "data-files", "delete-files")
+
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
@@ -39,3 +41,9 @@ class Figures:
     files: int
     committed_ms: int
     sequence: int
+
+    @staticmethod
+    def of(snapshot_id: int, summary: Mapping[str, str], committed_ms: int, sequence: int) -> Figures:
+        """Those of a snapshot, by its summary."""
+        rows, dead, data, deletes = (int(summary.get(f"total-{key}", 0)) for key in _COUNTED)
+        return Figures(snapshot_id, max(0, rows - dead), data + deletes, committed_ms, sequence)

@@ -15,8 +15,6 @@ from applier.sink.iceberg.snapshot import MAIN, Figures, Snapshot
 
 _T = TypeVar("_T")
 
-_COUNTED = ("records", "position-deletes", "data-files", "delete-files")
-
 
 class Table:
     """A loaded table. What it says is as of the last `refresh`, `commit` or load; one thread at a time.
@@ -156,11 +154,8 @@ class Table:
         head = self._snapshot(self.branch)
         if head is None:
             return None
-        told: Mapping[str, str] = self.java.plain(head.summary())
-        counts = {key: int(told.get(f"total-{key}", 0)) for key in _COUNTED}
-        rows, dead, data, deletes = counts.values()
         place = int(head.timestampMillis()), int(head.sequenceNumber())
-        return Figures(int(head.snapshotId()), max(0, rows - dead), data + deletes, *place)
+        return Figures.of(int(head.snapshotId()), self.java.plain(head.summary()), *place)
 
     def has_snapshot(self, snapshot_id: int) -> bool:
         """Whether this snapshot was committed and is still kept."""

@@ -63,7 +63,8 @@ def test_tables_and_rows_are_read(world: World) -> None:
         assert lake.rows(("nowhere", "nothing"), ("id",)) == []
 
     assert table is not None
-    assert (str(table), table.rows, table.format_version) == ("shop.orders", 3, 2)
+    assert table.figures is not None
+    assert (str(table), table.figures.rows, table.format_version) == ("shop.orders", 3, 2)
     assert [field.name for field in table.schema.fields] == ["id", "v"]
     assert rows == [{"id": 2}]
 

@@ -18,10 +18,12 @@ from applier.changefeed.completeness import LIVE, Completeness, Reason, Why
 from applier.changefeed.table import TableName
 from applier.changefeed.ts import from_unix_ms
 from applier.config import settings
+from applier.errors import TableMismatch
 from applier.pipeline.state import State
 from applier.pipeline.step import Pipeline, Step
 from applier.runtime.logs import Stage, StatusLine
 from applier.runtime.outages import OUTAGES, SYSTEMS
+from applier.sink.commit.stamp import Stamp
 from applier.sink.control.rows import Decision, SchemaDecision
 from applier.sink.control.tables import SCHEMA_CHANGES
 from applier.sink.iceberg.snapshot import Figures
@@ -85,6 +87,12 @@ class FakeTable:
 
     identifier: tuple[str, ...]
     figures: Figures
+    asked: list[int] = field(default_factory=list)
+
+    def has_snapshot(self, snapshot_id: int) -> bool:
+        """Whether it is kept, which the JVM would be asked: of older ones than the head, none is."""
+        self.asked.append(snapshot_id)
+        return snapshot_id == self.figures.snapshot_id
 
 
 @dataclass
@@ -92,7 +100,8 @@ class FakeWriter:
     """Writes nothing."""
 
     table: FakeTable
-    known: None = None
+    known: Stamp | None = None
+    rolled_back: TableMismatch | None = None
 
     @property
     def head(self) -> int:
@@ -279,6 +288,58 @@ def test_every_commit_of_a_new_table_counts(shop: Shop) -> None:
 
     assert shop.value("table_commits_total", table="shop.new") == 2
     assert shop.value("commit_duration_seconds_sum", table="shop.new") == 0.4
+
+
+@pytest.mark.parametrize(
+    ("stamp", "cut", "state"),
+    [
+        (Stamp("shop", 3, RESOLVED), 11, "in step"),
+        (Stamp("shop", 3, RESOLVED + 1), 11, "ahead"),
+        (Stamp("shop", 3, RESOLVED, {"applier.dropped-at": "7"}), 11, "dropped"),
+        (Stamp("shop", 3, RESOLVED), 9, "expired"),
+        (Stamp("shop", 3, RESOLVED), None, "empty"),
+        (None, None, "empty"),
+    ],
+)
+def test_the_state_of_a_table_is_what_its_metadata_shows(
+    shop: Shop, stamp: Stamp | None, cut: int | None, state: str
+) -> None:
+    """As `status` has it; and the JVM is asked for what has changed alone, however many steps follow."""
+    heads: dict[tuple[str, ...], int] = {} if cut is None else {("shop", "orders"): cut}
+    shop.state.checkpoint = replace(shop.state.checkpoint, snapshots=heads)
+    shop.writers[0].known = stamp
+    shop.begin()
+    for _ in range(3):
+        shop.step()
+
+    orders = shop.board.view().report.tables[0]
+    assert (orders.state, orders.rows, orders.snapshot_id, orders.cut_snapshot_id) == (state, 500, 11, cut)
+    assert shop.writers[0].table.asked == ([9] if state == "expired" else [])
+
+
+def test_a_table_that_was_rolled_back_makes_the_page_stale(shop: Shop) -> None:
+    """With the reason and the way out that the process has for it."""
+    back = TableMismatch(
+        "Table shop.orders was rolled back by hand: it was, but it is", "Run `applier resume -c FILE`."
+    )
+    shop.writers[0].rolled_back = back
+    shop.begin()
+
+    report = shop.board.view().report
+    assert (report.verdict, report.tables[0].state) == ("stale", "rolled back")
+    assert str(report.stale[0]) == (
+        "Table shop.orders was rolled back by hand: it was, but it is. "
+        f"Hint: Run `applier resume -c {shop.board.config.path}`."
+    )
+
+
+def test_of_a_table_that_is_not_open_nothing_is_claimed(shop: Shop) -> None:
+    """It is not missing for that, and no false alarm is raised."""
+    shop.writers.clear()
+    shop.begin()
+
+    report = shop.board.view().report
+    assert (report.tables[0].state, report.tables[0].snapshot_id, report.verdict) == ("in step", None, "fresh")
 
 
 def test_a_dropped_table_vanishes(shop: Shop) -> None:
