@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from datetime import date
 from pathlib import Path
 
 import pytest
 
 from tests.spark.world import Make, World
+from tests.unit.decode.dump import dumpling
 
 pytestmark = pytest.mark.spark
 
@@ -84,3 +86,61 @@ def test_the_printed_command_lets_the_statement_pass(policy: str, make: Make) ->
     assert world.table("z").state == "in step"
     world.obey(f"applier adopt -c {world.path} --tables shop.a --why TEXT")
     assert world.table("a").state == "in step"
+
+
+RELOADED = {
+    "a": (
+        "(id BIGINT PRIMARY KEY, v VARCHAR(20))",
+        "MODIFY COLUMN v DATE",
+        "conversion from varchar to date is not known",
+    ),
+    "b": ("(id BIGINT PRIMARY KEY)", "ADD COLUMN v DATE DEFAULT 20240102", "no date that can be read"),
+    "c": (
+        "(id BIGINT PRIMARY KEY, v DATE) PARTITION BY RANGE (QUARTER(v)) (PARTITION p0 VALUES LESS THAN (2), PARTITION p1 VALUES LESS THAN (9))",  # noqa: E501 - one statement
+        "DROP PARTITION p0",
+        "the function QUARTER is not computed here",
+    ),
+}
+"""By table how it is made, what is done to it, and what the reason says."""
+
+
+def test_a_load_brings_back_what_is_not_computed(make: Make, tmp_path: Path) -> None:
+    """Each statement parks its table at the rows below it; an export from behind it makes all of them complete."""
+    world: World = make()
+    kinds = {"v": "varchar(20)"}
+    for table, (form, _, _) in RELOADED.items():
+        world.ddl(f"CREATE TABLE {table} {form}", table)
+        row = {"id": "1", "v": "2023-01-02"}
+        world.send_row(table, row if table != "b" else {"id": "1"}, kinds if table == "a" else {"v": "date"})
+    world.resolve()
+    world.run()
+    for table, (_, clause, _) in RELOADED.items():
+        world.ddl(f"ALTER TABLE {table} {clause}", table)
+    tso = world.resolve()
+    for table in RELOADED:
+        world.send_row(table, {"id": "2", "v": "2024-05-03"}, {"v": "date"})
+    world.resolve()
+    world.run()
+    for table, (_, _, reason) in RELOADED.items():
+        item = world.table(table)
+        assert (item.state, reason in str(item.because)) == ("parked", True), item.because
+        assert f"applier load -c {world.path} --from DIR --tables 'shop.{table}'" in str(item.way_out)
+
+    (tmp_path / "metadata").write_text(dumpling.METADATA.replace("470606910897520641", str(tso)))
+    for table in RELOADED:
+        declared = (
+            f"CREATE TABLE `{table}` (\n  `id` bigint NOT NULL,\n  `v` date DEFAULT NULL,\n  PRIMARY KEY (`id`)\n);\n"
+        )
+        (tmp_path / f"shop.{table}-schema.sql").write_text(declared)
+        if table != "c":  # Dumpling leaves no file of a table without rows.
+            cells = [["1", "2023-01-02" if table == "a" else "2024-01-02"]]
+            (tmp_path / f"shop.{table}.000000000.sql").write_bytes(dumpling.sql(cells, escapes=True))
+    tables = ",".join(f"shop.{table}" for table in RELOADED)
+    world.obey(f"applier load -c {world.path} --from {tmp_path} --tables {tables}")
+    world.run()
+
+    assert {world.table(table).state for table in RELOADED} == {"in step"}
+    new = {2: date(2024, 5, 3)}
+    assert world.rows("a") == {1: date(2023, 1, 2)} | new
+    assert world.rows("b") == {1: date(2024, 1, 2)} | new
+    assert world.rows("c") == new
