@@ -8,8 +8,7 @@ from dataclasses import dataclass, field, replace
 from applier.changefeed.event import SchemaChange
 from applier.changefeed.table import TableName, TableVersion
 from applier.commands.backfill.replay_ddl import DdlReplay, concerns, left_of, refuse_moved
-from applier.ddl import actions as say
-from applier.ddl.actions import effect
+from applier.ddl.actions import Action, effect
 from applier.errors import RangeRefused
 from applier.pipeline.scan.statements import Ddl
 from applier.pipeline.schema_changes.track import move_past
@@ -245,7 +244,7 @@ class PassedDdl:
             self._pass(change, action, [name for name in self.branches.names if concerns(action, name)])
         move_past(change, ddl.actions, self.state, self.branches.targets)
 
-    def _refuse_assumed(self, ddl: Ddl, taken: Sequence[say.Action]) -> None:
+    def _refuse_assumed(self, ddl: Ddl, taken: Sequence[Action]) -> None:
         """What tables were before the first DDL of a range of offsets is taken from the time of its first records."""
         for name in self.branches.names:
             if name in self._created or not any(concerns(action, name) for action in ddl.actions):
@@ -259,7 +258,7 @@ class PassedDdl:
                 what = f"The offsets begin before a DDL of table {name} at commit ts {when}, older than their records."
                 raise RangeRefused(what, f"give --from as a resolved ts: {when} to begin after it, or a lower one.")
 
-    def _pass(self, change: SchemaChange, action: say.Action, names: Sequence[TableName]) -> None:
+    def _pass(self, change: SchemaChange, action: Action, names: Sequence[TableName]) -> None:
         done = effect(action)
         for name in names:
             if done.is_fresh:

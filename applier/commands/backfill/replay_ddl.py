@@ -16,8 +16,7 @@ import pyarrow.compute as pc
 from applier.changefeed.event import SchemaChange
 from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.types import TypeRules
-from applier.ddl import actions as say
-from applier.ddl.actions import effect, kind, touches
+from applier.ddl.actions import Action, by_table, effect, kind, touches
 from applier.ddl.schema_tracker import Tables
 from applier.errors import RangeRefused
 from applier.order.merge import DATA
@@ -40,9 +39,9 @@ def left_by(decisions: Iterable[SchemaDecision]) -> Left:
     return frozenset(over - {_part(item) for item in items if item.decision not in ("ignored", "skipped")})
 
 
-def left_of(change: SchemaChange, actions: Sequence[say.Action], left: Left) -> list[say.Action]:
+def left_of(change: SchemaChange, actions: Sequence[Action], left: Left) -> list[Action]:
     """Those actions of a statement that the tables did not take."""
-    groups = [group for group in say.by_table(actions) if _part(decided(change, group, "applied")) in left]
+    groups = [group for group in by_table(actions) if _part(decided(change, group, "applied")) in left]
     return [action for group in groups for action in group]
 
 
@@ -56,10 +55,10 @@ class Passed:
     """A DDL that the changefeed has passed: what it did upstream, and those parts that the tables did not take."""
 
     commit_ts: int
-    actions: Sequence[say.Action]
-    left: Sequence[say.Action] = ()
+    actions: Sequence[Action]
+    left: Sequence[Action] = ()
 
-    def on(self, name: TableName) -> list[say.Action]:
+    def on(self, name: TableName) -> list[Action]:
         """What it did to a table."""
         return [action for action in self.actions if concerns(action, name) and action not in self.left]
 
@@ -68,7 +67,7 @@ class Passed:
         return any(concerns(action, name) for action in self.left)
 
 
-def concerns(action: say.Action, name: TableName) -> bool:
+def concerns(action: Action, name: TableName) -> bool:
     """Whether an action changes what a table is or holds."""
     return name in [*touches(action), *effect(action).leaving([name])]
 
@@ -89,7 +88,7 @@ class DdlReplay:
     rules: TypeRules
     left: Left = frozenset()
 
-    def coming(self, name: TableName, at: int) -> list[tuple[int, list[say.Action]]]:
+    def coming(self, name: TableName, at: int) -> list[tuple[int, list[Action]]]:
         """DDL of a table that rows of some commit ts lie before, by commit ts."""
         due = [item for item in self.ddl if item.commit_ts >= at]
         return [(item.commit_ts, actions) for item in due if (actions := item.on(name))]
@@ -120,7 +119,7 @@ class DdlReplay:
         return Part(live, rows, part.topic)
 
     def _past(
-        self, name: TableName, before: TableVersion, rows: pa.Table, commit_ts: int, actions: Sequence[say.Action]
+        self, name: TableName, before: TableVersion, rows: pa.Table, commit_ts: int, actions: Sequence[Action]
     ) -> tuple[TableVersion, pa.Table]:
         later = Tables([before])
         for action in actions:
@@ -140,7 +139,7 @@ class DdlReplay:
             raise _refusal(name, commit_ts, f"A value cannot be cast exactly: {error}.") from None
 
 
-def refuse_moved(name: TableName, commit_ts: int, action: say.Action) -> None:
+def refuse_moved(name: TableName, commit_ts: int, action: Action) -> None:
     """Refuse a DDL that moves rows without row events.
 
     Raises:
@@ -149,7 +148,7 @@ def refuse_moved(name: TableName, commit_ts: int, action: say.Action) -> None:
     raise _refusal(name, commit_ts, f"{kind(action)} moves rows of which the feed says nothing.")
 
 
-def _refuse_moves(name: TableName, commit_ts: int, actions: Iterable[say.Action]) -> None:
+def _refuse_moves(name: TableName, commit_ts: int, actions: Iterable[Action]) -> None:
     for action in actions:
         if effect(action).is_silent:
             refuse_moved(name, commit_ts, action)

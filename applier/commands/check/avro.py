@@ -12,8 +12,17 @@ from applier.commands.check.ddl import refuse_unknown
 from applier.commands.check.registry_side import Registered, RegistrySubjects, Subject, partner
 from applier.commands.check.report import RegistryAnswer, hints
 from applier.commands.check.ticdc_avro import AvroForm, extension, key_schema, value_schema
-from applier.ddl import actions as say
-from applier.ddl.actions import Action, effect, touches
+from applier.ddl.actions import (
+    Action,
+    AddColumn,
+    ColumnAction,
+    IndexAction,
+    ModifyColumn,
+    RenameColumn,
+    TableAction,
+    effect,
+    touches,
+)
 from applier.ddl.schema_tracker import Tables
 from applier.decode.avro.sanitised import sanitised
 from applier.decode.avro.schema import CHECKSUM
@@ -74,7 +83,7 @@ class Registrations:
 
     def notes(self, actions: Sequence[Action]) -> tuple[str, ...]:
         """What else to know of these actions."""
-        named = [item for item in actions if isinstance(item, say.AddColumn | say.ModifyColumn)]
+        named = [item for item in actions if isinstance(item, AddColumn | ModifyColumn)]
         placed = any(item.first or item.after for item in named)
         checked = any(field["name"] == CHECKSUM for field in self._form(None).extension)
         return (_CHECKSUM_NOTE,) if placed and checked else ()
@@ -153,7 +162,7 @@ def _clash(tables: Tables, action: Action, given: Action) -> str:
     name, written = _made(action), _made(given)
     version = tables.get(touches(action)[0]) if name else None
     others = {column.name for column in version.columns if not _is_from(action, column)} if version else set()
-    if name not in others or (name == written and isinstance(action, say.AddColumn)):
+    if name not in others or (name == written and isinstance(action, AddColumn)):
         return ""
     return f"Column {written} becomes {name} in Avro, as another column does already, so TiCDC can make no schema."
 
@@ -161,16 +170,16 @@ def _clash(tables: Tables, action: Action, given: Action) -> str:
 def _made(action: Action) -> str:
     """Name of the column that an action makes or names anew; "" for none."""
     match action:
-        case say.AddColumn(column=column) | say.ModifyColumn(column=column):
+        case AddColumn(column=column) | ModifyColumn(column=column):
             return column.name
-        case say.RenameColumn(to=to):
+        case RenameColumn(to=to):
             return to
     return ""
 
 
 def _is_from(action: Action, column: Column) -> bool:
     """Whether a column is the one that an action changes."""
-    if not isinstance(action, say.RenameColumn | say.ModifyColumn):
+    if not isinstance(action, RenameColumn | ModifyColumn):
         return False
     return fold(action.name) == fold(column.name)
 
@@ -193,9 +202,9 @@ def _renamed(value: Any) -> Any:
         return tuple(map(_renamed, value))
     if isinstance(value, Index):
         return replace(value, columns=tuple(map(sanitised, value.columns)))
-    if not isinstance(value, Column | TableVersion | say.ColumnAction | say.IndexAction | say.TableAction):
+    if not isinstance(value, Column | TableVersion | ColumnAction | IndexAction | TableAction):
         return value
-    names = ("name", "to", "after") if isinstance(value, Column | say.ColumnAction) else ()
+    names = ("name", "to", "after") if isinstance(value, Column | ColumnAction) else ()
     changes: dict[str, Any] = {}
     for item in fields(value):
         if item.init:

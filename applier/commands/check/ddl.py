@@ -9,8 +9,30 @@ from applier.changefeed.filter import TableFilter, option
 from applier.changefeed.table import TableName, TableVersion, fold
 from applier.commands.check.iceberg_side import Replicas
 from applier.commands.check.report import TableAnswer, TableOutcome
-from applier.ddl import actions as say
-from applier.ddl.actions import Action, by_table, effect, kind, named, touches
+from applier.ddl.actions import (
+    Action,
+    AddColumn,
+    Alteration,
+    ColumnAction,
+    CreateTable,
+    DropColumn,
+    DropDatabase,
+    DropPartitions,
+    DropTable,
+    ExchangePartition,
+    ModifyColumn,
+    RecoverTable,
+    RenameColumn,
+    RenameTable,
+    SetDefault,
+    TruncatePartitions,
+    TruncateTable,
+    by_table,
+    effect,
+    kind,
+    named,
+    touches,
+)
 from applier.ddl.schema_tracker import Tables
 from applier.errors import RELOAD, SchemaChangeRefused
 from applier.pipeline.tables.ddl_stamp import DROPPED_AT
@@ -62,18 +84,18 @@ def refuse_unknown(tables: Tables, action: Action) -> None:
     Raises:
         SchemaChangeRefused: Names the column and those that there are.
     """
-    version = tables.get(action.table) if isinstance(action, say.ColumnAction) else None
+    version = tables.get(action.table) if isinstance(action, ColumnAction) else None
     if version is None:
         return
     names = {fold(column.name) for column in version.columns}
     match action:
-        case say.AddColumn(column=column, if_not_exists=False) if fold(column.name) in names:
+        case AddColumn(column=column, if_not_exists=False) if fold(column.name) in names:
             what = f"Table {version.name} has a column {column.name} already."
         case (
-            say.DropColumn(name=name, if_exists=False)
-            | say.RenameColumn(name=name)
-            | say.ModifyColumn(name=name)
-            | say.SetDefault(name=name)
+            DropColumn(name=name, if_exists=False)
+            | RenameColumn(name=name)
+            | ModifyColumn(name=name)
+            | SetDefault(name=name)
         ) if fold(name) not in names:
             what = f"Table {version.name} has no column {name}."
         case _:
@@ -112,7 +134,7 @@ class _Group:
             return
         if (decided := self._decided(names)) is not None:
             yield self._answer(names[0], decided[0], reason=decided[1])
-        elif isinstance(first, say.Alteration):
+        elif isinstance(first, Alteration):
             yield self._evolved(names[0])
         elif not self.carries_ddl:
             yield self._answer(names[0], "refused", reason=_NO_DDL, hint=_DDL_HINT)
@@ -137,20 +159,20 @@ class _Group:
     def _moved(self, name: TableName) -> TableAnswer:
         """A table that comes, goes, gets another name, or changes rows without row events."""
         match self.actions[0]:
-            case say.CreateTable() as create:
+            case CreateTable() as create:
                 return self._created(create)
-            case say.DropTable() | say.DropDatabase():
+            case DropTable() | DropDatabase():
                 return self._dropped(name)
-            case say.TruncateTable() | say.TruncatePartitions(names=()):
+            case TruncateTable() | TruncatePartitions(names=()):
                 return self._in_place(name, "remove all rows in one commit")
-            case say.RenameTable(to=to):
+            case RenameTable(to=to):
                 return self._renamed(name, to)
-            case say.DropPartitions(names=names) | say.TruncatePartitions(names=names):
+            case DropPartitions(names=names) | TruncatePartitions(names=names):
                 return self._partitions(name, names, f"remove the rows of partitions {', '.join(names)}")
-            case say.ExchangePartition() as exchange:
+            case ExchangePartition() as exchange:
                 step = f"rows of partition {exchange.partition} of {exchange.table} trade places with {exchange.other}"
                 return self._partitions(exchange.table, (exchange.partition,), step, of=name)
-            case say.RecoverTable():
+            case RecoverTable():
                 return self._recovered(name)
         return self._answer(name, "nothing to do")
 
@@ -162,7 +184,7 @@ class _Group:
         actions = self.actions if self.carries_ddl else ()
         return self.replicas.follow(before, after, actions, self.known_from.get(name, ""))
 
-    def _created(self, create: say.CreateTable) -> TableAnswer:
+    def _created(self, create: CreateTable) -> TableAnswer:
         version = self.after.get(create.table)
         if version is None:
             reason = f"The columns of {create.like or 'the new table'} are not known."

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from applier.changefeed.table import TableName
-from applier.ddl import actions as say
+from applier.ddl.actions import Action, effect, kind, touches
 from applier.errors import BY_HAND, RangeRefused
 from applier.order.feed_order import FeedOrder, ResolvedOrder
 from applier.pipeline.scan.statements import Ddl
@@ -49,28 +49,28 @@ class OwnDdl:
         if actions:
             self._refuse_loose(actions, item.commit_ts, names)
         for action in actions:
-            done = say.effect(action)
+            done = effect(action)
             names.difference_update(done.leaving(names))
             names.update(done.created, (to for _, to in done.moved))
         if item.refused is not None and swept:
             return replace(item, swept=swept)
         return replace(item, actions=actions, swept=swept) if actions else None
 
-    def _refuse_loose(self, actions: Sequence[say.Action], commit_ts: int, names: Collection[TableName]) -> None:
+    def _refuse_loose(self, actions: Sequence[Action], commit_ts: int, names: Collection[TableName]) -> None:
         for action in () if self.order.parts_at_ddl else actions:
-            done = say.effect(action)
+            done = effect(action)
             if done.moved or done.restored or done.exchanged:
-                table = say.touches(action)[0]
+                table = touches(action)[0]
                 what = (
-                    f"What table {table} misses holds a DDL of kind {say.kind(action)} at commit ts {commit_ts}, and "
+                    f"What table {table} misses holds a DDL of kind {kind(action)} at commit ts {commit_ts}, and "
                     "in offset order nothing shows which rows lie before it."
                 )
-                raise RangeRefused(what, BY_HAND, [name for name in say.touches(action) if name in names])
+                raise RangeRefused(what, BY_HAND, [name for name in touches(action) if name in names])
 
-    def _is_own(self, action: say.Action, commit_ts: int, names: set[TableName]) -> bool:
-        done = say.effect(action)
+    def _is_own(self, action: Action, commit_ts: int, names: set[TableName]) -> bool:
+        done = effect(action)
         if done.created:
             return self.begun.get(done.created[0]) == commit_ts
-        named = say.touches(action)
+        named = touches(action)
         # A table that takes the name of one of these is another one.
         return not names.isdisjoint([*(named[:1] if done.brought else named), *done.leaving(names)])

@@ -12,8 +12,7 @@ from applier.changefeed.filter import TableFilter
 from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.types import TypeRules
 from applier.config.settings import Policy, TablesSection
-from applier.ddl import actions as say
-from applier.ddl.actions import effect, kind, touches
+from applier.ddl.actions import Action, Alteration, CreateTable, NoRows, by_table, effect, kind, touches
 from applier.errors import SchemaChangeRefused, TableMismatch
 from applier.pipeline.scan.statements import Ddl
 from applier.pipeline.schema_changes.apply_to_rows import RowDdlApplier, Rows
@@ -96,9 +95,9 @@ class DdlApplier:
         change = ddl.barrier.change
         if ddl.refused is not None:
             self._pass_unread(ddl)
-        made = [decided(change, group, "applied") for group in say.by_table(ddl.actions)]
+        made = [decided(change, group, "applied") for group in by_table(ddl.actions)]
         before = self.state.ddl.done(made)
-        for group, done in zip(say.by_table(ddl.actions), before, strict=True):
+        for group, done in zip(by_table(ddl.actions), before, strict=True):
             if not done:
                 failpoints.reach("ddl-due")
             verdict = self._rules.decide(change, group, self.state.parked, self.state.ddl)
@@ -135,7 +134,7 @@ class DdlApplier:
         A repeated step may read further than the one that failed, in partitions that had not come to the DDL yet.
         """
         are_late = not self.targets.feed.order.parts_at_ddl
-        return are_late and all(isinstance(action, say.Alteration) for action in ddl.actions)
+        return are_late and all(isinstance(action, Alteration) for action in ddl.actions)
 
     def _pass_unread(self, ddl: Ddl) -> None:
         change = ddl.barrier.change
@@ -162,7 +161,7 @@ class DdlApplier:
         self.state.keep_versions()
 
     def _carry_out(
-        self, change: SchemaChange, group: Sequence[say.Action], verdict: Verdict, *, done: bool
+        self, change: SchemaChange, group: Sequence[Action], verdict: Verdict, *, done: bool
     ) -> SchemaDecision:
         if verdict.refusal is not None:
             raise verdict.refusal
@@ -170,7 +169,7 @@ class DdlApplier:
         if verdict.ignored_for is IgnoredFor.PARKED:
             if not (verdict.is_given_up and effect(group[0]).brought):
                 self._tables.pass_parked(change, group, done=done)
-            elif isinstance(group[0], say.CreateTable):
+            elif isinstance(group[0], CreateTable):
                 # Its columns are known, as far as the statement says: a user may adopt what is there.
                 self.state.tables.move(change, group)
                 self.state.keep_versions()
@@ -186,22 +185,22 @@ class DdlApplier:
                 completeness.doubt(self.state, [name for action in group for name in touches(action)], _skipped(change))
         return decided(change, group, decision, ignored_for=verdict.ignored_for)
 
-    def _do(self, change: SchemaChange, group: Sequence[say.Action]) -> Decision:
+    def _do(self, change: SchemaChange, group: Sequence[Action]) -> Decision:
         decision: Decision = "applied"
         first = group[0]
         if self._tables.is_absent(change, first):
             decision = "without a table"
         elif isinstance(first, Rows):
             decision = self._rows.apply(change, first)
-        elif not isinstance(first, say.Alteration):
+        elif not isinstance(first, Alteration):
             self._tables.apply(change, first)
-        elif not all(isinstance(action, say.NoRows) for action in group):
+        elif not all(isinstance(action, NoRows) for action in group):
             decision = self._columns.evolve(change, group)
         if decision == "without a table":
             self._note_absent(change, touches(first)[0], kind(first))
         return decision
 
-    def _pass_done(self, group: Sequence[say.Action]) -> Decision:
+    def _pass_done(self, group: Sequence[Action]) -> Decision:
         for action in group:
             self._tables.pass_done(action)
         return "applied"
@@ -213,7 +212,7 @@ class DdlApplier:
             logger().warning("ddl without a table", table=str(name), kind=what, commit_ts=change.commit_ts)
 
 
-def _list(targets: TargetTables, group: Sequence[say.Action]) -> None:
+def _list(targets: TargetTables, group: Sequence[Action]) -> None:
     """Let the cut list what a DDL made: a repeated step finds it made already, and commits nothing."""
     for name in dict.fromkeys(name for action in group for name in touches(action)):
         writer = targets.writer(name)
@@ -221,7 +220,7 @@ def _list(targets: TargetTables, group: Sequence[say.Action]) -> None:
             targets.committed(writer, writer.head)
 
 
-def _located(targets: TargetTables, decision: SchemaDecision, group: Sequence[say.Action]) -> SchemaDecision:
+def _located(targets: TargetTables, decision: SchemaDecision, group: Sequence[Action]) -> SchemaDecision:
     """The decision with the snapshot and the schema of the table that the DDL left."""
     done = effect(group[0])
     names = [*(to for _, to in done.moved), *touches(group[0])]

@@ -14,8 +14,7 @@ from applier.changefeed.event import SchemaChange
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.table import TableName, TableVersion, fold
 from applier.config.settings import TablesSection
-from applier.ddl import actions as say
-from applier.ddl.actions import kind
+from applier.ddl.actions import DropPartitions, ExchangePartition, RecoverTable, TruncatePartitions, kind
 from applier.errors import RELOAD, SchemaChangeRefused
 from applier.pipeline.state import State
 from applier.pipeline.tables.ddl_stamp import (
@@ -37,7 +36,7 @@ from applier.sink.iceberg.table import Table
 from applier.sink.tidb_partitions.predicate import PartitionRows, rows_of
 from applier.sink.write.table_writer import TableWriter
 
-Rows: TypeAlias = say.DropPartitions | say.TruncatePartitions | say.ExchangePartition | say.RecoverTable
+Rows: TypeAlias = DropPartitions | TruncatePartitions | ExchangePartition | RecoverTable
 """Actions that change rows of which the feed says nothing."""
 
 
@@ -62,12 +61,12 @@ class RowDdlApplier:
             SchemaChangeRefused: Which rows it changes cannot be determined exactly.
         """
         match action:
-            case say.DropPartitions(table, names) | say.TruncatePartitions(table, names):
+            case DropPartitions(table, names) | TruncatePartitions(table, names):
                 self._empty(change, table, names)
-            case say.ExchangePartition():
+            case ExchangePartition():
                 self._exchange(change, action)
                 return "rewritten"
-            case say.RecoverTable():
+            case RecoverTable():
                 self._recover(change, action)
         return "applied"
 
@@ -87,7 +86,7 @@ class RowDdlApplier:
             done = writer.truncate(stamp)
         self.targets.committed(writer, done.snapshot_id)
 
-    def _exchange(self, change: SchemaChange, action: say.ExchangePartition) -> None:
+    def _exchange(self, change: SchemaChange, action: ExchangePartition) -> None:
         """Let the rows of a partition and those of a table change places, in one commit a table.
 
         The partitioned table is first. After a crash between the two, the other table gets its rows from the snapshot
@@ -109,7 +108,7 @@ class RowDdlApplier:
             other.reload()
             self.targets.committed(other, snapshot_id)
 
-    def _both(self, change: SchemaChange, action: say.ExchangePartition) -> tuple[TableWriter, TableWriter]:
+    def _both(self, change: SchemaChange, action: ExchangePartition) -> tuple[TableWriter, TableWriter]:
         admits = TableFilter(self.settings.include).admits
         writers = []
         for name in (action.table, action.other):
@@ -137,7 +136,7 @@ class RowDdlApplier:
 
     # ---- tables that come back
 
-    def _recover(self, change: SchemaChange, action: say.RecoverTable) -> None:
+    def _recover(self, change: SchemaChange, action: RecoverTable) -> None:
         name = action.to or action.table
         here = self.targets.writer(name)
         if here is not None and is_in(here.known, change):
@@ -234,7 +233,7 @@ def _dropped_at(table: Table, change: SchemaChange) -> int:
     return change.commit_ts if table.setting(DDL) == mark(change) else int(table.setting(DROPPED_AT) or 0)
 
 
-def _checked(chosen: PartitionRows, action: say.ExchangePartition) -> Chosen:
+def _checked(chosen: PartitionRows, action: ExchangePartition) -> Chosen:
     """All rows, which must belong in the partition that takes them."""
     spelt = {fold(name): name for name in chosen.columns}
 

@@ -9,8 +9,7 @@ from typing import cast
 from applier.changefeed.event import SchemaChange
 from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.types import TypeRules
-from applier.ddl import actions as say
-from applier.ddl.actions import touches
+from applier.ddl.actions import Action, touches
 from applier.errors import RELOAD, SchemaChangeRefused
 from applier.pipeline.schema_changes.apply_to_rows import make_way
 from applier.pipeline.schema_changes.track import after_of, altered
@@ -40,7 +39,7 @@ class ColumnDdl:
     state: State
     rules: TypeRules
 
-    def evolve(self, change: SchemaChange, group: Sequence[say.Action]) -> Decision:
+    def evolve(self, change: SchemaChange, group: Sequence[Action]) -> Decision:
         """Apply the specifications of one ALTER TABLE.
 
         Raises:

@@ -10,8 +10,7 @@ from applier.changefeed.event import SchemaChange
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.table import TableName
 from applier.config.settings import Policy
-from applier.ddl import actions as say
-from applier.ddl.actions import effect, kind, touches
+from applier.ddl.actions import Action, effect, kind, touches
 from applier.errors import DdlStopped, SchemaChangeRefused, TableMismatch
 from applier.pipeline.ddl_progress import DdlProgress
 from applier.pipeline.scan.statements import Ddl
@@ -75,7 +74,7 @@ class DdlRules:
     past: Past = field(default_factory=dict)
 
     def decide(
-        self, change: SchemaChange, group: Sequence[say.Action], parked: frozenset[TableName], progress: DdlProgress
+        self, change: SchemaChange, group: Sequence[Action], parked: frozenset[TableName], progress: DdlProgress
     ) -> Verdict:
         """Decide on actions that are applied together.
 
@@ -114,12 +113,12 @@ class DdlRules:
             return Verdict("skipped")
         return Verdict("refused", refusal=ddl.refused)
 
-    def _are_meant(self, group: Sequence[say.Action], names: set[TableName]) -> bool:
+    def _are_meant(self, group: Sequence[Action], names: set[TableName]) -> bool:
         if names:
             return any(self.include.admits(name) for name in names)
         return any(self.include.admits_database(getattr(action, "database", "")) for action in group)
 
-    def _by_policy(self, change: SchemaChange, group: Sequence[say.Action], progress: DdlProgress) -> Verdict:
+    def _by_policy(self, change: SchemaChange, group: Sequence[Action], progress: DdlProgress) -> Verdict:
         kinds = list(dict.fromkeys(kind(action) for action in group))
         policies = {self.policies.get(name, "apply") for name in kinds}
         if (change.commit_ts, change.sql) in progress.to_skip:
@@ -141,7 +140,7 @@ def unread_of(ddl: Ddl) -> TableName:
 
 def decided(
     change: SchemaChange,
-    group: Sequence[say.Action],
+    group: Sequence[Action],
     decision: Decision,
     reason: str = "",
     ignored_for: IgnoredFor | None = None,

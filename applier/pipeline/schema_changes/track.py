@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from applier.changefeed.event import SchemaChange
 from applier.changefeed.table import TableName, TableVersion
-from applier.ddl import actions as say
-from applier.ddl.actions import touches
+from applier.ddl.actions import Action, touches
 from applier.ddl.schema_tracker import Tables
 from applier.pipeline.state import State
 from applier.pipeline.tables import completeness
@@ -20,7 +19,7 @@ def after_of(change: SchemaChange, name: TableName) -> TableVersion | None:
 
 
 def move_past(
-    change: SchemaChange, group: Sequence[say.Action], state: State, targets: TargetTables, *, ignored: bool = False
+    change: SchemaChange, group: Sequence[Action], state: State, targets: TargetTables, *, ignored: bool = False
 ) -> None:
     """Move the columns and the completeness of tables past a DDL.
 
@@ -38,7 +37,7 @@ def move_past(
     state.keep_versions()
 
 
-def altered(tables: Tables, change: SchemaChange, group: Sequence[say.Action]) -> TableVersion | None:
+def altered(tables: Tables, change: SchemaChange, group: Sequence[Action]) -> TableVersion | None:
     """The table of an ALTER TABLE after it; None if neither the tables before nor the message show it."""
     name, later = touches(group[0])[0], tables.copy()
     for action in group:

@@ -9,7 +9,7 @@ from applier.changefeed.event import SchemaChange
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.table import TableName
 from applier.config.settings import TablesSection
-from applier.ddl import actions as say
+from applier.ddl import actions
 from applier.errors import RELOAD, SchemaChangeRefused
 from applier.pipeline.schema_changes import moved_names
 from applier.pipeline.schema_changes.apply_to_rows import dropped, is_kept, make_way
@@ -36,35 +36,35 @@ class TableDdl:
     state: State
     settings: TablesSection
 
-    def apply(self, change: SchemaChange, action: say.Action) -> None:
+    def apply(self, change: SchemaChange, action: actions.Action) -> None:
         """Apply an action on whole tables; others, such as those on views, change nothing.
 
         Raises:
             SchemaChangeRefused: It cannot be applied exactly.
         """
         match action:
-            case say.CreateTable() as create:
+            case actions.CreateTable() as create:
                 self._create(change, create)
-            case say.DropTable(table):
+            case actions.DropTable(table):
                 self._drop(table, change.commit_ts)
-            case say.DropDatabase(database):
+            case actions.DropDatabase(database):
                 for name in self.state.tables.of_database(database):
                     self._drop(name, change.commit_ts)
-            case say.TruncateTable(table):
+            case actions.TruncateTable(table):
                 self._truncate(change, table)
-            case say.RenameTable() as rename:
+            case actions.RenameTable() as rename:
                 self._rename(change, rename)
 
-    def is_absent(self, change: SchemaChange, action: say.Action) -> bool:
+    def is_absent(self, change: SchemaChange, action: actions.Action) -> bool:
         """Whether the table that an action changes is not here, neither by what is known nor in the catalog."""
-        done = say.effect(action)
+        done = actions.effect(action)
         needed = (*done.leaving(()), *done.emptied, *done.thinned)
         if not needed or any(name in self.state.tables or self.targets.writer(name) is not None for name in needed):
             return False
         admits = TableFilter(self.settings.include).admits
         return not any(self.is_renamed(change, to) or not admits(table) for table, to in done.moved)
 
-    def _create(self, change: SchemaChange, create: say.CreateTable) -> None:
+    def _create(self, change: SchemaChange, create: actions.CreateTable) -> None:
         """Create a table, in the columns that the message describes or the statement declares."""
         after = after_of(change, create.table)
         version = after.declared(create.version) if after is not None else create.version
@@ -120,7 +120,7 @@ class TableDdl:
         stamp = self.targets.policy.stamp(change.commit_ts, marks, writer)
         self.targets.committed(writer, writer.truncate(stamp).snapshot_id)
 
-    def _rename(self, change: SchemaChange, rename: say.RenameTable) -> None:
+    def _rename(self, change: SchemaChange, rename: actions.RenameTable) -> None:
         """Rename a table; one that leaves `tables.include` is dropped, and one that enters it lacks its rows so far."""
         admits = TableFilter(self.settings.include).admits
         if not admits(rename.table):
@@ -152,16 +152,16 @@ class TableDdl:
             moved_names.begin(self.state)
             make_way(self.targets, name)
 
-    def pass_done(self, action: say.Action) -> None:
+    def pass_done(self, action: actions.Action) -> None:
         """Follow tables to the names that a step which failed gave them; the catalog has them so."""
-        done = say.effect(action)
+        done = actions.effect(action)
         for table, to in done.moved:
             self.targets.renamed(table, to)
         for table in done.leaving(self.state.tables):
             if table not in dict(done.moved):
                 self.targets.forget(table)
 
-    def pass_parked(self, change: SchemaChange, group: Sequence[say.Action], *, done: bool) -> None:
+    def pass_parked(self, change: SchemaChange, group: Sequence[actions.Action], *, done: bool) -> None:
         """Let parked tables keep what they are, and know what their upstream is; a rename frees the former name.
 
         One that is `done` already is not done again: another table may have the former name since.
@@ -169,20 +169,20 @@ class TableDdl:
         Raises:
             SchemaChangeRefused: The new name of a table is taken.
         """
-        rename = group[0] if isinstance(group[0], say.RenameTable) else None
+        rename = group[0] if isinstance(group[0], actions.RenameTable) else None
         if rename is not None and not done:
             self._rename_parked(change, rename)
         move_past(change, group, self.state, self.targets)
         self.follow_include(group)
 
-    def follow_include(self, group: Sequence[say.Action]) -> None:
+    def follow_include(self, group: Sequence[actions.Action]) -> None:
         """Leave a renamed table out, or let it come back, as `tables.include` says of its new name."""
         for rename in group:
-            if isinstance(rename, say.RenameTable):
+            if isinstance(rename, actions.RenameTable):
                 is_wanted = TableFilter(self.settings.include).admits(rename.to)
                 parking.follow_include(self.state, self.targets, rename.to, is_wanted=is_wanted)
 
-    def _rename_parked(self, change: SchemaChange, rename: say.RenameTable) -> None:
+    def _rename_parked(self, change: SchemaChange, rename: actions.RenameTable) -> None:
         """Rename a parked table, so that its former name is free; how far it is stays as it is."""
         writer, target = self.targets.writer(rename.table), self.targets.writer(rename.to)
         if writer is None or (target is not None and target.table.setting(DDL) == mark(change)):
@@ -198,7 +198,7 @@ class TableDdl:
         self._move(writer, rename.to)
         self.targets.renamed(rename.table, rename.to)
 
-    def _refuse_taken(self, change: SchemaChange, rename: say.RenameTable) -> None:
+    def _refuse_taken(self, change: SchemaChange, rename: actions.RenameTable) -> None:
         """In offset order the rename out of a name may lie in a part of its topic that is not read yet."""
         target = self.targets.writer(rename.to)
         if target is not None and target.table.setting(DROPPED_AT) is None:

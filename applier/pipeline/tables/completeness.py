@@ -13,7 +13,7 @@ from applier.changefeed.filter import TableFilter
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName
 from applier.config.settings import Config
-from applier.ddl import actions as say
+from applier.ddl import actions
 from applier.ddl.late_rows import losing
 from applier.ddl.parser import parse
 from applier.ddl.spelling import Spelling
@@ -112,37 +112,37 @@ def begun(state: State) -> dict[TableName, Begun]:
         for written, items in _as_made(texts.values(), found):
             action = names.spelt(written)
             names.follow(action)
-            own = [item for item in items if item.table in say.touches(action)[:1]] or items
+            own = [item for item in items if item.table in actions.touches(action)[:1]] or items
             is_made, is_left_out = (
                 own[-1].decision in ("applied", "rewritten"),
                 own[-1].ignored_for is IgnoredFor.LEFT_OUT,
             )
-            _follow_begun(found, say.effect(action), commit_ts, is_made=is_made, is_left_out=is_left_out)
+            _follow_begun(found, actions.effect(action), commit_ts, is_made=is_made, is_left_out=is_left_out)
     return found
 
 
 def _as_made(
     texts: Iterable[list[SchemaDecision]], there: Iterable[TableName]
-) -> list[tuple[say.Action, list[SchemaDecision]]]:
+) -> list[tuple[actions.Action, list[SchemaDecision]]]:
     """The actions of one commit ts: renames of tables that were left out stand in the audit in any order."""
-    found: list[tuple[say.Action, list[SchemaDecision]]] = []
+    found: list[tuple[actions.Action, list[SchemaDecision]]] = []
     for items in texts:
         first = items[0].table
         with suppress(SchemaChangeRefused):
             found += [(action, items) for action in parse(items[0].sql, first.database, first, first)]
-    pairs = [(action.table, action.to) for action, _ in found if isinstance(action, say.RenameTable)]
+    pairs = [(action.table, action.to) for action, _ in found if isinstance(action, actions.RenameTable)]
     if len(pairs) < len(found) or any(items[-1].ignored_for is not IgnoredFor.LEFT_OUT for _, items in found):
         return found
     concerned = {name for pair in pairs for name in pair}
     order = sequence(pairs, concerned & set(there))
     if order is None:
         # Nothing shows which table has which name from here on.
-        return [(say.DropTable(say.touches(action)[0]), items) for action, items in found]
+        return [(actions.DropTable(actions.touches(action)[0]), items) for action, items in found]
     return [found[place] for place in order]
 
 
 def _follow_begun(
-    found: dict[TableName, Begun], done: say.Effect, commit_ts: int, *, is_made: bool, is_left_out: bool
+    found: dict[TableName, Begun], done: actions.Effect, commit_ts: int, *, is_made: bool, is_left_out: bool
 ) -> None:
     for table in done.created:
         found[table] = Begun(FeedPosition(table, commit_ts - 1), is_made, is_left_out)
@@ -195,7 +195,7 @@ def meet(names: Iterable[TableName], ddl: Sequence[Ddl], state: State, targets: 
     Raises:
         TableIncomplete: Nothing proves that a table is whole, and the configuration refuses such tables.
     """
-    coming = {name for item in ddl for action in item.actions for name in say.effect(action).brought}
+    coming = {name for item in ddl for action in item.actions for name in actions.effect(action).brought}
     new = sorted({name for name in names if name not in coming and (name not in state.tables or is_unmet(name, state))})
     found = {
         name: Completeness(Reason(Why.LOADED_BEFORE if _is_loaded(targets, name, config) else Why.NO_CREATE))
@@ -220,7 +220,7 @@ def is_unmet(name: TableName, state: State) -> bool:
     return known is not None and known.why is Why.UNMET
 
 
-def follow(action: say.Action, state: State, targets: TargetTables, *, ignored: bool) -> None:
+def follow(action: actions.Action, state: State, targets: TargetTables, *, ignored: bool) -> None:
     """Move the completeness of tables past a DDL that the feed carries.
 
     Args:
@@ -230,7 +230,7 @@ def follow(action: say.Action, state: State, targets: TargetTables, *, ignored: 
         ignored: The configuration ignores it: a TRUNCATE has emptied no table, and so made none whole, and a RENAME has
             moved no rows unless a user has.
     """
-    known, done = state.completeness, say.effect(action)
+    known, done = state.completeness, actions.effect(action)
     for table in done.created:
         before = known.get(table)
         is_cut = before is not None and before.is_parked and not targets.feed.order.parts_at_ddl
@@ -240,7 +240,7 @@ def follow(action: say.Action, state: State, targets: TargetTables, *, ignored: 
         if table in known and not known[table].is_parked:
             known[table] = _whole(known[table])
     for table in done.restored:
-        known[table] = _recovered(targets, table, known.get(say.touches(action)[0]))
+        known[table] = _recovered(targets, table, known.get(actions.touches(action)[0]))
     for table, other in () if ignored else done.exchanged:
         _exchanged(known, table, other)
     gone = {name: known.pop(name, None) for name in done.leaving(known)}

@@ -10,7 +10,7 @@ from applier.changefeed.filter import TableFilter
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName
 from applier.config.settings import Config
-from applier.ddl import actions as say
+from applier.ddl import actions
 from applier.errors import TerminalError
 from applier.order.feed_order import FeedOrder
 from applier.pipeline.scan.statements import Ddl
@@ -83,11 +83,11 @@ def refusing(ddl: Ddl, state: State, config: Config) -> list[TableName]:
     admits = TableFilter(config.tables.include).admits
     names: list[TableName] = []
     for action in ddl.actions:
-        done = say.effect(action)
+        done = actions.effect(action)
         if any(table in state.tables for table, _ in done.moved):
             # Rows of both names follow, and nothing shows whose they are.
             return []
-        names += done.brought or say.touches(action)
+        names += done.brought or actions.touches(action)
     found = [name for name in dict.fromkeys(names or ddl.swept) if admits(name) or name in state.parked]
     return found if set(found) - state.parked else []
 

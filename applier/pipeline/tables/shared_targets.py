@@ -9,7 +9,7 @@ from applier.changefeed.filter import TableFilter
 from applier.changefeed.route import Route
 from applier.changefeed.table import TableName, TableVersion, fold
 from applier.config.settings import Config
-from applier.ddl import actions as say
+from applier.ddl import actions
 from applier.ddl.schema_tracker import Tables
 from applier.errors import TableMismatch
 from applier.pipeline.scan.window_scan import WindowScan
@@ -30,7 +30,7 @@ def refuse_shared(config: Config, scan: WindowScan, known: Tables, described: It
     """
     route, control = Route(config.tables.route), namespace(config.changefeed.name)
     targets = _Targets(route, TableFilter(config.tables.include), control)
-    made = {name for ddl in scan.ddl for action in ddl.actions for name in say.effect(action).brought}
+    made = {name for ddl in scan.ddl for action in ddl.actions for name in actions.effect(action).brought}
     met = {name for name, _ in scan.results.parts} | {version.name for version in described}
     for name in sorted({*known, *(met - made)}):
         targets.claim(name)
@@ -80,8 +80,8 @@ class _Targets:
             )
             raise TableMismatch(what, hint)
 
-    def follow(self, action: say.Action) -> None:
-        done = say.effect(action)
+    def follow(self, action: actions.Action) -> None:
+        done = actions.effect(action)
         for name in done.leaving(list(self._owners.values())):
             identifier = _folded(self.route.identifier(name))
             if self._owners.get(identifier) == name:
