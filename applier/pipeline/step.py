@@ -150,7 +150,7 @@ class Pipeline:
                 self.hold_to_checkpoint()
         self._is_started, self._is_torn = True, False
 
-    def look_at(self, scanner: WindowScanner) -> None:
+    def use_scanner(self, scanner: WindowScanner) -> None:
         """Scan the next windows in another way."""
         self.scanner = self._reader.scanner = scanner
 

@@ -218,8 +218,8 @@ class Replay:
         scanner = self.pipeline.scanner
         template = replace(scanner.template, include=exactly(sorted(names)) or ("!*.*",))
         ceiling = goal if self.main.targets.feed.order.has_watermark else self.main.scanner.ceiling
-        chosen = OwnDdl(names, begun, self.main.targets.feed.order)
-        self.pipeline.look_at(replace(scanner, template=template, ceiling=ceiling, chosen=chosen, taken=self._taken))
+        ddl = OwnDdl(names, begun, self.main.targets.feed.order)
+        self.pipeline.use_scanner(replace(scanner, template=template, ceiling=ceiling, chosen=ddl, taken=self._taken))
         # Rows that the changefeed holds back are read only where a watermark of the range may follow them: a partition
         # that is read beyond them before the others come as far forgets its watermarks below them.
         step = self.pipeline.step(self._ends())
