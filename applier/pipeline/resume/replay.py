@@ -25,8 +25,8 @@ from applier.pipeline.next_step import PIECE
 from applier.pipeline.resume import strangers
 from applier.pipeline.resume.copies import Copies
 from applier.pipeline.resume.handover import Handover, leave_out
+from applier.pipeline.resume.job_ledger import JobLedger
 from applier.pipeline.resume.own_ddl import OwnDdl
-from applier.pipeline.resume.progress import Progress
 from applier.pipeline.schema_changes.apply import DdlApplier
 from applier.pipeline.schema_changes.decision import past
 from applier.pipeline.state import State
@@ -257,7 +257,7 @@ def job(main: Pipeline, resuming: Resuming) -> Replay:
     copies = Copies(main.targets, resuming.job)
     names = set(resuming.progress.tables)
     versions = {key: version for key, version in main.state.versions.items() if key[0] in names}
-    state = State(Progress(main.state, resuming.job), resuming.progress, versions, protocol=main.state.protocol)
+    state = State(JobLedger(main.state, resuming.job), resuming.progress, versions, protocol=main.state.protocol)
     state.lives = main.state.lives and main.state.lives.again()
     state.config_path = main.config.path
     source = main.config.source

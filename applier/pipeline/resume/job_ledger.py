@@ -12,7 +12,7 @@ from applier.sink.control.control import DeadLetter, SchemaDecision
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class JobLedger:
     """Control tables of a job that brings tables back.
 
     What it decides about DDL goes to the audit of the changefeed, marked with the job: after a crash it distinguishes
