@@ -14,7 +14,7 @@ from applier.sink.iceberg.layout import partition_of
 from applier.sink.iceberg.table import Table
 from applier.sink.write import merge
 from applier.sink.write.engine import ArrowEngine
-from applier.sink.write.file_index import plan
+from applier.sink.write.file_index import read_index
 from tests.lab import OTHERS
 
 
@@ -43,7 +43,7 @@ def compact(catalog: Catalog, identifier: Identifier) -> None:
     """Write all data files of each partition as one, without their dead rows."""
     table = _loaded(catalog, identifier)
     head = table.snapshot_id
-    files = plan(str(table), head, (), table.scan)
+    files = read_index(str(table), head, (), table.scan)
     chosen = merge.groups(files, int(table.spec_json["spec-id"]), math.inf, 2, 1 << 30)
     change = merge.stage(table, ArrowEngine(table), files, chosen) if chosen else None
     if change is not None:

@@ -16,7 +16,7 @@ from applier.sink.iceberg import orphans
 from applier.sink.iceberg.commit import Change, commit
 from applier.sink.iceberg.orphans import Neighbours
 from applier.sink.write import merge
-from applier.sink.write.file_index import FileIndex, plan
+from applier.sink.write.file_index import FileIndex, read_index
 from applier.sink.write.rows import TARGET_BYTES
 from applier.sink.write.table_writer import TableWriter
 
@@ -90,12 +90,12 @@ class Wear:
 
 
 def wear(files: FileIndex, target_bytes: int) -> Wear:
-    """How worn the snapshot of a plan is, where the table wants data files of `target_bytes`."""
+    """How worn the snapshot of an index is, where the table wants data files of `target_bytes`."""
     small: Counter[tuple[object, ...]] = Counter()
     deletes: dict[tuple[object, ...], tuple[bool, int]] = {}
     size = 0
-    for planned in files.files.values():
-        file = planned.file
+    for indexed in files.files.values():
+        file = indexed.file
         size += file.size
         if file.size < _SMALL * target_bytes:
             small[file.spec_id, *map(str, file.partition)] += 1
@@ -129,7 +129,7 @@ class Upkeep:
     @property
     def is_worn(self) -> bool:
         """Whether a compaction pays, as far as the files of the head are known without asking."""
-        known = self.writer.plan
+        known = self.writer.index
         return known is not None and self._wear(known).needs_compaction(self.limits)
 
     @property
@@ -153,7 +153,7 @@ class Upkeep:
         table = self.writer.table
 
         def rewrite(stamp: Stamp, head: int) -> Counts:
-            files = plan(str(table), head, (), table.scan)
+            files = read_index(str(table), head, (), table.scan)
             found = self._wear(files)
             if not found.needs_compaction(self.limits):
                 return {}
@@ -233,7 +233,7 @@ class Upkeep:
         if engine is None or not merge.is_plain(table):
             return None
         fewest, size = min(5, limits.small_files), min(limits.unit_bytes, merge.MOST_BYTES)
-        for path, known in (self.writer.plan or FileIndex(None, ())).files.items():
+        for path, known in (self.writer.index or FileIndex(None, ())).files.items():
             files.files[path].deleted = known.deleted
         chosen = merge.groups(files, int(table.spec_json["spec-id"]), _SMALL * self._target, fewest, size)
         return merge.stage(table, engine, files, chosen) if chosen else None

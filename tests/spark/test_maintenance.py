@@ -165,7 +165,7 @@ def test_file_with_many_dead_rows_is_rewritten_alone(spark: SparkSession, lake: 
     writer.apply(feed.taken({}, {(key,) for key in range(20)}), Stamp("shop", 1, 2), exact=True)
     upkeep = Upkeep(writer, replace(LIMITS, small_files=50))
     assert upkeep.is_worn
-    before = set(writer.plan.files if writer.plan else ())
+    before = set(writer.index.files if writer.index else ())
 
     assert upkeep.compact() == {"compacted": 1, "vectors": 1}
 

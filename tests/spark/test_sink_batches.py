@@ -131,7 +131,7 @@ def test_storage_that_only_iceberg_reaches(spark: SparkSession, lake: Catalog, f
     writer._staging.arrow.storage = JavaStorage(table.handle)
 
     for step in range(1, 4):
-        writer._staging.plan = None
+        writer._staging.index = None
         writer.apply(feed.batch(), Stamp("shop", 1, step), exact=False)
 
     feed.check(read(spark, name))
@@ -176,7 +176,7 @@ def test_new_keys_are_not_looked_up(lake: Catalog, fresh_name: Name) -> None:
     feed = Feed(("long",))
     writer = TableWriter(feed.create(lake, fresh_name()), "shop", 1)
     writer.apply(feed.taken({(1,): (1, "", None), (9,): (1, "", None)}, set()), Stamp("shop", 1, 1), exact=True)
-    for path in writer._staging.plan.files if writer._staging.plan else ():
+    for path in writer._staging.index.files if writer._staging.index else ():
         Path(local_path(path)).unlink()
     writer._staging._new_keys._credit = 0
 

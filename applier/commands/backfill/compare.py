@@ -18,7 +18,7 @@ from applier.sink.format.types import Field
 from applier.sink.iceberg.table import Table
 from applier.sink.write.deletes import load_deleted
 from applier.sink.write.engine import ArrowEngine
-from applier.sink.write.file_index import FileIndex, plan
+from applier.sink.write.file_index import FileIndex, read_index
 from applier.sink.write.parquet import Positions
 
 MOST_ROWS = 1_000_000
@@ -99,23 +99,23 @@ def _differing(gone: pa.Table, new: pa.Table, key: Sequence[str]) -> _Counted:
 
 
 def _planned(table: Table) -> FileIndex:
-    found = plan(str(table), table.snapshot_id, (), table.scan)
+    found = read_index(str(table), table.snapshot_id, (), table.scan)
     load_deleted(list(found.files.values()), ArrowEngine(table).storage)
     return found
 
 
 def _count(found: FileIndex) -> int:
-    return sum(planned.file.records - len(planned.deleted or ()) for planned in found.files.values())
+    return sum(indexed.file.records - len(indexed.deleted or ()) for indexed in found.files.values())
 
 
 def _without(these: FileIndex, those: FileIndex) -> dict[str, Positions]:
     """Positions of living rows that the other does not have; files that both have in the same state are passed over."""
     found = {}
-    for path, planned in these.files.items():
+    for path, indexed in these.files.items():
         other = those.files.get(path)
-        if other is not None and (planned.deleted or BitMap64()) == (other.deleted or BitMap64()):
+        if other is not None and (indexed.deleted or BitMap64()) == (other.deleted or BitMap64()):
             continue
-        living = BitMap64(range(planned.file.records)) - (planned.deleted or BitMap64())
+        living = BitMap64(range(indexed.file.records)) - (indexed.deleted or BitMap64())
         if other is not None:
             living &= other.deleted or BitMap64()
         if living:

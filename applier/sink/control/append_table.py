@@ -19,7 +19,7 @@ from applier.sink.iceberg.java import translated
 from applier.sink.iceberg.maintenance import data_files, expire
 from applier.sink.iceberg.table import Table
 from applier.sink.write.engine import ArrowEngine
-from applier.sink.write.file_index import plan
+from applier.sink.write.file_index import read_index
 from applier.sink.write.parquet import ParquetSource
 from applier.sink.write.rows import conform
 
@@ -104,8 +104,8 @@ class AppendOnlyTable:
     def rows(self, without: Collection[str] = ()) -> pa.Table:
         """All rows, in no order, without some columns."""
         head = self.table.snapshot_id
-        files = plan(str(self.table), head, (), self.table.scan).files
-        if any(planned.file.deletes for planned in files.values()):
+        files = read_index(str(self.table), head, (), self.table.scan).files
+        if any(indexed.file.deletes for indexed in files.values()):
             what = f"Rows of control table {self.table} were deleted by position"
             raise TableMismatch(what, "Run rewrite_data_files with delete-file-threshold 1 on it once.")
         return self._read(list(files), without) if files else self._empty().drop_columns(list(without))

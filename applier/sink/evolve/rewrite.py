@@ -18,7 +18,7 @@ from applier.sink.iceberg.files import DataFile
 from applier.sink.iceberg.table import Table
 from applier.sink.write.deletes import load_deleted
 from applier.sink.write.engine import ArrowEngine
-from applier.sink.write.file_index import PlannedFile, plan
+from applier.sink.write.file_index import IndexedFile, read_index
 from applier.sink.write.parquet import ParquetSource
 
 Column: TypeAlias = "pa.ChunkedArray[Any]"
@@ -65,11 +65,11 @@ class LiveRows:
         return ArrowEngine(self._table).storage
 
     @cached_property
-    def _files(self) -> list[PlannedFile]:
+    def _files(self) -> list[IndexedFile]:
         table, snapshot_id = self._table, self._snapshot_id
         scan = table.scan if snapshot_id == table.snapshot_id else table.scan_past
-        found = plan(str(table), snapshot_id, (), scan)
-        files = sorted(found.files.values(), key=lambda planned: str(planned.file.partition))
+        found = read_index(str(table), snapshot_id, (), scan)
+        files = sorted(found.files.values(), key=lambda indexed: str(indexed.file.partition))
         load_deleted(files, self._storage)
         return files
 
@@ -83,17 +83,17 @@ class LiveRows:
         """
         if self._snapshot_id is None:
             return 0
-        return sum(planned.file.records - len(planned.deleted or ()) for planned in self._files)
+        return sum(indexed.file.records - len(indexed.deleted or ()) for indexed in self._files)
 
     @property
     def spec_ids(self) -> set[int]:
         """Ids of the partition specs of the files that hold them; none without a snapshot."""
-        return set() if self._snapshot_id is None else {planned.file.spec_id for planned in self._files}
+        return set() if self._snapshot_id is None else {indexed.file.spec_id for indexed in self._files}
 
     def groups(self, fields: Sequence[Field]) -> Iterator[pa.Table]:
         """Some fields of all rows, one row group of a file at a time; rows of one partition together."""
-        for planned in self._files:
-            yield from self._read(planned, fields)
+        for indexed in self._files:
+            yield from self._read(indexed, fields)
 
     def has_null(self, field: Field) -> bool:
         """Whether a row has no value for a field; rows are read only if the metrics of the files do not exclude it."""
@@ -114,10 +114,10 @@ class LiveRows:
                 return True
         return False
 
-    def _read(self, planned: PlannedFile, fields: Sequence[Field]) -> Iterator[pa.Table]:
-        dead = np.array(planned.deleted or (), np.int64)
+    def _read(self, indexed: IndexedFile, fields: Sequence[Field]) -> Iterator[pa.Table]:
+        dead = np.array(indexed.deleted or (), np.int64)
         first = 0
-        with ParquetSource(self._storage, planned.file.path) as source:
+        with ParquetSource(self._storage, indexed.file.path) as source:
             for group, size in enumerate(source.group_rows):
                 rows = source.read(group, fields)
                 gone = dead[np.searchsorted(dead, first) : np.searchsorted(dead, first + size)] - first

@@ -20,7 +20,7 @@ from applier.errors import TableMismatch, TransientError
 from applier.sink.format.storage import Storage, read_range, reported, write_bytes
 from applier.sink.format.types import FIELD_ID
 from applier.sink.iceberg.files import DataFile, DeleteFile
-from applier.sink.write.file_index import PlannedFile
+from applier.sink.write.file_index import IndexedFile
 from applier.sink.write.parquet import Positions, by_path
 
 VECTOR_MAGIC = 1681511377
@@ -55,7 +55,7 @@ class Deletes:
     state: dict[str, tuple[tuple[DeleteFile, ...], BitMap64]] = field(default_factory=dict)
 
 
-def alive(hits: Mapping[str, Positions], files: Mapping[str, PlannedFile], storage: Storage) -> dict[str, Positions]:
+def alive(hits: Mapping[str, Positions], files: Mapping[str, IndexedFile], storage: Storage) -> dict[str, Positions]:
     """Leave out of the hits the rows that are dead already; files without a hit left are left out too.
 
     What is read of old deletes is kept in `files`, so that the next batch does not read it again.
@@ -71,7 +71,7 @@ def alive(hits: Mapping[str, Positions], files: Mapping[str, PlannedFile], stora
 
 
 def stage_vectors(
-    hits: Mapping[str, Positions], files: Mapping[str, PlannedFile], storage: Storage, locate: Callable[[str], str]
+    hits: Mapping[str, Positions], files: Mapping[str, IndexedFile], storage: Storage, locate: Callable[[str], str]
 ) -> Deletes:
     """Write the deletion vectors of a commit: for each file the positions of living rows and all that were dead before.
 
@@ -95,7 +95,7 @@ def stage_vectors(
 
 
 def stage_position_deletes(
-    hits: Mapping[str, Positions], files: Mapping[str, PlannedFile], storage: Storage, locate: Callable[[str], str]
+    hits: Mapping[str, Positions], files: Mapping[str, IndexedFile], storage: Storage, locate: Callable[[str], str]
 ) -> Deletes:
     """Write the position deletes of a commit to a table of format version 2: one Parquet file a partition."""
     result = Deletes()
@@ -114,18 +114,18 @@ def stage_position_deletes(
     return result
 
 
-def load_deleted(files: Sequence[PlannedFile], storage: Storage) -> None:
+def load_deleted(files: Sequence[IndexedFile], storage: Storage) -> None:
     """Read the dead positions of files that do not know theirs yet.
 
     Raises:
         TableMismatch: A delete file has a format that is not known.
         TransientError: A delete file cannot be read, or is damaged.
     """
-    unknown = {planned.file.path: planned for planned in files if planned.deleted is None}
+    unknown = {indexed.file.path: indexed for indexed in files if indexed.deleted is None}
     dead = {path: BitMap64() for path in unknown}
     shared: dict[str, DeleteFile] = {}
-    for path, planned in unknown.items():
-        for delete in planned.file.deletes:
+    for path, indexed in unknown.items():
+        for delete in indexed.file.deletes:
             if delete.is_vector:
                 offset, length = delete.blob
                 dead[path] |= decode_vector(read_range(storage, delete.path, offset, length))
@@ -136,8 +136,8 @@ def load_deleted(files: Sequence[PlannedFile], storage: Storage) -> None:
             if path in dead:
                 dead[path] |= BitMap64(positions)
     # Once all is read: what an error leaves out would count as alive, and the next vector would bring it back.
-    for path, planned in unknown.items():
-        planned.deleted = dead[path]
+    for path, indexed in unknown.items():
+        indexed.deleted = dead[path]
 
 
 def encode_vector(positions: BitMap64) -> bytes:

@@ -14,7 +14,7 @@ from applier.sink.format.types import Field
 from applier.sink.iceberg.files import DataFile, JavaStorage
 from applier.sink.iceberg.table import Table
 from applier.sink.write.deletes import load_deleted
-from applier.sink.write.file_index import FileIndex, PlannedFile
+from applier.sink.write.file_index import FileIndex, IndexedFile
 from applier.sink.write.file_writer import FileWriter
 from applier.sink.write.lookup import positions_of
 from applier.sink.write.parquet import ParquetSource, Positions, ranges
@@ -27,10 +27,10 @@ class Engine(Protocol):
     were written for nothing are orphans, which maintenance removes.
     """
 
-    def locate(self, plan: FileIndex, keys: pa.Table) -> dict[str, Positions]:
+    def locate(self, index: FileIndex, keys: pa.Table) -> dict[str, Positions]:
         """Positions of the rows of some keys, by path of the data file; rows that are dead may be among them.
 
-        The columns of the plan are the key; the keys are in the table's types.
+        The columns of the index are the key; the keys are in the table's types.
         """
 
     def stage(self, rows: pa.Table, key: Sequence[str]) -> list[DataFile]:
@@ -70,16 +70,16 @@ class ArrowEngine:
         """Writes files of the table as it is now."""
         return FileWriter(self._table.file_layout, self.storage, self._table.files.location)
 
-    def locate(self, plan: FileIndex, keys: pa.Table) -> dict[str, Positions]:
+    def locate(self, index: FileIndex, keys: pa.Table) -> dict[str, Positions]:
         """See `Engine.locate`."""
-        return positions_of(plan.candidates(keys), keys, plan.columns, self.storage, self._threads)
+        return positions_of(index.candidates(keys), keys, index.columns, self.storage, self._threads)
 
     def stage(self, rows: pa.Table, key: Sequence[str]) -> list[DataFile]:
         """See `Engine.stage`."""
         return self.writer.stage(rows, key)
 
     def read(
-        self, files: Mapping[str, PlannedFile], hits: Mapping[str, Positions], fields: Sequence[Field]
+        self, files: Mapping[str, IndexedFile], hits: Mapping[str, Positions], fields: Sequence[Field]
     ) -> pa.Table:
         """Columns of located rows, file after file in the order of `hits`."""
         tables = []
@@ -89,15 +89,15 @@ class ArrowEngine:
         return pa.concat_tables(tables)
 
     def where(
-        self, plan: FileIndex, fields: Sequence[Field], predicate: Callable[[pa.Table], Any]
+        self, index: FileIndex, fields: Sequence[Field], predicate: Callable[[pa.Table], Any]
     ) -> dict[str, Positions]:
         """Positions of the living rows that a predicate names, by path. It is not asked about dead ones."""
-        load_deleted(list(plan.files.values()), self.storage)
+        load_deleted(list(index.files.values()), self.storage)
         result: dict[str, Any] = {}
-        for path, planned in plan.files.items():
-            living = np.ones(planned.file.records, bool)
-            living[np.array(planned.deleted or (), np.int64)] = False
-            with ParquetSource(self.storage, planned.file.path) as source:
+        for path, indexed in index.files.items():
+            living = np.ones(indexed.file.records, bool)
+            living[np.array(indexed.deleted or (), np.int64)] = False
+            with ParquetSource(self.storage, indexed.file.path) as source:
                 for group, (start, end) in enumerate(ranges(source.group_rows)):
                     if not living[start:end].any():
                         continue

@@ -18,12 +18,12 @@ Scan = Callable[[int, Sequence[str]], list[DataFile]]
 
 
 @dataclass(slots=True)
-class PlannedFile:
+class IndexedFile:
     """A data file of the snapshot.
 
     Attributes:
         file: The file.
-        lower: Lower bounds of the plan's columns; None where unknown.
+        lower: Lower bounds of the index's columns; None where unknown.
         upper: Upper bounds.
         deleted: Positions of rows that are dead; None until they are needed and read.
     """
@@ -43,23 +43,23 @@ class FileIndex:
 
     snapshot_id: int | None
     columns: tuple[Field, ...]
-    files: dict[str, PlannedFile] = field(default_factory=dict)
+    files: dict[str, IndexedFile] = field(default_factory=dict)
 
     @property
     def rows(self) -> int:
         """Rows of all files, dead ones included."""
-        return sum(planned.file.records for planned in self.files.values())
+        return sum(indexed.file.records for indexed in self.files.values())
 
-    def candidates(self, keys: pa.Table) -> list[PlannedFile]:
+    def candidates(self, keys: pa.Table) -> list[IndexedFile]:
         """Files that may hold one of the keys, in the table's types: every key column has a key within its bounds."""
         found = list(self.files.values())
         for index, column in enumerate(self.columns):
             if not found or column.name not in keys.column_names:
                 continue
             wanted = SortedKeys(keys[column.name])
-            lower = [planned.lower[index] for planned in found]
-            held = wanted.within(lower, [planned.upper[index] for planned in found])
-            found = [planned for planned, is_held in zip(found, held, strict=True) if is_held]
+            lower = [indexed.lower[index] for indexed in found]
+            held = wanted.within(lower, [indexed.upper[index] for indexed in found])
+            found = [indexed for indexed, is_held in zip(found, held, strict=True) if is_held]
         return found
 
     def advance(
@@ -68,21 +68,21 @@ class FileIndex:
         rows: Iterable[DataFile],
         deletes: Mapping[str, tuple[Sequence[DeleteFile], BitMap64]],
     ) -> None:
-        """Become the plan of the snapshot that was just committed on top of this one with these new data files.
+        """Become the index of the snapshot that was just committed on top of this one with these new data files.
 
         By path of a data file, `deletes` has the delete files that apply to it now, and its dead positions.
         """
         for path, (files, deleted) in deletes.items():
-            planned = self.files[path]
-            planned.file = replace(planned.file, deletes=tuple(files))
-            planned.deleted = deleted
+            indexed = self.files[path]
+            indexed.file = replace(indexed.file, deletes=tuple(files))
+            indexed.deleted = deleted
         for file in rows:
             self.add(replace(file, json={}))
         self.snapshot_id = snapshot_id
 
     def add(self, file: DataFile) -> None:
         """Take a data file of the snapshot in."""
-        self.files[file.path] = PlannedFile(
+        self.files[file.path] = IndexedFile(
             file,
             tuple(_bound(column, file.lower) for column in self.columns),
             tuple(_bound(column, file.upper) for column in self.columns),
@@ -90,8 +90,8 @@ class FileIndex:
         )
 
 
-def plan(name: str, snapshot_id: int | None, columns: Sequence[Field], scan: Scan) -> FileIndex:
-    """Plan a snapshot (None: of a table without one) with the bounds of some columns.
+def read_index(name: str, snapshot_id: int | None, columns: Sequence[Field], scan: Scan) -> FileIndex:
+    """Index the data files of a snapshot (None: of a table without one) with the bounds of some columns.
 
     Raises:
         TableMismatch: The table holds equality deletes, or data files that are not Parquet.

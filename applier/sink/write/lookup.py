@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from applier.sink.format.bounds import Column, SortedKeys, numbers
 from applier.sink.format.storage import Storage
 from applier.sink.format.types import Field
-from applier.sink.write.file_index import PlannedFile
+from applier.sink.write.file_index import IndexedFile
 from applier.sink.write.key_cache import FILE_ROWS, LARGE, SMALL, GroupKeys, KeyCache, Keys, NumberKeys
 from applier.sink.write.parquet import ParquetSource, Positions, ranges
 
@@ -35,7 +35,7 @@ _ROW = "\0row"
 
 
 def positions_of(
-    files: Sequence[PlannedFile],
+    files: Sequence[IndexedFile],
     keys: pa.Table,
     fields: Sequence[Field],
     storage: Storage,
@@ -55,7 +55,7 @@ def positions_of(
         return {}
     search = _Search.of(keys, tuple(fields), storage, form or comparable)
     workers = threads or os.cpu_count() or 1
-    even = max(FEW_ROWS, sum(planned.file.records for planned in files) // workers + 1)
+    even = max(FEW_ROWS, sum(indexed.file.records for indexed in files) // workers + 1)
     groups = _grouped(files, min(group_rows, even))
     found: dict[str, Positions] = {}
     if len(groups) == 1 or workers == 1:
@@ -112,26 +112,26 @@ class _Search:
         columns = keys.select([field.name for field in fields])
         return cls(fields, [SortedKeys(column) for column in columns.columns], form(columns), form, storage)
 
-    def located(self, files: Sequence[PlannedFile]) -> dict[str, Positions]:
+    def located(self, files: Sequence[IndexedFile]) -> dict[str, Positions]:
         """Positions by path, of those of the files that have hits."""
         hits = defaultdict(list)
         unordered: list[tuple[str, int, pa.Table]] = []
-        for planned in files:
-            for group in self._groups(planned):
+        for indexed in files:
+            for group in self._groups(indexed):
                 if isinstance(group.keys, pa.Table):
-                    unordered.append((planned.file.path, group.first, group.keys))
+                    unordered.append((indexed.file.path, group.first, group.keys))
                 elif group.keys is not None:
                     places = _among(group.keys.ascending, self.sought[0].numbers)
                     rows = places if group.keys.rows is None else group.keys.rows[places].astype(np.int64)
-                    hits[planned.file.path].append(group.first + rows)
+                    hits[indexed.file.path].append(group.first + rows)
         for path, positions in _joined(unordered, self.wanted):
             hits[path].append(positions)
         found = {path: np.sort(np.concatenate(parts)) for path, parts in hits.items()}
         return {path: positions for path, positions in found.items() if len(positions)}
 
-    def _groups(self, planned: PlannedFile) -> Sequence[GroupKeys]:
+    def _groups(self, indexed: IndexedFile) -> Sequence[GroupKeys]:
         """The row groups that may hold a key, with theirs."""
-        path, cache = planned.file.path, self._cache(planned)
+        path, cache = indexed.file.path, self._cache(indexed)
         known = cache.get(path, self.fields) if cache is not None else None
         if known is None or any(map(self._lacks, known)):
             known = self._read(path, known)
@@ -139,11 +139,11 @@ class _Search:
                 cache.put(path, self.fields, known if cache is SMALL else tuple(map(_without_columns, known)))
         return [group for group in known if group.keys is not None]
 
-    def _cache(self, planned: PlannedFile) -> KeyCache | None:
+    def _cache(self, indexed: IndexedFile) -> KeyCache | None:
         """Columns of large files are not kept: they take much memory, and the join is what costs."""
         if self.form is not comparable:
             return None
-        return SMALL if planned.file.records <= FILE_ROWS else LARGE
+        return SMALL if indexed.file.records <= FILE_ROWS else LARGE
 
     def _lacks(self, group: GroupKeys) -> bool:
         return group.keys is None and all(
@@ -230,13 +230,13 @@ def _joined(pieces: Sequence[tuple[str, int, pa.Table]], wanted: pa.Table) -> It
             yield path, rows[cuts[index] : cuts[index + 1]] - edges[index] + first
 
 
-def _grouped(files: Sequence[PlannedFile], group_rows: int) -> list[list[PlannedFile]]:
-    groups: list[list[PlannedFile]] = [[]]
+def _grouped(files: Sequence[IndexedFile], group_rows: int) -> list[list[IndexedFile]]:
+    groups: list[list[IndexedFile]] = [[]]
     rows = 0
-    for planned in files:
-        if groups[-1] and rows + planned.file.records > group_rows:
+    for indexed in files:
+        if groups[-1] and rows + indexed.file.records > group_rows:
             groups.append([])
             rows = 0
-        groups[-1].append(planned)
-        rows += planned.file.records
+        groups[-1].append(indexed)
+        rows += indexed.file.records
     return groups

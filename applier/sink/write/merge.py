@@ -20,7 +20,7 @@ from applier.sink.iceberg.files import DeleteFile
 from applier.sink.iceberg.table import Table
 from applier.sink.write.deletes import load_deleted
 from applier.sink.write.engine import ArrowEngine
-from applier.sink.write.file_index import FileIndex, PlannedFile
+from applier.sink.write.file_index import FileIndex, IndexedFile
 from applier.sink.write.parquet import ParquetSource
 from applier.sink.write.rows import sort
 
@@ -56,21 +56,21 @@ def is_plain(table: Table) -> bool:
     )
 
 
-def groups(files: FileIndex, spec_id: int, small: float, fewest: int, most_bytes: int) -> list[list[PlannedFile]]:
+def groups(files: FileIndex, spec_id: int, small: float, fewest: int, most_bytes: int) -> list[list[IndexedFile]]:
     """Files of the current spec to merge, by partition: at least `fewest` below `small` bytes each.
 
     Partitions of few rows come first; what would be too much at once is left out.
     """
-    parts: defaultdict[str, list[PlannedFile]] = defaultdict(list)
-    for planned in files.files.values():
-        if planned.file.spec_id == spec_id and planned.file.size < small:
-            parts[str(planned.file.partition)].append(planned)
-    result: list[list[PlannedFile]] = []
+    parts: defaultdict[str, list[IndexedFile]] = defaultdict(list)
+    for indexed in files.files.values():
+        if indexed.file.spec_id == spec_id and indexed.file.size < small:
+            parts[str(indexed.file.partition)].append(indexed)
+    result: list[list[IndexedFile]] = []
     rows = size = 0
     for part in sorted(parts.values(), key=_rows):
         if len(part) < max(2, fewest):
             continue
-        rows, size = rows + _rows(part), size + sum(planned.file.size for planned in part)
+        rows, size = rows + _rows(part), size + sum(indexed.file.size for indexed in part)
         if rows > MOST_ROWS or size > most_bytes:
             break
         result.append(part)
@@ -78,18 +78,18 @@ def groups(files: FileIndex, spec_id: int, small: float, fewest: int, most_bytes
 
 
 def stage(
-    table: Table, engine: ArrowEngine, files: FileIndex, chosen: Sequence[Sequence[PlannedFile]]
+    table: Table, engine: ArrowEngine, files: FileIndex, chosen: Sequence[Sequence[IndexedFile]]
 ) -> Change | None:
     """Write the living rows of each group of files as one file, in the table's sort order or else by key.
 
-    Rows keep their identity (`LINEAGE`). Delete files go that apply to no other file of the plan.
+    Rows keep their identity (`LINEAGE`). Delete files go that apply to no other file of the index.
 
     Returns:
         The change, without a stamp; None if a file does not show its columns or its rows' identity.
     """
-    old = [planned for part in chosen for planned in part]
+    old = [indexed for part in chosen for indexed in part]
     has_lineage = table.format_version >= 3
-    if has_lineage and any(None in (planned.file.first_row_id, planned.file.sequence) for planned in old):
+    if has_lineage and any(None in (indexed.file.first_row_id, indexed.file.sequence) for indexed in old):
         return None
     load_deleted(old, engine.storage)
     key = table.schema.identifier
@@ -99,38 +99,38 @@ def stage(
     new = []
     for part in chosen:
         tables = [schema.empty_table()]
-        for planned in part:
-            living = _living(planned, fields, engine.storage)
+        for indexed in part:
+            living = _living(indexed, fields, engine.storage)
             if living is None:
                 return None
             tables.append(pa.Table.from_arrays(living.columns, schema=schema))
         rows = sort(pa.concat_tables(tables), order)
         if rows.num_rows:
             new += engine.writer.write(rows, part[0].file.partition, key, order_id)
-    gone = {planned.file.path for planned in old}
+    gone = {indexed.file.path for indexed in old}
     kept = {
-        _key(delete) for path, planned in files.files.items() if path not in gone for delete in planned.file.deletes
+        _key(delete) for path, indexed in files.files.items() if path not in gone for delete in indexed.file.deletes
     }
-    dropped = {_key(delete): delete for planned in old for delete in planned.file.deletes}
+    dropped = {_key(delete): delete for indexed in old for delete in indexed.file.deletes}
     return Change(
         rows=new,
-        rewritten=[planned.file for planned in old],
+        rewritten=[indexed.file for indexed in old],
         replaced=[delete for key_of, delete in dropped.items() if key_of not in kept],
         schema_id=table.schema.id,
     )
 
 
-def _living(planned: PlannedFile, fields: Sequence[Field], storage: Storage) -> pa.Table | None:
+def _living(indexed: IndexedFile, fields: Sequence[Field], storage: Storage) -> pa.Table | None:
     """Rows of a file that are not dead; None if a column of it has no field id."""
-    living = np.ones(planned.file.records, bool)
-    living[np.array(planned.deleted or (), np.int64)] = False
+    living = np.ones(indexed.file.records, bool)
+    living[np.array(indexed.deleted or (), np.int64)] = False
     positions = np.flatnonzero(living)
-    with ParquetSource(storage, planned.file.path) as source:
+    with ParquetSource(storage, indexed.file.path) as source:
         if not source.has_ids:
             return None
         rows = source.take(positions, fields)
     if fields[-len(LINEAGE) :] == LINEAGE:
-        file: Any = planned.file
+        file: Any = indexed.file
         inherited: Any = (pa.array(positions + file.first_row_id), pa.scalar(file.sequence))
         for field, value in zip(LINEAGE, inherited, strict=True):
             filled: Any = pc.coalesce(rows[field.name], value)
@@ -138,8 +138,8 @@ def _living(planned: PlannedFile, fields: Sequence[Field], storage: Storage) -> 
     return rows
 
 
-def _rows(part: Sequence[PlannedFile]) -> int:
-    return sum(planned.file.records for planned in part)
+def _rows(part: Sequence[IndexedFile]) -> int:
+    return sum(indexed.file.records for indexed in part)
 
 
 def _column(field: Field) -> pa.Field[Any]:

@@ -11,7 +11,7 @@ from applier.changefeed.change_batch import ChangeBatch
 from applier.sink.format.storage import Storage
 from applier.sink.format.types import Field
 from applier.sink.write.deletes import alive
-from applier.sink.write.file_index import FileIndex, PlannedFile
+from applier.sink.write.file_index import FileIndex, IndexedFile
 from applier.sink.write.lookup import positions_of
 from applier.sink.write.rows import conform_keys
 
@@ -36,26 +36,26 @@ class NewKeySample:
         self._storage = storage
         self._credit = FIRST_CREDIT
 
-    def is_there(self, plan: FileIndex, batch: ChangeBatch, key: tuple[Field, ...]) -> bool:
-        """Whether the planned snapshot holds a row of one of the new keys; False says little where many files may hold
+    def is_there(self, index: FileIndex, batch: ChangeBatch, key: tuple[Field, ...]) -> bool:
+        """Whether the indexed snapshot holds a row of one of the new keys; False says little where many files may hold
         them.
         """
         fresh = np.flatnonzero(batch.fresh.to_numpy(zero_copy_only=False))
-        self._credit = min(self._credit + CREDIT_PER_ROW * len(fresh), max(FIRST_CREDIT, plan.rows + FILE_COST))
-        if not len(fresh) or not plan.files:
+        self._credit = min(self._credit + CREDIT_PER_ROW * len(fresh), max(FIRST_CREDIT, index.rows + FILE_COST))
+        if not len(fresh) or not index.files:
             return False
         # Another choice for each snapshot, and the same one when a commit is tried again.
-        draw = np.random.default_rng(plan.snapshot_id)
+        draw = np.random.default_rng(index.snapshot_id)
         names = [field.name for field in key]
         chosen = draw.choice(fresh, min(KEYS, len(fresh)), replace=False)
         keys = conform_keys(self._name, batch.upserts.select(names).take(pa.array(chosen)), key)
-        files = list(self._affordable(plan.candidates(keys), draw))
-        return bool(alive(positions_of(files, keys, key, self._storage, threads=1), plan.files, self._storage))
+        files = list(self._affordable(index.candidates(keys), draw))
+        return bool(alive(positions_of(files, keys, key, self._storage, threads=1), index.files, self._storage))
 
-    def _affordable(self, candidates: list[PlannedFile], draw: np.random.Generator) -> Iterator[PlannedFile]:
-        for index in draw.permutation(len(candidates)):
-            cost = candidates[index].file.records + FILE_COST
+    def _affordable(self, candidates: list[IndexedFile], draw: np.random.Generator) -> Iterator[IndexedFile]:
+        for place in draw.permutation(len(candidates)):
+            cost = candidates[place].file.records + FILE_COST
             if cost > self._credit:
                 return
             self._credit -= cost
-            yield candidates[index]
+            yield candidates[place]

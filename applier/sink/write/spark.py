@@ -40,11 +40,11 @@ class SparkEngine:
         self._name = ".".join(quoted(part) for part in (catalog, *table.identifier))
         self._table = table
 
-    def locate(self, plan: FileIndex, keys: pa.Table) -> dict[str, Positions]:
+    def locate(self, index: FileIndex, keys: pa.Table) -> dict[str, Positions]:
         """See `Engine.locate`."""
-        if plan.snapshot_id is None or keys.num_rows == 0:
+        if index.snapshot_id is None or keys.num_rows == 0:
             return {}
-        names = [f"applier_key_{index}" for index in range(keys.num_columns)]
+        names = [f"applier_key_{number}" for number in range(keys.num_columns)]
         with reported(f"look keys of table {self._table} up"):
             wanted = F.broadcast(self._frame(keys.rename_columns(names)))
             # Not versionAsOf: it would give the columns the names of that time. A newer head shows in its files here,
@@ -54,8 +54,8 @@ class SparkEngine:
             same: list[Column] = [rows[quoted(column)] == wanted[name] for column, name in pairs]
             hits = rows.join(wanted, reduce(lambda left, right: left & right, same), "left_semi")
             found = by_path(*hits.select("_file", "_pos").toArrow().columns)
-        if any(path not in plan.files for path in found):
-            raise TransientError(f"Table {self._table} has moved on from snapshot {plan.snapshot_id}")
+        if any(path not in index.files for path in found):
+            raise TransientError(f"Table {self._table} has moved on from snapshot {index.snapshot_id}")
         return found
 
     def stage(self, rows: pa.Table, key: Sequence[str]) -> list[DataFile]:

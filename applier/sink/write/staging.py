@@ -20,7 +20,7 @@ from applier.sink.iceberg.table import Table
 from applier.sink.write import keyless
 from applier.sink.write.deletes import Deletes, alive, stage_position_deletes, stage_vectors
 from applier.sink.write.engine import ArrowEngine, Engine, EngineName, Limits
-from applier.sink.write.file_index import FileIndex, plan
+from applier.sink.write.file_index import FileIndex, read_index
 from applier.sink.write.lookup import comparable, positions_of
 from applier.sink.write.new_keys import NewKeySample
 from applier.sink.write.parquet import Positions
@@ -82,12 +82,12 @@ class Staging:
 
     Attributes:
         arrow: The engine in this process.
-        plan: Files of the newest head that was planned on; None while they are not known.
+        index: Files of the newest head that was planned on; None while they are not known.
     """
 
     def __init__(self, table: Table, engine: EngineName, spark: Engine | None, limits: Limits | None) -> None:
         self.arrow = ArrowEngine(table)
-        self.plan: FileIndex | None = None
+        self.index: FileIndex | None = None
         self._table = table
         self._spark = spark
         self._engine = engine
@@ -100,20 +100,20 @@ class Staging:
         return self._table.schema.shadows or (self._engine != "spark" and self.arrow.reaches_storage)
 
     def advance(self, work: CommitWork, snapshot_id: int | None) -> None:
-        """Move the plan past the snapshot of this work; None if the snapshot may be that of an earlier attempt."""
-        if snapshot_id is not None and self.plan is not None and self.plan.snapshot_id == work.base:
-            self.plan.advance(snapshot_id, work.rows or (), work.deletes.state)
+        """Move the index past the snapshot of this work; None if the snapshot may be that of an earlier attempt."""
+        if snapshot_id is not None and self.index is not None and self.index.snapshot_id == work.base:
+            self.index.advance(snapshot_id, work.rows or (), work.deletes.state)
         else:
-            self.plan = None
+            self.index = None
 
-    def _planned(self, work: CommitWork, columns: Sequence[Field]) -> FileIndex:
-        """The plan of the head of this work. The one in memory is good for it exactly if it is of that snapshot: the
+    def _index_of(self, work: CommitWork, columns: Sequence[Field]) -> FileIndex:
+        """The index of the head of this work. The one in memory is good for it exactly if it is of that snapshot: the
         fence lets no other writer slip in between two commits unnoticed.
         """
         with work.timed("plan"):
-            kept, head = self.plan, work.base
+            kept, head = self.index, work.base
             if kept is None or kept.snapshot_id != head or kept.columns != tuple(columns):
-                kept = self.plan = plan(str(self._table), head, columns, self._table.scan)
+                kept = self.index = read_index(str(self._table), head, columns, self._table.scan)
         return kept
 
     def stage(
@@ -139,46 +139,46 @@ class Staging:
         name, schema = str(self._table), self._table.schema
         check_columns(name, batch.upserts.schema, schema)
         key = self._key(batch.deletes.column_names)
-        planned = self._planned(work, key)
-        if exact and self.arrow.reaches_storage and self._new_keys.is_there(planned, batch, key):
+        index = self._index_of(work, key)
+        if exact and self.arrow.reaches_storage and self._new_keys.is_there(index, batch, key):
             if whole is not None:
                 what = f"Table {name} holds a row that the feed inserts, as if deletes were left out"
                 raise TableIncomplete(f"{what} (changefeed.filtered).", _FILTERED)
             exact = False
         keys = _sought_keys(name, batch, key, exact=exact)
-        engine = self._chosen(batch.upserts.num_rows, planned, keys)
+        engine = self._chosen(batch.upserts.num_rows, index, keys)
         with work.timed("locate"):
-            living = alive(engine.locate(planned, keys), planned.files, self.arrow.storage)
+            living = alive(engine.locate(index, keys), index.files, self.arrow.storage)
         if exact:
             # Every other key that is sought had a row at the stamped resolved ts.
             found = sum(len(rows) for rows in living.values())
             self._note_missing(work, keys.num_rows - found - batch.may_be_new, whole)
-        upserts = _carry(batch.upserts, schema, key, planned, living, self.arrow)
+        upserts = _carry(batch.upserts, schema, key, index, living, self.arrow)
         if work.needs_rows(schema.id) or upserts is not batch.upserts:
             self._stage_rows(work, engine, conform(name, upserts, schema), batch.deletes.column_names)
-        self._delete(work, planned, living)
+        self._delete(work, index, living)
 
     def _keyless(self, work: CommitWork, batch: KeylessBatch, whole: TableName | None, *, exact: bool) -> None:
         name, schema = str(self._table), self._table.schema
         inserts, deletes = keyless.net(conform(name, batch.inserts, schema), conform(name, batch.deletes, schema))
-        planned = self._planned(work, [field for field in schema.fields if not pa.types.is_nested(field.arrow)])
+        index = self._index_of(work, [field for field in schema.fields if not pa.types.is_nested(field.arrow)])
         if work.needs_rows(schema.id):
             self._stage_rows(work, self._chosen(inserts.num_rows), inserts, ())
         with work.timed("locate"):
-            chosen, missing = self._located_in_bag(planned, deletes)
+            chosen, missing = self._located_in_bag(index, deletes)
         if exact:
             self._note_missing(work, missing, whole)
-        self._delete(work, planned, chosen)
+        self._delete(work, index, chosen)
 
-    def _located_in_bag(self, planned: FileIndex, deletes: pa.Table) -> tuple[dict[str, Positions], int]:
+    def _located_in_bag(self, index: FileIndex, deletes: pa.Table) -> tuple[dict[str, Positions], int]:
         fields = self._table.schema.fields
         storage = self.arrow.storage
-        candidates = planned.candidates(deletes)
+        candidates = index.candidates(deletes)
         hits = positions_of(candidates, deletes, fields, storage, form=keyless.canonical)
-        living = alive(hits, planned.files, storage)
+        living = alive(hits, index.files, storage)
         if not living:
             return {}, deletes.num_rows
-        return keyless.choose(deletes, self.arrow.read(planned.files, living, fields), living)
+        return keyless.choose(deletes, self.arrow.read(index.files, living, fields), living)
 
     def _note_missing(self, work: CommitWork, rows: int, whole: TableName | None) -> None:
         work.not_found = max(0, rows)
@@ -189,10 +189,10 @@ class Staging:
     def where(self, work: CommitWork, columns: Sequence[str], predicate: Predicate) -> None:
         """Stage the removal of the rows that a predicate names."""
         fields = self._key(columns)
-        planned = self._planned(work, fields)
+        index = self._index_of(work, fields)
         with work.timed("locate"):
-            living = self.arrow.where(planned, fields, predicate)
-        self._delete(work, planned, living)
+            living = self.arrow.where(index, fields, predicate)
+        self._delete(work, index, living)
 
     def take(self, work: CommitWork, rows: Staged) -> None:
         """Let the rows that are staged elsewhere be those of the commit."""
@@ -206,10 +206,10 @@ class Staging:
             work.rows, work.upserted = engine.stage(rows, key), rows.num_rows
         work.schema_id = self._table.schema.id
 
-    def _delete(self, work: CommitWork, planned: FileIndex, living: dict[str, Positions]) -> None:
+    def _delete(self, work: CommitWork, index: FileIndex, living: dict[str, Positions]) -> None:
         stage = stage_vectors if self._table.format_version >= 3 else stage_position_deletes
         with work.timed("deletes"):
-            work.deletes = stage(living, planned.files, self.arrow.storage, self._table.files.location)
+            work.deletes = stage(living, index.files, self.arrow.storage, self._table.files.location)
         work.deleted = sum(len(positions) for positions in living.values())
 
     def _key(self, names: Sequence[str]) -> tuple[Field, ...]:
@@ -220,13 +220,13 @@ class Staging:
             raise TableMismatch(what, "Drop the table and backfill it.")
         return tuple(fields[name] for name in names)
 
-    def _chosen(self, rows: int, planned: FileIndex | None = None, keys: pa.Table | None = None) -> Engine:
+    def _chosen(self, rows: int, index: FileIndex | None = None, keys: pa.Table | None = None) -> Engine:
         if self._spark is None or self._engine == "arrow" or self._table.schema.shadows:
             return self.arrow
         if self._engine == "spark" or not self.arrow.reaches_storage or rows >= self._limits.rows:
             return self._spark
-        if planned is not None and keys is not None and planned.rows >= self._limits.candidate_rows:
-            candidates = sum(candidate.file.records for candidate in planned.candidates(keys))
+        if index is not None and keys is not None and index.rows >= self._limits.candidate_rows:
+            candidates = sum(candidate.file.records for candidate in index.candidates(keys))
             if candidates >= self._limits.candidate_rows:
                 return self._spark
         return self.arrow
@@ -249,26 +249,26 @@ def _carry(
     upserts: pa.Table,
     schema: TableSchema,
     key: tuple[Field, ...],
-    planned: FileIndex,
+    index: FileIndex,
     living: dict[str, Positions],
     engine: ArrowEngine,
 ) -> pa.Table:
     """Add the columns that the images do not hold, with the values of the rows that they replace.
 
     An absent column is not NULL: nothing was said about it, so the old value stays.
-    `living` are positions of the living rows of the batch's keys, in files of the plan.
+    `living` are positions of the living rows of the batch's keys, in files of the index.
     """
     missing = [field for field in schema.fields if field.name not in upserts.column_names]
     if not missing or not living:
         return upserts
-    old = engine.read(planned.files, living, [*key, *missing])
+    old = engine.read(index.files, living, [*key, *missing])
     names = [field.name for field in key]
     here = comparable(conform_keys("", upserts, key)).append_column(_HERE, pa.array(np.arange(upserts.num_rows)))
     there = comparable(old.select(names)).append_column(_THERE, pa.array(np.arange(old.num_rows)))
     pairs = here.join(there, names, join_type="inner", use_threads=False)
-    index = np.full(upserts.num_rows, -1)
-    index[pairs[_HERE].to_numpy()] = pairs[_THERE].to_numpy()
-    source = pa.array(index, mask=index < 0)
+    places = np.full(upserts.num_rows, -1)
+    places[pairs[_HERE].to_numpy()] = pairs[_THERE].to_numpy()
+    source = pa.array(places, mask=places < 0)
     for column in missing:
         upserts = upserts.append_column(column.name, old[column.name].take(source))
     return upserts

@@ -93,9 +93,9 @@ class TableWriter:
         return self._staging.arrow if self._staging.prefers_arrow else None
 
     @property
-    def plan(self) -> FileIndex | None:
+    def index(self) -> FileIndex | None:
         """Files of that head; None while they are not known."""
-        kept = self._staging.plan
+        kept = self._staging.index
         return kept if kept is not None and kept.snapshot_id == self.head else None
 
     @property
@@ -167,7 +167,7 @@ class TableWriter:
 
     def truncate(self, stamp: Stamp) -> Applied:
         """Remove every row."""
-        self._staging.plan = None
+        self._staging.index = None
         for attempt in self._committer.attempts(stamp):
             with attempt:
                 self._committer.send(self._change(stamp, CommitWork(), truncate=True))
@@ -223,7 +223,7 @@ class TableWriter:
                 yield
             except BaseException:
                 # Nothing that it read or wrote may count in the next attempt.
-                self._staging.plan = work.rows = None
+                self._staging.index = work.rows = None
                 raise
             failpoints.reach("data-files-staged")
             self._committer.send(replace(self._change(stamp, work), unset=unset))

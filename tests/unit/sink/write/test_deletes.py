@@ -25,14 +25,14 @@ from applier.sink.write.deletes import (
     stage_position_deletes,
     stage_vectors,
 )
-from applier.sink.write.file_index import PlannedFile
+from applier.sink.write.file_index import IndexedFile
 
 STORAGE = LocalStorage()
 
 
-def planned(path: str, *deletes: DeleteFile, partition: tuple[int, ...] = ()) -> PlannedFile:
+def indexed(path: str, *deletes: DeleteFile, partition: tuple[int, ...] = ()) -> IndexedFile:
     """A data file of a plan that has not read its deletes yet."""
-    return PlannedFile(DataFile(path, "parquet", 100, 1, partition=partition, deletes=deletes), (), (), None)
+    return IndexedFile(DataFile(path, "parquet", 100, 1, partition=partition, deletes=deletes), (), (), None)
 
 
 @given(st.sets(st.integers(0, 2**40), max_size=50))
@@ -64,8 +64,8 @@ def test_pyiceberg_reads_our_puffin_file() -> None:
 
 def test_new_vector_holds_the_old_one_and_replaces_it(tmp_path: Path) -> None:
     """There is never a second vector for a data file: the new one has all that was dead before."""
-    first = stage_vectors({"a": np.array([1, 2])}, {"a": planned("a")}, STORAGE, lambda name: str(tmp_path / name))
-    files = {"a": planned("a", *first.files)}
+    first = stage_vectors({"a": np.array([1, 2])}, {"a": indexed("a")}, STORAGE, lambda name: str(tmp_path / name))
+    files = {"a": indexed("a", *first.files)}
 
     living = alive({"a": np.array([2, 3])}, files, STORAGE)
     second = stage_vectors(living, files, STORAGE, lambda name: str(tmp_path / name))
@@ -74,15 +74,15 @@ def test_new_vector_holds_the_old_one_and_replaces_it(tmp_path: Path) -> None:
     assert second.replaced == first.files
     assert set(second.state["a"][1]) == {1, 2, 3}
     assert second.files[0].json["record-count"] == 3
-    reread = planned("a", *second.files)
+    reread = indexed("a", *second.files)
     load_deleted([reread], STORAGE)
     assert set(reread.deleted or ()) == {1, 2, 3}
 
 
 def test_dead_rows_make_no_vector(tmp_path: Path) -> None:
     """A batch that only finds dead versions of rows writes no delete file."""
-    first = stage_vectors({"a": np.array([1])}, {"a": planned("a")}, STORAGE, lambda name: str(tmp_path / name))
-    files = {"a": planned("a", *first.files)}
+    first = stage_vectors({"a": np.array([1])}, {"a": indexed("a")}, STORAGE, lambda name: str(tmp_path / name))
+    files = {"a": indexed("a", *first.files)}
 
     assert alive({"a": np.array([1])}, files, STORAGE) == {}
     assert stage_vectors({}, files, STORAGE, lambda name: str(tmp_path / name)).files == []
@@ -90,7 +90,7 @@ def test_dead_rows_make_no_vector(tmp_path: Path) -> None:
 
 def test_position_deletes_are_one_file_a_partition(tmp_path: Path) -> None:
     """Format version 2: positions of a partition's files lie in one Parquet file, sorted by file and position."""
-    files = {path: planned(path, partition=(len(path),)) for path in ("a", "b", "cc")}
+    files = {path: indexed(path, partition=(len(path),)) for path in ("a", "b", "cc")}
     hits = {"b": np.array([4, 1]), "a": np.array([7]), "cc": np.array([0])}
 
     result = stage_position_deletes(hits, files, STORAGE, lambda name: str(tmp_path / name))
@@ -104,9 +104,9 @@ def test_position_deletes_are_one_file_a_partition(tmp_path: Path) -> None:
 def test_position_deletes_of_others_are_read_once_for_all_files(tmp_path: Path) -> None:
     """A delete file that several data files share gives each of them its own positions."""
     hits = {"a": np.array([1]), "b": np.array([2, 3])}
-    blank = {path: planned(path) for path in hits}
+    blank = {path: indexed(path) for path in hits}
     staged = stage_position_deletes(hits, blank, STORAGE, lambda name: str(tmp_path / name))
-    files = [planned("a", *staged.files), planned("b", *staged.files)]
+    files = [indexed("a", *staged.files), indexed("b", *staged.files)]
 
     load_deleted(files, STORAGE)
 
@@ -118,7 +118,7 @@ def test_delete_file_in_another_format_is_refused() -> None:
     delete = DeleteFile("position", "x.avro", "avro", json.loads("{}"))
 
     with pytest.raises(TableMismatch, match="x.avro is in avro format"):
-        load_deleted([planned("a", delete)], STORAGE)
+        load_deleted([indexed("a", delete)], STORAGE)
 
 
 class _FailingOnce(LocalStorage):
@@ -139,10 +139,10 @@ class _FailingOnce(LocalStorage):
 def test_deletes_that_cannot_be_read_once_are_read_again(stage: Any, unread: int, tmp_path: Path) -> None:
     """A file of which an error left deletes unread does not count as read: its dead rows would come back."""
     staged = [
-        stage({name: np.array([1, 2])}, {name: planned(name)}, STORAGE, lambda file: str(tmp_path / file)).files
+        stage({name: np.array([1, 2])}, {name: indexed(name)}, STORAGE, lambda file: str(tmp_path / file)).files
         for name in ("a", "b")
     ]
-    files = [planned(name, *deletes) for name, deletes in zip(("a", "b"), staged, strict=True)]
+    files = [indexed(name, *deletes) for name, deletes in zip(("a", "b"), staged, strict=True)]
     storage = _FailingOnce(Path(staged[unread][0].path).name)
 
     with pytest.raises(TransientError):

@@ -12,7 +12,7 @@ from applier.errors import TableMismatch, TransientError
 from applier.sink.format.storage import LocalStorage
 from applier.sink.format.types import FIELD_ID, Field, TableSchema, schema_json
 from applier.sink.iceberg.files import DataFile, parse_plan
-from applier.sink.write.file_index import FileIndex, PlannedFile, plan
+from applier.sink.write.file_index import FileIndex, IndexedFile, read_index
 from applier.sink.write.key_cache import FILE_ROWS
 from applier.sink.write.lookup import positions_of, remember
 from applier.sink.write.parquet import ParquetSource
@@ -23,12 +23,12 @@ LONG = Field(1, "id", "long", pa.int64(), required=True)
 TEXT = Field(2, "name", "string", pa.string(), required=True)
 
 
-def written(folder: Path, rows: pa.Table, **options: Any) -> PlannedFile:
+def written(folder: Path, rows: pa.Table, **options: Any) -> IndexedFile:
     """A data file without bounds."""
     folder.mkdir(exist_ok=True)
     path = str(folder / f"{len(list(folder.iterdir()))}.parquet")
     pq.write_table(rows, path, **options)
-    return PlannedFile(DataFile(path, "parquet", rows.num_rows, 1), (None,), (None,), None)
+    return IndexedFile(DataFile(path, "parquet", rows.num_rows, 1), (None,), (None,), None)
 
 
 def numbered(values: dict[str, Any], kinds: list[pa.DataType]) -> pa.Table:
@@ -119,7 +119,7 @@ def test_keys_of_a_file_just_written_are_known(tmp_path: Path) -> None:
     """In the table's types, as a slice, and by more than one column."""
     rows = numbered({"id": [1, 1, 2], "name": ["a", "b", "a"]}, [pa.int64(), pa.string()])
     path = str(tmp_path / "never written")
-    file = PlannedFile(DataFile(path, "parquet", 3, 1), (None,), (None,), None)
+    file = IndexedFile(DataFile(path, "parquet", 3, 1), (None,), (None,), None)
     remember(path, [LONG, TEXT], pa.concat_tables([rows, rows]).slice(3, 3))
 
     keys = pa.table({"id": [1, 2], "name": ["b", "b"]})
@@ -189,12 +189,12 @@ def test_unfit_and_damaged_files_are_named(tmp_path: Path) -> None:
 def test_plan_prunes_by_bounds_and_follows_commits() -> None:
     """Only files that may hold a key are looked at, and a file of an own commit is known without planning again."""
     scanned = parse_plan({"file-scan-tasks": [_task("a", 0, 9), _task("b", 10, 19), {"data-file": _bare("c")}]})
-    planned = plan("t", 1, [LONG], lambda _snapshot, _columns: scanned)
+    index = read_index("t", 1, [LONG], lambda _snapshot, _columns: scanned)
 
-    assert [found.file.path for found in planned.candidates(pa.table({"id": [12, 30]}))] == ["b", "c"]
-    planned.advance(2, [parse_plan({"file-scan-tasks": [_task("d", 30, 31)]})[0]], {})
-    assert [found.file.path for found in planned.candidates(pa.table({"id": [12, 30]}))] == ["b", "c", "d"]
-    assert (planned.snapshot_id, planned.rows) == (2, 40)
+    assert [found.file.path for found in index.candidates(pa.table({"id": [12, 30]}))] == ["b", "c"]
+    index.advance(2, [parse_plan({"file-scan-tasks": [_task("d", 30, 31)]})[0]], {})
+    assert [found.file.path for found in index.candidates(pa.table({"id": [12, 30]}))] == ["b", "c", "d"]
+    assert (index.snapshot_id, index.rows) == (2, 40)
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_plan_refuses_what_cannot_be_told_by_position(task: dict[str, Any], said
     whole = {**task, "data-file": {**_bare("a"), **task.get("data-file", {})}}
 
     with pytest.raises(TableMismatch, match=f"{said}.*rewrite_data_files"):
-        plan("t", 1, [LONG], lambda _s, _c: parse_plan({"delete-files": [delete], "file-scan-tasks": [whole]}))
+        read_index("t", 1, [LONG], lambda _s, _c: parse_plan({"delete-files": [delete], "file-scan-tasks": [whole]}))
 
 
 def test_empty_plan_and_empty_keys_find_nothing(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ def _files(part: str, number: int, rows: int = 100, size: int = 10, **others: An
 
 def _chosen(*files: DataFile, most_bytes: int = 64 * MB) -> list[list[str]]:
     found = merge.groups(_plan(*files), 0, 1000, 5, most_bytes)
-    return [sorted(planned.file.path for planned in part) for part in found]
+    return [sorted(indexed.file.path for indexed in part) for part in found]
 
 
 def test_partitions_with_enough_small_files_are_merged() -> None:

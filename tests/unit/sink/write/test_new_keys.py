@@ -15,7 +15,7 @@ from tests.unit.sink.write.test_lookup import LONG, STORAGE, numbered, written
 def indexed(folder: Path, *files: list[int]) -> FileIndex:
     """A snapshot of some files of keys."""
     found = [written(folder, numbered({"id": keys}, [pa.int64()])) for keys in files]
-    return FileIndex(7, (LONG,), {planned.file.path: planned for planned in found})
+    return FileIndex(7, (LONG,), {known.file.path: known for known in found})
 
 
 def inserted(*keys: int, fresh: bool = True) -> ChangeBatch:
@@ -26,26 +26,26 @@ def inserted(*keys: int, fresh: bool = True) -> ChangeBatch:
 
 def test_a_key_that_is_there_is_found_among_those_taken_for_new(tmp_path: Path) -> None:
     """Dead rows do not count, nor do keys that are not taken for new."""
-    plan = indexed(tmp_path, [1, 2], [3, 4])
+    index = indexed(tmp_path, [1, 2], [3, 4])
     sample = NewKeySample("t", STORAGE)
 
-    assert sample.is_there(plan, inserted(9, 4), (LONG,))
-    assert not sample.is_there(plan, inserted(9), (LONG,))
-    assert not sample.is_there(plan, inserted(4, fresh=False), (LONG,))
-    for planned in plan.files.values():
-        if planned.deleted is not None:
-            planned.deleted |= type(planned.deleted)([1])
-    assert not sample.is_there(plan, inserted(4), (LONG,))
+    assert sample.is_there(index, inserted(9, 4), (LONG,))
+    assert not sample.is_there(index, inserted(9), (LONG,))
+    assert not sample.is_there(index, inserted(4, fresh=False), (LONG,))
+    for known in index.files.values():
+        if known.deleted is not None:
+            known.deleted |= type(known.deleted)([1])
+    assert not sample.is_there(index, inserted(4), (LONG,))
 
 
 def test_the_rows_written_pay_for_the_search(tmp_path: Path) -> None:
     """Once the first credit is used up, a file is opened again only after enough rows were written."""
     keys = list(range(100))
-    plan = indexed(tmp_path, keys)
+    index = indexed(tmp_path, keys)
     sample = NewKeySample("t", STORAGE)
 
-    first = [sample.is_there(plan, inserted(5), (LONG,)) for _ in range(50)]
-    later = [sample.is_there(plan, inserted(*keys), (LONG,)) for _ in range(FILE_COST // 200)]
+    first = [sample.is_there(index, inserted(5), (LONG,)) for _ in range(50)]
+    later = [sample.is_there(index, inserted(*keys), (LONG,)) for _ in range(FILE_COST // 200)]
 
     assert FIRST_CREDIT // FILE_COST - 2 <= sum(first) <= FIRST_CREDIT // FILE_COST
     assert 1 <= sum(later) <= 3
