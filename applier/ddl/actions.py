@@ -299,7 +299,7 @@ class Effect:
         return (*self.created, *(to for _, to in self.moved), *self.restored)
 
     @property
-    def is_fresh(self) -> bool:
+    def empties(self) -> bool:
         """Whether no former row of the tables is left."""
         return bool(self.created or self.removed or self.database or self.emptied)
 

@@ -72,7 +72,7 @@ def past(commit_ts: int, sql: str, table: TableName) -> PastDdl | None:
     with suppress(SchemaChangeRefused):
         actions = parse(sql, table.database, own, own) if commit_ts & LOGICAL else []
         actions = [action for action in actions if own is None or own in touches(action)[:1]] or actions
-        effects = tuple(done for action in actions if (done := effect(action)).is_fresh or done.is_silent)
+        effects = tuple(done for action in actions if (done := effect(action)).empties or done.is_silent)
         if effects:
             names = tuple(dict.fromkeys(name for action in actions for name in touches(action)))
             return PastDdl(commit_ts, sql, names, effects)

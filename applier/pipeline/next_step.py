@@ -60,8 +60,8 @@ class NextStep:
     @property
     def is_only_time(self) -> bool:
         """Whether it brings a newer watermark and changes nothing else; few messages may be read again."""
-        scan = self.scan
-        changes = (scan.ddl, scan.fresh, scan.bad, scan.parking, scan.waiting, scan.results.parts, scan.results.held)
+        scan, results = self.scan, self.scan.results
+        changes = (scan.ddl, scan.new_versions, scan.bad, scan.parking, scan.waiting, results.parts, results.held)
         return scan.error is None and not any(changes) and scan.window.messages <= _FEW_MESSAGES
 
     def backlog(self, next_offsets: Mapping[TopicPartition, int]) -> int:
@@ -252,10 +252,10 @@ class StepReader:
         made = [ddl.barrier.change.after for ddl in scan.ddl]
         known = self.state.tables.beside(self.state.supplied)
         below = {name: cuts[0] - 1 for name, cuts in scan.job.cuts.items()}
-        fresh = [version for key, version in scan.versions.items() if key in scan.fresh and version not in made]
+        found = [version for key, version in scan.versions.items() if key in scan.new_versions and version not in made]
         return [
             version
-            for version in fresh
+            for version in found
             if version.version <= below.get(version.name, scan.upto) and version.name not in known
         ]
 

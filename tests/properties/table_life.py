@@ -23,7 +23,7 @@ from applier.changefeed.filter import TableFilter, exactly
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName
 from applier.errors import CheckpointConflict, TerminalError, TransientError
-from applier.pipeline.load.begin import begin, is_fresh, refuse_unloaded
+from applier.pipeline.load.begin import begin, is_unstarted, refuse_unloaded
 from applier.pipeline.step import Pipeline
 from applier.sink.control.control import Control, SchemaDecision
 from applier.sink.control.rows import Kind, TableRequest, last_decisions, request_rows
@@ -265,7 +265,7 @@ class TableLife:
     def _try_to_begin(self, load: OpenLoad) -> None:
         try:
             pipeline = self._running()
-            if not is_fresh(pipeline):
+            if not is_unstarted(pipeline):
                 return
             if any(known.why.is_loaded for known in pipeline.state.completeness.values()):
                 with pytest.raises(TerminalError, match="begins at an export"):

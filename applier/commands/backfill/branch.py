@@ -117,7 +117,7 @@ class Branches:
     def _begun(self, name: TableName, above: int) -> TableVersion | None:
         """A table whose every row may be in the range, as a DDL after its beginning made it; None for others."""
         coming = self.lineage.coming(name, above + 1) if self.main.feed.order.parts_at_ddl else []
-        is_begun = any(effect(action).is_fresh for _, actions in coming for action in actions)
+        is_begun = any(effect(action).empties for _, actions in coming for action in actions)
         return self.lineage.live.get(name) if is_begun else None
 
     def load(self, identifier: tuple[str, ...]) -> Table | None:
@@ -251,7 +251,7 @@ class PassedDdl:
                 continue
             if not self.branches.main.feed.order.parts_at_ddl:
                 raise _holds_ddl(name, ddl)
-            if any(effect(action).is_fresh for action in taken):
+            if any(effect(action).empties for action in taken):
                 self._created.add(name)
             elif ddl.commit_ts <= self.assumed:
                 when = ddl.commit_ts
@@ -261,7 +261,7 @@ class PassedDdl:
     def _pass(self, change: SchemaChange, action: Action, names: Sequence[TableName]) -> None:
         done = effect(action)
         for name in names:
-            if done.is_fresh:
+            if done.empties:
                 self.branches.empty(name, change)
             elif done.moved or done.restored or (done.is_silent and self.branches.is_emptied(name)):
                 refuse_moved(name, change.commit_ts, action)

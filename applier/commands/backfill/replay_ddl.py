@@ -104,7 +104,7 @@ class DdlReplay:
         live = self.live.get(name)
         at = pc.max(part.rows["m.ts"]).as_py() or 0
         coming = self.coming(name, at)
-        if live is None or any(effect(action).is_fresh for _, actions in coming for action in actions):
+        if live is None or any(effect(action).empties for _, actions in coming for action in actions):
             return None
         version = tracked if tracked is not None and _holds(tracked, part.version) else part.version
         rows = part.rows

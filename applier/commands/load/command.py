@@ -21,7 +21,7 @@ from applier.commands.user_name import user_name
 from applier.config.settings import Config
 from applier.errors import TerminalError
 from applier.pipeline.build import assembled
-from applier.pipeline.load.begin import begin, is_fresh
+from applier.pipeline.load.begin import begin, is_unstarted
 from applier.pipeline.load.loading import Loading
 from applier.pipeline.step import Pipeline
 from applier.pipeline.tables.loads import Load
@@ -53,7 +53,7 @@ def planned(
     with looking(config, spark=spark) as pipeline:
         readings = reach(pipeline, export)
         places = ", ".join(f"{place} from offset {reading.next_offset}" for place, reading in sorted(readings.items()))
-        if is_fresh(pipeline):
+        if is_unstarted(pipeline):
             end = f"The changefeed begins at resolved ts {export.export.tso}."
         else:
             end = "`applier run` applies what the feed has changed since, and then shows the tables in one commit each."
@@ -90,7 +90,7 @@ def load(
         return _beside(config, export, say, spark)
     with stop_signals(config.run.stop_seconds) as stop, assembled(config, take_over=take_over, spark=spark) as pipeline:
         readings = _led_on(pipeline, export, say)
-        begins = is_fresh(pipeline)
+        begins = is_unstarted(pipeline)
         if begins and export.left_out:
             say(f"Not loaded: {', '.join(map(str, export.left_out))}. They begin as incomplete tables.")
         _asked(pipeline, "load", export.names)

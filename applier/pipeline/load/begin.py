@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from applier.pipeline.step import Pipeline
 
 
-def is_fresh(main: Pipeline) -> bool:
+def is_unstarted(main: Pipeline) -> bool:
     """Whether a changefeed has applied nothing, and read nothing."""
     return not main.state.resolved_ts and not main.state.checkpoint.partitions
 
@@ -32,7 +32,7 @@ def refuse_unloaded(main: Pipeline) -> None:
         TerminalError: It has read nothing yet, and tables of it are being loaded, or an export is configured.
     """
     is_loading = any(known.why.is_loaded for known in main.state.completeness.values())
-    if is_fresh(main) and (is_loading or main.config.upstream.dump):
+    if is_unstarted(main) and (is_loading or main.config.upstream.dump):
         name, load = main.config.changefeed.name, f"`applier load -c {main.config.path}`"
         begun = "A load has begun and not ended" if is_loading else "upstream.dump names an export"
         hint = f"Run {load}{' again, which goes on' if is_loading else ''}"
@@ -45,7 +45,7 @@ def begin(main: Pipeline, names: Sequence[TableName], readings: Mapping[TopicPar
     After a crash at any point the same may be done again.
 
     Args:
-        main: The pipeline of the changefeed; see `is_fresh`.
+        main: The pipeline of the changefeed; see `is_unstarted`.
         names: The tables; each is loaded as a whole.
         readings: Where each partition is read from.
     """

@@ -32,8 +32,8 @@ class WindowScan:
         results: What the last row pass found.
         ddl: DDL to apply, in order.
         versions: Table versions that the window brought.
-        fresh: Those of them that no window before it brought, by table and version. A restart of TiCDC describes tables
-            again as they were before a DDL that is applied: such a version shows no table.
+        new_versions: Those of them that no window before it brought, by table and version. A restart of TiCDC describes
+            tables again as they were before a DDL that is applied: such a version shows no table.
         topics: The topics that brought them.
         waiting: Rows whose version has not come; the watermark stays below them.
         bad: Messages set aside as dead letters.
@@ -48,7 +48,7 @@ class WindowScan:
     results: TaskResult = field(default_factory=TaskResult)
     ddl: Sequence[Ddl] = ()
     versions: dict[tuple[TableName, int], TableVersion] = field(default_factory=dict)
-    fresh: set[tuple[TableName, int]] = field(default_factory=set)
+    new_versions: set[tuple[TableName, int]] = field(default_factory=set)
     topics: dict[TableName, str] = field(default_factory=dict)
     waiting: list[Waiting] = field(default_factory=list)
     bad: list[BadMessage] = field(default_factory=list)
@@ -100,7 +100,7 @@ class WindowScan:
         new = {key: version for key, version in self.results.versions.items() if self.versions.get(key) != version}
         self.versions |= new
         # Without a table, a first step that failed may have left versions, and its repetition has to make their tables.
-        self.fresh |= new.keys() - known.versions.keys() if known.tables else new.keys()
+        self.new_versions |= new.keys() - known.versions.keys() if known.tables else new.keys()
         self.topics |= self.results.topics
         return bool(new)
 

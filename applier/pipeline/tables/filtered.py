@@ -36,6 +36,6 @@ def left_behind(actions: Iterable[Action], tables: Tables) -> frozenset[TableNam
     found: set[TableName] = set()
     for action in actions:
         done = effect(action)
-        if done.is_silent or (done.is_fresh and not done.created):
+        if done.is_silent or (done.empties and not done.created):
             found.update(touches(action), done.leaving(tables))
     return frozenset(found)
