@@ -64,13 +64,13 @@ class WindowApplier:
     not_found: MissingRows = field(default_factory=MissingRows, init=False)
     commits: list[tuple[TableName, float]] = field(default_factory=list, init=False)
 
-    def apply(self, scan: WindowScan, described: Sequence[TableVersion], watch: Stopwatch) -> int:
+    def apply(self, scan: WindowScan, described: Sequence[TableVersion], stopwatch: Stopwatch) -> int:
         """Apply DDL in order, each after the rows below it and before the rows above it; then all other rows.
 
         Args:
             scan: The window.
             described: Tables that it only describes.
-            watch: Takes the time of the stage `apply`.
+            stopwatch: Takes the time of the stage `apply`.
 
         Returns:
             How many commits were made.
@@ -97,7 +97,7 @@ class WindowApplier:
         due = dict(scan.results.parts)
         extent = None if self.targets.feed.order.has_watermark else ReadExtent(scan.window.ranges, self.state.topic_ids)
         commits = 0
-        with watch.stage("apply"):
+        with stopwatch.stage("apply"):
             parted = self._parted(scan.ddl)
             for place, ddl in enumerate(scan.ddl):
                 gone = self._removed(scan.ddl[place : place + 1] if extent is None else scan.ddl[place:])

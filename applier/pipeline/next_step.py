@@ -99,18 +99,18 @@ class StepReader:
         """Whether the window has the most messages that one may have."""
         return self._size.stretch >= self._longest
 
-    def look(self, ends: Mapping[TopicPartition, int] | None, watch: Stopwatch) -> NextStep:
+    def look(self, ends: Mapping[TopicPartition, int] | None, stopwatch: Stopwatch) -> NextStep:
         """Read the next window without applying anything; see `step` for the arguments and the errors."""
-        with watch.stage("plan"):
+        with stopwatch.stage("plan"):
             bounds = capped(self.source.bounds(), ends)
             window = self._next_window(bounds)
             several = len({place.topic for place in bounds}) > 1
             later = capped(self.source.bounds(), ends) if several else bounds
             known = Known.of(self.state, later, self.config.changefeed.partitions)
-        window, scan = self._scan(window, bounds, known, watch)
+        window, scan = self._scan(window, bounds, known, stopwatch)
         if self._find_ahead(scan):
             known = replace(known, applied_of=self.state.ahead, covered=self.state.covered)
-            window, scan = self._scan(window, bounds, known, watch)
+            window, scan = self._scan(window, bounds, known, stopwatch)
         if window.ranges:
             # After the messages: a topic that took the place of the one that they are to be of may do so at any time.
             topics.meet(self.state, self.source.topic_ids())
@@ -140,14 +140,14 @@ class StepReader:
         return next_window(self.state.next_offsets, bounds, min(self._size.messages, most), self._least())
 
     def _scan(
-        self, window: Window, bounds: Mapping[TopicPartition, OffsetRange], known: Known, watch: Stopwatch
+        self, window: Window, bounds: Mapping[TopicPartition, OffsetRange], known: Known, stopwatch: Stopwatch
     ) -> tuple[Window, WindowScan]:
         """Scan a window, or a shorter one where its messages have more bytes than a step may read."""
         most_bytes, is_small = self._size.most_bytes, self.config.source.engine != "spark"
         while True:
             local = is_small and self._size.is_small(window)
             try:
-                return window, self.scanner.scan(window, known, watch, local=local, most_bytes=most_bytes)
+                return window, self.scanner.scan(window, known, stopwatch, local=local, most_bytes=most_bytes)
             except WindowTooLargeError as found:
                 self._size.learn(found.size, found.messages)
             shorter = self._next_window(bounds, window.messages // 2)

@@ -99,7 +99,7 @@ class Pipeline:
 
     Attributes:
         patience: Seconds from one checkpoint to the next where a step brings nothing but a newer watermark.
-        watch: Times of the stages of the newest step, also of one that failed.
+        stopwatch: Times of the stages of the newest step, also of one that failed.
     """
 
     config: Config
@@ -112,7 +112,7 @@ class Pipeline:
     beside: Beside | None = None
     is_copy: bool = False
     patience: float = field(default=0.0, init=False)
-    watch: Stopwatch = field(default_factory=Stopwatch, init=False)
+    stopwatch: Stopwatch = field(default_factory=Stopwatch, init=False)
     _moved_at: float = field(default=float("-inf"), init=False)
     _reader: StepReader = field(init=False)
     _is_torn: bool = field(default=False, init=False)
@@ -185,45 +185,45 @@ class Pipeline:
             return replace(outcome, resuming=resuming)
 
     def _step(self, ends: Mapping[TopicPartition, int] | None) -> Step:
-        watch = self.watch = Stopwatch()
+        stopwatch = self.stopwatch = Stopwatch()
         if self._is_torn:
             self.restore()
         self._applier.not_found.count, self._applier.commits = 0, []
-        self._maintain(watch)
-        found = self.look(ends, watch)
+        self._maintain(stopwatch)
+        found = self.look(ends, stopwatch)
         scan = found.scan
         failpoints.reach("decoded")
         has_news = self._reader.has_news(scan)
         moved = has_news and not (found.is_only_time and time.monotonic() - self._moved_at < self.patience)
         if moved:
             self._is_torn = True
-            tables = self._applier.apply(scan, self._reader.described(scan), watch)
-            with watch.stage("checkpoint"):
-                self._checkpoint(found, tables, watch)
+            tables = self._applier.apply(scan, self._reader.described(scan), stopwatch)
+            with stopwatch.stage("checkpoint"):
+                self._checkpoint(found, tables, stopwatch)
             self._is_torn, self._moved_at = False, time.monotonic()
-            self._last_checkpoint = {"checkpoint": watch.seconds["checkpoint"]}
+            self._last_checkpoint = {"checkpoint": stopwatch.seconds["checkpoint"]}
         is_longest = self._reader.is_longest
         self._reader.adapt(found, moved=has_news)
         if scan.error is not None and not moved and self.scanner.may_come(scan.error):
             raise TransientError(scan.error.what, scan.error.hint)
-        outcome = replace(self._outcome(found, watch, moved=moved), is_longest=is_longest)
+        outcome = replace(self._outcome(found, stopwatch, moved=moved), is_longest=is_longest)
         self._reader.show(outcome.silent, found)
         self._mended = Counter() if moved else self._mended
         return outcome
 
-    def look(self, ends: Mapping[TopicPartition, int] | None, watch: Stopwatch) -> NextStep:
+    def look(self, ends: Mapping[TopicPartition, int] | None, stopwatch: Stopwatch) -> NextStep:
         """Read the next window without applying anything; see `step` for the arguments and the errors."""
-        return self._reader.look(ends, watch)
+        return self._reader.look(ends, stopwatch)
 
-    def _maintain(self, watch: Stopwatch) -> None:
+    def _maintain(self, stopwatch: Stopwatch) -> None:
         """Mend tables, unless a step that failed left some beyond the checkpoint: its repetition may need them so."""
         is_ahead = self.targets.feed.order.has_watermark and self.state.reached > self.state.resolved_ts
         if is_ahead or self.state.unsettled:
             return
-        with watch.stage("maintain"):
+        with stopwatch.stage("maintain"):
             self._mended.update(self.maintenance.tend(self.state.checkpoint))
 
-    def _checkpoint(self, found: NextStep, tables: int, watch: Stopwatch) -> None:
+    def _checkpoint(self, found: NextStep, tables: int, stopwatch: Stopwatch) -> None:
         failpoints.reach("applied")
         scan, bounds = found.scan, found.bounds
         upto = self.targets.feed.order.as_of(scan.upto) or 0
@@ -238,7 +238,7 @@ class Pipeline:
             readings[place] = Reading(next_offset, resolved)
         next_offsets = {place: reading.next_offset for place, reading in readings.items()}
         # How long this checkpoint takes shows once it is written: it has the figure of the one before.
-        spent = milliseconds({**watch.seconds, **self._last_checkpoint})
+        spent = milliseconds({**stopwatch.seconds, **self._last_checkpoint})
         counts = {**scan.results.counts, "tables": tables, "backlog": found.backlog(next_offsets), **spent}
         done = [ddl.barrier.change.id for ddl in scan.ddl]
         had = passed(scan.job.order.passages, next_offsets)
@@ -247,13 +247,13 @@ class Pipeline:
         is_beyond = scan.results.held or self.state.covered
         self.state.covered = self._reader.covered(self.state.tables) if is_beyond else {}
 
-    def _outcome(self, found: NextStep, watch: Stopwatch, *, moved: bool) -> Step:
+    def _outcome(self, found: NextStep, stopwatch: Stopwatch, *, moved: bool) -> Step:
         scan = found.scan
         order = self.targets.feed.order
         return Step(
             moved=moved,
             complete=found.is_complete(self.state.next_offsets),
-            status=self._status(found, watch, moved=moved),
+            status=self._status(found, stopwatch, moved=moved),
             waiting=scan.waiting,
             silent=silent(scan.resolved, found.known.ends) if scan.upto is None else (),
             error=scan.error,
@@ -262,7 +262,7 @@ class Pipeline:
             commits=self._applier.commits,
         )
 
-    def _status(self, found: NextStep, watch: Stopwatch, *, moved: bool) -> StatusLine:
+    def _status(self, found: NextStep, stopwatch: Stopwatch, *, moved: bool) -> StatusLine:
         scan, counts = found.scan, found.scan.results.counts
         return StatusLine(
             step=self.state.checkpoint.step,
@@ -273,7 +273,7 @@ class Pipeline:
             waiting=counts.get("left", 0) + sum(row.rows for row in scan.waiting),
             tables=self.state.checkpoint.counts.get("tables", 0) if moved else 0,
             backlog=found.backlog(self.state.next_offsets),
-            seconds=watch.seconds,
+            seconds=stopwatch.seconds,
             notes={key: counts.get(key, 0) for key in ("replayed", "excluded", "zero_dates")}
             | {
                 "parked": len(self.state.parked),

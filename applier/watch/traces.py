@@ -76,7 +76,7 @@ class Traces:
         )
         inside = set_span_in_context(span)
         # An attempt that fails before its first stage leaves the stages of the last one.
-        for name, begin, end in (stage for stage in pipeline.watch.spans if stage[1] >= start):
+        for name, begin, end in (stage for stage in pipeline.stopwatch.spans if stage[1] >= start):
             self._tracer.start_span(name, inside, start_time=begin).end(end)
         if failure is not None:
             span.set_attribute("error.type", failure)

@@ -71,14 +71,14 @@ class WindowScanner:
         return isinstance(error, SchemaUnknown) and not self.patience.is_over(error.schema_id)
 
     def scan(
-        self, window: Window, known: Known, watch: Stopwatch, *, local: bool, most_bytes: int = NO_LIMIT
+        self, window: Window, known: Known, stopwatch: Stopwatch, *, local: bool, most_bytes: int = NO_LIMIT
     ) -> WindowScan:
         """Find out what a window holds; reads only.
 
         Args:
             window: The window.
             known: What is known before it.
-            watch: Takes the time of the stages `read` and `decode`.
+            stopwatch: Takes the time of the stages `read` and `decode`.
             local: True to collect the messages and decode in the driver, False to decode in Spark's tasks.
             most_bytes: Bytes of messages at which each process that decodes ends.
 
@@ -92,15 +92,15 @@ class WindowScanner:
         job = replace(self.template, order=order, typed=typed, most_bytes=most_bytes, late=known.late_in(order))
         found = WindowScan(window, dict(known.resolved), job, ceiling=self.ceiling)
         found.job = replace(job, shown=shown(found, known))
-        with watch.stage("read"):
+        with stopwatch.stage("read"):
             run = self._reader(found, local=local)
         failpoints.reach("read")
         if not known.tables:
-            with watch.stage("decode"):
+            with stopwatch.stage("decode"):
                 self._peek(found, known)
         for _ in range(_MAX_PASSES):
             found.upto = self._upto(found, known)
-            with watch.stage("decode"):
+            with stopwatch.stage("decode"):
                 found.results = run(found.task(known))
             revised = self._revise(found, known)
             if revised is None:
@@ -108,7 +108,7 @@ class WindowScanner:
             if revised:
                 # What lies beyond the new end is not read: its resolved ts would claim rows that are not applied.
                 found.resolved, found.ceiling, found.waiting = dict(known.resolved), self.ceiling, []
-                with watch.stage("read"):
+                with stopwatch.stage("read"):
                     run = self._reader(found, local=local)
         msg = f"a window of {window.messages} messages did not settle in {_MAX_PASSES} passes"
         raise AssertionError(msg)

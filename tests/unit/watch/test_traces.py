@@ -57,16 +57,16 @@ class Feed:
 
     def __init__(self, *does: Callable[[], Step]) -> None:
         self.config = _config()
-        self.watch = Stopwatch()
+        self.stopwatch = Stopwatch()
         self.state = SimpleNamespace(checkpoint=SimpleNamespace(stopped=None))
         self._does = [*does]
 
     def step(self) -> Step:
         """One step."""
-        self.watch = Stopwatch()
-        with self.watch.stage("read"):
+        self.stopwatch = Stopwatch()
+        with self.stopwatch.stage("read"):
             pass
-        with self.watch.stage("apply"):
+        with self.stopwatch.stage("apply"):
             return self._does.pop(0)()
 
     @property
