@@ -71,9 +71,9 @@ def _train(folder: Path, own: list[Path], made: Path) -> None:
 
 def _read_kafka(session: SparkSession) -> None:
     """Load Kafka's clients; that needs no broker, and there is no broker."""
-    patience = {f"kafka.{name}.ms": "500" for name in ("default.api.timeout", "request.timeout")}
+    timeouts = {f"kafka.{name}.ms": "500" for name in ("default.api.timeout", "request.timeout")}
     window = {"assign": '{"t":[0]}', "startingOffsets": '{"t":{"0":0}}', "endingOffsets": '{"t":{"0":1}}'}
-    options = {"kafka.bootstrap.servers": _NOWHERE, **patience, **window}
+    options = {"kafka.bootstrap.servers": _NOWHERE, **timeouts, **window}
     with suppress(Exception):
         values = session.read.format("kafka").options(**options).load().select("value")
         values.mapInArrow(_same, "value binary").toArrow()

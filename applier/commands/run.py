@@ -87,7 +87,7 @@ def run(config: Config, *, once: bool, take_over: bool, reports: Reports, accept
         if once:
             run_once(pipeline, stop, reports)
         else:
-            pipeline.patience = patience(config)
+            pipeline.watermark_seconds = watermark_seconds(config)
             follow(pipeline, stop, reports)
 
 
@@ -133,7 +133,7 @@ def note_over(pipeline: Pipeline, step: Step) -> None:
         with_retry(lambda: keep_end(pipeline.state))
 
 
-def patience(config: Config) -> float:
+def watermark_seconds(config: Config) -> float:
     """Seconds that a watermark alone may wait for its checkpoint: nothing may count as stalled or stale for it."""
     return min(config.run.watermark_seconds, config.run.stall_seconds / 2, config.http.max_lag_seconds / 2)
 

@@ -98,7 +98,7 @@ class Pipeline:
         is_copy: It brings such tables back itself: what they are, the changefeed knows.
 
     Attributes:
-        patience: Seconds from one checkpoint to the next where a step brings nothing but a newer watermark.
+        watermark_seconds: Seconds from one checkpoint to the next where a step brings nothing but a newer watermark.
         stopwatch: Times of the stages of the newest step, also of one that failed.
     """
 
@@ -111,7 +111,7 @@ class Pipeline:
     maintenance: Maintenance
     beside: Beside | None = None
     is_copy: bool = False
-    patience: float = field(default=0.0, init=False)
+    watermark_seconds: float = field(default=0.0, init=False)
     stopwatch: Stopwatch = field(default_factory=Stopwatch, init=False)
     _moved_at: float = field(default=float("-inf"), init=False)
     _reader: StepReader = field(init=False)
@@ -194,7 +194,7 @@ class Pipeline:
         scan = found.scan
         failpoints.reach("decoded")
         has_news = self._reader.has_news(scan)
-        moved = has_news and not (found.is_only_time and time.monotonic() - self._moved_at < self.patience)
+        moved = has_news and not (found.is_only_time and time.monotonic() - self._moved_at < self.watermark_seconds)
         if moved:
             self._is_torn = True
             tables = self._applier.apply(scan, self._reader.described(scan), stopwatch)

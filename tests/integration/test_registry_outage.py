@@ -113,7 +113,7 @@ def test_rows_are_equal_once_the_registry_answers(
     found = _fed(kafka, registry, url, replay(SCENARIO, VARIANT, lake, tmp_path, "avro", name="outage"))
 
     with found.running(spark) as running:
-        pipeline = replace(running, scanner=replace(running.scanner, patience=Deadline(lambda: now)))
+        pipeline = replace(running, scanner=replace(running.scanner, schema_deadline=Deadline(lambda: now)))
         standing.shut = Answer(503, {"message": "starting"}, {"Retry-After": "0"})
         with pytest.raises(TransientError, match=r"could not be reached in 5 attempts: .* answers 503"):
             pipeline.step()
@@ -195,7 +195,7 @@ def test_messages_of_a_schema_that_never_comes_are_set_aside_in_the_end(
     standing.shut = Answer(404, {"error_code": 40403, "message": "Schema not found"})
 
     with found.running(spark) as running:
-        pipeline = replace(running, scanner=replace(running.scanner, patience=Deadline(lambda: now)))
+        pipeline = replace(running, scanner=replace(running.scanner, schema_deadline=Deadline(lambda: now)))
         ends = pipeline.ends()
         with pytest.raises(TransientError, match="Schema not found"):
             _step_on(pipeline, ends)

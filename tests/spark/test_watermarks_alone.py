@@ -18,7 +18,7 @@ def test_watermarks_alone_wait_and_rows_do_not(spark: SparkSession) -> None:
     """Rows come with the checkpoint of their watermark, whatever waits before it."""
     lab = CASES["inserts"].lab(spark, "watermarks_alone")
     pipeline, steps = lab.start(), 0
-    pipeline.patience = 3600
+    pipeline.watermark_seconds = 3600
     while pipeline.step().moved:
         lab.check(pipeline)
         steps += 1
@@ -31,7 +31,7 @@ def test_watermarks_alone_wait_and_rows_do_not(spark: SparkSession) -> None:
         assert step.complete
         assert not step.moved
         assert (step.mark, pipeline.state.resolved_ts) == (shown + 1, shown)
-    pipeline.patience = 0
+    pipeline.watermark_seconds = 0
     assert pipeline.step().moved
     assert pipeline.state.resolved_ts == shown + 1
     lab.check(pipeline)

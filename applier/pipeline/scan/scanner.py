@@ -53,7 +53,7 @@ class WindowScanner:
         chosen: Chooses the DDL that are meant, where only some tables are; None for all.
         taken: Shows the order of renames of which they know some tables only.
         ceiling: Commit ts above which nothing is due, however far the watermark is.
-        patience: For schemas that the registry does not know yet.
+        schema_deadline: For schemas that the registry does not know yet.
     """
 
     source: Source
@@ -64,11 +64,11 @@ class WindowScanner:
     chosen: Callable[[Sequence[Ddl]], Sequence[Ddl]] | None = None
     taken: Taken | None = None
     ceiling: int = NO_WATERMARK
-    patience: Deadline = field(default_factory=Deadline)
+    schema_deadline: Deadline = field(default_factory=Deadline)
 
     def may_come(self, error: DecodeError | None) -> bool:
         """Whether a message may be read yet that cannot be now: its schema may be late in the registry."""
-        return isinstance(error, SchemaUnknown) and not self.patience.is_over(error.schema_id)
+        return isinstance(error, SchemaUnknown) and not self.schema_deadline.is_over(error.schema_id)
 
     def scan(
         self, window: Window, known: Known, stopwatch: Stopwatch, *, local: bool, most_bytes: int = NO_LIMIT

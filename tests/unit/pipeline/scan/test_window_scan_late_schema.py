@@ -72,8 +72,10 @@ class World:
         self.registry = registry
         options = DecoderOptions(registry=RegistrySection(url=registry.url))
         template = DecodeTask("avro", options, TypeRules(), ("*.*",), (), upto=0, order=OffsetOrder())
-        patience = Deadline(lambda: self.now)
-        self.scanner = WindowScanner(self.source, template, rows_describe=True, keep_bad=keep_bad, patience=patience)
+        deadline = Deadline(lambda: self.now)
+        self.scanner = WindowScanner(
+            self.source, template, rows_describe=True, keep_bad=keep_bad, schema_deadline=deadline
+        )
 
     def answers(self, missing: Answer, *ids: int) -> None:
         """Let the registry know every recorded schema but those."""
