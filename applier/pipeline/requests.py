@@ -19,7 +19,7 @@ from applier.pipeline.schema_changes import moved_names
 from applier.pipeline.table_selection import selected
 from applier.pipeline.tables import completeness, parking
 from applier.pipeline.tables.bring_back import bring_back, left_out
-from applier.pipeline.tables.loads import Load, Loads
+from applier.pipeline.tables.loads import LoadRecord, LoadTables
 from applier.runtime import failpoints
 from applier.runtime.logs import logger
 from applier.sink.control.rows import TableRequest, open_requests, request_rows
@@ -167,7 +167,7 @@ class Requests:
     def _loaded(self, names: Sequence[TableName]) -> RequestOutcome:
         """Let tables come back that an export was loaded into; another load may have brought some back already."""
         state, targets = self.main.state, self.main.targets
-        loads = Loads(targets.catalog, targets.feed.name)
+        loads = LoadTables(targets.catalog, targets.feed.name)
         for name in names:
             found, known = loads.find(name), state.completeness.get(name)
             if found is not None and found[0].is_complete:
@@ -176,7 +176,7 @@ class Requests:
                 raise ConfigError([f"No export of table {name} is loaded: give the command again."])
         return RequestOutcome("catching up", tuple(names))
 
-    def _hand_over(self, name: TableName, load: Load) -> None:
+    def _hand_over(self, name: TableName, load: LoadRecord) -> None:
         state, order, version = self.main.state, self.main.targets.feed.order, load.version
         state.learn({(name, version.version): version}, {})
         readings = {} if order.has_watermark else self.main.since(load.tso)

@@ -15,9 +15,9 @@ from applier.changefeed.table import TableName
 from applier.decode.dump.export import Export
 from applier.errors import TerminalError
 from applier.pipeline.load import loading
-from applier.pipeline.load.loading import Loading
+from applier.pipeline.load.loading import Loader
 from applier.pipeline.step import Pipeline
-from applier.pipeline.tables.loads import Load
+from applier.pipeline.tables.loads import LoadRecord
 from tests.properties import exports
 from tests.properties.lives import Life, Lives
 from tests.ticdc import TOPIC, Record
@@ -105,7 +105,7 @@ class Loads:
             self.whole_at[lives[Name(*name)]].add(load.export.tso)
         targets = replace(pipeline.targets, confirm=lambda: None)
         with mock.patch.object(loading, "GROUP_BYTES", self.random.choice([1, 40, 1 << 20])):
-            refused = Loading(targets, load.export, exports.FORM).all([name for name in load.names if name not in but])
+            refused = Loader(targets, load.export, exports.FORM).all([name for name in load.names if name not in but])
         load.is_loaded = True
         return refused
 
@@ -130,7 +130,7 @@ class Loads:
 def is_shown(pipeline: Pipeline, load: OpenLoad, name: TableName) -> bool:
     """Whether an attempt that was killed at its very end has shown a table already."""
     writer = pipeline.targets.writer(name)
-    found = None if writer is None else Load.told_by(writer.table.properties)
+    found = None if writer is None else LoadRecord.told_by(writer.table.properties)
     return found is not None and found.is_complete and found.tso == load.export.tso
 
 

@@ -25,7 +25,7 @@ from applier.decode.dump.export import Export
 from applier.decode.protocols import build
 from applier.errors import IncompleteRow
 from applier.pipeline.build import decoder_options
-from applier.pipeline.load.loading import Loading, LoadStopped
+from applier.pipeline.load.loading import Loader, LoadStopped
 from tests import recordings
 from tests.recorded.test_protocols import FAMILIES, STOPPED, UNTOLD, advance, replaying, unexplained
 from tests.replay import Replay, doubted, ends_at
@@ -207,7 +207,7 @@ def test_a_load_that_is_stopped_goes_on_from_what_is_loaded(
         names = [name for name, _ in export.tables.items()]
         stop = threading.Event()
         with found.running(spark) as pipeline:
-            once = Loading(pipeline.targets, export, CsvForm(), lambda *_: stop.set(), stop)
+            once = Loader(pipeline.targets, export, CsvForm(), lambda *_: stop.set(), stop)
             with pytest.raises(LoadStopped, match=r"The load was stopped\. Hint: Give the command again"):
                 once.all(names)
         told: list[str] = []
@@ -224,7 +224,7 @@ def test_rows_that_were_read_in_another_form_do_not_count(
         found.raw["tables"]["include"] = [str(accounts)]
         with found.running(spark) as pipeline:
             wrong = CsvForm(zone="Asia/Shanghai")
-            assert Loading(pipeline.targets, export, wrong, lambda *_: None, threading.Event()).all([accounts]) == {}
+            assert Loader(pipeline.targets, export, wrong, lambda *_: None, threading.Event()).all([accounts]) == {}
         assert load(settings.parse(found.raw), None, (), quiet, spark=spark).refused == ()
         state = next(line for line in recordings.expected("txns") if line["resolved_ts"] == export.tso)
         assert [p for p in unexplained(found, state, "canal-json") if p.startswith(str(accounts))] == []

@@ -22,9 +22,9 @@ from applier.config.settings import Config
 from applier.errors import TerminalError
 from applier.pipeline.build import assembled
 from applier.pipeline.load.begin import begin, is_unstarted
-from applier.pipeline.load.loading import Loading
+from applier.pipeline.load.loading import Loader
 from applier.pipeline.step import Pipeline
-from applier.pipeline.tables.loads import Load
+from applier.pipeline.tables.loads import LoadRecord
 from applier.runtime.figures import counted
 from applier.runtime.retry import with_retry
 from applier.runtime.stop_requests import stop_signals
@@ -120,7 +120,7 @@ def _led_on(main: Pipeline, export: Opened, say: Say) -> Mapping[TopicPartition,
 def _is_shown(main: Pipeline, export: Opened, name: TableName) -> bool:
     """Whether an attempt that was killed at its very end has shown a table already."""
     writer = main.targets.writer(name)
-    found = None if writer is None else Load.told_by(writer.table.properties)
+    found = None if writer is None else LoadRecord.told_by(writer.table.properties)
     return found is not None and found.is_complete and found.tso == export.export.tso
 
 
@@ -157,7 +157,7 @@ def _bulk(
     targets = replace(main.targets, confirm=lambda: None)
 
     def load_all() -> Mapping[TableName, TerminalError]:
-        return Loading(targets, export.export, export.form, LoadProgress(size, say).add, stop).all(names)
+        return Loader(targets, export.export, export.form, LoadProgress(size, say).add, stop).all(names)
 
     refused = with_retry(load_all)
     if refused and (len(refused) == len(names) or main.config.changefeed.on_table_error == "stop"):

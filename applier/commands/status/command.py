@@ -16,7 +16,7 @@ from applier.commands.control_reader import ControlView
 from applier.commands.status.rollback import own_stamp, rollback
 from applier.config.settings import Config
 from applier.order.feed_order import ORDERS
-from applier.pipeline.tables.loads import Load, place_of
+from applier.pipeline.tables.loads import LoadRecord, place_of
 from applier.sink.control.tables import CHECKPOINTS
 from applier.watch.compose import Facts, compose, empty
 from applier.watch.progress import TableHead, table_progress
@@ -72,5 +72,5 @@ def _head(name: TableName, table: LakeTable | None, last: Checkpoint, config: Co
 def _loaded(lake: Lake, name: TableName, config: Config) -> float | None:
     """Share of its export that is in the table which it is loaded into."""
     table = lake.table(place_of(config.changefeed.name, name))
-    load = None if table is None else Load.told_by(table.properties)
+    load = None if table is None else LoadRecord.told_by(table.properties)
     return None if load is None else round(load.share, 3)

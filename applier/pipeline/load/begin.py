@@ -12,7 +12,7 @@ from applier.changefeed.table import TableName
 from applier.errors import TerminalError
 from applier.pipeline.resume.copies import Copies
 from applier.pipeline.tables import completeness
-from applier.pipeline.tables.loads import Load, Loads, route
+from applier.pipeline.tables.loads import LoadRecord, LoadTables, route
 from applier.runtime import failpoints
 from applier.runtime.logs import logger
 
@@ -49,7 +49,7 @@ def begin(main: Pipeline, names: Sequence[TableName], readings: Mapping[TopicPar
         names: The tables; each is loaded as a whole.
         readings: Where each partition is read from.
     """
-    loads = Loads(main.targets.catalog, main.targets.feed.name)
+    loads = LoadTables(main.targets.catalog, main.targets.feed.name)
     copies, state, tso = Copies(main.targets, "load", route(main.targets.feed.name)), main.state, 0
     for name in names:
         copies.show(name, name)
@@ -68,8 +68,8 @@ def begin(main: Pipeline, names: Sequence[TableName], readings: Mapping[TopicPar
     logger().info("changefeed begins", tables=len(names), resolved_ts=tso)
 
 
-def _shown(main: Pipeline, name: TableName) -> Load:
+def _shown(main: Pipeline, name: TableName) -> LoadRecord:
     writer = main.targets.writer(name)
-    load = None if writer is None else Load.told_by(writer.table.properties)
+    load = None if writer is None else LoadRecord.told_by(writer.table.properties)
     assert load is not None  # noqa: S101 - it has just been shown
     return load

@@ -21,7 +21,7 @@ from applier.pipeline.load.key_order import KeyRange, are_apart
 from applier.pipeline.load.spark import PART_BYTES, Staged, has_twice, stage_files
 from applier.pipeline.resume.copies import Copies
 from applier.pipeline.tables.commit_policy import ADOPTED
-from applier.pipeline.tables.loads import LOADED, Load, route
+from applier.pipeline.tables.loads import LOADED, LoadRecord, route
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime import failpoints
 from applier.runtime.logs import logger
@@ -47,7 +47,7 @@ class LoadStopped(TerminalError):
 
 
 @dataclass(frozen=True, slots=True)
-class Loading:
+class Loader:
     """Loads the tables of an export aside; readers see nothing of it.
 
     Args:
@@ -174,14 +174,14 @@ class Loading:
         """A table as the export declares it; its number is the TSO, as no message has it."""
         return replace(self.export.version(name), version=self.export.tso)
 
-    def _begun(self, version: TableVersion) -> tuple[TableWriter, Load]:
+    def _begun(self, version: TableVersion) -> tuple[TableWriter, LoadRecord]:
         """The table aside; one of another export or form, or of columns that no reader sees, is made anew."""
         targets, name = self.copies.targets, version.name
         writer = targets.writer(name)
-        load = None if writer is None else Load.told_by(writer.table.properties)
+        load = None if writer is None else LoadRecord.told_by(writer.table.properties)
         files, partitioning = self.export.files.get(name, ()), self.export.tables.partitioning(name)
         tso, described, form = self.export.tso, version.to_json(), repr(self.form)
-        fresh = Load(name, tso, 0, len(files), described, partitioning, is_unique=not files, form=form)
+        fresh = LoadRecord(name, tso, 0, len(files), described, partitioning, is_unique=not files, form=form)
         begun = None if load is None else msgspec.structs.replace(load, files=0, is_unique=not files)
         if writer is not None and load is not None and begun == fresh:
             return writer, load
@@ -193,12 +193,12 @@ class Loading:
             # Its clone would say that the export is loaded, until it begins anew: the rows since would count as loaded.
             unset_properties(shown, LOADED)
         writer = targets.ensure(version, targets.policy.stamp(self.export.tso, self._entries(fresh)))
-        if Load.told_by(writer.table.properties) != fresh:
+        if LoadRecord.told_by(writer.table.properties) != fresh:
             # Another load has made it since, and has brought rows: brought once more, they would be there twice.
             raise _met(name)
         return writer, fresh
 
-    def _entries(self, load: Load) -> dict[str, str]:
+    def _entries(self, load: LoadRecord) -> dict[str, str]:
         entries = {LOADED: load.to_json()}
         if not self.targets.feed.order.has_watermark:
             # Rows around the TSO come once more: a key that is new to the feed may be in the table.
@@ -213,7 +213,7 @@ class Loading:
         failpoints.reach("load-staged")
         return staged
 
-    def _add(self, writer: TableWriter, load: Load, staged: Staged, size: int) -> None:
+    def _add(self, writer: TableWriter, load: LoadRecord, staged: Staged, size: int) -> None:
         try:
             done = writer.append(lambda: staged.files, self._stamp(writer, load))
         except CheckpointConflict:
@@ -223,10 +223,10 @@ class Loading:
         shown = f"{load.files} of {load.of}"
         logger().debug("files loaded", table=str(load.name), files=shown, zero_dates=staged.zero_dates)
 
-    def _stamp(self, writer: TableWriter, load: Load) -> Stamp:
+    def _stamp(self, writer: TableWriter, load: LoadRecord) -> Stamp:
         return self.copies.targets.policy.stamp(load.tso, self._entries(load), writer)
 
-    def _refuse_twice(self, writer: TableWriter, load: Load, version: TableVersion) -> None:
+    def _refuse_twice(self, writer: TableWriter, load: LoadRecord, version: TableVersion) -> None:
         """Refuse a table in which two rows have one key: the next change of it would leave one of them.
 
         Raises:

@@ -14,7 +14,7 @@ from applier.config.settings import TablesSection
 from applier.errors import BY_HAND, RangeRefused, TableMismatch, TransientError
 from applier.pipeline.schema_changes.apply_to_rows import make_way
 from applier.pipeline.tables.ddl_stamp import DROPPED_AT
-from applier.pipeline.tables.loads import LOADED, Load
+from applier.pipeline.tables.loads import LOADED, LoadRecord
 from applier.pipeline.tables.table_maker import refuse_held
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.sink.control import tables
@@ -81,7 +81,7 @@ class Copies:
             raise TableMismatch(what, "Register it again from its last metadata file (system.register_table).")
         clone.clone(self.main.catalog, writer.table, self.targets.identifier(own))
 
-    def take(self, loaded: Load, table: Table) -> None:
+    def take(self, loaded: LoadRecord, table: Table) -> None:
         """Copy what a table was loaded into; one that was fenced meanwhile takes the same files once more.
 
         Raises:

@@ -17,7 +17,7 @@ from applier.pipeline.resume.copies import Copies
 from applier.pipeline.resume.strangers import renamed
 from applier.pipeline.state import State
 from applier.pipeline.tables import completeness
-from applier.pipeline.tables.loads import Loads
+from applier.pipeline.tables.loads import LoadTables
 from applier.runtime import failpoints
 from applier.runtime.logs import logger
 
@@ -72,7 +72,7 @@ class Handover:
         """
         if not self._has_all_ddl():
             return False
-        main, loads = self.main.state, Loads(self.main.targets.catalog, self.main.targets.feed.name)
+        main, loads = self.main.state, LoadTables(self.main.targets.catalog, self.main.targets.feed.name)
         shown = {own: name for own, name in members.items() if not renamed(self.main, self.state, own, name)}
         aside = [(known.origin.name, own) for own, known in self.state.completeness.items() if known.origin is not None]
         for own, name in shown.items():

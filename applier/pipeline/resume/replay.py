@@ -31,7 +31,7 @@ from applier.pipeline.schema_changes.apply import DdlApplier
 from applier.pipeline.schema_changes.decision import past
 from applier.pipeline.state import State
 from applier.pipeline.tables import parking
-from applier.pipeline.tables.loads import Loads
+from applier.pipeline.tables.loads import LoadTables
 from applier.runtime import failpoints
 from applier.runtime.logs import logger
 from applier.sink.control.rows import IgnoredFor
@@ -187,7 +187,7 @@ class Replay:
         Raises:
             TableMismatch: It is not there any more, or another export is being loaded into it.
         """
-        found = Loads(self.main.targets.catalog, self.main.targets.feed.name).find(position.name)
+        found = LoadTables(self.main.targets.catalog, self.main.targets.feed.name).find(position.name)
         if found is None or not found[0].is_complete or found[0].tso != position.version:
             # Rows between the TSO of one export and that of another would be lost.
             what = f"What was loaded of table {position.name} as of TSO {position.version} is gone."

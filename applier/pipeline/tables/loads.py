@@ -16,10 +16,10 @@ from applier.sink.iceberg.catalog import Catalog
 from applier.sink.iceberg.table import Table
 
 LOADED = "applier.loaded"
-"""Property of a table that an export was loaded into: its `Load` as JSON."""
+"""Property of a table that an export was loaded into: its `LoadRecord` as JSON."""
 
 
-class Load(msgspec.Struct, frozen=True, omit_defaults=True):
+class LoadRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """What is known of a table that is loaded; any process can go on with it, and hand it over.
 
     Attributes:
@@ -62,10 +62,12 @@ class Load(msgspec.Struct, frozen=True, omit_defaults=True):
         return msgspec.json.encode(self, enc_hook=tuple).decode()
 
     @staticmethod
-    def told_by(properties: Mapping[str, str]) -> Load | None:
+    def told_by(properties: Mapping[str, str]) -> LoadRecord | None:
         """What the properties of a table say; None for one that no export was loaded into."""
         text = properties.get(LOADED)
-        return None if text is None else msgspec.json.decode(text, type=Load, dec_hook=lambda kind, parts: kind(*parts))
+        if text is None:
+            return None
+        return msgspec.json.decode(text, type=LoadRecord, dec_hook=lambda kind, parts: kind(*parts))
 
 
 def namespace(changefeed: str) -> str:
@@ -84,7 +86,7 @@ def place_of(changefeed: str, name: TableName) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Loads:
+class LoadTables:
     """The tables that a changefeed loads.
 
     Args:
@@ -95,10 +97,10 @@ class Loads:
     catalog: Catalog
     changefeed: str
 
-    def find(self, name: TableName) -> tuple[Load, Table] | None:
+    def find(self, name: TableName) -> tuple[LoadRecord, Table] | None:
         """The table that an upstream table is loaded into; None without one."""
         table = self.catalog.load(place_of(self.changefeed, name))
-        load = None if table is None else Load.told_by(table.properties)
+        load = None if table is None else LoadRecord.told_by(table.properties)
         return None if table is None or load is None else (load, table)
 
     def discard(self, name: TableName, tso: int) -> None:

@@ -18,7 +18,7 @@ from applier.ddl.actions import CreateTable, DropDatabase, DropTable, NoRows, Re
 from applier.ddl.parser import parse
 from applier.ddl.schema_tracker import Tables
 from applier.ddl.spelling import Spelling
-from applier.pipeline.tables.loads import Load, place_of
+from applier.pipeline.tables.loads import LoadRecord, place_of
 
 ROWS, STATEMENT, TYPED = TableName("Shop", "T"), TableName("shop", "t"), TableName("SHOP", "t")
 ID = Column("id", ColumnType("bigint"), nullable=False)
@@ -75,8 +75,8 @@ def test_rules_of_single_columns_are_found_in_any_letters() -> None:
 
 def test_an_export_names_a_table_in_any_letters() -> None:
     """A load lies where it is found by the name that rows, or a command, give the table."""
-    load = Load(ROWS, 7, 0, 1, _version(ROWS).to_json())
-    assert Load.told_by({"applier.loaded": load.to_json()}) in (load, None)
+    load = LoadRecord(ROWS, 7, 0, 1, _version(ROWS).to_json())
+    assert LoadRecord.told_by({"applier.loaded": load.to_json()}) in (load, None)
     assert msgspec.json.decode(load.to_json())["name"] == ["Shop", "T"]
     assert place_of("feed", ROWS) == place_of("feed", STATEMENT)
 

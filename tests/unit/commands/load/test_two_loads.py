@@ -18,10 +18,10 @@ from applier.commands.tables.command import ended
 from applier.decode.dump.csv_form import CsvForm
 from applier.errors import CheckpointConflict, ValueRefused
 from applier.pipeline.load import loading
-from applier.pipeline.load.loading import Loading
+from applier.pipeline.load.loading import Loader
 from applier.pipeline.requests import Requests
 from applier.pipeline.step import Pipeline
-from applier.pipeline.tables.loads import LOADED, Load
+from applier.pipeline.tables.loads import LOADED, LoadRecord
 from applier.sink.control.rows import TableRequest
 
 ITEMS, NOTES = TableName("bank", "items"), TableName("bank", "notes")
@@ -83,12 +83,12 @@ def test_rows_that_another_load_brought_in_between_are_not_brought_once_more(fil
     version = TableVersion(ITEMS, 7, (Column("id", ColumnType("bigint"), nullable=False),), handle_key=("id",))
     tables = SimpleNamespace(partitioning=lambda _: None)
     export = SimpleNamespace(tso=7, files={ITEMS: ("one", "two")}, tables=tables)
-    found = Load(ITEMS, 7, files, 2, version.to_json(), form=repr(CsvForm()))
+    found = LoadRecord(ITEMS, 7, files, 2, version.to_json(), form=repr(CsvForm()))
     aside, targets = mock.MagicMock(), mock.MagicMock()
     aside.writer.return_value = targets.catalog.load.return_value = None
     aside.ensure.return_value.table.properties = {LOADED: found.to_json()}
     with mock.patch.object(loading, "Copies", return_value=SimpleNamespace(targets=aside)):
-        load = Loading(targets, cast("Any", export), CsvForm())
+        load = Loader(targets, cast("Any", export), CsvForm())
 
     with (
         pytest.raises(CheckpointConflict, match=r"Another process loads table bank\.items") if is_met else nullcontext()
