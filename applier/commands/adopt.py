@@ -28,7 +28,7 @@ def adopt(
         The tables that were not live before.
 
     Raises:
-        ConfigError: No reason is given, no table is meant, or a step that stopped half-way must be finished first.
+        ConfigError: No reason is given, no table matches, or a step that stopped half-way must be finished first.
         TableMismatch: One of the tables is not in the catalog, or holds no rows.
         CheckpointConflict: Another applier holds the changefeed.
     """

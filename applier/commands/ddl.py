@@ -78,7 +78,7 @@ def to_json(found: Sequence[Listed]) -> str:
 def skip(
     config: Config, commit_ts: int, why: str, *, take_over: bool = False, spark: SparkSession | None = None
 ) -> list[SchemaDecision]:
-    """Let `run` pass a statement that it has refused, once, without its effect; the audit keeps who said so, and why.
+    """Let `run` pass a statement that it has refused, once, without its effect; the audit keeps who decided, and why.
 
     Raises:
         ConfigError: No statement of that commit ts is pending, or there is no reason.

@@ -65,7 +65,7 @@ class Reports(NamedTuple):
 def run(config: Config, *, once: bool, take_over: bool, reports: Reports, accept_remade: bool = False) -> None:
     """Follow the changefeed of a configuration; with `once` up to the ends that the source has at the start.
 
-    `accept_remade` goes on with topics that were made anew by now, as the messages are at the offsets that they had.
+    `accept_remade` goes on with topics that were made anew, if their messages are at the same offsets.
 
     Raises:
         TransientError: Something outside did not answer for five minutes.

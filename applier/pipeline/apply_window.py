@@ -157,7 +157,7 @@ class WindowApplier:
         together: Sequence[TableName] = (),
         created: int | None = None,
     ) -> None:
-        """Park tables of which something cannot be applied, some to resume together, and go on with all others.
+        """Park tables with a change that cannot be applied, some to resume together, and go on with all others.
 
         Tables that are not known yet resume at `created`, the commit ts of their CREATE TABLE.
 

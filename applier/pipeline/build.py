@@ -306,7 +306,7 @@ def type_rules(config: Config) -> TypeRules:
 def supplied(config: Config, state: State | None = None) -> Tables:
     """The tables that the configuration declares beside the feed: by an export, or by CREATE TABLE texts.
 
-    Those that were loaded from the export are known by their own names, and may have others by now.
+    Those that were loaded from the export keep their names in it, even if they were renamed since.
 
     Raises:
         ConfigError: They cannot be read.

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from applier.pipeline.tables.target_tables import TargetTables
 
 PIECE = 16
-"""A step of the changefeed reads as many times more messages than one of a job that brings tables back beside it."""
+"""A step of a resume job reads this fraction (one sixteenth) of the messages that a step of the changefeed reads."""
 
 
 _FEW_MESSAGES = 1_000

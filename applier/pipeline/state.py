@@ -159,7 +159,7 @@ class State:
             for name, version in self.tables.items()
             for form, loaded in [(self.tables.partitioning(name), self.loaded.get(name, 0))]
         }
-        # Parked tables of which nothing is known but that they are, and those whose CREATE TABLE is yet to be read.
+        # Parked tables without any version, and those whose CREATE TABLE is yet to be read.
         others = ((name, known) for name, known in self.completeness.items() if name not in found)
         lost = {name: known for name, known in others if known.is_parked or known.origin is not None}
         return found | {name: Tracked(UNKNOWN, self.topics.get(name, ""), None, known) for name, known in lost.items()}
@@ -182,7 +182,7 @@ class State:
         )
 
     def learn(self, versions: Mapping[tuple[TableName, int], TableVersion], topics: Mapping[TableName, str]) -> None:
-        """Keep table versions before rows are applied that need them: a restart may read from beyond their message.
+        """Keep table versions before rows that need them are applied: a restart may begin after their message.
 
         Raises CheckpointConflict where another process has taken the changefeed.
         """

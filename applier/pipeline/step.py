@@ -79,7 +79,7 @@ class Beside(Protocol):
     requests: Requests
 
     def advance(self, *, is_busy: bool) -> bool:
-        """Do a piece of it, or nothing in favour of the next step; whether there is more."""
+        """Run one slice of background work, or yield to the next step. Returns whether work remains."""
 
 
 @dataclass(slots=True)

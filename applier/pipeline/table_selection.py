@@ -19,7 +19,7 @@ def selected(rules: Sequence[str], known: Iterable[TableName]) -> list[TableName
         known: Tables of the changefeed.
 
     Raises:
-        ConfigError: A rule is malformed, or no table is meant.
+        ConfigError: A rule is malformed, or no table matches.
     """
     names = sorted(known)
     try:

@@ -49,7 +49,7 @@ def _is_not_of_py4j(record: logging.LogRecord) -> bool:
 
 
 def _say_unraisable(found: Any) -> None:
-    """Log what is raised where nothing can catch it, as in the clean-up of a file: it follows an error that is told."""
+    """Log what is raised where nothing can catch it, as in the clean-up of a file: the error before it is reported."""
     where = getattr(found.object, "__qualname__", type(found.object).__name__)
     logger().debug("error while cleaning up", where=where, error=found.exc_type.__name__)
 

@@ -16,7 +16,7 @@ from applier.runtime.logs import logger
 from applier.runtime.threads import beside
 
 LATE_SECONDS = 5.0
-"""An answer that takes longer is said to be late."""
+"""An answer that takes longer counts as late."""
 
 _SYSTEMS = {"consume": "source", "decode": "registry", "sink": "lake"}
 """The stage in which an error arose shows the system behind it."""

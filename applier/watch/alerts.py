@@ -1,4 +1,4 @@
-"""Finds out what of a changefeed deserves an alert: each change is told once."""
+"""Finds out what of a changefeed deserves an alert, and sends each change once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from applier.watch.report import StatusReport, TableProgress, iso
 from applier.watch.view import View
 
 HOLD_SECONDS = 15.0
-"""Time for which a verdict must hold before it is told: a lag that swings around its limit must not ring each time."""
+"""Time for which a verdict must hold before it is sent: a lag that swings around its limit must not ring each time."""
 
 START_SECONDS = 60.0
 """Time that a process has to catch up before it tells that it found the tables stale."""
@@ -37,7 +37,7 @@ class Alerts:
 
     Args:
         config: The configuration.
-        found: What was known when the changefeed was taken. Of that only a verdict other than fresh is told.
+        found: What was known when the changefeed was taken. Of it, only a verdict other than fresh is sent.
         began: Monotonic seconds of that moment.
     """
 

@@ -80,7 +80,7 @@ def compose(
         facts: What is known of it.
         max_lag_seconds: Age from which on its tables are stale.
         now_ms: The time, in Unix milliseconds.
-        loaded: Share of its export that is in a table which is being loaded; None where nothing shows it.
+        loaded: Share of its export that is in a table which is being loaded; None where that is not known.
     """
     last, order = facts.checkpoint, ORDERS[config.changefeed.order]
     resolved_ts = order.as_of(last.resolved_ts) or None

@@ -256,7 +256,7 @@ class _Kept:
 
 
 class _Head:
-    """The request of a client, of which no more than `_HEAD_BYTES` are read."""
+    """The request of a client; at most `_HEAD_BYTES` of it are read."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream

@@ -66,7 +66,7 @@ def _progress(step: Checkpoint, after: Checkpoint | None, order: FeedOrder) -> S
 
 
 def explained(report: StatusReport, used: Sequence[PartitionProgress] | None = None) -> str | None:
-    """Why the lag is what it is, as one sentence; None where nothing shows it. `used` are the partitions that count."""
+    """Why the lag is what it is, as one sentence; None where that is unknown. `used` are the partitions that count."""
     if report.holder is None or not (report.steps or used):
         return None
     if report.holder.released:

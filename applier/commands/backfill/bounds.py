@@ -28,7 +28,7 @@ OffsetsAt = Callable[[int], Mapping[TopicPartition, int]]
 class Bound:
     """One end of a range, by offsets or by a TSO; by neither for the edge of the source.
 
-    Offsets are by topic, None where only one topic is meant, and partition. The text is as it was given, for errors.
+    Offsets are by topic, None where there is only one topic, and partition. The text is as it was given, for errors.
     """
 
     text: str

@@ -121,7 +121,7 @@ class Branches:
         return self.lineage.live.get(name) if is_begun else None
 
     def load(self, identifier: tuple[str, ...]) -> Table | None:
-        """The branch of a table, which is made if it is missing; None for a table that is not meant.
+        """The branch of a table, which is made if it is missing; None for a table that was not chosen.
 
         Raises:
             RangeRefused: The table is gone.

@@ -89,7 +89,7 @@ def _said(span: Range, skipped: int, before: int, pipeline: Pipeline, *, is_done
 
 @dataclass(frozen=True, slots=True)
 class _RowsBeforeDdl:
-    """Lets rows through up to the first DDL of the tables that are meant: a DDL is for all tables at once."""
+    """Lets rows through up to the first DDL of the chosen tables: a DDL is for all tables at once."""
 
     applier: DdlApplier
     state: State

@@ -23,7 +23,7 @@ class Request:
     Attributes:
         begin: Where the range begins.
         end: Where it ends.
-        tables: Filter rules of the tables that are meant; () for all.
+        tables: Filter rules that choose tables; () for all.
         branch: Branch to build the tables in; "" for the tables that readers see.
         publish: Show the branch once it is built and compared.
         repair: Apply what is covered again.

@@ -96,7 +96,7 @@ def _sight(answers: Answers, say: Callable[[str], None], spark: SparkSession | N
 
 
 def _refuse_unread(answers: Answers, sight: Sight | None) -> None:
-    """Refuse a named protocol of which no message is; without its registry nothing can be said."""
+    """Reject --protocol if no sampled message uses it. Skipped if it needs a registry and none is given."""
     named = answers.protocol
     if sight is None or named is None or not sight.findings.messages or named in sight.findings.protocols:
         return

@@ -25,7 +25,7 @@ class Findings:
 
     Attributes:
         messages: Messages that were looked at.
-        protocols: Protocols that they may be of, most likely first: one where it is certain, none where nothing shows.
+        protocols: Protocols that they may be of, most likely first: one where it is certain, none where none fits.
         has_watermark: A resolved ts is among them; None while the protocol is not certain.
         has_claim_checks: Rows lie in a claim-check storage.
     """

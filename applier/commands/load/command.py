@@ -110,7 +110,7 @@ def load(
 
 
 def _led_on(main: Pipeline, export: Opened, say: Say) -> Mapping[TopicPartition, Reading]:
-    """Where the feed is read from; what nothing proves of it is said."""
+    """Find the offsets to read from; print what could not be verified."""
     readings = with_retry(lambda: reach(main, export))
     for line in with_retry(lambda: unproven(main, export.export.tso)):
         say(line)

@@ -69,7 +69,7 @@ def opened(config: Config, address: str | None, rules: Sequence[str]) -> Opened:
     """The export of a configuration, or of `--from`, and the tables that rules mean of those that it holds.
 
     Raises:
-        ConfigError: There is none, it cannot be read, or no table of it is meant.
+        ConfigError: There is none, it cannot be read, or no table of it matches.
     """
     where = config.upstream.dump if address is None else address
     if not where:

@@ -61,7 +61,7 @@ def parts(report: StatusReport, choice: Choice, width: int) -> Iterator[Renderab
     """All of a report, from top to bottom, for a terminal with so many columns.
 
     Raises:
-        ConfigError: A filter rule of the choice is malformed, or no table is meant.
+        ConfigError: A filter rule of the choice is malformed, or no table matches.
     """
     yield verdict(report)
     if report.holder is not None:

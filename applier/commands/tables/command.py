@@ -48,7 +48,7 @@ def planned(config: Config, kind: Kind, rules: Sequence[str]) -> list[str]:
     """What a command would do to the tables of some filter rules, one sentence a table; it writes nothing.
 
     Raises:
-        ConfigError: The changefeed has not begun, or no table is meant.
+        ConfigError: The changefeed has not begun, or no table matches.
         TransientError: The catalog does not answer.
     """
     last = _checkpoint(config)
@@ -208,7 +208,7 @@ def _asked_for(last: Checkpoint, request: TableRequest) -> dict[TableName, Compl
 
 
 def _say_progress(last: Checkpoint, request: TableRequest, say: Say, before: str) -> str:
-    """Show how far tables are that are being brought back, where it has changed."""
+    """Show how far each resume is, where it has changed."""
     due = _due(last, request)
     share = next((progress(known, last) for known in due.values()), "")
     line = f"{counted(len(due), 'table')} to bring back{share}."

@@ -59,6 +59,6 @@ def _resume(name: TableName, known: Completeness, last: Checkpoint) -> str:
 
 
 def progress(known: Completeness, last: Checkpoint) -> str:
-    """How far a table is that is being brought back, in words; "" while nothing shows it."""
+    """How far the resume of a table is, in words; "" while that is not known."""
     share = caught_up(known, last)
     return "" if share is None else f", {share:.0%} of the way"

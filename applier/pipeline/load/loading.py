@@ -122,7 +122,7 @@ class Loader:
         self.copies.targets.forget(version.name)
         writer, load = self._begun(version)
         self.told(version.name, 0, sum(file.size for file in files[: load.files]))
-        # Of files that another attempt has loaded, nothing shows the keys.
+        # The keys in files that another attempt has loaded are not known.
         ranges, is_known, size = list[KeyRange](), load.files == 0, self._group_bytes()
         while load.files < load.of:
             if self.stop.is_set():

@@ -107,7 +107,7 @@ class Copies:
             writer.append(lambda: writer.table.files.copied(table), stamp)
 
     def refuse_held(self, name: TableName) -> None:
-        """Refuse a table that begins with its CREATE TABLE and holds rows of others by now; see `table_maker`."""
+        """Refuse a table that begins with its CREATE TABLE but already holds rows of others; see `table_maker`."""
         self.main.close(name)
         refuse_held(self.main.writer(name))
 

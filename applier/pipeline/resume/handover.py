@@ -43,7 +43,7 @@ class Handover:
     copies: Copies
 
     def parked(self, members: Members) -> None:
-        """Hand tables over of which something cannot be applied: they are true up to there, and parked again.
+        """Hand over tables with a change that cannot be applied: they are true up to it, and parked again.
 
         A table that was read again from its CREATE TABLE on may come less far than it was: then it stays as it is.
         """

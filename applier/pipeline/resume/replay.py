@@ -107,7 +107,7 @@ class Replay:
         return [members[name] for name in members if name in own] or list(members.values())
 
     def _members(self) -> dict[TableName, TableName]:
-        """Tables of the job by the names that they have there, with the names that readers know them by now."""
+        """Tables of the job: the name in the job, and the name that readers use now."""
         due = {
             known.position.key: name
             for name, known in self.main.state.completeness.items()

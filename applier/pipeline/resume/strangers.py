@@ -1,4 +1,4 @@
-"""Lets tables go that are brought back, where another table has their name by now."""
+"""Drops a table from its job if another upstream table has taken its name."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 def dropped(main: Pipeline, names: Iterable[TableName]) -> None:
-    """Let tables go of which a job has read the DROP TABLE: it would read the range again and again."""
+    """Drop tables from a job that has read their DROP TABLE: it would read the range again and again."""
     for name in names:
         _let_go(main.state, name, f"Table {name} of the export was dropped since")
 
 
 def renamed(main: Pipeline, job: State, own: TableName, name: TableName) -> bool:
-    """Let a table go that has another name in the feed by now; whether it does.
+    """Drop a table from its job if the feed has renamed it. Returns whether it has.
 
     Readers would see its rows in place of those of the table that has the name. The changefeed may have refused the
     rename, or an export may be older than it.

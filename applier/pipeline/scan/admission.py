@@ -110,13 +110,13 @@ class Admission:
         self.reject(place, offset, error, meant or names)
 
     def reject(self, place: TopicPartition, offset: int, error: DecodeError, found: Collection[TableName] = ()) -> None:
-        """Note a message that cannot be used, unless it concerns tables alone that are left out.
+        """Note a message that cannot be used, unless all tables that it concerns are left out.
 
         Args:
             place: Its partition.
             offset: Its offset.
             error: Why.
-            found: Tables that it may concern; empty if nothing shows them.
+            found: Tables that it may concern; empty if they are not known.
         """
         table = error.table if isinstance(error, IncompleteRow) else None
         names = found if table is None else [TableName(*table)]

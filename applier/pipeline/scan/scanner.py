@@ -49,9 +49,9 @@ class WindowScanner:
         template: A row pass with everything that does not change between windows.
         rows_describe: True if rows or a registry describe the columns, so that the types their DDL gave count more.
         keep_bad: True to set bad messages aside; False to end the window before the first.
-        parks: True to leave a table out of which a message cannot be applied, rather than to end the window.
-        chosen: Chooses the DDL that are meant, where only some tables are; None for all.
-        taken: Shows the order of renames of which they know some tables only.
+        parks: True to leave out a table with a message that cannot be applied, rather than to end the window.
+        chosen: Chooses the DDL to apply, where only some tables are followed; None for all.
+        taken: Shows the order of renames that involve tables not known here.
         ceiling: Commit ts above which nothing is due, however far the watermark is.
         schema_deadline: For schemas that the registry does not know yet.
     """

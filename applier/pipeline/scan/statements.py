@@ -99,8 +99,8 @@ def read_all(
     Args:
         barriers: The DDL.
         names: The tables before the first; it is moved past the last.
-        met: Tables of which only rows are known, with the lowest commit ts of these.
-        taken: Shows the order of renames of which some tables are not known here; None where nothing shows it.
+        met: Tables known by their rows alone, with the lowest commit ts of these.
+        taken: Shows the order of renames that involve tables not known here; None where it is not known.
     """
     found: list[Ddl] = []
     coming = dict(met or {})

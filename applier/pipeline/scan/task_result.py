@@ -68,7 +68,7 @@ class BadMessage:
         partition: Its partition.
         offset: Its offset.
         error: Why.
-        tables: Tables that its rows may be of; () where nothing shows them.
+        tables: Tables that its rows may be of; () where they are not known.
     """
 
     partition: TopicPartition

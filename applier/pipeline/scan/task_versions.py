@@ -14,7 +14,7 @@ class TaskVersions:
     """Table versions by name and number, and what DDL say of them.
 
     Attributes:
-        counted: Tables of which some version counts each change, so that one sent again must not count.
+        counted: Tables with a version that counts each change, so that one sent again must not count.
 
     Args:
         decoder: It learns every version, too.

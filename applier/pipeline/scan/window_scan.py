@@ -38,7 +38,7 @@ class WindowScan:
         waiting: Rows whose version has not come; the watermark stays below them.
         bad: Messages set aside as dead letters.
         error: The bad message that ends the window.
-        parking: Tables of which a message cannot be applied: all of their rows are left out of the window.
+        parking: Tables with a message that cannot be applied: all of their rows are left out of the window.
     """
 
     window: Window
@@ -89,7 +89,7 @@ class WindowScan:
         }
         late = {name for name, error in owned.items() if may_come(error)}
         if not self.job.order.parts_at_ddl:
-            # Rows of another table that had the name before the DDL cannot be told from those of this one.
+            # Rows of another table that had the name before the DDL look like rows of this one.
             late |= {name for ddl in self.ddl if ddl.frees(frozenset(owned)) for name in ddl.names}
         new = {name: error for name, error in owned.items() if name not in late and name not in self.parking}
         self.parking |= new

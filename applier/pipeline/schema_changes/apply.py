@@ -54,7 +54,7 @@ class DdlApplier:
         targets: The tables.
         state: What is known of them, and where decisions are kept.
         policies: Policy per kind of DDL, where it is not `apply`.
-        settings: Which tables are meant, and what becomes of dropped ones.
+        settings: Which tables are followed, and what becomes of dropped ones.
         rules: How types map.
         past: Decisions that count more than the policies.
     """
@@ -129,7 +129,7 @@ class DdlApplier:
         return any(writer is not None and is_in(writer.known, change) for writer in writers)
 
     def leaves_rows(self, ddl: Ddl) -> bool:
-        """True if rows that lie before a DDL can follow it: only in offset order, where nothing shows that all came.
+        """True if rows that lie before a DDL can follow it: only in offset order, which cannot prove that all came.
 
         A repeated step may read further than the one that failed, in partitions that had not come to the DDL yet.
         """

@@ -37,7 +37,7 @@ from applier.sink.tidb_partitions.predicate import PartitionRows, rows_of
 from applier.sink.write.table_writer import TableWriter
 
 Rows: TypeAlias = DropPartitions | TruncatePartitions | ExchangePartition | RecoverTable
-"""Actions that change rows of which the feed says nothing."""
+"""Actions that change rows without a message in the feed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class RowDdlApplier:
     Args:
         targets: The tables.
         state: What is known of them before the DDL.
-        settings: Which tables are meant, and what becomes of dropped ones.
+        settings: Which tables are followed, and what becomes of dropped ones.
     """
 
     targets: TargetTables

@@ -77,7 +77,7 @@ class ColumnDdl:
         return "rewritten" if done.rewritten else "applied"
 
     def _described(self, name: TableName, after: TableVersion | None) -> TableVersion | None:
-        """What a loaded table of which no row has come was before: its newest version that messages described."""
+        """What a loaded table was before its first row: its newest version that messages described."""
         versions = [version for version in self.state.versions.values() if version.name == name]
         older = [version for version in versions if after is not None and version.version < after.version]
         return max(older, key=lambda version: version.version, default=None)

@@ -65,7 +65,7 @@ class DdlRules:
 
     Args:
         policies: Policy per kind of DDL, where it is not `apply`.
-        include: Which tables are meant.
+        include: Which tables are followed.
         past: Decisions that count more than the policies.
     """
 

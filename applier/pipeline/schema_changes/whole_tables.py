@@ -29,7 +29,7 @@ class TableDdl:
     Args:
         targets: The tables.
         state: What is known of them.
-        settings: Which tables are meant, and what becomes of dropped ones.
+        settings: Which tables are followed, and what becomes of dropped ones.
     """
 
     targets: TargetTables

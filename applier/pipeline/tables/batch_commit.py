@@ -98,7 +98,7 @@ def _offsets(targets: TargetTables, batch: Batch) -> dict[str, str]:
 
 
 def doubt(targets: TargetTables, names: Iterable[TableName]) -> None:
-    """Take no key of these tables for new any more, as changes of theirs were left out; that survives a restart."""
+    """Mark tables as filtered: from now on every key is looked up. The mark is durable."""
     for name in names if targets.feed.order.has_watermark else ():
         writer = targets.writer(name)
         known = writer.known if writer else None

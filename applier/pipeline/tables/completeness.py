@@ -86,7 +86,7 @@ class Begun(NamedTuple):
 
 
 def end_letters(state: State, targets: TargetTables) -> None:
-    """Let tables be whole again that may have lacked a row of a dead letter, if no letter is left."""
+    """Once no dead letter is left, tables that lacked only rows of dead letters are whole again."""
     if _end_letters(state, targets):
         state.keep(cut(state, targets), state.checkpoint.resuming)
 
@@ -183,7 +183,7 @@ def warn(state: State) -> None:
 
 
 def meet(names: Iterable[TableName], ddl: Sequence[Ddl], state: State, targets: TargetTables, config: Config) -> None:
-    """Take note of tables of which rows arrive, before any of them is written.
+    """Take note of the tables whose rows arrive, before any row is written.
 
     Args:
         names: The tables of a window's rows.
@@ -341,7 +341,7 @@ def _refusal(names: Sequence[TableName]) -> TableIncomplete:
 
 
 def _warn(state: State, names: Iterable[TableName]) -> None:
-    """Log tables that are not whole, those of which the same is known in one line."""
+    """Log tables that are not whole: one line for all tables in the same state."""
     for tables, known in wording.alike((name, state.completeness[name]) for name in names):
         because, way_out = wording.clause(known.reason), wording.way_out(tables, known, state.config_path)
         shown = ",".join(map(str, tables))

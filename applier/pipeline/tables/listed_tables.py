@@ -29,7 +29,7 @@ class ListedTables:
         self.broken.clear()
 
     def forget(self, identifier: tuple[str, ...]) -> None:
-        """Let a table go that was dropped or made anew."""
+        """Forget a table that was dropped or made anew."""
         self._heads.pop(identifier, None)
 
     def rename(self, identifier: tuple[str, ...], to: tuple[str, ...]) -> None:

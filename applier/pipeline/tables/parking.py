@@ -85,7 +85,7 @@ def refusing(ddl: Ddl, state: State, config: Config) -> list[TableName]:
     for action in ddl.actions:
         done = actions.effect(action)
         if any(table in state.tables for table, _ in done.moved):
-            # Rows of both names follow, and nothing shows whose they are.
+            # Rows of both names follow, and they do not show whose they are.
             return []
         names += done.brought or actions.touches(action)
     found = [name for name in dict.fromkeys(names or ddl.swept) if admits(name) or name in state.parked]

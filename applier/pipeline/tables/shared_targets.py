@@ -20,7 +20,7 @@ def refuse_shared(config: Config, scan: WindowScan, known: Tables, described: It
     """Walk through what a step would apply, and refuse the first moment at which two tables would be one.
 
     Args:
-        config: Where tables go, and which are meant.
+        config: Where tables go, and which are followed.
         scan: What the step would apply.
         known: The tables before it.
         described: Tables that it would make without a CREATE TABLE.

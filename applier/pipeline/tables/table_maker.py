@@ -116,7 +116,7 @@ class TableMaker:
         Raises:
             TableMismatch: A column is missing or has another type.
         """
-        # Rows come to a branch in the columns that its table has now, of which a version of the past says nothing.
+        # Rows come to a branch in the columns that its table has now; a version of the past does not describe them.
         if writer.known is not None or writer.table.branch != MAIN:
             return
         for column in supplied(version, writer.table.schema).columns:

@@ -23,7 +23,7 @@ class Trace(NamedTuple):
     """What the history of the head shows.
 
     `is_foreign` means that others have changed rows since our last commit (a compaction changes none), `is_cut` that
-    the history has expired before that commit, so that nothing shows it. The rest is the stamp of our newest commit in
+    the history has expired before that commit, and no longer lists it. The rest is the stamp of our newest commit in
     the history; None, and no offsets, where there is none.
     """
 

@@ -87,7 +87,7 @@ def process_start(pid: int) -> int | None:
 
 
 def _is_dead(holder: Holder, me: Holder, start_of: StartOf) -> bool:
-    """Whether the holder ran on this machine and does so no longer; False also where nothing shows it."""
+    """Whether the holder ran on this machine and does so no longer; False also if that is not certain."""
     if (holder.host, holder.machine) != (me.host, me.machine):
         return False
     if _UNKNOWN not in (holder.boot_id, me.boot_id) and holder.boot_id != me.boot_id:

@@ -121,7 +121,7 @@ def of_schemas(rules: TypeRules) -> TypeRules:
 
 
 def is_older(version: TableVersion, than: TableVersion) -> bool:
-    """Whether nothing shows that the value schema of one version is newer than that of another, under one key schema.
+    """Whether the value schema of one version is not known to be newer than that of another, under one key schema.
 
     A version number of Avro holds both ids (`row_version`). Numbers that are hashes share no upper half. A table that
     returns to former columns returns to their id: of the ids of a joined version none is newer than it.

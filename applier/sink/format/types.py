@@ -187,7 +187,7 @@ def arrow_type(kind: TypeJson) -> pa.DataType:
 
 
 def default_of(field: Field) -> pa.Scalar[Any]:
-    """What rows read that were written before the column existed: its initial default, or NULL."""
+    """The value of the column in rows written before it existed: its initial default, or NULL."""
     return scalar_of(field.arrow, field.initial_default)
 
 

@@ -30,7 +30,7 @@ class Change:
         summary: Entries of the snapshot's summary.
         properties: Table properties set in the same metadata version.
         unset: Table properties removed in it.
-        schema_id: Schema that `rows` were written with; a table with another one by now refuses the commit.
+        schema_id: Schema that `rows` were written with; the commit is refused if the table's schema has changed.
         revision: Schema updates that the change rests on; None for a change of rows alone.
     """
 

@@ -176,7 +176,7 @@ class Table:
         The bounds of some columns are among them, by the names that the columns have now.
 
         Raises:
-            TransientError: The head is another snapshot by now.
+            TransientError: The head has moved to another snapshot.
         """
         with translated(f"Cannot plan table {self}"):
             found = self.java.own.TableText.head(self.handle, self.branch, snapshot_id, json.dumps(list(columns)))

@@ -41,8 +41,8 @@ class Engine(Protocol):
 class Limits:
     """When `auto` leaves a batch to Spark.
 
-    From so many changed rows on, more than one core should write them. From so many rows in the files that may hold a
-    key on, a Spark job's fixed second pays.
+    Batches of at least `rows` changed rows deserve more than one core. Look-ups in files of at least `candidate_rows`
+    rows run in Spark, whose start takes a second.
     """
 
     rows: int = 1_000_000

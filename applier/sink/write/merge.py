@@ -82,7 +82,7 @@ def stage(
 ) -> Change | None:
     """Write the living rows of each group of files as one file, in the table's sort order or else by key.
 
-    Rows keep their identity (`LINEAGE`). Delete files go that apply to no other file of the index.
+    Rows keep their identity (`LINEAGE`). Delete files that apply to no other file of the index are dropped.
 
     Returns:
         The change, without a stamp; None if a file does not show its columns or its rows' identity.

@@ -255,7 +255,7 @@ def _carry(
 ) -> pa.Table:
     """Add the columns that the images do not hold, with the values of the rows that they replace.
 
-    An absent column is not NULL: nothing was said about it, so the old value stays.
+    An absent column is not NULL: the change does not mention it, so the old value stays.
     `living` are positions of the living rows of the batch's keys, in files of the index.
     """
     missing = [field for field in schema.fields if field.name not in upserts.column_names]

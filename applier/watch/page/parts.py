@@ -16,7 +16,7 @@ _BEHIND = "What the last step recorded is being read."
 
 
 def tables(report: StatusReport) -> Html:
-    """Every table, those first that need a hand, then those that are not in step."""
+    """Every table: first those that need a hand, then those that are not in step."""
     found = sorted(report.tables, key=lambda one: (-one.urgency, one.table))
     if not found:
         return section("tables", "Tables", tag("p", "No table is known yet.", class_="soft"))

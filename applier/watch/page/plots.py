@@ -21,7 +21,7 @@ _TICKS = (60, 120, 300, 600, 900, 1800, 3600, 7200)
 _TIME_STEPS = (60, 120, 300, 600, 1800, 3600, 7200, 21600, 43200)
 _DAY = 86400
 _COVERS = 120
-"""Seconds that may pass between two points before the time between them is one of which nothing is known."""
+"""Seconds that may pass between two points before the time between them counts as unknown."""
 
 STAGES = ("maintain", "plan", "read", "decode", "apply", "checkpoint")
 """In the order in which a step passes them, which is that of their colours."""

@@ -122,7 +122,7 @@ class Exposition:
                 self._commits[table].observe(spent)
 
     def decide(self, decisions: Sequence[SchemaDecision], last: Sequence[SchemaDecision]) -> None:
-        """Count all decisions that there are, of which `last` stand; those of the first call were made before."""
+        """Count all decisions; `last` are those that stand. Those of the first call were made before."""
         now = Counter[str](item.decision for item in decisions)
         self._decided = (now if self._decided is None else self._decided[0], now)
         self._refused = [item.table for item in last if item.decision == "refused"]

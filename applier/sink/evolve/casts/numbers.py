@@ -16,7 +16,7 @@ from applier.sink.evolve.steps import ConvertField
 from applier.sink.format.types import Array, by_value
 
 _MOST_BITS = 64
-"""Bits of a bit column of which nothing shows how many it has."""
+"""Bits of a bit column of unknown length."""
 
 _WHOLE = pa.decimal128(38, 0)
 _BITS = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64}
