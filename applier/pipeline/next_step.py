@@ -278,6 +278,6 @@ def refuse_unreadable(scan: WindowScan, state: State, protocol: str) -> None:
     )
     raise TerminalError(
         what,
-        "check changefeed.protocol; if the messages are damaged indeed, begin behind them with "
+        "check changefeed.protocol; if the messages really are damaged, start after them with "
         "`applier backfill -c FILE --from OFFSETS`.",
     )

@@ -182,7 +182,7 @@ def test_a_feed_in_offset_order_is_repaired_from_after_its_ddl(
     assert differences(found, last) == []
     empty(found, spark, ACCOUNTS)
 
-    with pytest.raises(RangeRefused, match="in offset order nothing shows which rows lie before it") as refused:
+    with pytest.raises(RangeRefused, match="offset order does not show which rows lie before it") as refused:
         run(found, spark, "beginning", repair=True, tables=str(ACCOUNTS))
     begin = re.search(r"begin the range after it \((\S+)\)", refused.value.hint)
     assert begin is not None

@@ -277,6 +277,6 @@ def _gone(identifier: tuple[str, ...]) -> RangeRefused:
 
 
 def _holds_ddl(name: TableName, ddl: Ddl) -> RangeRefused:
-    what = f"The range holds a DDL of table {name}, and in offset order nothing shows which rows lie before it."
+    what = f"The range holds a DDL of table {name}, and offset order does not show which rows lie before it."
     begin = f"{ddl.barrier.topic}:{ddl.barrier.position.partition}:{ddl.barrier.position.offset + 1}"
     return RangeRefused(what, f"begin the range after it ({begin}), or leave the table out in --tables.")

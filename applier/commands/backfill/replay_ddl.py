@@ -145,7 +145,7 @@ def refuse_moved(name: TableName, commit_ts: int, action: Action) -> None:
     Raises:
         RangeRefused: Always.
     """
-    raise _refusal(name, commit_ts, f"{kind(action)} moves rows of which the feed says nothing.")
+    raise _refusal(name, commit_ts, f"{kind(action)} moves rows without a message in the feed.")
 
 
 def _refuse_moves(name: TableName, commit_ts: int, actions: Iterable[Action]) -> None:

@@ -41,7 +41,7 @@ ConfigFile = Annotated[
         callback=_remember,
     ),
 ]
-Tables = Annotated[str, typer.Option(help="Filter rules of the tables that are meant: shop.a,shop.b*.")]
+Tables = Annotated[str, typer.Option(help="Filter rules that choose tables: shop.a,shop.b*.")]
 Plan = Annotated[bool, typer.Option("--plan", help="Show what the command would do, and do nothing.")]
 TakeOver = Annotated[
     bool, typer.Option("--take-over", help="Take the changefeed even if another applier seems to hold it.")

@@ -144,7 +144,7 @@ class Loader:
             ValueRefused: It is one.
         """
         if not version.shape.is_idempotent and not self.targets.feed.order.has_watermark:
-            what = f"Table {version.name} has no key: in offset order nothing shows which of its rows the feed repeats."
+            what = f"Table {version.name} has no key: offset order does not show which of its rows the feed repeats."
             raise ValueRefused(what, "Let TiCDC send watermarks, or leave the table out in tables.include.")
 
     def _group_bytes(self) -> int:

@@ -63,7 +63,7 @@ class OwnDdl:
                 table = touches(action)[0]
                 what = (
                     f"What table {table} misses holds a DDL of kind {kind(action)} at commit ts {commit_ts}, and "
-                    "in offset order nothing shows which rows lie before it."
+                    "offset order does not show which rows lie before it."
                 )
                 raise RangeRefused(what, BY_HAND, [name for name in touches(action) if name in names])
 

@@ -68,7 +68,7 @@ def cast(values: Array, step: ConvertField) -> Array:
     try:
         return _CASTS[family(step.old.name), family(step.new.name)](values, step).cast(step.new_arrow)
     except dates.Unproven:
-        what = f"a value has a form of which TiDB's exact conversion to {step.new.name} is not known"
+        what = f"TiDB's exact conversion to {step.new.name} is not known for the form of a value"
         raise CastRefused(what) from None
     except (pa.ArrowException, ValueError, ArithmeticError, LookupError):
         # The text of these errors holds the value.

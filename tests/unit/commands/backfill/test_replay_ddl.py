@@ -92,7 +92,7 @@ def test_rows_that_a_ddl_removed_are_gone(sql: str) -> None:
 @pytest.mark.parametrize(
     ("sql", "reason"),
     [
-        ("ALTER TABLE shop.account DROP PARTITION p", "drop-partitions moves rows of which the feed says nothing"),
+        ("ALTER TABLE shop.account DROP PARTITION p", "drop-partitions moves rows without a message in the feed"),
         ("RENAME TABLE shop.account TO shop.x, shop.y TO shop.account", "rename-table moves rows"),
         ("ALTER TABLE shop.account MODIFY COLUMN b JSON", "the exact result of TiDB's conversion from varchar to json"),
         ("ALTER TABLE shop.account DROP PRIMARY KEY, ADD PRIMARY KEY (id, a)", "It changes the key"),
