@@ -235,7 +235,7 @@ class WindowScanner:
         return True
 
     def _stop_at_part(self, found: WindowScan, known: Known) -> bool:
-        """Let renames wait that lack a part of their statement, which may follow the watermark of its commit ts."""
+        """Hold back renames that lack a part of their statement: it may follow the watermark of its commit ts."""
         watermark = mark(found, known) if self.template.order.has_watermark else None
         loose = [ddl for ddl in found.ddl if ddl.is_loose and ddl.commit_ts == watermark]
         if loose:

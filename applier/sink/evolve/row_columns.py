@@ -157,7 +157,7 @@ def proven(version: TableVersion, table: TableVersion) -> TableVersion:
 
 
 def joined(version: TableVersion, table: TableVersion) -> TableVersion:
-    """A table with the columns, too, that only an older version has: it may lag behind, or the table returned to it."""
+    """A table together with columns that only an older version has: it may lag behind, or the table returned to it."""
     more = [column for column in version.columns if table.column(column.name) is None]
     if not more:
         return table
