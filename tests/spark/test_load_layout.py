@@ -60,7 +60,7 @@ def test_rows_that_were_loaded_into_other_partition_fields_are_refused(spark: Sp
     pipeline.step()
 
     known = pipeline.state.completeness[TableName(*name)]
-    assert (known.why, known.is_due) == (Why.LOADING, False)
+    assert (known.why, known.is_due) == (Why.CATCHING_UP, False)
     assert known.reason.detail == (
         "The partition fields of table load_layout__shop.orders have changed while table shop.orders was loaded"
     )

@@ -13,7 +13,7 @@ import pytest
 
 from applier.changefeed.applied_offsets import AppliedOffsets, Reach
 from applier.changefeed.event import RowChange, SchemaChange
-from applier.changefeed.message import MESSAGE_SCHEMA, Messages, TopicPartition, by_place
+from applier.changefeed.message import MESSAGE_ORDER, MESSAGE_SCHEMA, Messages, TopicPartition, by_place
 from applier.changefeed.types import TypeRules
 from applier.changefeed.window import OffsetRange, Window
 from applier.consume.source import Job, R
@@ -93,7 +93,7 @@ class MessageSource:
     def collect(self, window: Window) -> Messages:
         """See `Source`; every window here is the whole of it."""
         del window
-        return dict(by_place(self._rows))
+        return dict(by_place(self._rows.sort_by(MESSAGE_ORDER)))
 
     def read(self, window: Window) -> Messages:
         """See `Source`."""
