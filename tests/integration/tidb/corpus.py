@@ -281,7 +281,10 @@ def _shapes() -> Iterator[str]:
     yield "INSERT INTO one VALUES ('a'), ('b,c'), ('\"'), ('it''s'), ('')"
     yield "CREATE TABLE number (a int PRIMARY KEY)"
     yield "INSERT INTO number VALUES (1), (-2)"
-    yield "CREATE TABLE made (id int PRIMARY KEY, v int AS (id + 1), a varchar(9), s varchar(30) AS (concat(a, '-', id)) STORED, b int)"
+    yield (
+        "CREATE TABLE made (id int PRIMARY KEY, v int AS (id + 1), a varchar(9), "
+        "s varchar(30) AS (concat(a, '-', id)) STORED, b int)"
+    )
     yield "INSERT INTO made (id, a, b) VALUES (1, 'x', 7), (2, NULL, NULL)"
     yield "CREATE TABLE must (id int PRIMARY KEY, d date NOT NULL, t datetime(3) NOT NULL, s timestamp NOT NULL)"
     yield "INSERT INTO must VALUES (1, 0, 0, 0), (2, '2020-01-01', '2020-01-01', '2020-01-01')"
