@@ -28,8 +28,8 @@ demo: $(READY) ## Apply a recorded changefeed to Iceberg tables on this machine 
 
 ##@ Tests
 
-test: $(READY) services ## All tests, in four processes with a Spark session each, those without a JVM first
-	@$(PYTEST) --numprocesses 4 --dist worksteal
+test: $(READY) services ## All tests, in three processes with a Spark session each, those without a JVM first
+	@$(PYTEST) --numprocesses 3 --dist worksteal
 
 test-unit: $(READY) ## Tests that need no JVM and no second of their own
 	@$(PYTEST) --numprocesses 2 -m "$(NO_JVM)"
