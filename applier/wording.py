@@ -35,6 +35,11 @@ CLAUSES: Mapping[Why, str] = {
     Why.MADE_WHILE_PARKED: "its CREATE TABLE came while its name was parked, and rows that came with it may be missing",
     Why.LEFT_OUT: "left out by tables.include",
     Why.LEFT_OUT_BEFORE: "tables.include left it out until now",
+    Why.BY_HAND: "a user parked it",
+    Why.DDL: "a DDL of it cannot be applied",
+    Why.ROW: "a row of it cannot be applied",
+    Why.TABLE: "others changed its Iceberg table",
+    Why.LOST: "it lacks rows that it should hold",
     Why.REBUILT: "a command has it built anew from its CREATE TABLE",
     Why.LOADING: "rows of an export are still to be loaded",
     Why.CATCHING_UP: "it was loaded from an export, and what the feed has changed since is applied",
@@ -44,7 +49,7 @@ CLAUSES: Mapping[Why, str] = {
 
 def clause(reason: Reason) -> str:
     """Why a table is what it is, as a clause that follows a colon."""
-    words = CLAUSES.get(reason.why, "{}")
+    words = CLAUSES[reason.why]
     return words.format(reason.detail) if "{}" in words or not reason.detail else reason.detail
 
 

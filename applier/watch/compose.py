@@ -115,18 +115,25 @@ def compose(
         cut=tuple(_cut(config.catalog.name, _in_cut(last, tables))),
         notes=tuple(_notes(tables, silent, config, last, letters=len(facts.letters))),
     )
+    used = [item for item in report.partitions if item.partition < (config.changefeed.partitions or math.inf)]
+    silent_places = [item for item in used if order.has_watermark and item.resolved_ts is None]
+    if lag is None or lag > max_lag_seconds:
+        report = replace(report, notes=(*_silent(silent_places, config), *report.notes))
     is_gone = last.released or silent > config.run.lease_seconds
+    stale = tuple(_stale(report, facts, config, is_gone=is_gone))
+    return replace(report, stale=stale, explanation=explained(report, used))
+
+
+def _stale(report: StatusReport, facts: Facts, config: Config, *, is_gone: bool) -> Iterator[Trouble]:
+    """Why the tables are stale: what holds the changefeed up, how far it is behind, and what tables lack."""
+    last = facts.checkpoint
     pending = [item for item in facts.decisions if _holds_up(item, last, is_gone=is_gone)]
     held = [_held_up(item, config) for item in pending]
     if last.stopped and last.stopped.ddl not in {item.commit_ts for item in pending}:
         held.append(_ended(last.stopped, config))
-    used = [item for item in report.partitions if item.partition < (config.changefeed.partitions or math.inf)]
-    start = wording.start(config.path) if is_gone and not held else ""
-    stale = [*held, *judged(report, start), *lacking(tables, _lacking(tables, last), config.path)]
-    silent_places = [item for item in used if order.has_watermark and item.resolved_ts is None]
-    if lag is None or lag > max_lag_seconds:
-        report = replace(report, notes=(*_silent(silent_places, config), *report.notes))
-    return replace(report, stale=tuple(stale), explanation=explained(report, used))
+    yield from held
+    yield from judged(report, wording.start(config.path) if is_gone and not held else "")
+    yield from lacking(report.tables, _lacking(report.tables, last), config.path)
 
 
 def lacking(tables: Sequence[TableProgress], known: Mapping[TableName, Completeness], config: str) -> Iterator[Trouble]:

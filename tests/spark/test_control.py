@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -14,7 +15,7 @@ from applier.changefeed.table import Column, ColumnType, TableName, TableVersion
 from applier.errors import CheckpointConflict, TableMismatch
 from applier.sink.control import append_table
 from applier.sink.control.control import Control, DeadLetter, SchemaDecision
-from applier.sink.control.tables import CHECKPOINTS, DEAD_LETTERS, TABLE_VERSIONS
+from applier.sink.control.tables import CHECKPOINTS, DEAD_LETTERS, SCHEMA_CHANGES, TABLE_VERSIONS
 from applier.sink.iceberg.catalog import Catalog
 from applier.sink.iceberg.maintenance import data_files
 
@@ -22,6 +23,7 @@ pytestmark = pytest.mark.spark
 
 NOW = 1_795_250_000_000
 ONE = Holder("one", "host-a", pid=1)
+ORDERS = TableName("shop", "orders")
 TWO = Holder("two", "host-b", pid=2)
 
 Open = Callable[[], Control]
@@ -76,6 +78,31 @@ def test_a_second_applier_is_refused(control: Open) -> None:
     with pytest.raises(CheckpointConflict, match="held by process 1 on host-a"):
         take(control(), TWO, NOW + 59_000)
     assert control().last_checkpoint() == taken
+
+
+def test_the_tables_of_an_older_version_get_their_columns_once_they_are_held(
+    control: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While another process holds the changefeed, trying changes no table; what the older version wrote is read."""
+    columns, decision = (
+        SCHEMA_CHANGES.columns,
+        SchemaDecision(7, ORDERS, "TRUNCATE TABLE orders", "truncate", "applied"),
+    )
+    with monkeypatch.context() as older:
+        older.setattr(SCHEMA_CHANGES, "columns", pa.schema(list(columns)[:-2]))
+        state = control()
+        take(state, ONE)
+        state.record_schema_changes([decision])
+    rival = control()
+    with pytest.raises(CheckpointConflict):
+        take(rival, TWO, NOW + 1000)
+    assert rival.tables[SCHEMA_CHANGES].table.schema.names == set(columns.names[:-2])
+    assert rival.decisions() == [decision]
+
+    take(rival, TWO, NOW + 61_000)
+    later = replace(decision, commit_ts=8, job="ab")
+    rival.record_schema_changes([later])
+    assert rival.decisions() == [decision, later]
 
 
 def test_a_zombie_can_write_nothing(control: Open) -> None:

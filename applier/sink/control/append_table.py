@@ -59,7 +59,6 @@ class AppendOnlyTable:
         """
         identifier = (*namespace, kind.name)
         found = catalog.load(identifier) or _create(catalog, identifier, kind.columns)
-        _widen(found, kind.columns)
         _check(found, kind.columns)
         return AppendOnlyTable(found, kind.order)
 
@@ -84,6 +83,16 @@ class AppendOnlyTable:
         if is_fold:
             self._expire()
         return committer.made
+
+    def widen(self, columns: pa.Schema) -> None:
+        """Give a table that an older version made the columns that have come since; the changefeed must be held."""
+        if added := columns.names[len(self.table.schema.fields) :]:
+            with translated(f"Cannot add columns to table {self.table}"):
+                update = self.table.handle.updateSchema()
+                for name in added:
+                    update.addColumn(name, self.table.java.iceberg.types.Types.StringType.get())
+                update.commit()
+            self.table.refresh()
 
     def refresh(self) -> None:
         """Look at what is there now."""
@@ -157,22 +166,12 @@ def _create(catalog: Catalog, identifier: Identifier, columns: pa.Schema) -> Tab
         return found
 
 
-def _widen(table: Table, columns: pa.Schema) -> None:
-    """Give a table that an older version made the columns that have come since; all of these are optional texts."""
-    names = [field.name for field in table.schema.fields]
-    if added := columns.names[len(names) :] if names == columns.names[: len(names)] else []:
-        update = table.handle.updateSchema()
-        for name in added:
-            update.addColumn(name, table.java.iceberg.types.Types.StringType.get())
-        with translated(f"Cannot add columns to table {table}"):
-            update.commit()
-        table.refresh()
-
-
 def _check(table: Table, columns: pa.Schema) -> None:
     schema: TableSchema = table.schema
     wanted = [(field.name, iceberg_type(field.type)) for field in columns]
     found = [(field.name, field.type) for field in schema.fields]
-    if found[: len(wanted)] != wanted:
+    # An older version made it without the columns that have come since: optional texts.
+    lacking = list(columns)[len(found) :]
+    if found[: len(wanted)] != wanted[: len(found)] or not all(field.nullable for field in lacking):
         what = f"Table {table} is not the control table that this applier writes"
         raise TableMismatch(what, "Rename the changefeed, or move that table away.")

@@ -34,9 +34,19 @@ def reason(written: dict[str, Any]) -> dict[str, str]:
 
 def _parked(cause: Why, text: str) -> dict[str, str]:
     told, _ = _recognised(text)
-    if told is not None and (told.is_left_out, told.is_loaded) == (cause.is_left_out, cause.is_loaded):
-        return {"why": told if told.state == "parked" else Why.REBUILT}
-    return {"why": cause, "detail": text}
+    if (
+        told is not None
+        and told.state == "parked"
+        and (told.is_left_out, told.is_loaded)
+        == (
+            cause.is_left_out,
+            cause.is_loaded,
+        )
+    ):
+        return {"why": told}
+    # A command had such a table built anew, and left the words for what it was before.
+    is_rebuilt = cause is Why.BY_HAND and told is not None and told.state == "incomplete"
+    return {"why": Why.REBUILT} if is_rebuilt else {"why": cause, "detail": text}
 
 
 def lacked(text: str) -> dict[str, str]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 from applier import wording
 from applier.changefeed.completeness import Completeness, Reason, Why
 from applier.changefeed.table import TableName
@@ -15,3 +18,14 @@ def test_a_parked_table_says_since_when_and_that_it_resumes() -> None:
 
     assert wording.sentence(name, parked) == "Table shop.a is parked since resolved ts 7: a look."
     assert wording.sentence(name, resuming) == "Table shop.a is parked since resolved ts 7 and resumes: a look."
+
+
+def test_every_reason_has_words_and_a_place_in_the_json_schema() -> None:
+    """One without a detail says something too, and a new one is published."""
+    schema = json.loads((Path(__file__).parents[3] / "schemas/checkpoint/v6.json").read_bytes())
+    name = TableName("shop", "a")
+    said = [
+        wording.sentence(name, Completeness(Reason(why, "7" if "{}" in wording.CLAUSES[why] else ""))) for why in Why
+    ]
+    assert not [text for text in said if text.endswith(": .")]
+    assert schema["$defs"]["ReasonV6"]["properties"]["why"]["enum"] == sorted(Why)
