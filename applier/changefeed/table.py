@@ -177,6 +177,7 @@ class TableVersion:
             gives deletes their types, and does not show the other columns of the table.
         schemas: Ids of the registered schemas that `version` stands for, each with the fingerprint of its text: a
             registry that was rebuilt gives an id to another schema.
+        proofs: The same where `version` is a hash, and the ids do not show which of two versions is newer.
     """
 
     name: TableName
@@ -187,10 +188,16 @@ class TableVersion:
     table_id: int | None = None
     keys_only: bool = False
     schemas: tuple[tuple[int, int], ...] = field(default=(), compare=False)
+    proofs: tuple[tuple[int, int], ...] = field(default=(), compare=False)
     _by_name: dict[str, Column] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         self._by_name.update((column.name, column) for column in self.columns)
+
+    @property
+    def fingerprints(self) -> tuple[tuple[int, int], ...]:
+        """Ids of the registered schemas that rows of it refer to, each with the fingerprint of its text."""
+        return self.schemas or self.proofs
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -304,6 +311,7 @@ def _encode(version: TableVersion) -> dict[str, Any]:
         "handle_key": version.handle_key,
         "keys_only": version.keys_only,
         **({"schemas": version.schemas} if version.schemas else {}),
+        **({"proofs": version.proofs} if version.proofs else {}),
         "columns": [{**column["type"], **column, "type": column["type"]["name"]} for column in columns],
         "indexes": msgspec.to_builtins(version.indexes),
     }
@@ -319,6 +327,7 @@ def _decode(value: dict[str, Any]) -> TableVersion:
         table_id=value["table_id"],
         keys_only=value.get("keys_only", False),
         schemas=tuple((number, text) for number, text in value.get("schemas", ())),
+        proofs=tuple((number, text) for number, text in value.get("proofs", ())),
     )
 
 

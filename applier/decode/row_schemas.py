@@ -75,11 +75,11 @@ class Announcer:
 
     def learn(self, version: TableVersion) -> None:
         """Make a version known, so that no `Bootstrap` for it is needed."""
-        self._known[version.name, version.version] = version.schemas
+        self._known[version.name, version.version] = version.fingerprints
 
     def knows(self, version: TableVersion) -> bool:
         """Whether no `Bootstrap` is needed for this one; one that was kept without its schemas is kept again."""
-        return self._known.get((version.name, version.version)) == version.schemas
+        return self._known.get((version.name, version.version)) == version.fingerprints
 
     def settle(self, description: Description, row: Image) -> Sequence[Bootstrap]:
         """Set `description.number` to the version that a row is written in; its Bootstrap if it was not known.

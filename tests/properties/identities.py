@@ -226,6 +226,9 @@ class Identity:
             self.story.append(f"the registry is built anew, from id {first} on")
             self._registry.rebuild(first)
             self._is_rebuilt = True
+            if random.Random(f"stop of {self.seed}").random() < 0.5:
+                self.story.append("while the applier is stopped")
+                self._pipeline = None
 
     # ---- the applier
 

@@ -139,7 +139,7 @@ class AvroDecoder:
 
         Only a described version lists indexes, and all its tables have some: TiCDC refuses tables without a key.
         """
-        self._reader.expect(version.schemas)
+        self._reader.expect(version.fingerprints)
         if not version.indexes:
             self._announcer.learn(version)
             return
@@ -257,7 +257,7 @@ class AvroDecoder:
         return self._dated[key]
 
     def _made(self, record: RecordSchema, key_id: int, value_id: int, ts: int) -> _Layout:
-        number, proofs = row_version(key_id, value_id), self._proofs(key_id, value_id)
+        number, proofs = row_version(key_id, value_id), self._reader.fingerprints(key_id, value_id)
         key = tuple(column.name for column in self._record(key_id).columns) if key_id else ()
         layout = self._layout(record, number, key, ts, keys_only=not value_id)
         layout = replace(layout, version=replace(layout.version, schemas=proofs))
@@ -268,9 +268,6 @@ class AvroDecoder:
         if CHECKSUM in record.extension:
             self._checksums.learn(layout.version)
         return layout
-
-    def _proofs(self, *ids: int) -> tuple[tuple[int, int], ...]:
-        return tuple((number, self._reader.writer(number).fingerprint) for number in ids if number)
 
     def _layout(self, record: RecordSchema, number: int, key: tuple[str, ...], ts: int, *, keys_only: bool) -> _Layout:
         """Layout with upstream names; columns of other names are another version."""

@@ -19,7 +19,7 @@ from applier.decode.columnar.groups import GroupedReader, Reader
 from applier.decode.debezium.avro_columns import head, rows_reader
 from applier.decode.debezium.ddl import TableChange, schema_change
 from applier.decode.debezium.fields import ConnectField
-from applier.decode.debezium.rows import Layout, declared_layout, held_image, operation, row_change
+from applier.decode.debezium.rows import Layout, declared_layout, held_image, operation, own_version, row_change
 from applier.decode.decoder import WireForm
 from applier.decode.options import DecoderOptions
 from applier.decode.registry.client import SchemaRegistry
@@ -85,10 +85,14 @@ class DebeziumAvroDecoder:
         """Begin a pass; see `Decoder.restart`."""
         self._reader.restart()
         self._announcer = Announcer()
+        # The schemas that they were made of may be other ones by then.
+        self._layouts.clear()
+        self._last.clear()
         self.bulk.forget()
 
     def learn(self, version: TableVersion) -> None:
         """Know a version that this decoder emitted."""
+        self._reader.expect(version.fingerprints)
         self._announcer.learn(version)
 
     def decode(self, key: bytes | None, value: bytes | None) -> Sequence[Event]:
@@ -147,6 +151,8 @@ class DebeziumAvroDecoder:
             raise _foreign(value_id) from None
         fields = [field for _, field in columns]
         layout = declared_layout(name, fields, key, [field.name for field in fields])
+        proofs = self._reader.fingerprints(key_id, value_id)
+        layout = replace(layout, version=own_version(replace(layout.version, version=0, proofs=proofs)))
         if any(written != field.name for written, field in columns):
             layout = replace(layout, renamed={written: field.name for written, field in columns})
         self._layouts[name, key_id, value_id] = layout

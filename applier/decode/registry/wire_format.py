@@ -96,6 +96,10 @@ class ConfluentReader:
         """Take the fingerprints of the schemas of ids, as they were when their versions were kept."""
         self._expected.update((number, text) for number, text in schemas if text)
 
+    def fingerprints(self, *ids: int) -> tuple[tuple[int, int], ...]:
+        """The ids but 0, each with the fingerprint of its schema; raises what `writer` raises."""
+        return tuple((number, self.writer(number).fingerprint) for number in ids if number)
+
     def schema_id(self, data: bytes) -> int:
         """Schema id of a framed datum.
 
@@ -184,11 +188,11 @@ class ConfluentReader:
 
 
 def _replaced(schema_id: int, now: WriterSchema, before: WriterSchema | None) -> RegistryReplaced:
-    """What is said of an id that means another schema: messages from before and after cannot be distinguished."""
-    told = _record_name(now) + ("" if before is None else f", before of {_record_name(before)}")
+    """The refusal of an id that means another schema: messages from before and after cannot be distinguished."""
+    names = _record_name(now) + ("" if before is None else f", before of {_record_name(before)}")
     what = (
         f"The schema registry gives another schema for id {schema_id} than when it was first read: now it is of "
-        f"{told}. It was rebuilt, or is another one, and no id shows what its messages mean."
+        f"{names}. It was rebuilt, or is another one, and no id shows what its messages mean."
     )
     return RegistryReplaced(what, _REPLACED_HINT)
 
@@ -199,7 +203,7 @@ def _record_name(writer: WriterSchema) -> str:
 
 
 def _refusal(error: RegistryError, schema_id: int) -> RegistryError:
-    """What is said of an id that was refused; that it is not there may change."""
+    """The refusal of an id that the registry refused; that it is not there may change."""
     if isinstance(error, SchemaUnknown):
         return SchemaUnknown(error.what, error.hint, schema_id)
     return RegistryError(error.what, error.hint)

@@ -233,7 +233,7 @@ class _TaskState:
         known = self._versions.get(name, version.version)
         version = version.declared(known)
         refuse_rekeyed(known, version)
-        is_new = known is None or known != version or known.schemas != version.schemas
+        is_new = known is None or known != version or known.fingerprints != version.fingerprints
         is_new |= announced and found.topics.get(name) != place.topic
         if not is_new or not self._admission.admits(name):
             return
