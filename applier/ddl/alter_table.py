@@ -53,7 +53,8 @@ def apply(version: TableVersion | None, action: Action, new_version_id: int) -> 
     if version is None or version.keys_only:
         return version
     changed = _altered(version, action)
-    return version if changed is version else replace(changed, version=new_version_id)
+    # Its rows come to refer to other schemas.
+    return version if changed is version else replace(changed, version=new_version_id, schemas=(), proofs=())
 
 
 def _altered(version: TableVersion, action: Action) -> TableVersion:

@@ -169,7 +169,7 @@ class Tables:
         version, partitioning = action.version, action.partitioning
         source = self._entries.get(action.like) if action.like else None
         if source is not None:
-            version = replace(source.version, name=action.table, table_id=None)
+            version = replace(source.version, name=action.table, table_id=None, schemas=(), proofs=())
             partitioning = source.partitioning
         if version is not None:
             self._entries[action.table] = _Entry(replace(version, version=new_version_id), partitioning)

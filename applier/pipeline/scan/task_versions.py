@@ -8,6 +8,7 @@ from applier.changefeed.row_block import ColumnBlock
 from applier.changefeed.table import TableName, TableVersion
 from applier.decode.avro.namesakes import Shown
 from applier.decode.decoder import Decoder, NamedByDdl
+from applier.sink.evolve.row_columns import is_of_rows, widened
 
 
 class TaskVersions:
@@ -70,7 +71,13 @@ class TaskVersions:
         )
 
     def typed(self, version: TableVersion, number: int) -> TableVersion:
-        """A version with the types and the key that DDL give it in a segment."""
+        """A version with the types and the key that DDL give it in a segment.
+
+        Types that are known from former rows alone give way to wider ones.
+        """
         tracked = self._typed.get(version.name, ())
         known = tracked[min(number, len(tracked) - 1)] if tracked else None
-        return version if known is None else version.refined(known)
+        if known is None:
+            return version
+        refined = version.refined(known)
+        return widened(refined, version) if is_of_rows(known) else refined

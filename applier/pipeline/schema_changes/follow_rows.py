@@ -13,7 +13,7 @@ from applier.pipeline.state import State
 from applier.pipeline.tables.table_batch import Batch
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.sink.evolve.plan import refuse_renamed
-from applier.sink.evolve.row_columns import is_of_rows, proven, refuse_retyped, returned
+from applier.sink.evolve.row_columns import is_of_rows, proven, refuse_retyped, returned, widened
 
 
 def follow(batch: Batch, state: State, targets: TargetTables, handler: DdlHandler, *, is_new: bool) -> None:
@@ -33,11 +33,16 @@ def follow(batch: Batch, state: State, targets: TargetTables, handler: DdlHandle
         return
     if not changed_at and (names := batch.returned()):
         raise returned(name, names)
+    shown = [part.version for part in batch.parts]
     since = max(targets.covered(name).newest, state.loaded.get(name, 0), changed_at)
     # A backfill reads from where it takes the tables to be.
     is_shown = batch.is_dated and bool(since or batch.extent is None)
     for version in () if is_new else batch.followed(since):
-        handler.follow(version if is_shown else proven(version, _table(batch, state)))
+        followed = version if is_shown else proven(version, _table(batch, state))
+        handler.follow(widened(followed, _table(batch, state), *shown))
+    table = _table(batch, state)
+    if not is_new and is_of_rows(table) and (wide := widened(table, *shown)) is not table:
+        handler.follow(wide)  # No followed version has it: a row that is late, or a DELETE by the key alone.
     if not changed_at:
         for version in batch.late(batch.newest_ts if is_new else since):
             refuse_renamed(version, _table(batch, state))

@@ -18,7 +18,7 @@ from applier.order.merge import DATA
 from applier.order.shapes import merge
 from applier.pipeline.scan.task_result import Part
 from applier.sink.commit.stamp import Stamp
-from applier.sink.evolve.row_columns import absent_from, fitted, is_older, is_unordered, retyped, with_added
+from applier.sink.evolve.row_columns import absent_from, fitted, is_older, is_unordered, retyped, widened, with_added
 from applier.sink.iceberg.table import Table
 
 
@@ -56,7 +56,8 @@ class Batch:
     def newest(self) -> TableVersion:
         """The newest version that its rows are written in; one that has only the key if there are deletes alone."""
         is_several = len({part.version.version for part in self.parts}) > 1
-        return self._described()[-1].version if is_several and self.is_dated else self._highest
+        newest = self._described()[-1].version if is_several and self.is_dated else self._highest
+        return widened(newest, *(part.version for part in self.parts)) if is_several else newest
 
     @property
     def _highest(self) -> TableVersion:

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from applier.changefeed.table import Column, TableName, TableVersion, fingerprint
 from applier.changefeed.types import TypeRules
 from applier.errors import SchemaChangeRefused, TableMismatch
-from applier.sink.evolve.casts.cast import family
+from applier.sink.evolve.casts.cast import family, wider
 from applier.sink.evolve.defaults import UNKNOWN_DEFAULT_HINT, DefaultUnknown, existing_value
 from applier.sink.format.types import Chunks, Field, TableSchema, iceberg_type
 
@@ -140,6 +140,19 @@ def is_unordered(version: TableVersion) -> bool:
 def is_of_rows(version: TableVersion) -> bool:
     """Whether rows, or the schemas that they refer to, described a version; a load or a DDL may show other types."""
     return bool(version.schemas) or version.version & _OF_ROWS > 0
+
+
+def widened(version: TableVersion, *others: TableVersion) -> TableVersion:
+    """The version with the wider type of each column, where other versions show one that holds its values.
+
+    Rows show no end of a type: a partition that lags brings those of the former one later, or in the same step.
+    """
+    columns = list(version.columns)
+    for other in others:
+        for place, column in enumerate(columns):
+            if (found := other.column(column.name)) is not None and found.type != column.type:
+                columns[place] = replace(column, type=wider(column.type, found.type))
+    return replace(version, columns=tuple(columns)) if columns != list(version.columns) else version
 
 
 def proven(version: TableVersion, table: TableVersion) -> TableVersion:

@@ -29,6 +29,9 @@ FAMILIES = {
 }
 """Types that are converted alike; every other type is a family of its own."""
 
+_WIDENED = frozenset({*FAMILIES, "bit", "decimal", "enum", "set"})
+"""Types that may hold the values of a narrower one as they are; text of dates changes with their digits."""
+
 SECONDS = frozenset({"datetime", "timestamp", "time"})
 """Types with fractional digits of the second, as many as the column has."""
 
@@ -108,6 +111,15 @@ def is_lossless(old: ColumnType, new: ColumnType, arrow: pa.DataType) -> bool:
         case "vector":
             return new.length in (None, old.length)
     return True
+
+
+def wider(known: ColumnType, shown: ColumnType) -> ColumnType:
+    """The type that rows show if it holds each value of the known type, which does not hold all of its; else that."""
+    shown = shown.completed(known)
+    # Some protocols show all types of texts as one.
+    is_alike = known.name == shown.name or family(shown.name) in ("int", "real")
+    is_wider = is_alike and shown.name in _WIDENED and is_lossless(known, shown, pa.null())
+    return shown if is_wider and not is_lossless(shown, known, pa.null()) else known
 
 
 def _is_text_date(step: ConvertField) -> bool:
