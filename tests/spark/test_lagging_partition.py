@@ -48,7 +48,7 @@ def stepped(
     lines: Sequence[str],
     ends: Sequence[tuple[int, int]],
 ) -> dict[str, str]:
-    """Apply lines in steps that end at some offsets of both partitions; the tables that are parked then, with causes."""
+    """Apply lines in steps that end at some offsets of both partitions; why tables are parked then."""
     (tmp_path / "feed").mkdir()
     (tmp_path / "feed" / "feed.jsonl").write_text("\n".join(lines) + "\n")
     raw = {
