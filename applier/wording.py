@@ -144,6 +144,12 @@ def way_past_ddl(commit_ts: int, config: str) -> str:
     return f"run `{skip}` to pass it without its effect, or mend what the reason names; then {start(config)}"
 
 
+def way_past_letters(config: str) -> str:
+    """What shows messages that were set aside, and applies them."""
+    again = f"`applier backfill -c {config} --dead-letters`"
+    return f"see them with `applier dead-letters list -c {config}`; once their cause is gone, apply them with {again}."
+
+
 def start(config: str) -> str:
     """What starts a changefeed."""
     return f"start `applier run -c {config}`."

@@ -40,6 +40,9 @@ _STEP, _WARM, _STEPS = 1_000, 30, 100
 _PAGES, _SLOW, _PAUSE = 100, 20, 5.0
 """Open pages, each of which asks anew after a pause in seconds, and clients that never read their answer."""
 
+_SHOWN = ("status.json", "history.json")
+"""What an open page asks for, again and again."""
+
 
 def watched(folder: Path, broker: Broker) -> tuple[str, bool]:
     """Measure on a topic of its own; gives the result as text, and whether it keeps the limit."""
@@ -91,7 +94,8 @@ def main(file: str) -> None:
             share = (http[0] - before) / (time.monotonic() - start)
         step, take = (statistics.median(each[part] for each in alone) for part in (1, 2))
         slower = statistics.median(each[0] for each in beside) / statistics.median(each[0] for each in alone)
-        once = {f"{name}_ms": 1000 * _cost(url + path) for name, path in (("metrics", "metrics"), ("page", ""))}
+        once = {f"{path}_ms": 1000 * _cost(url + path) for path in ("metrics", *_SHOWN)}
+        once["page_ms"] = sum(once.pop(f"{path}_ms") for path in _SHOWN)
         figures = {"step_ms": 1000 * step, "take_ms": 1000 * take, "take_share": take / step}
         print(json.dumps({"event": "watched", **figures, **once, "http_share": share, "slower": slower}), flush=True)
 
@@ -149,7 +153,8 @@ def open_pages(url: str) -> None:
         time.sleep(_PAUSE * number / _PAGES)
         while True:
             with suppress(OSError):
-                requests.get(url, timeout=60)
+                for path in _SHOWN:
+                    requests.get(url + path, timeout=60)
             time.sleep(_PAUSE)
 
     with ThreadPoolExecutor(_PAGES) as pool:

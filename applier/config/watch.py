@@ -42,7 +42,7 @@ class HttpSection(Section):
     """The page of the running process, its health, and its metrics."""
 
     port: Annotated[int | None, Field(ge=1, le=65535)] = None
-    """Port of the page `/`, of `/metrics`, `/status.json`, `/healthz` and `/readyz`. Default: nothing is served."""
+    """Port of the page `/`, of `/metrics`, `/status.json`, `/history.json`, `/healthz` and `/readyz`. Default: none."""
     address: str = "127.0.0.1"
     """Address to listen on; `0.0.0.0` in a container. Any but a loopback address needs a token."""
     token: SecretStr | None = None

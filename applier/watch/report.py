@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Literal, TypeAlias
 
 from applier.changefeed.ts import wall_clock
-from applier.runtime.figures import span
+from applier.runtime.figures import counted, span
 
 TableState: TypeAlias = Literal[
     "in step",
@@ -252,11 +252,29 @@ class StatusReport:
         """0 if the tables are fresh, 1 if they are stale."""
         return 1 if self.stale else 0
 
+    @property
+    def summary(self) -> str:
+        """What the tables are, in words that the moment follows of which they are."""
+        living = [table for table in self.tables if table.state != "dropped"]
+        bad, all_tables = sum(table.because is not None for table in living), counted(len(living), "table")
+        true = f"as step {self.step} left them" if self.resolved is None else "true"
+        if self.holder is None:
+            return "there is no table yet"
+        if self.lag_seconds is None:
+            return "nothing of the feed is applied yet"
+        if not living:
+            return "there is no table yet, and what the source sent is applied"
+        if not bad:
+            return f"all {all_tables} are {true}" if len(living) > 1 else f"the only table is {true}"
+        needs = f"{bad:,} of {all_tables} need{'' if bad > 1 else 's'} a hand"
+        return f"{needs}; the others are {true}" if bad < len(living) else needs
+
     def to_json(self) -> str:
         """All of it; `docs/output.md` explains the keys, and none is ever left out."""
+        shown = {"verdict": self.verdict, "exit_code": self.exit_code, "summary": self.summary, **asdict(self)}
+        tables = [{**known, "urgency": of.urgency} for of, known in zip(self.tables, shown["tables"], strict=True)]
         sentences = {"stale": [*map(str, self.stale)], "notes": [*map(str, self.notes)]}
-        shown = {"verdict": self.verdict, "exit_code": self.exit_code, **asdict(self), **sentences}
-        return json.dumps(shown, indent=2)
+        return json.dumps({**shown, **sentences, "tables": tables, "reasons": shown["stale"]}, indent=2)
 
 
 def judged(report: StatusReport, start: str) -> Iterator[Trouble]:

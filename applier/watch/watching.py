@@ -15,8 +15,8 @@ from applier.runtime.jvm.spark_session import finished_tasks
 from applier.runtime.logs import logger
 from applier.runtime.pulse import PULSE
 from applier.watch.board import Board
-from applier.watch.page.document import Origin
-from applier.watch.page.document import answer as page
+from applier.watch.page import document
+from applier.watch.page.live import Origin
 from applier.watch.server import Answer, Resource, serving
 from applier.watch.webhook import alerting
 
@@ -39,7 +39,8 @@ def watching(config: Config, *, may_wait: bool = False) -> Iterator[Board]:
     board, health = Board(config), Health(config.http.stuck_seconds)
     origin = Origin(config.path, started=time.time())
     resources = {
-        "/": Resource(lambda: page(board.view(), origin)),
+        "/": Resource(document.answer),
+        "/history.json": Resource(lambda: document.history(board.view(), origin)),
         "/metrics": Resource(lambda: _metrics(board, health)),
         "/status.json": Resource(lambda: Answer(board.view().report.to_json().encode(), "application/json")),
         "/healthz": Resource(health.answer, is_open=True),

@@ -13,11 +13,13 @@ from pathlib import Path
 import pytest
 from selenium.webdriver import Chrome, ChromeOptions
 from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.support.wait import WebDriverWait
 
 from applier.config.watch import HttpSection
 from applier.watch import server
-from applier.watch.page.document import Origin, answer
-from applier.watch.server import Resource, serving
+from applier.watch.page import document
+from applier.watch.page.live import Origin
+from applier.watch.server import Answer, Resource, serving
 from applier.watch.view import View
 from tests.browser import views
 
@@ -70,7 +72,11 @@ class Site:
         """Serve, on the same port as before."""
         origin = Origin("applier.toml", views.NOW - 9 * 3600)
         settings = HttpSection.model_validate({"port": self.port, "token": self.token})
-        resources = {"/": Resource(lambda: answer(self.view, origin))}
+        resources = {
+            "/": Resource(document.answer),
+            "/status.json": Resource(lambda: Answer(self.view.report.to_json().encode(), "application/json")),
+            "/history.json": Resource(lambda: document.history(self.view, origin)),
+        }
         self._running.enter_context(serving(settings, resources))
 
     def stop(self) -> None:
@@ -82,12 +88,19 @@ class Site:
 def site(monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     """A server whose answers are as new as its view."""
     monkeypatch.setattr(server, "KEPT_SECONDS", 0.0)
+    monkeypatch.setattr(server, "_REST", 0)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         found = Site(port=free.getsockname()[1])
     found.start()
     yield found
     found.stop()
+
+
+def visit(browser: Chrome, address: str) -> None:
+    """Open a page, and wait until it is drawn."""
+    browser.get(address)
+    WebDriverWait(browser, 8, 0.05).until(lambda it: it.execute_script("return document.getElementById('verdict')"))
 
 
 def size(browser: Chrome, width: int, scheme: str = "light") -> None:

@@ -95,21 +95,10 @@ def verdict(report: StatusReport) -> RichText:
 
 
 def _summary(report: StatusReport) -> str:
-    if report.holder is None:
-        return "there is no table yet"
     if report.lag_seconds is None:
-        return "nothing of the feed is applied yet"
-    found = [table for table in report.tables if table.state != "dropped"]
-    bad = sum(table.because is not None for table in found)
-    ago = f"({span(report.lag_seconds)} ago)"
-    when = f"true as of {clock(report.resolved)} {ago}" if report.resolved else f"as step {report.step} left them {ago}"
-    all_tables = counted(len(found), "table")
-    if not found:
-        return f"there is no table yet, and what the source sent is applied {when.removeprefix('true ')}"
-    if not bad:
-        return f"all {all_tables} are {when}" if len(found) > 1 else f"the only table is {when}"
-    needs = f"{bad:,} of {all_tables} need{'' if bad > 1 else 's'} a hand"
-    return f"{needs}; the others are {when}" if bad < len(found) else needs
+        return report.summary
+    when = f" as of {clock(report.resolved)}" if report.resolved else ""
+    return f"{report.summary}{when} ({span(report.lag_seconds)} ago)"
 
 
 def _holder(report: StatusReport, holder: HolderReport) -> Text:

@@ -1,1 +1,1 @@
-"""The page of a changefeed: one HTML document, made on the server, that needs nothing from elsewhere."""
+"""The page of a changefeed: one static HTML document that draws the JSON of `status`, and needs nothing else."""

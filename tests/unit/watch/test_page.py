@@ -1,203 +1,120 @@
-"""The page without a browser: its sentences, its figures, and that no text of others becomes markup."""
+"""The page without a browser: its policy, its data, and that no text of others can become markup."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import re
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
 
 from applier import cli
 from applier.errors import ConfigError
-from applier.watch.history import Point
-from applier.watch.page import document as page
-from applier.watch.page.document import Origin, answer, document, write
-from applier.watch.page.html import copyable, moment, tag, text
-from applier.watch.page.plots import buckets, history, steps
-from applier.watch.page.verdict import verdict_of
+from applier.watch.history import Point, buckets
+from applier.watch.page import document
+from applier.watch.page.document import answer, write
+from applier.watch.page.live import Origin, live
 from applier.watch.report import StatusReport, TableProgress
-from applier.watch.view import View
 from tests.browser import views
 
 _LIVE = Origin("applier.toml", views.NOW - 60)
 
 
 class _Reader(HTMLParser):
-    """What a browser makes of a page: its elements, their attributes, and its texts."""
+    """What a browser makes of a page: its elements, and their attributes."""
 
     def __init__(self, shown: str) -> None:
         super().__init__()
         self.elements: list[str] = []
         self.attributes: set[str] = set()
-        self.texts: list[str] = []
         self.feed(shown)
 
     def handle_starttag(self, tag: str, attrs: Sequence[tuple[str, str | None]]) -> None:
         self.elements.append(tag)
         self.attributes |= {name for name, _ in attrs}
 
-    def handle_data(self, data: str) -> None:
-        self.texts.append(data)
 
-    @property
-    def text(self) -> str:
-        return " ".join("".join(self.texts).split())
-
-
-def _text(view: View) -> str:
-    return _Reader(document(view, _LIVE)).text
+def _data(shown: str) -> Any:
+    found = re.findall(r'<script type="application/json" id="data">(.*?)</script>', shown, re.DOTALL)
+    assert len(found) == 1
+    return json.loads(found[0])
 
 
-def test_texts_of_others_become_no_markup() -> None:
-    """Names, statements and messages are shown with each hidden or turning character written out."""
-    plain, attacked = _Reader(document(views.stale(), _LIVE)), _Reader(document(views.hostile(), _LIVE))
-    assert set(attacked.elements) <= set(plain.elements) | {"details"}
-    assert attacked.elements.count("script") == 1
-    assert attacked.attributes <= plain.attributes
-    assert not {name for name in attacked.attributes if name.startswith("on") or name in ("style", "src")}
-    shown = document(views.hostile(), _LIVE)
-    assert {char for char in shown if unicodedata.category(char) in ("Cc", "Cf", "Zl", "Zp")} == {"\n"}
-    assert "shop.\\u202egpj.exe" in shown
-    assert "shop.\\x1b[2J" in shown
-
-
-def test_elements_escape_by_construction() -> None:
-    """A text within an element or an attribute cannot leave it."""
-    assert tag("p", "<b>", tag("i", "&"), None, ["x", "y"], title='"<', hidden=True, lang=None) == (
-        '<p title="&quot;&lt;" hidden>&lt;b&gt;<i>&amp;</i>xy</p>'
+def test_texts_of_others_end_no_element() -> None:
+    """The report of hostile names is read as it was written, and the page has the elements of any other."""
+    plain, attacked = (
+        document.document(views.fresh().report, "a.toml"),
+        document.document(views.hostile().report, "a.toml"),
     )
-    assert text("\u202e") == "\\u202e"
+    assert _Reader(attacked).elements == _Reader(plain).elements
+    assert _Reader(attacked).attributes == _Reader(plain).attributes
+    assert _data(attacked)["status"] == json.loads(views.hostile().report.to_json())
+    assert [table["table"] for table in _data(attacked)["status"]["tables"]] == [*views.HOSTILE]
+
+
+def test_the_script_makes_no_markup_of_texts() -> None:
+    """It knows no way to: elements and texts are made one by one."""
+    script = document._asset("page.js")
+    ways = ("HTML", "DOMParser", "Fragment", "document.write", "eval", "Function", "srcdoc")
+    assert [way for way in ways if way in script] == []
+    assert set(re.findall(r'\bel\("(\w+)"', script)).isdisjoint({"script", "style", "iframe", "object", "a", "img"})
+
+
+def test_a_file_holds_what_status_prints() -> None:
+    """And the rest as one who does not see the source knows it."""
+    report = views.stale().report
+    found = _data(document.document(report, "a b.toml"))
+    assert found["status"] == json.loads(report.to_json())
+    unknown = ("started", "outage", "idle_seconds", "backlog", "rate", "rate_seconds", "plot", "starting")
+    assert [found["history"][name] for name in unknown] == [None] * len(unknown)
+    assert "`applier dead-letters list -c 'a b.toml'`" in found["history"]["letters_way"]
 
 
 @pytest.mark.parametrize(
-    ("view", "word", "sentence"),
+    ("report", "summary"),
     [
-        (views.fresh(), "Fresh", "All 5 tables are true as of 2026-11-25 12:00:17 UTC, 0.7 s ago."),
-        (views.stale(), "Stale", "1 of 4 tables is true as of 2026-11-25 11:53:26 UTC, 7 min ago."),
-        (views.many(), "Stale", "997 of 1,000 tables are true as of"),
-        (views.starting(), "Starting", "Not known yet: the process has not read its checkpoint."),
-        (replace(views.starting(), phase=""), "Stale", "Changefeed shop has never run: there is no checkpoint."),
+        (views.fresh().report, "all 5 tables are true"),
+        (views.report([views.table("a.b")]), "the only table is true"),
+        (views.stale().report, "3 of 4 tables need a hand; the others are true"),
+        (views.many().report, "3 of 1,000 tables need a hand; the others are true"),
+        (views.report([views.table("a.b", because="x")]), "1 of 1 table needs a hand"),
         (
-            replace(views.fresh(), report=replace(views.fresh().report, resolved=None, resolved_ts=None)),
-            "Fresh",
-            "All 5 tables are true, by the last sign of life 0.7 s ago; the feed carries no resolved ts.",
+            views.report([views.table("a.b", state="dropped")]),
+            "there is no table yet, and what the source sent is applied",
         ),
+        (views.starting().report, "there is no table yet"),
+        (replace(views.fresh().report, lag_seconds=None), "nothing of the feed is applied yet"),
+        (replace(views.fresh().report, resolved=None), "all 5 tables are as step 4812 left them"),
     ],
 )
-def test_the_verdict_is_one_sentence(view: View, word: str, sentence: str) -> None:
-    """It says what is true, and as of when."""
-    assert verdict_of(view).word == word
-    assert sentence in _text(view)
+def test_the_summary_says_what_the_tables_are(report: StatusReport, summary: str) -> None:
+    """For the terminal and the page, and as part of the JSON."""
+    assert report.summary == summary
+    assert json.loads(report.to_json())["summary"] == summary
 
 
-def test_a_page_shows_every_reason_with_its_way_out() -> None:
-    """As commands that can be copied, of which the signs of the sentence are no part."""
-    shown = document(views.stale(), _LIVE)
-    assert "Kafka at broker-1:9092 does not answer: connection refused. Nothing was applied for 7 min." in _text(
-        views.stale()
-    )
-    commands = re.findall(r'<span class="copied"><code>([^<]+)</code>', shown)
-    assert "applier resume -c applier.toml --tables &#x27;shop.orders&#x27;" in commands
-    assert "tiup dumpling -o DIR" in commands
-    assert "applier backfill -c applier.toml --dead-letters" in commands
-    never = document(replace(views.starting(), phase=""), _LIVE)
-    assert 'Start <span class="copied"><code>applier run -c applier.toml</code>' in never
-
-
-def test_a_name_in_quotes_ends_no_command() -> None:
-    """A table may be called like a command, and a filter rule holds backticks of its own."""
-    way_out = "run `applier resume -c x --tables '`a b`.`c`'`; or leave it out with '!x`evil`.y' in tables.include."
-    table = views.table("a b.c", state="parked", because="Table a b.c is parked: x.", way_out=way_out)
-    shown = document(View(views.report([table]), (), "running", None, views.NOW), _LIVE)
-    commands = re.findall(r'<span class="copied"><code>([^<]+)</code>', shown)
-    assert commands == ["applier resume -c x --tables &#x27;`a b`.`c`&#x27;"]
-
-
-def test_a_name_in_backticks_is_part_of_its_command() -> None:
-    """Spark SQL quotes names that way."""
-    table = views.table(
-        "a.b", state="rolled back", because="x.", way_out="set it again with `CALL `my-lake`.system.f(1)`."
-    )
-    shown = document(View(views.report([table]), (), "running", None, views.NOW), _LIVE)
-    assert "<code>CALL `my-lake`.system.f(1)</code>" in shown
-
-
-def test_unknown_is_no_zero() -> None:
-    """Neither before the checkpoint is read, nor in a file, whose writer does not see the source."""
-    starting = _text(views.starting())
-    assert "No message was set aside" not in starting
-    assert "Dead letters" not in starting
-    written = _text(replace(views.fresh(), points=()))
-    assert "Backlog0messages that step 4,812 left" in written
-    assert "Rows a secondunknownknown to a running process alone" in written
-    assert "There is no plot" in written
-    assert moment(None) == '<span class="soft">unknown</span>'
-    shown = document(View(views.report([TableProgress("a.b", "a.b", "empty")]), (), "", None, views.NOW), _LIVE)
-    assert '<td class="n"></td><td class="n"></td>' in shown
-
-
-def test_an_old_backlog_is_not_shown_as_that_of_now() -> None:
-    """The last look at the source may be long ago."""
-    assert "messages to be read" in _text(views.fresh())
-    assert "messages, 7 min ago" in _text(views.stale())
-
-
-def test_tables_that_are_not_in_step_come_first() -> None:
-    """Of a thousand; and of more than can be shown, those that are left out are counted."""
-    names = re.findall(r'<tr data-key="(shop\.t\d+)">', document(views.many(), _LIVE))
-    assert names[:4] == ["shop.t0500", "shop.t0700", "shop.t0900", "shop.t0000"]
-    assert len(names) == 1000
-    assert "100 further tables that are in step are left out; /status.json has all." in _text(views.many(2100))
+def test_a_report_tells_reasons_from_their_ways_out() -> None:
+    """A name may hold the word that stands between both."""
+    table = views.table("a. Hint: b", state="parked", because="Table a. Hint: b is parked.", way_out="run `x`.")
+    found = json.loads(views.report([table]).to_json())
+    assert found["reasons"] == [{"because": table.because, "way_out": "run `x`.", "table": "a. Hint: b"}]
+    assert found["stale"] == ["Table a. Hint: b is parked. Hint: run `x`."]
 
 
 def test_a_table_that_needs_a_hand_comes_before_one_that_is_only_not_in_step() -> None:
     """On the page as in `status`, and whatever its state is called."""
     found = [TableProgress(state, state, state) for state in ("in step", "empty", "parked", "expired", "incomplete")]
     rolled_back = TableProgress("rolled back", "x", "rolled back", because="It shows an old snapshot.")
+    tables = json.loads(views.report([*found, rolled_back]).to_json())["tables"]
 
-    assert [table.urgency for table in (*found, rolled_back)] == [0, 1, 2, 1, 2, 2]
-
-
-def test_what_is_still_to_be_read_is_not_shown_as_none() -> None:
-    """A table is parked by a DDL that the list does not have yet."""
-    report = replace(views.report([]), schema_changes=(), schema_change_count=0)
-    behind = View(report, (), "running", None, views.NOW, is_behind=True)
-    assert _text(behind).count("What the last step recorded is being read.") == 2
-    assert "No DDL has been decided on yet." not in _text(behind)
-    assert "No message was set aside." not in _text(behind)
-    assert "No DDL has been decided on yet." in _text(replace(behind, is_behind=False))
-    assert "what the last step recorded is being read" in _text(replace(views.stale(), is_behind=True))
-
-
-def test_words_fit_their_numbers() -> None:
-    """And nothing is said twice, or in two ways."""
-    one = replace(views.fresh().report, dead_letter_count=1)
-    assert "message was set aside" in _text(replace(views.fresh(), report=one))
-    assert "1 messages" not in _text(replace(views.fresh(), report=one))
-    assert _text(views.starting()).count("Starting") == 2, "the title, and the verdict"
-    young = replace(views.fresh(), points=[_point(int(views.NOW) - 6, rows=266)])
-    assert "26.6over the last 10 s" in _text(young)
-    assert "266 rows were applied in the last 10 s" in _text(young)
-
-
-def test_many_reasons_are_folded() -> None:
-    """Ten are read at a glance, and no page has ten thousand."""
-    tables = [
-        views.table(
-            f"a.t{at}", state="parked", because=f"Table a.t{at} is parked: x{at}.", way_out="run `applier resume`."
-        )
-        for at in range(300)
-    ]
-    view = View(views.report(tables), (), "running", None, views.NOW)
-    assert "290 further reasons" in _text(view)
-    assert "100 further reasons are in /status.json." in _text(view)
+    assert [table["urgency"] for table in tables] == [0, 1, 2, 1, 2, 2]
 
 
 def _point(at: int, lag: float | None = 1.0, rows: int = 100) -> Point:
@@ -226,24 +143,28 @@ def test_bars_fit_whatever_the_time(seconds: int) -> None:
     assert found[-1].is_known
 
 
-def test_plots_say_in_words_what_they_show() -> None:
-    """For those who do not see them, too."""
-    shown = _Reader(history(views.fresh().points, views.NOW, 0.7)).text
-    assert "The tables are 0.7 s behind; at most, they were 12 s in the last 3 h." in shown
-    assert "Where the plot is empty, nothing is known." in shown
-    late = history([_point(int(views.NOW) - 5, 400_000.0)], views.NOW, 400_000.0)
-    assert re.findall(r'class="tick end">([^<]+)', late)[:4] == ["0 s", "2 days", "4 days", "6 days"]
-    assert "No lag is known" in _Reader(history([_point(int(views.NOW) - 5, None, 0)], views.NOW, None)).text
-    shown = _Reader(steps(views.steps())).text
-    assert "Apply takes 70% of the steps' time: commits of rows" in _text(views.fresh())
-    assert "The last 20 steps took 18.1 s; step 4800 was the longest with 1.18 s." in shown
-    assert "apply 70%" in shown
-    assert "No step is known with its times." in _Reader(steps([replace(views.steps()[0], seconds={})])).text
+def test_what_is_not_known_is_none() -> None:
+    """Neither a rate nor a lag is 0 because nothing was seen."""
+    starting = live(views.starting(), _LIVE)
+    assert (starting["starting"], starting["plot"]) == ("not known yet: the process has not read its checkpoint", None)
+    assert (starting["rate"], starting["rate_seconds"], starting["backlog"]) == (None, None, None)
+    old = live(replace(views.fresh(), points=[_point(int(views.NOW) - 900)]), _LIVE)
+    assert (old["rate"], old["rate_seconds"]) == (None, 300)
+    plot = live(replace(views.fresh(), points=[_point(int(views.NOW) - 5, None, 0)]), _LIVE)["plot"]
+    assert isinstance(plot, dict)
+    assert (plot["most_lag"], plot["most_rate"], plot["has_gaps"]) == (None, 0.0, True)
+    assert [bar[1:] for bar in plot["bars"][:2]] == [(None, None)] * 2
+
+
+def test_a_rate_is_that_of_the_time_since_the_first_point() -> None:
+    """Also of a process that has just begun."""
+    young = live(replace(views.fresh(), points=[_point(int(views.NOW) - 6, rows=266)]), _LIVE)
+    assert (young["rate"], young["rate_seconds"], young["idle_seconds"]) == (26.6, 10, 6.0)
 
 
 def test_a_policy_lets_nothing_run_but_the_page_itself() -> None:
-    """Its hashes are those of the one style and the one script of the page."""
-    sent = answer(views.fresh(), _LIVE)
+    """Its hashes are those of the one style and the one script of the page; a file has it within."""
+    sent = answer()
     policy = sent.headers["Content-Security-Policy"]
     assert policy.startswith("default-src 'none'; ")
     assert policy.endswith("base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
@@ -251,17 +172,10 @@ def test_a_policy_lets_nothing_run_but_the_page_itself() -> None:
         content = re.findall(f"<{name}>(.*?)</{name}>", sent.body.decode(), re.DOTALL)
         digest = base64.b64encode(hashlib.sha256(content[0].encode()).digest()).decode()
         assert (len(content), f"{name}-src 'sha256-{digest}'" in policy) == (1, True)
-    assert "http-equiv" not in sent.body.decode().replace('http-equiv="refresh"', "")
-
-
-def test_a_page_is_written_to_a_file(tmp_path: Path) -> None:
-    """It is whole in itself, has its policy within, and does not ask for a newer one."""
-    file = tmp_path / "a page.html"
-    write(file, views.fresh().report, "my.toml")
-    shown = file.read_text("utf-8")
-    assert '<meta http-equiv="Content-Security-Policy" content="default-src' in shown
-    assert "data-live" not in re.sub(r"<script>.*</script>", "", shown, flags=re.DOTALL)
-    assert "refresh" not in re.sub(r"<script>.*</script>", "", shown, flags=re.DOTALL)
+    assert "http-equiv" not in sent.body.decode()
+    written = document.document(views.fresh().report, "my.toml")
+    within = policy.removesuffix("; frame-ancestors 'none'").replace("connect-src 'self'", "connect-src 'none'")
+    assert f'<meta http-equiv="Content-Security-Policy" content="{within}">' in written
 
 
 def test_status_writes_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -283,7 +197,7 @@ warehouse = "{tmp_path}/tables"
         cli.status(config, page=file)
     assert ended.value.exit_code == 1
     assert "stale" in capsys.readouterr().out
-    assert "Changefeed shop has never run: there is no checkpoint." in _Reader(file.read_text("utf-8")).text
+    assert _data(file.read_text("utf-8"))["status"]["stale"][0].startswith("Changefeed shop has never run")
 
 
 def test_a_page_that_cannot_be_written_is_named(tmp_path: Path) -> None:
@@ -295,12 +209,6 @@ def test_a_page_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         write(file, StatusReport("shop", 300.0, "2026-11-25T12:00:18.000+00:00"), "my.toml")
 
 
-def test_hidden_characters_are_copied_as_they_are_shown() -> None:
-    """What a terminal would obey must not get there by way of the clipboard."""
-    assert "<code>applier \\x1b[2J</code>" in copyable("applier \x1b[2J")
-    assert "<code>a\nb\\x07</code>" in copyable("a\nb\x07", kept=True)
-
-
 def _luminance(colour: str) -> float:
     parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
     red, green, blue = (part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
@@ -310,7 +218,7 @@ def _luminance(colour: str) -> float:
 @pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
 def test_colours_can_be_told_apart(scheme: int) -> None:
     """By WCAG AA: 4.5 to 1 for text, and more for the sentences of the verdict."""
-    found = re.findall(r"--(\w[\w-]*): (#[0-9a-f]{6})", page._asset("style.css").partition("@media print")[0])
+    found = re.findall(r"--(\w[\w-]*): (#[0-9a-f]{6})", document._asset("style.css").partition("@media print")[0])
     names = [name for name, _ in found]
     half = names.index("page", 1)
     colours = dict(found[half:] if scheme else found[:half])
