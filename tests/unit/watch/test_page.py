@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import re
+import socket
 from collections.abc import Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -13,15 +14,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 import typer
 
 from applier import cli
+from applier.config import settings
 from applier.errors import ConfigError
 from applier.watch.history import Point, buckets
 from applier.watch.page import document
 from applier.watch.page.document import answer, write
 from applier.watch.page.live import Origin, live
 from applier.watch.report import StatusReport, TableProgress
+from applier.watch.watching import watching
 from tests.browser import views
 
 _LIVE = Origin("applier.toml", views.NOW - 60)
@@ -198,6 +202,23 @@ warehouse = "{tmp_path}/tables"
     assert ended.value.exit_code == 1
     assert "stale" in capsys.readouterr().out
     assert _data(file.read_text("utf-8"))["status"]["stale"][0].startswith("Changefeed shop has never run")
+
+
+def test_a_process_serves_what_its_page_asks_for(tmp_path: Path) -> None:
+    """Before its checkpoint is read, too."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    catalog = {"name": "lake", "type": "jdbc", "uri": f"jdbc:sqlite:{tmp_path}/c.db", "warehouse": str(tmp_path)}
+    feed, source = {"name": "shop", "protocol": "simple"}, {"archive": "topic"}
+    config = settings.parse({"changefeed": feed, "source": source, "catalog": catalog, "http": {"port": port}})
+    asked = re.findall(r'get\("([\w.]+)"\)', document._asset("page.js"))
+    assert len(asked) == 2
+    with watching(config):
+        assert requests.get(f"http://127.0.0.1:{port}/", timeout=10).text.startswith("<!DOCTYPE html>")
+        found = [requests.get(f"http://127.0.0.1:{port}/{name}", timeout=10).json() for name in asked]
+    assert found[0]["changefeed"] == "shop"
+    assert found[1]["starting"] == "not known yet: the process has not read its checkpoint"
 
 
 def test_a_page_that_cannot_be_written_is_named(tmp_path: Path) -> None:
