@@ -52,13 +52,14 @@ class _Outage:
     tries: int = 0
 
     @staticmethod
-    def of(error: TransientError, before: _Outage | None) -> _Outage:
-        """The outage that an error belongs to: another one where another system fails, or where this one has worked."""
+    def of(error: TransientError, known: dict[str, _Outage]) -> _Outage:
+        """The outage that an error belongs to: a new one unless its system is known to be out, and has not worked."""
         system = system_of(error)
-        if before is not None and (before.system, before.done) == (system, OUTAGES.done[system]):
-            return before
-        OUTAGES.begin(error)
-        return _Outage(system, time.monotonic(), OUTAGES.done[system])
+        before = known.get(system)
+        if before is None or before.done != OUTAGES.done[system]:
+            OUTAGES.begin(error)
+            known[system] = _Outage(system, time.monotonic(), OUTAGES.done[system])
+        return known[system]
 
     def pause(self) -> float:
         """Seconds to the next try; they grow."""
@@ -70,20 +71,21 @@ def with_retry(call: Callable[[], T]) -> T:
     """Call, and call again after transient errors, with growing pauses; one log line for each.
 
     An outage begins with the first failure, not with the call: a call that works for hours has its second try. It is
-    the outage of one system, and ends when that system has done some work (`Outages.worked`), or another one fails.
+    the outage of one system, and ends when that system has done some work (`Outages.worked`): another system that fails
+    between shows nothing of this one, and two that fail in turn would be asked for ever.
 
     Raises:
         TransientError: The outage of a system lasts five minutes.
         StopRequested: The process is to stop, and the outage is not over.
     """
-    outage: _Outage | None = None
+    outages: dict[str, _Outage] = {}
     with ExitStack() as waits:
         while True:
             try:
                 return call()
             except TransientError as error:
-                before, outage = outage, _Outage.of(error, outage)
-                if before is None:
+                is_first, outage = not outages, _Outage.of(error, outages)
+                if is_first:
                     waits.callback(OUTAGES.end)
                 elapsed = time.monotonic() - outage.since
                 if elapsed >= OUTAGE_SECONDS:
@@ -98,7 +100,7 @@ def with_retry(call: Callable[[], T]) -> T:
                     limit_seconds=OUTAGE_SECONDS,
                     next_try_seconds=round(pause, 1),
                 )
-            if before is None:
+            if is_first:
                 # From the first failure on until the call succeeds, nothing is done that a stop could leave half done.
                 waits.enter_context(STOPPING.waiting())
             STOPPING.pause(pause)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Iterator
 
 import pytest
@@ -69,6 +70,20 @@ def test_outages_of_two_systems_do_not_add_up(clock: Clock) -> None:
         return "applied"
 
     assert with_retry(call) == "applied"
+
+
+def test_systems_that_fail_in_turn_end_the_run(clock: Clock) -> None:
+    """What answers between the failures of one system is not that system."""
+    begin, systems = clock.now, itertools.cycle(["lake", "registry", "source"])
+
+    def call() -> None:
+        if clock.now - begin > 10 * OUTAGE_SECONDS:
+            pytest.fail("They were asked for ever.")
+        raise down(next(systems))
+
+    with pytest.raises(TransientError, match="is down"):
+        with_retry(call)
+    assert OUTAGE_SECONDS <= clock.now - begin < OUTAGE_SECONDS + 120
 
 
 def test_a_system_that_works_ends_its_outage(clock: Clock) -> None:
