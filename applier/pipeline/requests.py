@@ -19,7 +19,7 @@ from applier.pipeline.schema_changes import moved_names
 from applier.pipeline.table_selection import selected
 from applier.pipeline.tables import completeness, parking
 from applier.pipeline.tables.bring_back import bring_back, left_out
-from applier.pipeline.tables.loads import LoadRecord, LoadTables
+from applier.pipeline.tables.loads import LOADED, LoadRecord, LoadTables
 from applier.runtime import failpoints
 from applier.runtime.logs import logger
 from applier.sink.control.rows import TableRequest, open_requests, request_rows
@@ -162,7 +162,19 @@ class Requests:
                 position = None if known.position is not None and known.position.is_loaded else known.position
                 known = replace(known, reason=Reason(Why.LOADING), position=position, is_due=False)
                 state.completeness[name] = known
+                self._forget_load(name)
         return RequestOutcome("loading", tuple(names))
+
+    def _forget_load(self, name: TableName) -> None:
+        """Let a table no longer say which export it was loaded from: a load clones it, and the rows since would count.
+
+        It stays as it is where the changefeed has not begun: there the table may be what this very load has shown.
+        """
+        state, targets = self.main.state, self.main.targets
+        table = targets.catalog.load(targets.identifier(name)) if state.checkpoint.partitions else None
+        if table is not None and table.setting(LOADED) is not None:
+            targets.confirm()
+            unset_properties(table, LOADED)
 
     def _loaded(self, names: Sequence[TableName]) -> RequestOutcome:
         """Let tables come back that an export was loaded into; another load may have brought some back already."""

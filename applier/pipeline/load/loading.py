@@ -27,7 +27,6 @@ from applier.runtime import failpoints
 from applier.runtime.logs import logger
 from applier.sink.commit.stamp import OFFSETS, Stamp
 from applier.sink.format.types import LINEAGE, METADATA_COLUMNS
-from applier.sink.iceberg.maintenance import unset_properties
 from applier.sink.tidb_partitions.expression import Inexact
 from applier.sink.write.table_writer import TableWriter
 
@@ -188,10 +187,6 @@ class Loader:
         if writer is not None:
             targets.catalog.drop(targets.identifier(name))
             targets.forget(name)
-        shown = self.targets.catalog.load(self.targets.identifier(name))
-        if shown is not None and shown.setting(LOADED) is not None:
-            # Its clone would say that the export is loaded, until it begins anew: the rows since would count as loaded.
-            unset_properties(shown, LOADED)
         writer = targets.ensure(version, targets.policy.stamp(self.export.tso, self._entries(fresh)))
         if LoadRecord.told_by(writer.table.properties) != fresh:
             # Another load has made it since, and has brought rows: brought once more, they would be there twice.

@@ -11,6 +11,7 @@ import pytest
 
 from applier.changefeed.checkpoint import Checkpoint, Holder, RequestOutcome, Tracked
 from applier.changefeed.completeness import Completeness, Reason, Why
+from applier.changefeed.filter import exactly
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import Column, ColumnType, TableName, TableVersion
 from applier.commands.load import command
@@ -75,6 +76,38 @@ def test_a_load_that_is_done_is_not_undone_by_the_next_one() -> None:
 
     assert said.startswith("loaded: bank.items.")
     assert "Table bank.items is loading since resolved ts 9: rows of an export are still to be loaded." in said
+
+
+@pytest.mark.parametrize("has_begun", [True, False])
+def test_only_the_holder_lets_a_table_forget_its_last_load(monkeypatch: pytest.MonkeyPatch, *, has_begun: bool) -> None:
+    """A load may run beside the applier that holds the changefeed; in one that has not begun, the table is its own."""
+    shown, targets, calls = mock.MagicMock(), mock.MagicMock(), mock.MagicMock()
+    targets.catalog.load.return_value, targets.confirm = shown, calls.confirm
+    monkeypatch.setattr("applier.pipeline.requests.unset_properties", calls.unset)
+    known = Completeness(Reason(Why.LOADING), since=7)
+    checkpoint = SimpleNamespace(moving=None, partitions={1: 1} if has_begun else {})
+    state = SimpleNamespace(completeness={ITEMS: known}, checkpoint=checkpoint, tables={ITEMS: 1})
+    config = SimpleNamespace(tables=SimpleNamespace(include=("*.*",)))
+    main = cast("Pipeline", SimpleNamespace(state=state, config=config, targets=targets))
+
+    Requests(main)._done(TableRequest("one", "load", exactly([ITEMS]), "", "me"))
+
+    assert calls.mock_calls == ([mock.call.confirm(), mock.call.unset(shown, LOADED)] if has_begun else [])
+
+
+def test_a_load_changes_no_table_that_readers_see() -> None:
+    """It need not hold the changefeed."""
+    version = TableVersion(ITEMS, 7, (Column("id", ColumnType("bigint"), nullable=False),), handle_key=("id",))
+    export = SimpleNamespace(tso=7, files={}, tables=SimpleNamespace(partitioning=lambda _: None))
+    aside, targets = mock.MagicMock(), mock.MagicMock()
+    aside.writer.return_value = None
+    aside.ensure.return_value.table.properties = {
+        LOADED: LoadRecord(ITEMS, 7, 0, 0, version.to_json(), is_unique=True, form=repr(CsvForm())).to_json()
+    }
+    with mock.patch.object(loading, "Copies", return_value=SimpleNamespace(targets=aside)):
+        Loader(targets, cast("Any", export), CsvForm())._begun(version)
+
+    assert targets.catalog.mock_calls == []
 
 
 @pytest.mark.parametrize(("files", "is_met"), [(0, False), (1, True)])
