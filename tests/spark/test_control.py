@@ -105,6 +105,31 @@ def test_the_tables_of_an_older_version_get_their_columns_once_they_are_held(
     assert rival.decisions() == [decision, later]
 
 
+def test_of_two_that_opened_the_tables_of_an_older_version_each_finds_what_the_other_has_done(
+    control: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one takes the changefeed once the first has given it back, and no row is lost."""
+    columns = SCHEMA_CHANGES.columns
+    decision = SchemaDecision(7, ORDERS, "TRUNCATE TABLE orders", "truncate", "applied")
+    with monkeypatch.context() as older:
+        older.setattr(SCHEMA_CHANGES, "columns", pa.schema(list(columns)[:-2]))
+        state = control()
+        take(state, ONE)
+        state.record_schema_changes([decision])
+        state.release(NOW)
+    first, second = control(), control()
+    take(first, ONE)
+    with pytest.raises(CheckpointConflict, match="held by process 1"):
+        take(second, TWO)
+    first.record_schema_changes([replace(decision, commit_ts=8, job="first")])
+    first.release(NOW)
+    take(second, TWO)
+    second.record_schema_changes([replace(decision, commit_ts=9, job="second")])
+
+    assert [(item.commit_ts, item.job) for item in control().decisions()] == [(7, None), (8, "first"), (9, "second")]
+    assert control().tables[SCHEMA_CHANGES].table.schema.names == set(columns.names)
+
+
 def test_a_zombie_can_write_nothing(control: Open) -> None:
     """Once another process has taken the changefeed, the old holder's next write of any kind stops it."""
     zombie = control()

@@ -85,7 +85,12 @@ class AppendOnlyTable:
         return committer.made
 
     def widen(self, columns: pa.Schema) -> None:
-        """Give a table that an older version made the columns that have come since; the changefeed must be held."""
+        """Give a table that an older version made the columns that have come since; the changefeed must be held.
+
+        Raises:
+            TransientError: Another process has changed the table meanwhile; it may have done the same.
+        """
+        self.table.refresh()
         if added := columns.names[len(self.table.schema.fields) :]:
             with translated(f"Cannot add columns to table {self.table}"):
                 update = self.table.handle.updateSchema()
