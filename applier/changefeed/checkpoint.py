@@ -83,7 +83,8 @@ class Resuming(NamedTuple):
 class Moving(NamedTuple):
     """Names that a step was about to free or give to other tables. The step may have failed.
 
-    Until that step is repeated, the catalog does not show whose a name is.
+    Until that step is repeated, the catalog does not show whose a name is. In offset order a step that changes
+    partitions keeps it as well, for the messages that it read.
 
     Attributes:
         tables: The commit ts of the DDL that concerns each name.

@@ -218,7 +218,7 @@ class Pipeline:
     def _maintain(self, stopwatch: Stopwatch) -> None:
         """Mend tables, unless a step that failed left some beyond the checkpoint: its repetition may need them so."""
         is_ahead = self.targets.feed.order.has_watermark and self.state.reached > self.state.resolved_ts
-        if is_ahead or self.state.unsettled:
+        if is_ahead or self.state.checkpoint.moving is not None:
             return
         with stopwatch.stage("maintain"):
             self._mended.update(self.maintenance.tend(self.state.checkpoint))

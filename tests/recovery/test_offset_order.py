@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from applier.changefeed.applied_offsets import AppliedOffsets
+from applier.changefeed.completeness import Why
 from applier.changefeed.message import TopicPartition
 from applier.errors import SourceLost, TableMismatch
 from applier.pipeline.step import Pipeline
@@ -128,6 +129,55 @@ def test_rows_of_before_a_truncate_do_not_come_back(point: str, spark: SparkSess
         lab.start().step({P0: ends[P0], P1: 4})
     disasters.mend()
     _finish(lab.start(), lab)
+
+
+@pytest.mark.parametrize(
+    ("point", "kind"),
+    every(
+        [
+            ("half-exchanged", "exchange"),
+            ("ddl-applied", "exchange"),
+            ("ddl-recorded", "exchange"),
+            ("ddl-recorded", "empty"),
+            ("ddl-applied", "empty"),
+            ("applied", "empty"),
+        ],
+        3,
+    ),
+)
+def test_rows_of_before_partitions_changed_leave_a_doubt_after_a_crash(
+    point: str, kind: str, spark: SparkSession, disasters: Disasters
+) -> None:
+    """One partition was read to its end, the other one not: its rows of before come late, as without the crash."""
+    database = Database()
+    database.create(ORDERS, [Column("id"), Column("v", "varchar(20)")], ["id"], [("p0", 10), ("p1", 20)])
+    database.create(ITEMS, [Column("id"), Column("v", "varchar(20)")], ["id"])
+    for number in range(8):
+        database.insert(ORDERS, *_rows(number, "before"))
+    for number in range(10, 14):
+        database.insert(ITEMS, *_rows(number, "before"))
+    if kind == "exchange":
+        database.exchange_partition(ORDERS, "p1", ITEMS)
+    else:
+        database.truncate_partition(ORDERS, "p0")
+    database.insert(ORDERS, *_rows(19, "after"))
+    feed = Changefeed(database, Habits(partitions=2, dispatcher="scatter", resolve=0.0), seed=5)
+    feed.send()
+    lab = _lab(spark, f"partitions_{kind}_{point}".replace("-", "_"), database, feed.records)
+    lab.may_lack = lambda _: True
+    ends = {place: span.end for place, span in lab.source().bounds().items()}
+    # Both tables are DDL, too.
+    disasters.crash(point, 3 if point.startswith("ddl-") else 1)
+
+    with pytest.raises(Crash):
+        lab.start().step({P0: ends[P0], P1: 4})
+    disasters.mend()
+    pipeline = lab.start()
+    _finish(pipeline, lab)
+
+    doubted = {name.table: known.why for name, known in pipeline.state.completeness.items()}
+    both = kind == "exchange"
+    assert doubted == {"orders": Why.LATE, "items": Why.LATE if both else Why.WHOLE}
 
 
 def test_a_shorter_window_after_a_crash_applies_nothing_twice(spark: SparkSession, disasters: Disasters) -> None:

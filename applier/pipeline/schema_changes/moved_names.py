@@ -24,7 +24,7 @@ def moved_by(scan: WindowScan, state: State) -> Moving:
 
 
 def begin(state: State) -> None:
-    """Keep which names a step frees or gives away, before it changes the first of them in the catalog."""
+    """Keep which names a step frees or gives away, and how far it reads, before it changes the first of its tables."""
     known, coming = state.checkpoint.moving or Moving({}, {}), state.ddl.to_move
     ends = {place: max(end, known.ends.get(place, 0)) for place, end in coming.ends.items()}
     moving = Moving({**known.tables, **coming.tables}, {**known.ends, **ends})
@@ -62,4 +62,6 @@ def refuse_left_out(state: State, include: TableFilter) -> None:
 
 def _unfinished(state: State) -> str:
     names = ", ".join(sorted(map(str, state.unsettled)))
+    if not names:
+        return "A step that stopped half-way has changed partitions"
     return f"A step that stopped half-way has renamed or dropped some of these tables: {names}"
