@@ -57,7 +57,8 @@ class Handover:
             else:
                 self.copies.show(name, own)
                 partners = tuple(members.get(other, other) for other in known.partners)
-                states[name] = replace(known, origin=None, partners=partners)
+                states[name] = replace(self._with_late(name, known), origin=None, partners=partners)
+                self._doubt_others(known)
             leave_out(self.state, own)
         failpoints.reach("resume-shown")
         progress = replace(self.state.checkpoint, tables=self.state.tracked())
@@ -77,7 +78,9 @@ class Handover:
         aside = [(known.origin.name, own) for own, known in self.state.completeness.items() if known.origin is not None]
         for own, name in shown.items():
             self.copies.show(name, own)
-            main.completeness[name] = self._ended(own)
+            known = self.state.completeness[own]
+            main.completeness[name] = self._ended(name, known)
+            self._doubt_others(known)
             version = self.state.tables.get(own)
             if version is not None:
                 main.tables.put(version.renamed(name), self.state.tables.partitioning(own))
@@ -97,9 +100,27 @@ class Handover:
             loads.discard(name, self.state.loaded.get(own, 0))
         return True
 
-    def _ended(self, own: TableName) -> Completeness:
-        known = replace(self.state.completeness[own], origin=None)
-        return LIVE if known.why is Why.LETTERS and not self.state.control.letters() else known
+    def _ended(self, name: TableName, known: Completeness) -> Completeness:
+        is_over = known.why is Why.LETTERS and not self.state.control.letters()
+        return self._with_late(name, LIVE if is_over else replace(known, origin=None))
+
+    def _with_late(self, name: TableName, known: Completeness) -> Completeness:
+        """Keep in doubt a table of which the changefeed has met late rows, by a former name that the job does not read.
+
+        It may have met them while the job went on. A TRUNCATE that the job has come past since shows nothing of that.
+        """
+        late = self.main.state.completeness[name].lacked
+        if late is None or late.why is not Why.LATE:
+            return known
+        if known.is_parked:
+            return replace(known, lacked=known.lacked or late)
+        return replace(known, reason=late) if known.is_live or known.why is Why.LETTERS else known
+
+    def _doubt_others(self, known: Completeness) -> None:
+        """Doubt the tables that may have got a late row of one that is back: partitions may have changed places."""
+        reason = known.lacked if known.is_parked else known.reason
+        if reason is not None and reason.why is Why.LATE and known.origin is not None:
+            completeness.doubt_late(self.main.state, {known.origin.name: [int(reason.detail)]})
 
     def _has_all_ddl(self) -> bool:
         """Whether these tables have every DDL of exactly this ts: one may follow the watermark of its own commit ts."""

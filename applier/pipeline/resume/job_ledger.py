@@ -39,13 +39,21 @@ class JobLedger:
         self.main.control.save_versions(versions)
 
     def decisions(self, since: int = 0) -> list[SchemaDecision]:
-        """What this job decided at or above a commit ts, and what a user lets pass."""
-        found = self.main.control.decisions(since)
-        return [item for item in found if item.decision == "to skip" or item.job == self.job]
+        """What this job decided at or above a commit ts, what its tables have of before, and what a user lets pass."""
+        resuming = self.main.checkpoint.resuming
+        had = resuming.progress.ddl if resuming is not None and resuming.job == self.job else ()
+        known = {(item.commit_ts, item.sql) for item in had}
+        return [
+            item
+            for item in self.main.control.decisions(since)
+            if item.decision == "to skip" or item.job == self.job or (item.commit_ts, item.sql) in known
+        ]
 
     def record_schema_changes(self, decisions: Sequence[SchemaDecision]) -> None:
-        """See `Control.record_schema_changes`."""
-        self.main.control.record_schema_changes([replace(item, job=self.job) for item in decisions])
+        """See `Control.record_schema_changes`; rows that come late of these DDL may come once the tables are back."""
+        own = [replace(item, job=self.job) for item in decisions]
+        self.main.control.record_schema_changes(own)
+        self.main.ddl.note(own)
 
     def bury(self, letters: Sequence[DeadLetter]) -> None:
         """Keep messages that the changefeed did not meet as bad ones: their tables were left out."""

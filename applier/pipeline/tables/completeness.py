@@ -287,10 +287,16 @@ def doubt_late(state: State, late: Mapping[TableName, Iterable[int]]) -> None:
                     continue
                 if known.is_parked:
                     state.completeness[owner] = replace(known, lacked=known.lacked or reason)
-                elif known.why is Why.LETTERS:
+                elif known.why is Why.LETTERS or (known.origin is not None and _is_news(known, point)):
+                    # Of a table that is brought back, the changefeed learns it at the end: others may lack the row.
                     state.completeness[owner] = replace(known, reason=reason)
                 else:
                     doubt(state, [owner], reason)
+
+
+def _is_news(known: Completeness, point: int) -> bool:
+    """Whether an incomplete table does not say yet that rows of before a DDL came late, or says so of a later DDL."""
+    return not known.is_live and (known.why is not Why.LATE or point < int(known.reason.detail))
 
 
 def loaded_at(state: State, name: TableName) -> int:

@@ -169,3 +169,18 @@ def test_the_new_name_of_a_table_is_incomplete_and_says_why() -> None:
     state.loaded = {Y: TS + 10}
     doubt_late(state, {X: {TS + 10}})
     assert state.completeness == {Y: LIVE}
+
+
+def test_a_table_that_is_brought_back_says_so_before_all_else() -> None:
+    """By its earliest DDL the changefeed finds the other tables that may lack such rows."""
+    origin = FeedPosition(Y, 0)
+    late = Completeness(Reason(Why.LATE, str(TS + 10)), origin=origin)
+    for before, point in [
+        (Completeness(LIVE.reason, origin=origin), TS + 10),
+        (Completeness(Reason(Why.UNRECORDED), origin=origin), TS + 10),
+        (Completeness(Reason(Why.LATE, str(TS + 20)), origin=origin), TS + 10),
+        (late, TS + 20),
+    ]:
+        state = state_after("ALTER TABLE d.y DROP PARTITION p", "ALTER TABLE d.y DROP PARTITION q", y=before)
+        doubt_late(state, {Y: {point}})
+        assert state.completeness == {Y: late}
