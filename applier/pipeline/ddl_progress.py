@@ -12,7 +12,7 @@ from applier.changefeed.position import DdlId
 from applier.changefeed.table import TableName
 from applier.ddl.late_rows import PastDdl, past
 from applier.sink.control.control import SchemaDecision
-from applier.sink.control.rows import IgnoredFor
+from applier.sink.control.rows import Decision, IgnoredFor
 
 _LATEST = 1000
 """DDL that a feed in offset order remembers."""
@@ -43,7 +43,7 @@ class DdlProgress:
     to_move: Moving = Moving({}, {})  # noqa: RUF009 - a tuple
     past: list[PastDdl] = field(default_factory=list)
     altered: dict[TableName, tuple[int, tuple[DdlId, ...]]] = field(default_factory=dict)
-    _done: dict[tuple[int, str], list[tuple[TableName, str]]] = field(default_factory=dict)
+    _done: dict[tuple[int, str], list[SchemaDecision]] = field(default_factory=dict)
     _changed: dict[TableName, int] = field(default_factory=dict)
 
     def restore(self, applied: Iterable[DdlId], decisions: Iterable[SchemaDecision]) -> None:
@@ -67,13 +67,20 @@ class DdlProgress:
 
     def done(self, parts: Sequence[SchemaDecision]) -> list[bool]:
         """Which parts of one DDL such a step applied; a name that it moves twice stands for two parts."""
-        left = Counter(self._done.get((parts[0].commit_ts, parts[0].sql), ())) if parts else Counter()
+        known = self._done.get((parts[0].commit_ts, parts[0].sql), ()) if parts else ()
+        left = Counter((item.table, item.kind) for item in known)
         found = []
         for part in parts:
             key = part.table, part.kind
             found.append(left[key] > 0)
             left[key] -= 1
         return found
+
+    def decided(self, part: SchemaDecision) -> Decision | None:
+        """What such a step came to by the policies of its time, for a part of a DDL or another one of its kind."""
+        known = self._done.get((part.commit_ts, part.sql), ())
+        own = (item for item in known if item.ignored_for in (None, IgnoredFor.CONFIGURED) and item.kind == part.kind)
+        return next((item.decision for item in own), None)
 
     def changed_at(self, name: TableName) -> int:
         """Commit ts of the newest decision on a table; 0 without any."""
@@ -91,7 +98,7 @@ class DdlProgress:
             if item.decision == "to skip":
                 self.to_skip.add((item.commit_ts, item.sql))
             elif item.decision != "refused":
-                self._done.setdefault((item.commit_ts, item.sql), []).append((item.table, item.kind))
+                self._done.setdefault((item.commit_ts, item.sql), []).append(item)
                 self._changed[item.table] = max(item.commit_ts, self._changed.get(item.table, 0))
             if item.decision in _TAKEN or item.ignored_for is IgnoredFor.PARKED:
                 found += filter(None, [past(item.commit_ts, item.sql, item.table)])

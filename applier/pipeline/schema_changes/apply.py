@@ -101,6 +101,8 @@ class DdlApplier:
             if not done:
                 failpoints.reach("ddl-due")
             verdict = self._rules.decide(change, group, self.state.parked, self.state.ddl)
+            if verdict.ignored_for is IgnoredFor.CONFIGURED and not done and self._is_made(ddl):
+                verdict = Verdict("applied")
             try:
                 with terminal.waiting(f"applying {shown(change.sql)}"):
                     decision = self._carry_out(change, group, verdict, done=done)
@@ -135,6 +137,19 @@ class DdlApplier:
         """
         are_late = not self.targets.feed.order.parts_at_ddl
         return are_late and all(isinstance(action, Alteration) for action in ddl.actions)
+
+    def _is_made(self, ddl: Ddl) -> bool:
+        """Whether a step that failed has made a DDL, or a part of it, and `[ddl]` says otherwise since."""
+        done = [effect(action) for action in ddl.actions]
+        gone = {name for each in done for name in each.leaving(self.state.tables)}
+        for name in {*ddl.names, *(to for each in done for _, to in each.moved)}:
+            writer = self.targets.writer(name)
+            if writer is None:
+                if name in gone and name in self.state.tables and name in self.state.unsettled:
+                    return True
+            elif is_in(writer.known, ddl.barrier.change) or writer.table.setting(DROPPED_AT) == str(ddl.commit_ts):
+                return True
+        return False
 
     def _pass_unread(self, ddl: Ddl) -> None:
         change = ddl.barrier.change

@@ -106,7 +106,8 @@ class DdlRules:
             return Verdict("ignored", IgnoredFor.LEFT_OUT)
         if ddl.names and all(name in parked or not admits(name) for name in ddl.names):
             return Verdict("ignored", IgnoredFor.PARKED)
-        before = self.past.get((change.commit_ts, change.sql, unread_of(ddl), ddl.kind or UNREAD))
+        part = SchemaDecision(change.commit_ts, unread_of(ddl), change.sql, ddl.kind or UNREAD, "refused")
+        before = self._before(part, progress)
         if self.policies.get(ddl.kind) == "ignore" or before == "ignored":
             return Verdict("ignored", IgnoredFor.CONFIGURED)
         if (change.commit_ts, change.sql) in progress.to_skip:
@@ -123,7 +124,7 @@ class DdlRules:
         policies = {self.policies.get(name, "apply") for name in kinds}
         if (change.commit_ts, change.sql) in progress.to_skip:
             return Verdict("skipped")
-        before = self.past.get(_key(decided(change, group, "applied")))
+        before = self._before(decided(change, group, "applied"), progress)
         if before is not None:
             return Verdict("ignored", IgnoredFor.CONFIGURED) if before == "ignored" else Verdict("applied")
         if "stop" in policies:
@@ -131,6 +132,10 @@ class DdlRules:
             hint = "set its policy under [ddl] to apply or ignore, and start again."
             return Verdict("refused", IgnoredFor.CONFIGURED, DdlStopped(what, hint))
         return Verdict("ignored", IgnoredFor.CONFIGURED) if "ignore" in policies else Verdict("applied")
+
+    def _before(self, part: SchemaDecision, progress: DdlProgress) -> Decision | None:
+        """What the policies came to before: when the feed passed, or in a step that failed and did a part of it."""
+        return self.past.get(_key(part)) or progress.decided(part)
 
 
 def unread_of(ddl: Ddl) -> TableName:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any, cast
+from unittest import mock
 
 import pytest
 
+from applier.changefeed.checkpoint import Checkpoint, Holder, Moving
 from applier.changefeed.event import SchemaChange
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.message import Position
-from applier.changefeed.table import TableName
+from applier.changefeed.table import TableName, TableVersion
+from applier.changefeed.types import TypeRules
+from applier.config.settings import TablesSection
 from applier.ddl.actions import by_table
 from applier.ddl.parser import parse
 from applier.ddl.spelling import Spelling
@@ -17,8 +22,10 @@ from applier.errors import DdlStopped
 from applier.order.barrier import Barrier
 from applier.pipeline.ddl_progress import DdlProgress
 from applier.pipeline.scan.statements import Ddl
+from applier.pipeline.schema_changes.apply import DdlApplier
 from applier.pipeline.schema_changes.decision import DdlRules, Verdict, past
 from applier.pipeline.schema_changes.decision import decided as record
+from applier.pipeline.state import State
 from applier.sink.control.rows import Decision, IgnoredFor, SchemaDecision
 
 RULES = DdlRules({"truncate-table": "stop", "drop-column": "ignore"}, TableFilter(["a.*"]))
@@ -71,6 +78,27 @@ def test_a_statement_is_refused_with_the_reason() -> None:
     assert exchange.decision == "refused"
     assert exchange.refusal is not None
     assert exchange.refusal.what.startswith("Tables a.p and a.q exchange rows, and one of them is parked")
+
+
+@pytest.mark.parametrize("sql", ["TRUNCATE TABLE p", "ALTER TABLE p DROP COLUMN y", "ALTER TABLE p ADD COLUMN y INT"])
+@pytest.mark.parametrize(
+    ("before", "why", "found"),
+    [
+        ("applied", None, Verdict("applied")),
+        ("rewritten", None, Verdict("applied")),
+        ("without a table", None, Verdict("applied")),
+        ("ignored", CONFIGURED, Verdict("ignored", CONFIGURED)),
+    ],
+)
+def test_what_a_failed_step_decided_counts_more_than_the_policies(
+    sql: str, before: Decision, why: IgnoredFor | None, found: Verdict
+) -> None:
+    """The tables have it so, or their rows lie as if they had not."""
+    [group] = by_table(parse(sql, "a"))
+    progress = DdlProgress()
+    progress.note([record(SchemaChange(5, sql, "a"), group, before, ignored_for=why)])
+
+    assert decided(sql, progress=progress) == found
 
 
 def test_what_users_skip_and_what_was_given_up_passes() -> None:
@@ -130,3 +158,17 @@ def test_a_statement_that_is_not_understood_stays_ignored() -> None:
     before = past([SchemaDecision(5, P, sql, "unread", "ignored", ignored_for=CONFIGURED)])
     assert RULES.decide_unread(ddl, frozenset(), DdlProgress()).decision == "refused"
     assert replace(RULES, past=before).decide_unread(ddl, frozenset(), DdlProgress()).decision == "ignored"
+
+
+@pytest.mark.parametrize("is_moving", [True, False])
+def test_a_table_that_a_failed_step_has_purged_shows_that_its_drop_was_begun(*, is_moving: bool) -> None:
+    """The other tables of the statement follow, although `[ddl]` ignores it since; others may have dropped it, too."""
+    moving = Moving({P: 5}, {}) if is_moving else None
+    state = State(cast("Any", None), Checkpoint(1, 1, 0, 0, Holder("t", "h"), moving=moving))
+    state.tables.put(TableVersion(P, 1, ()))
+    targets = mock.MagicMock()
+    targets.writer.return_value = None
+    change = SchemaChange(5, "DROP TABLE p, q", "a")
+    ddl = Ddl.of(Barrier(change, "t", Position(0, 0, 0)), Spelling(()))
+
+    assert DdlApplier(targets, state, {}, TablesSection(), TypeRules())._is_made(ddl) is is_moving
