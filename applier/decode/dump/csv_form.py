@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -12,6 +13,14 @@ BinaryForm: TypeAlias = Literal["raw", "hex", "base64"]
 
 ESCAPES = b"0nr\\"
 """What may follow a backslash that escapes, beside the first byte of the delimiter or, without one, the separator."""
+
+_KEYS = {
+    "separator": "separator",
+    "delimiter": "delimiter",
+    "null_value": "null",
+    "header": "has_header",
+    "backslash_escapes": "escapes",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +34,7 @@ class CsvForm:
         delimiter: Stands around each text and around nothing else (`--csv-delimiter`); empty for none.
         null: Stands for NULL, never within delimiters (`--csv-null-value`).
         has_header: The first row of each file has the names of the columns (not with `--no-header`).
-        escapes: A backslash escapes (`--escape-backslash`); else a delimiter within text is written twice. None where
-            that is not known: a backslash within text is refused then.
+        escapes: A backslash escapes (`--escape-backslash`); else a delimiter within text is written twice.
         binary: See `BinaryForm`. None where nothing shows it: values that can be read in two ways are refused then.
         zone: IANA zone of TIMESTAMP values.
         follow: What may follow a backslash that escapes, beside the first byte of what `escapes` is about.
@@ -37,27 +45,31 @@ class CsvForm:
     delimiter: bytes = b'"'
     null: bytes = b"\\N"
     has_header: bool = True
-    escapes: bool | None = True
+    escapes: bool = True
     binary: BinaryForm | None = "raw"
     zone: str = "UTC"
     follow: bytes = ESCAPES
     bare: bytes = b""
 
     @property
+    def escaped(self) -> list[bytes]:
+        """What may follow a backslash that escapes; itself first."""
+        own = b"\\" + self.follow + (self.delimiter or self.separator)[:1]
+        return [bytes([byte]) for byte in dict.fromkeys(own)]
+
+    @property
     def tells_null(self) -> bool:
         """Whether no text is written as NULL is."""
-        return bool(self.delimiter) or (bool(self.escapes) and self.null.startswith(b"\\"))
+        return bool(self.delimiter) or (self.escapes and self.null.startswith(b"\\"))
 
-    def shown(self) -> str:
-        """Its keys of `[upstream.csv]`, as the configuration writes them; without those that are not known."""
-        keys = {
-            "separator": self.separator.decode(),
-            "delimiter": self.delimiter.decode(),
-            "null_value": self.null.decode(),
-            "header": self.has_header,
-            "backslash_escapes": self.escapes,
-        }
-        return ", ".join(f"{key} = {json.dumps(value)}" for key, value in keys.items() if value is not None)
+    def shown(self, other: CsvForm | None = None) -> str:
+        """Its keys of `[upstream.csv]`, as the configuration writes them; only those that differ from another form."""
+        keys = []
+        for key, own in _KEYS.items():
+            value = getattr(self, own)
+            if other is None or getattr(other, own) != value:
+                keys.append(f"{key} = {json.dumps(value.decode() if isinstance(value, bytes) else value)}")
+        return ", ".join(keys)
 
     def problem(self) -> str | None:
         """Why files of this form can be read in two ways, as a clause; None where they cannot."""
@@ -70,20 +82,14 @@ class CsvForm:
             return "separator and delimiter share a character"
         if separator in null or (delimiter and delimiter in null) or {"\r", "\n"} & set(null) or _is_number(null):
             return "null_value holds the separator, the delimiter or an end of a line, or is a number"
-        if self.escapes is not False and not self._is_no_escape(self.null):
+        if self.escapes and ("\\" in null[1:] or (null[:1] == "\\" and self.null[1:2] in (b"", *self.escaped))):
             return "null_value holds a backslash that may escape"
+        if not delimiter and not self.escapes:
+            return "without delimiter and backslash_escapes nothing shows where a text ends"
         borders = any(delimiter[:size] == delimiter[-size:] for size in range(1, len(delimiter)))
         if borders and not self.escapes:
             return "delimiter ends as it begins, and nothing escapes a part of it within text"
         return None
-
-    def _is_no_escape(self, null: bytes) -> bool:
-        first = (self.delimiter or self.separator)[:1]
-        return b"\\" not in null[1:] and not (null[:1] == b"\\" and null[1:2] in (b"", first, *_bytes(self.follow)))
-
-
-def _bytes(data: bytes) -> list[bytes]:
-    return [bytes([byte]) for byte in data]
 
 
 def _is_content(part: str) -> bool:
@@ -104,6 +110,6 @@ _LOOKS = (
 )
 
 
-def look_encoded(value: bytes) -> bool:
-    """Whether bytes look like hex or base64."""
-    return any(look.fullmatch(value) for look in _LOOKS)
+def look_encoded(values: Collection[bytes]) -> bool:
+    """Whether bytes look like hex or base64, all of them; False without any."""
+    return bool(values) and all(any(look.fullmatch(value) for look in _LOOKS) for value in values)

@@ -7,7 +7,6 @@ differs is put into its form first, and put back into the values afterwards: bot
 from __future__ import annotations
 
 import re
-import secrets
 from collections.abc import Collection, Iterator, Sequence
 from itertools import count
 from typing import Any, cast
@@ -18,40 +17,41 @@ import pyarrow.compute as pc
 from pyarrow import csv
 
 from applier.decode.dump.csv_form import CsvForm
-from applier.decode.dump.escape_marks import marked, spare_bytes
 
-_ESCAPED = {ord("0"): 0, ord("n"): 10, ord("r"): 13, ord("Z"): 26}
+_ESCAPED = {b"0": b"\0", b"n": b"\n", b"r": b"\r", b"Z": b"\x1a"}
 """What an escaped byte stands for, where that is not the byte itself (MySQL's string literals)."""
 
 _NO_ESCAPES = "backslashes do not escape as Dumpling does (backslash_escapes)"
+
+_SPARE = [bytes([byte]) for byte in (*range(0x1F, 0x0D, -1), 0x7F, *range(1, 9), 0x0B, 0x0C)]
+"""Bytes that may stand for something longer where the data holds none of them."""
 
 _Undo = list[tuple[bytes, bytes]]
 """What stands in the data, and what it stands for, in the order in which it was put there."""
 
 
-def read_csv(data: bytes, form: CsvForm, columns: Sequence[str], texts: Collection[str] = ()) -> pa.Table:
+def read_csv(data: bytes, form: CsvForm, columns: Sequence[str] | None, texts: Collection[str] | None = ()) -> pa.Table:
     """The values of some rows, each column as `binary`, NULL where they are NULL.
 
     Args:
         data: Whole rows, without a header.
         form: How they are written.
-        columns: Names of their columns, in the order of the file.
-        texts: Those of them whose values stand within delimiters; for none, that is not looked at.
+        columns: Names of their columns, in the order of the file; None for as many as there are.
+        texts: Those of them whose values stand within delimiters; for none, that is not looked at; None for all.
 
     Raises:
         ValueError: A row has another number of values, or no end, or is not written in the form.
     """
     if not data:
-        return pa.table({name: pa.array([], pa.binary()) for name in columns})
+        return pa.table({name: pa.array([], pa.binary()) for name in columns or ()})
     undo: _Undo = []
-    plain = _unescaped(data, form, undo)
-    shortened = _shortened(plain, form, undo)
-    table = _one_by_one(plain, form, columns) if shortened is None else _parsed(*shortened, form, columns)
+    plain = _unescaped(data, form, undo) if form.escapes else data
+    read, structure = _shortened(plain, form, undo)
+    table = _parsed(read, structure, form, columns)
     if form.escapes:
         _refuse_bare(plain, form, table)
-    if texts:
-        read, (_, mark) = shortened or (plain, (form.separator, form.delimiter))
-        _refuse_undelimited(read, mark, form, table, texts)
+    if texts is None or texts:
+        _refuse_undelimited(read, structure[1], form, table, table.column_names if texts is None else texts)
     return _restored(table, undo)
 
 
@@ -61,31 +61,36 @@ def read_names(header: bytes, form: CsvForm) -> list[str]:
     Raises:
         ValueError: It is not written in the form.
     """
-    undo: _Undo = []
-    row = next(_rows(plain := _unescaped(header, form, undo), form), [])
-    keys = [str(number) for number in range(len(row))]
-    table = _one_by_one(plain, form, keys)
-    _refuse_undelimited(plain, form.delimiter, form, table, keys)
-    (names,) = _restored(table, undo).to_pylist()
-    return [(names[key] or b"").decode("utf-8", "replace") for key in keys]
+    names = read_csv(header, form, None, None)
+    return [(column[0].as_py() or b"").decode("utf-8", "replace") for column in names.columns]
 
 
 def _unescaped(data: bytes, form: CsvForm, undo: _Undo) -> bytes:
-    """Put a mark in place of each escape.
+    """Put a mark in place of each escape of Dumpling.
 
     Raises:
-        ValueError: A backslash may escape or not, or what escapes does not stand as Dumpling writes it.
+        ValueError: A byte stands there that would be escaped.
     """
-    if form.escapes is None and b"\\" in data.replace(form.null, b""):
-        raise ValueError("a backslash within text may escape or not, and backslash_escapes is not set")
-    if not form.escapes:
-        return data
     if b"\0" in data or re.search(rb"\r(?!\n)", data):
         raise ValueError(f"{_NO_ESCAPES}: a byte stands there that would be escaped")
-    data, follow = _without_escapes(data, form, undo)
-    if follow - {*form.follow, *(form.delimiter or form.separator)[:1]}:
-        raise ValueError(f"{_NO_ESCAPES}: what follows a backslash is no escape of Dumpling")
+    # The backslash itself goes first: afterwards each one begins another escape, or NULL.
+    for byte in form.escaped if b"\\" in data else ():
+        data = _replaced(data, b"\\" + byte, _ESCAPED.get(byte, byte), form, undo)
     return data
+
+
+def _replaced(data: bytes, old: bytes, meant: bytes, form: CsvForm, undo: _Undo) -> bytes:
+    """The data with a mark that it does not hold in place of some bytes."""
+    if old not in data:
+        return data
+    undo.append((mark := next(_marks(data, form)), meant))
+    return data.replace(old, mark)
+
+
+def _marks(data: bytes, form: CsvForm) -> Iterator[bytes]:
+    """Texts that the data does not hold: two of them never overlap, as each begins and ends like none of its parts."""
+    taken = form.separator + form.delimiter + form.null
+    return (mark for number in count() if (mark := b"g%dz" % number) not in data and mark not in taken)
 
 
 def _refuse_bare(plain: bytes, form: CsvForm, table: pa.Table) -> None:
@@ -110,56 +115,32 @@ def _refuse_undelimited(data: bytes, mark: bytes, form: CsvForm, table: pa.Table
         raise ValueError("a text without delimiter is not null_value, or a number has a delimiter")
 
 
-def _without_escapes(data: bytes, form: CsvForm, undo: _Undo) -> tuple[bytes, set[int]]:
-    """The data with a mark in place of each escape, and the bytes that follow the backslashes."""
-    if b"\\" not in data:
-        return data, set()
-    if (short := marked(data, form)) is not None:
-        undo += [(found, bytes([_ESCAPED.get(byte, byte)])) for found, byte in short[1]]
-        return short[0], {byte for _, byte in short[1]}
-    mark, numbers, follow = _absent(data), count(), {ord("\\")} if b"\\\\" in data else set[int]()
-
-    def replaced(escape: bytes, byte: int) -> bytes:
-        undo.append((found := b"%s%03d" % (mark, next(numbers)), bytes([byte])))
-        return data.replace(escape, found)
-
-    # First of all: afterwards each backslash begins an escape.
-    data = replaced(b"\\\\", ord("\\"))
-    null = form.null[1:] if form.null.startswith(b"\\") else b""
-    pattern = re.compile(rb"\\(?!%s)(.)" % re.escape(null) if null else rb"\\(.)", re.DOTALL)
-    while (found := pattern.search(data)) is not None:
-        follow.add(found[1][0])
-        data = replaced(found[0], _ESCAPED.get(found[1][0], found[1][0]))
-    return data, follow
-
-
-def _absent(data: bytes) -> bytes:
-    while (mark := secrets.token_hex(4).encode()) in data:
-        pass
-    return mark
-
-
-def _shortened(data: bytes, form: CsvForm, undo: _Undo) -> tuple[bytes, list[bytes]] | None:
-    """The data with a separator and a delimiter of one byte, and these; None where the data leaves no byte for them."""
+def _shortened(data: bytes, form: CsvForm, undo: _Undo) -> tuple[bytes, list[bytes]]:
+    """The data with a separator and a delimiter of one ASCII character, and these."""
     structure = [form.separator, form.delimiter]
-    spare = spare_bytes(data, b"".join(structure))
     for index, long in enumerate(structure):
         if len(long) > 1 or long > b"\x7f":
-            one = next(spare, None)
-            if one is None:
-                return None
-            data, structure[index] = data.replace(long, one), one
+            free = [byte for byte in _SPARE if byte not in b"".join(structure) + form.null]
+            one = next((byte for byte in free if byte not in data), free[0])
+            data = _replaced(data, one, one, form, undo).replace(long, one)
+            structure[index] = one
             undo.append((one, long))
     return data, structure
 
 
-def _parsed(data: bytes, structure: Sequence[bytes], form: CsvForm, columns: Sequence[str]) -> pa.Table:
+def _parsed(data: bytes, structure: Sequence[bytes], form: CsvForm, columns: Sequence[str] | None) -> pa.Table:
     _refuse_stray(data, structure, form)
+    names = columns or [f"f{number}" for number in range(data.count(structure[0]) + 1)]
     separator, delimiter = (one.decode("ascii") for one in structure)
     try:
         return csv.read_csv(
             cast("Any", pa.BufferReader(data)),
-            csv.ReadOptions(use_threads=False, column_names=list(columns), block_size=len(data) + 1),
+            csv.ReadOptions(
+                use_threads=False,
+                column_names=None if columns is None else list(columns),
+                autogenerate_column_names=columns is None,
+                block_size=len(data) + 1,
+            ),
             csv.ParseOptions(
                 delimiter=separator,
                 quote_char=delimiter or False,
@@ -169,7 +150,7 @@ def _parsed(data: bytes, structure: Sequence[bytes], form: CsvForm, columns: Seq
             ),
             csv.ConvertOptions(
                 check_utf8=False,
-                column_types=dict.fromkeys(columns, pa.binary()),
+                column_types=dict.fromkeys(names, pa.binary()),
                 null_values=[form.null.decode()],
                 strings_can_be_null=True,
                 quoted_strings_can_be_null=False,
@@ -192,43 +173,6 @@ def _refuse_stray(data: bytes, structure: Sequence[bytes], form: CsvForm) -> Non
     stray = re.compile(rb"%s(?<=[^%s]%s)%s(?![%s\r]|\Z)" % (mark, before, mark, literal, before))
     if stray.search(data if form.escapes else data.replace(delimiter * 2, b"")):
         raise ValueError("CSV parse error: a value goes on behind its delimiter")
-
-
-def _one_by_one(data: bytes, form: CsvForm, columns: Sequence[str]) -> pa.Table:
-    """The same without Arrow's reader, for data in which every byte comes: a hundred times as slow."""
-    rows = list(_rows(data, form))
-    if wrong := next((len(row) for row in rows if len(row) != len(columns)), None):
-        msg = f"CSV parse error: Expected {len(columns)} columns, got {wrong}"
-        raise ValueError(msg)
-    arrays: list[Any] = [pa.array([row[index] for row in rows], pa.binary()) for index in range(len(columns))]
-    return pa.table(arrays, names=list(columns))
-
-
-def _rows(data: bytes, form: CsvForm) -> Iterator[list[bytes | None]]:
-    end = re.compile(b"|".join((re.escape(form.separator), rb"\r?\n", rb"\Z")))
-    at, row = 0, list[bytes | None]()
-    while at < len(data):
-        is_text = bool(form.delimiter) and data.startswith(form.delimiter, at)
-        text, at = _delimited(data, at + len(form.delimiter), form.delimiter) if is_text else (b"", at)
-        found = end.search(data, at)
-        if found is None or (is_text and found.start() > at):
-            raise ValueError("CSV parse error: a value goes on behind its delimiter")
-        value = data[at : found.start()]
-        row.append(text if is_text else None if value == form.null else value)
-        at = found.end()
-        if found[0] != form.separator:
-            yield row
-            row = []
-
-
-def _delimited(data: bytes, start: int, delimiter: bytes) -> tuple[bytes, int]:
-    """A value within delimiters, and where what follows them begins."""
-    at = start
-    while (at := data.find(delimiter, at)) >= 0:
-        if not data.startswith(delimiter, at + len(delimiter)):
-            return data[start:at].replace(delimiter * 2, delimiter), at + len(delimiter)
-        at += 2 * len(delimiter)
-    raise ValueError("CSV parse error: a value has no end")
 
 
 def _restored(table: pa.Table, undo: _Undo) -> pa.Table:

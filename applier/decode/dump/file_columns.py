@@ -14,7 +14,7 @@ from applier.decode.dump.sql_rows import head_of
 from applier.decode.dump.stream import beginning
 from applier.decode.dump.typed_rows import loaded
 
-_HEADER_BYTES = 1 << 20
+HEADER_BYTES = 1 << 20
 """Bytes in which a header ends: 4096 columns, each with a name of 64 characters."""
 
 
@@ -37,12 +37,23 @@ def columns_of(address: str, file: File, form: CsvForm, version: TableVersion) -
         ValueError: Its header does not fit the table.
         OSError: It cannot be read.
     """
-    names = None
+    is_read = file.kind == "sql" or form.has_header
+    return columns_in(beginning(address, file, HEADER_BYTES) if is_read else b"", file, form, version)
+
+
+def columns_in(data: bytes, file: File, form: CsvForm, version: TableVersion) -> tuple[str, ...]:
+    """The same from the beginning of the file."""
     if file.kind == "sql":
-        names = head_of(beginning(address, file, _HEADER_BYTES))
-    elif form.has_header:
-        names = _header(beginning(address, file, _HEADER_BYTES), form)
-    return declared(names, version)
+        return declared(head_of(data), version)
+    if not form.has_header or not data:
+        return declared(None, version)
+    if not (end := data.find(b"\n") + 1):
+        raise ValueError("its header has no end")
+    try:
+        return declared(read_names(data[:end], form), version)
+    except ValueError as error:
+        msg = f"its first row does not hold the names of the columns (header), as {error}"
+        raise ValueError(msg) from None
 
 
 def declared(names: Sequence[str] | None, version: TableVersion) -> tuple[str, ...]:
@@ -84,12 +95,3 @@ def export_of_missing(name: TableName, tso: int) -> str:
 def _in_file(name: str) -> str:
     """A name as names of files have it; a brace would begin an action of the template."""
     return _UNFIT.sub(lambda found: f"%{ord(found[0]):02X}", name)
-
-
-def _header(data: bytes, form: CsvForm) -> list[str] | None:
-    if not data:
-        return None
-    end = data.find(b"\n") + 1
-    if not end:
-        raise ValueError("its header has no end")
-    return read_names(data[:end], form)

@@ -29,7 +29,7 @@ _FRAME = re.compile(rb"^\(|\)[,;]$", re.MULTILINE)
 
 def form_of_sql(form: CsvForm) -> CsvForm:
     """How the rows of SQL files are written in an export of some form."""
-    return replace(FORM, escapes=form.escapes is not False, zone=form.zone)
+    return replace(FORM, escapes=form.escapes, zone=form.zone)
 
 
 def without_prologue(data: bytes) -> bytes:

@@ -111,11 +111,9 @@ def _text(values: Any, column: Column) -> Any:
 
 
 def _bytes(values: Any, column: Column, form: str | None) -> Any:
-    if form is None:
-        filled = [value for value in values.to_pylist() if value]
-        if filled and all(map(look_encoded, filled)):
-            msg = f"values of binary column {column.name} may be bytes, hex or base64, and binary is not set"
-            raise ValueError(msg)
+    if form is None and look_encoded(list(filter(None, values.to_pylist()))):
+        msg = f"values of binary column {column.name} may be bytes, hex or base64, and binary is not set"
+        raise ValueError(msg)
     unwrap = UNWRAP[form or "raw"]
     if unwrap is _as_is and column.type.name != "bit":
         return values

@@ -1,4 +1,4 @@
-"""How an export is written is found out, taken from the options, or asked for."""
+"""How an export is written is declared, and files that do not fit are refused with the keys to set."""
 
 from __future__ import annotations
 
@@ -84,29 +84,68 @@ def test_what_no_escape_of_dumpling_is_shows_that_there_is_none(tmp_path: Path, 
     assert "backslash_escapes" in problem or "goes on behind its delimiter" in problem
 
 
-def test_escapes_are_declared_where_anything_else_is(tmp_path: Path) -> None:
-    """Only all of Dumpling's defaults together are taken for granted; without a backslash it makes no difference."""
+@pytest.mark.parametrize(
+    ("form", "keys"),
+    [
+        (CsvForm(b";"), 'separator = ";"'),
+        (CsvForm(b"|", has_header=False), 'separator = "|", header = false'),
+        (CsvForm(b"\t", null=b"NULL"), 'separator = "\\t", null_value = "NULL"'),
+        (CsvForm(delimiter=b"'"), 'delimiter = "\'"'),
+        (CsvForm(null=b""), 'null_value = ""'),
+        (CsvForm(has_header=False), "header = false"),
+        (CsvForm(escapes=False), "backslash_escapes = false"),
+        (CsvForm(b";", has_header=False, escapes=False), 'separator = ";", header = false, backslash_escapes = false'),
+    ],
+)
+def test_the_keys_that_fit_are_named(tmp_path: Path, form: CsvForm, keys: str) -> None:
+    """Where they are evident: one more than they would be no better."""
+    rows = [(1, "a\nb\\", b"\xff", 100), (2, None, None, None)]
+    problem = _problem(tmp_path, dumpling.csv(rows, form))
+    assert f"Set {keys} in [upstream.csv] if Dumpling had such options: with them the file fits." in problem
+
+
+def test_keys_that_are_not_evident_are_not_named(tmp_path: Path) -> None:
+    """Nothing fits, or two things do."""
+    for data in (b"1#2#3#4\n", b'"id","name","body","amount"\r\n1,a,b,1\r\n'):
+        problem = _problem(tmp_path, data)
+        assert "Set in [upstream.csv] the options that Dumpling had: separator, delimiter, null_value, " in problem
+
+
+def test_a_header_that_is_there_and_is_not_declared_is_named(tmp_path: Path) -> None:
+    """Its names are no numbers."""
+    problem = _problem(tmp_path, dumpling.csv(_ROWS, CsvForm()), CsvSection(header=False))
+    assert "Set header = true in [upstream.csv]" in problem
+
+
+def test_sql_without_escapes_names_its_key(tmp_path: Path) -> None:
+    """It has no other one."""
+    problem = _problem(tmp_path, dumpling.sql([(1, "it's", None, None)], escapes=False), kind="sql")
+    assert "Set backslash_escapes = false in [upstream.csv]" in problem
+
+
+def test_sql_without_escapes_may_hold_any_delimiter(tmp_path: Path) -> None:
+    """The sample ends behind a row, whatever the delimiter of CSV is."""
+    rows = [(number, 'one " and\n' * 300, None, None) for number in range(100)]
+    for count in (1, 100):
+        data = dumpling.sql(rows[:count], escapes=False)
+        assert not _form(tmp_path, data, CsvSection(backslash_escapes=False), kind="sql").escapes
+
+
+def test_what_is_left_out_is_the_default_whatever_is_declared(tmp_path: Path) -> None:
+    """A backslash escapes also where another key is set."""
     form, section = CsvForm(b";"), CsvSection(separator=";")
-    assert _form(tmp_path, dumpling.csv([(1, "a", b"\xff", 1)], form), section).escapes is None
-    problem = _problem(tmp_path, dumpling.csv([(1, "a\nb", b"\xff", 1)], form), section)
-    assert "in line 2: a backslash within text may escape or not, and backslash_escapes is not set" in problem
+    assert _form(tmp_path, dumpling.csv([(1, "a\nb", b"\xff", 1)], form), section) == form
 
 
 _TEXTS = "CREATE TABLE `t` (`a` varchar(9), `b` varchar(9));"
 
 
-def test_a_first_row_that_may_be_a_header_is_asked_for(tmp_path: Path) -> None:
-    """Where all columns hold text, names may be a row; a table with a number shows it for all."""
+def test_a_first_row_that_may_be_a_header_is_what_is_declared(tmp_path: Path) -> None:
+    """Where all columns hold text, names may be a row."""
     data = b'"a","b"\r\n"c","d"\r\n'
     export = Export.find(dumpling.write(tmp_path, {"d.t.000000000.csv": data}, declared=_TEXTS))
-    with pytest.raises(
-        ConfigError, match=r"a row or a header\. Set header in \[upstream\.csv\]: false if Dumpling had"
-    ):
-        form_of(export, CsvSection())
     assert [form_of(export, CsvSection(header=header)).has_header for header in (True, False)] == [True, False]
-    (tmp_path / "d.n-schema.sql").write_text("CREATE TABLE `n` (`id` int PRIMARY KEY);")
-    (tmp_path / "d.n.000000000.csv").write_bytes(b'"id"\r\n1\r\n')
-    assert form_of(Export.find(str(tmp_path)), CsvSection()) == CsvForm(binary=None)
+    assert form_of(export, CsvSection()) == CsvForm(binary=None)
 
 
 @pytest.mark.parametrize("section", [CsvSection(), CsvSection(backslash_escapes=True), CsvSection(header=False)])
@@ -114,7 +153,7 @@ def test_no_part_of_a_delimiter_separates(tmp_path: Path, section: CsvSection) -
     """Text without NULL and header is read as it is, or refused."""
     data = b"".join(b'"x%d","y%d"\r\n' % (row, row) for row in range(50))
     export = Export.find(dumpling.write(tmp_path, {"d.t.000000000.csv": data}, declared=_TEXTS))
-    if section.header is None:
+    if section.header:
         with pytest.raises(ConfigError, match="in line 1: its first row does not hold the names of the columns"):
             form_of(export, section)
     else:
@@ -192,11 +231,11 @@ def test_a_file_without_a_form_is_refused(tmp_path: Path, data: bytes) -> None:
 def test_text_without_delimiters_needs_escapes_and_null(tmp_path: Path) -> None:
     """Nothing else shows where such text ends, and what is NULL."""
     data = dumpling.csv(_ROWS, CsvForm(delimiter=b""))
-    assert "not said that a backslash escapes" in _problem(tmp_path, data, CsvSection(delimiter=""))
-    assert "not said" in _problem(tmp_path, data, CsvSection(delimiter="", backslash_escapes=False))
-    problem = _problem(tmp_path, data, CsvSection(delimiter="", backslash_escapes=True))
-    assert "Set null_value in [upstream.csv] (--csv-null-value)" in problem
-    assert _form(tmp_path, data, CsvSection(delimiter="", backslash_escapes=True, null_value="\\N")).delimiter == b""
+    problem = _problem(tmp_path, data, CsvSection(delimiter=""))
+    assert "nothing shows what stands for NULL, and null_value (--csv-null-value) is not set" in problem
+    problem = _problem(tmp_path, data, CsvSection(delimiter="", null_value="\\N", backslash_escapes=False))
+    assert "nothing shows where a text ends" in problem
+    assert _form(tmp_path, data, CsvSection(delimiter="", null_value="\\N")).delimiter == b""
 
 
 def test_text_that_may_be_null_is_refused(tmp_path: Path) -> None:

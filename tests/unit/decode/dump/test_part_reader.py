@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -91,17 +92,19 @@ def test_a_row_that_does_not_fit_is_refused_wherever_it_is(tmp_path: Path, row: 
     assert said in _refusal(tmp_path, "d.t.000000000.csv", _CSV + row + b"\r\n")
 
 
-@pytest.mark.parametrize(
-    ("row", "said"),
-    [
-        (b'1,"secret\\n",\\N,1', "backslash_escapes is not set"),
-        (b'1,"secret","ffff",1', "binary is not set"),
-    ],
-)
-def test_what_reads_in_two_ways_is_refused_when_it_comes(tmp_path: Path, row: bytes, said: str) -> None:
-    """The samples showed neither."""
-    data = _CSV.split(b"\n")[0] + b"\n" + row + b"\r\n"
-    assert said in _refusal(tmp_path, "d.t.000000000.csv", data, CsvForm(escapes=None, binary=None))
+def test_bytes_that_read_in_two_ways_are_refused_when_they_come(tmp_path: Path) -> None:
+    """The samples had none."""
+    data = _CSV.split(b"\n")[0] + b'\n1,"secret","ffff",1\r\n'
+    assert "binary is not set" in _refusal(tmp_path, "d.t.000000000.csv", data, CsvForm(binary=None))
+
+
+def test_a_file_with_every_byte_is_read(tmp_path: Path) -> None:
+    """No byte is left that could stand for a separator or a delimiter of several characters."""
+    body = bytes(range(256)) + b"g0z|+|g1z''"
+    for form in (CsvForm(), CsvForm(b"|+|", b"''"), CsvForm(b"\xc2\xa7", escapes=False)):
+        data = dumpling.csv([(1, "g0z\\", body, 100), (2, None, None, None)], form)
+        rows = [list(row.values()) for row in _read(tmp_path, "d.t.000000000.csv", data, form)]
+        assert rows == [[1, "g0z\\", body, Decimal(100)], [2, None, None, None]]
 
 
 @pytest.mark.parametrize("binary", ["hex", "base64"])
