@@ -53,7 +53,7 @@ class Tracked(NamedTuple):
         partitioning: How it is partitioned; None where it is not, or where no statement shows it. A later DROP
             PARTITION names the partition alone, and the statement that gave its bounds is not read again after a
             restart.
-        completeness: Whether it holds every row; None in a checkpoint of format 1, which does not hold it.
+        completeness: Whether it holds every row; None where nothing is known of it.
         loaded: TSO of the export that its rows come from: the table has everything at or below it; 0 for none.
     """
 
@@ -160,7 +160,7 @@ class Checkpoint:
             read there: its rows at or below it came before.
         topic_ids: What distinguishes each topic from another of its name; {} where the source does not show it.
         counts: Figures of the step, for people; nothing depends on them.
-        protocol: Protocol of the messages that were read; "" in format 1, which does not hold it.
+        protocol: Protocol of the messages that were read; "" before the first.
         resuming: Parked tables that are being brought back; None without any.
         handled: Requests of commands that were carried out, by their id; the latest ones.
         moving: Names that the step after this checkpoint was about to free or give away; None without such a step.

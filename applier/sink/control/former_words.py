@@ -24,32 +24,32 @@ _CAUSES = {
 _REFUSED = "refused: "
 
 
-def reason(written: dict[str, Any]) -> dict[str, str]:
-    """The members of a `Reason` from those of a table's completeness."""
+def reasons(written: dict[str, Any]) -> dict[str, Any]:
+    """The members of a table's completeness that tell why, from those in words; others stay as they are."""
+    words = written.get("lacked")
+    return ({"reason": _reason(written)} if "state" in written else {}) | (
+        {"lacked": _lacked(words) if words else None} if isinstance(words, str) else {}
+    )
+
+
+def _reason(written: dict[str, Any]) -> dict[str, str]:
     state, text = msgspec.convert(written["state"], Wholeness), msgspec.convert(written.get("reason", ""), str)
     if state == "parked":
         return _parked(_CAUSES[written.get("cause") or "include"], text)
-    return lacked(text) if text else {"why": Why.WHOLE if state == "live" else Why.UNRECORDED}
+    return _lacked(text) if text else {"why": Why.WHOLE if state == "live" else Why.UNRECORDED}
 
 
 def _parked(cause: Why, text: str) -> dict[str, str]:
     told, _ = _recognised(text)
-    if (
-        told is not None
-        and told.state == "parked"
-        and (told.is_left_out, told.is_loaded)
-        == (
-            cause.is_left_out,
-            cause.is_loaded,
-        )
-    ):
+    kind = (cause.is_left_out, cause.is_loaded)
+    if told is not None and told.state == "parked" and (told.is_left_out, told.is_loaded) == kind:
         return {"why": told}
     # A command had such a table built anew, and left the words for what it was before.
     is_rebuilt = cause is Why.BY_HAND and told is not None and told.state == "incomplete"
     return {"why": Why.REBUILT} if is_rebuilt else {"why": cause, "detail": text}
 
 
-def lacked(text: str) -> dict[str, str]:
+def _lacked(text: str) -> dict[str, str]:
     """The members of a `Reason` from the words for it."""
     why, detail = _recognised(text)
     # Words that are not known say of an incomplete table that it may lack rows, and why.

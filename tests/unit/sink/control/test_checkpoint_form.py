@@ -98,25 +98,29 @@ def test_what_many_tables_share_and_what_is_empty_is_not_written_again() -> None
     assert "ts" not in other["completeness"]["position"]
 
 
-def test_a_table_that_format_2_parked_has_its_position() -> None:
-    """Its offsets and columns are those at which it left; after a DDL that it missed nothing shows them."""
-    text = json.loads(to_json(FULL)) | {"format": 2}
-    offsets = [{"topic": "shop", "partition": 0, "offset": 7}]
-    known = {"state": "parked", "since": 5, "offsets": offsets, "reason": "left out", "missed_ddl": False}
-    table = {"database": "shop", "table": "t", "version": 4, "completeness": known}
-    position = FeedPosition(TableName("shop", "t"), 5, readings={PLACE: Reading(7)}, version=4)
-    (found,) = from_json(json.dumps(text | {"tables": [table]})).tables.values()
-    assert found.completeness == Completeness(Reason(Why.LEFT_OUT, "left out"), 5, position)
-    table["completeness"] = known | {"missed_ddl": True}
-    (found,) = from_json(json.dumps(text | {"tables": [table]})).tables.values()
-    assert found.completeness == Completeness(Reason(Why.LEFT_OUT, "left out"), 5)
+def _refusal(number: int) -> str:
+    text = json.dumps(json.loads(to_json(FULL)) | {"format": number})
+    with pytest.raises(TerminalError, match=f"has format {number}, but this applier reads formats 4 to 6") as refused:
+        from_json(text)
+    return str(refused.value)
 
 
 def test_a_checkpoint_of_a_newer_format_is_refused() -> None:
     """An older applier does not guess at what a newer one wrote."""
-    text = json.dumps(json.loads(to_json(FULL)) | {"format": 7})
-    with pytest.raises(TerminalError, match="has format 7, but this applier reads formats 1 to 6"):
-        from_json(text)
+    assert "Start the version of applier that wrote it, or a newer one." in _refusal(7)
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, 3])
+def test_a_checkpoint_of_a_format_before_4_is_refused(number: int) -> None:
+    """Its words and members are not known any more; the feed is read again."""
+    assert "Drop the control table checkpoints and replay" in _refusal(number)
+
+
+@pytest.mark.parametrize("number", [4, 5, 6])
+def test_older_formats_are_read(number: int) -> None:
+    """What they hold has the same form today, but for words: a checkpoint of any may be the newest."""
+    written = json.loads(to_json(FULLEST)) | {"format": number}
+    assert from_json(json.dumps(written)) == FULLEST
 
 
 def test_members_added_later_are_ignored() -> None:
@@ -141,14 +145,14 @@ DAMAGE: list[dict[str, object]] = [
     {"snapshots": [{"table": [], "snapshot_id": 1}]},
     {"tables": ["t"]},
     {"tables": [{"database": "shop", "table": "t", "version": 1, "completeness": {"state": "odd"}}]},
-    {"resuming": {"job": "job", "progress": {"format": 3}}},
+    {"resuming": {"job": "job", "progress": {"format": 4}}},
 ]
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        *("", "null", "{}", '{"format":1}'),
+        *("", "null", "{}", '{"format":4}'),
         *(json.dumps(json.loads(to_json(FULL)) | changed) for changed in DAMAGE),
     ],
 )
