@@ -114,9 +114,10 @@ def form_of(export: Export, section: CsvSection) -> CsvForm:
         ConfigError: Files and form do not fit, or files can be read in two ways.
     """
     form = _declared(section)
-    samples = list(_samples(export))
-    tables = [(sample, _rows(export, sample, form)) for sample in samples]
-    values = [value for sample, table in tables if sample.file.kind == "csv" for value in _bytes(sample.version, table)]
+    values = list[bytes]()
+    for sample in _samples(export):
+        rows = _rows(export, sample, form)
+        values += _bytes(sample.version, rows) if sample.file.kind == "csv" else ()
     if form.binary is None and look_encoded(values):
         what = f"All values of binary columns that were looked at in export {export.address} look like hex or base64."
         way = 'Set binary in [upstream.csv] to "raw", or to "hex" or "base64" if Dumpling had a dialect.'
