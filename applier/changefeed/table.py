@@ -85,6 +85,14 @@ class ColumnType:
     scale: int | None = None
     elements: tuple[str, ...] = ()
 
+    @property
+    def text(self) -> str:
+        """The type as SQL writes it: `bigint unsigned`, `decimal(10,2)`."""
+        size = ""
+        if self.name in ("decimal", "bit") and self.length is not None:
+            size = f"({self.length},{self.scale or 0})" if self.name == "decimal" else f"({self.length})"
+        return f"{self.name}{size}{' unsigned' if self.unsigned and self.name != 'bit' else ''}"
+
     def completed(self, known: ColumnType) -> ColumnType:
         """The type, completed from a known type of the same name."""
         if self.name != known.name:

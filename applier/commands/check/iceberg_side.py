@@ -11,18 +11,16 @@ from applier.changefeed.route import Route
 from applier.changefeed.table import Column, TableName, TableVersion
 from applier.changefeed.types import TypeRules, column_arrow_type
 from applier.commands.catalog_reader import Lake, LakeTable
-from applier.commands.check.describe_steps import described, iceberg_text, predicted, rewrite
 from applier.commands.check.report import ColumnReport, TableAnswer, TableOutcome, TableReport, hints
 from applier.commands.check.upstream_tables import upstream_of
 from applier.config.settings import Config
 from applier.ddl.actions import Action
 from applier.ddl.schema_tracker import Tables
-from applier.decode.values.target import type_text
 from applier.errors import TableMismatch
 from applier.sink.commit.stamp import CHANGEFEED
 from applier.sink.evolve.plan import Evolution, plan
 from applier.sink.evolve.row_columns import absent_from, columns_of_new, supplied
-from applier.sink.format.types import iceberg_type
+from applier.sink.format.types import iceberg_type, type_text
 from applier.sink.write.rows import check_columns
 
 _MADE = "The table is made with its first row."
@@ -106,13 +104,13 @@ class Replicas:
                 reason = "upstream has no such column: rows get NULL"
                 if extra.required:
                     reason = f"Column {extra.name} is required in Iceberg, and upstream has none of that name."
-                found.append(ColumnReport(extra.name, "", iceberg_text(extra.type), not extra.required, reason))
+                found.append(ColumnReport(extra.name, "", type_text(extra.type), not extra.required, reason))
         return tuple(found)
 
     def _column(self, version: TableVersion, column: Column, table: LakeTable | None) -> ColumnReport:
-        upstream = type_text(column.type)
+        upstream = column.type.text
         found = table.schema.field(column.name) if table else None
-        has = iceberg_text(found.type) if found else ""
+        has = type_text(found.type) if found else ""
         if table is not None:
             column = supplied(replace(version, columns=(column,)), table.schema).columns[0]
         try:
@@ -136,7 +134,7 @@ class Replicas:
         except TableMismatch as error:
             return f"{error.what}."
         if found is not None and CHANGEFEED not in table.properties and found.arrow != wanted:
-            kind, needs = iceberg_text(found.type), iceberg_type(wanted)
+            kind, needs = type_text(found.type), iceberg_type(wanted)
             return f"Table {table} cannot be adopted: column {column.name} is {kind}, upstream it needs {needs}."
         return ""
 
@@ -158,7 +156,7 @@ class Replicas:
         if table is None:
             return replace(answer, outcome="created", steps=(_MADE,))
         evolution = plan(before, after, actions, self.rules, table.schema.names)
-        steps = tuple(described(step) for step in evolution.steps)
+        steps = tuple(step.describe() for step in evolution.steps)
         refusals = [evolution.refused] if evolution.refused else []
         refusals += evolution.only_empty if table.may_hold_rows else ()
         if refusals:
@@ -169,14 +167,14 @@ class Replicas:
 
     def _fitted(self, answer: TableAnswer, evolution: Evolution, after: TableVersion, table: LakeTable) -> TableAnswer:
         try:
-            later = replace(table, schema=predicted(table.schema, evolution.steps))
+            later = replace(table, schema=evolution.predicted(table.schema))
         except TableMismatch as error:
             return replace(answer, outcome="refused", reasons=(error.what,), ways_out=hints(error))
         if bad := _reasons(self._columns(after, later)):
             return replace(answer, outcome="refused", reasons=bad, ways_out=(_TYPES_HINT,))
         if not evolution.steps:
             return answer
-        notes = [rewrite(step, table) for step in evolution.steps]
+        notes = [step.rewrite(table.format_version) for step in evolution.steps] if table.may_hold_rows else []
         outcome: TableOutcome = "rewritten" if any(note is not None for note in notes) else "in place"
         return replace(answer, outcome=outcome, reasons=tuple(note for note in notes if note))
 

@@ -7,7 +7,7 @@ from typing import Literal
 
 import pyarrow as pa
 
-from applier.changefeed.table import Column, ColumnType
+from applier.changefeed.table import Column
 from applier.changefeed.types import DATE_TYPES
 from applier.decode.decoder import WireForm
 from applier.errors import ValueRefused
@@ -38,12 +38,4 @@ class Target:
 
     def refuse(self, why: str = "it is malformed or out of range", hint: str = _HINT) -> ValueRefused:
         """The error for a value of this column. It names column and type, never the value."""
-        return ValueRefused(f"A value of {self.path} cannot be read as {type_text(self.column.type)}: {why}.", hint)
-
-
-def type_text(column: ColumnType) -> str:
-    """The type as SQL writes it: `bigint unsigned`, `decimal(10,2)`."""
-    size = ""
-    if column.name in ("decimal", "bit") and column.length is not None:
-        size = f"({column.length},{column.scale or 0})" if column.name == "decimal" else f"({column.length})"
-    return f"{column.name}{size}{' unsigned' if column.unsigned and column.name != 'bit' else ''}"
+        return ValueRefused(f"A value of {self.path} cannot be read as {self.column.type.text}: {why}.", hint)

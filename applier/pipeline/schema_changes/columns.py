@@ -21,8 +21,6 @@ from applier.sink.control.rows import Decision
 from applier.sink.evolve.apply import apply_evolution
 from applier.sink.evolve.plan import plan
 from applier.sink.evolve.row_columns import of_schemas, supplied, with_virtual
-from applier.sink.evolve.steps import AddField, ConvertField, DropField, PromoteField, Step
-from applier.sink.format.types import TableSchema
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,24 +96,9 @@ class ColumnDdl:
         evolution = plan(before, version, (), of_schemas(self.rules), held)
         # A step that failed, or a user, has done these.
         schema = writer.table.schema
-        evolution = replace(evolution, steps=tuple(step for step in evolution.steps if not _is_done(step, schema)))
+        evolution = replace(evolution, steps=tuple(step for step in evolution.steps if not step.is_done(schema)))
         if evolution.steps or evolution.refused:
             upto = writer.known.resolved_ts if writer.known else 0
             apply_evolution(writer.table, evolution, self.targets.policy.stamp(upto))
             writer.reload()
         self.state.track(version)
-
-
-def _is_done(step: Step, schema: TableSchema) -> bool:
-    """Whether the columns of a table show that it has taken a step."""
-    found = schema.field(step.name) if isinstance(step, AddField | DropField | PromoteField | ConvertField) else None
-    match step:
-        case AddField():
-            return found is not None
-        case DropField():
-            return found is None
-        case PromoteField(type=kind):
-            return found is not None and bool(found.arrow == kind)
-        case ConvertField(old_arrow=old, new_arrow=new):
-            return found is not None and bool(found.arrow == new != old)
-    return False

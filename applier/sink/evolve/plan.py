@@ -18,7 +18,7 @@ from applier.ddl import actions as ddl
 from applier.ddl.actions import Action
 from applier.errors import RELOAD, SchemaChangeRefused
 from applier.sink.evolve.casts import cast as casts
-from applier.sink.evolve.casts.cast import family, is_lossless, is_promotion
+from applier.sink.evolve.casts.cast import family, is_lossless
 from applier.sink.evolve.column_mapping import ColumnMapping, lineage, moves
 from applier.sink.evolve.defaults import UNKNOWN_DEFAULT_HINT, DefaultUnknown, existing_value
 from applier.sink.evolve.row_columns import VIRTUAL, absent_from
@@ -28,14 +28,15 @@ from applier.sink.evolve.steps import (
     DescribeField,
     DescribeTable,
     DropField,
+    EvolutionStep,
     MoveField,
     PromoteField,
     RelaxField,
     RenameField,
     SetKey,
-    Step,
     Truncate,
 )
+from applier.sink.format.types import TableSchema, is_promotion
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +57,20 @@ class Evolution:
         refused: A reason that always counts.
     """
 
-    steps: tuple[Step, ...] = ()
+    steps: tuple[EvolutionStep, ...] = ()
     only_empty: tuple[Refusal, ...] = ()
     refused: Refusal | None = None
+
+    def predicted(self, schema: TableSchema) -> TableSchema:
+        """Columns of a table after it; their order is left as it is.
+
+        Raises:
+            TableMismatch: The table lacks a column that a step changes, or has another type than upstream had.
+        """
+        fields = {field.name: field for field in schema.fields}
+        for step in self.steps:
+            step.on_fields(fields)
+        return replace(schema, fields=tuple(fields.values()))
 
 
 def plan(
@@ -109,7 +121,7 @@ def _without(version: TableVersion, names: Collection[str]) -> TableVersion:
 def _plan(before: TableVersion, after: TableVersion, actions: Sequence[Action], rules: TypeRules) -> Evolution:
     found = lineage(before, after, actions)
     columns = [_Change(before, after, old, new, found.written(new), rules) for old, new in found.pairs]
-    steps: list[Step] = [DropField(column.name) for column in found.dropped]
+    steps: list[EvolutionStep] = [DropField(column.name) for column in found.dropped]
     steps += [RenameField(old.name, new.name) for old, new in found.pairs if old and old.name != new.name]
     steps += [step for column in columns for step in column.steps()]
     steps += _moves(found, after)
@@ -134,7 +146,7 @@ class _Change:
     written: Column | None
     rules: TypeRules
 
-    def steps(self) -> Iterator[Step]:
+    def steps(self) -> Iterator[EvolutionStep]:
         """Steps for this column."""
         if self.old is None:
             yield AddField(self.new.name, self._arrow(self.after, self.new), self._existing(), self._comment())
@@ -169,7 +181,7 @@ class _Change:
         """Whether a column that no statement changes turns out to hold bytes, which its rows so far wrote as text."""
         return self.written is None and (family(column.type.name), family(self.new.type.name)) == ("text", "bytes")
 
-    def _retyped(self, column: Column) -> Step | None:
+    def _retyped(self, column: Column) -> EvolutionStep | None:
         shown = self.new.type.completed(self.written.type) if self.written else self.new.type
         old, new = column.type, shown.completed(column.type)
         if old == new or (self.written is None and self._is_learnt(old, new)):
@@ -221,7 +233,7 @@ class _Change:
         return f"{version.name}.{self.new.name}"
 
 
-def _moves(found: ColumnMapping, after: TableVersion) -> list[Step]:
+def _moves(found: ColumnMapping, after: TableVersion) -> list[EvolutionStep]:
     """Moves into the order of `after`; new fields are behind the others until then."""
     order = {id(column): new.name for column, new in found.pairs if column}
     kept = [order[id(column)] for column in found.before.columns if id(column) in order]
@@ -229,7 +241,7 @@ def _moves(found: ColumnMapping, after: TableVersion) -> list[Step]:
     return [MoveField(name, behind) for name, behind in moves([*kept, *added], [c.name for c in after.columns])]
 
 
-def _key(found: ColumnMapping, before: TableVersion, after: TableVersion) -> list[Step]:
+def _key(found: ColumnMapping, before: TableVersion, after: TableVersion) -> list[EvolutionStep]:
     names = {old.name: new.name for old, new in found.pairs if old}
     kept = [names.get(name) for name in before.key]
     return [SetKey(after.key)] if set(kept) != set(after.key) else []

@@ -14,7 +14,6 @@ import pyarrow as pa
 
 from applier.config.table_layout import PartitionField, SortField
 from applier.errors import TableMismatch
-from applier.sink.evolve.casts.cast import is_promotion
 from applier.sink.evolve.rewrite import LiveRows, ValueSource
 from applier.sink.evolve.steps import (
     AddField,
@@ -22,22 +21,22 @@ from applier.sink.evolve.steps import (
     DescribeField,
     DescribeTable,
     DropField,
+    EvolutionStep,
     MoveField,
     PromoteField,
     RelaxField,
     RenameField,
     SetKey,
-    Step,
     Truncate,
 )
 from applier.sink.format.layout import takes
-from applier.sink.format.types import Field, TableSchema
+from applier.sink.format.types import Field, TableSchema, is_promotion
 
 KEY = "applier.key"
 """Property: the columns that identify a row, as a JSON list. Iceberg's identifier fields say the same where they can:
 they may be neither float nor double, and hold no NULL."""
 
-_S = TypeVar("_S", AddField, ConvertField, DescribeTable, DropField, MoveField, RenameField, SetKey, Truncate)
+_S = TypeVar("_S", bound=EvolutionStep)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +76,7 @@ class Resolution:
         constants: Values of new fields in existing rows, by name.
     """
 
-    updates: tuple[tuple[Step, ...], ...]
+    updates: tuple[tuple[EvolutionStep, ...], ...]
     sort: tuple[SortField, ...] | None
     unpartitioned: tuple[str, ...]
     repartitioned: tuple[PartitionField, ...]
@@ -100,7 +99,7 @@ class Resolution:
         return ValueSource(new, constant=self.constants[new.name])
 
 
-def resolve(table: TableBefore, steps: Sequence[Step], rows: LiveRows) -> Resolution:
+def resolve(table: TableBefore, steps: Sequence[EvolutionStep], rows: LiveRows) -> Resolution:
     """Resolve the steps of an evolution against a table.
 
     Raises:
@@ -111,7 +110,7 @@ def resolve(table: TableBefore, steps: Sequence[Step], rows: LiveRows) -> Resolu
 
 
 class _Resolver:
-    def __init__(self, table: TableBefore, steps: Sequence[Step], rows: LiveRows) -> None:
+    def __init__(self, table: TableBefore, steps: Sequence[EvolutionStep], rows: LiveRows) -> None:
         self._table = table
         self._steps = steps
         self._rows = rows
@@ -125,7 +124,7 @@ class _Resolver:
 
     def resolution(self) -> Resolution:
         identity = self._identity()
-        is_filled = any(step.default.is_valid and not self._keeps_default(step) for step in self._of(AddField))
+        is_filled = any(step.rewrite(self._table.format_version) for step in self._of(AddField))
         return Resolution(
             updates=(
                 (*(() if identity is None else [SetKey(())]), *self._drops_and_renames()),
@@ -167,23 +166,19 @@ class _Resolver:
             return False
         return not self._rows.count or not self._rows.are_changed(old, step)
 
-    def _keeps_default(self, step: AddField) -> bool:
-        """Whether Iceberg keeps the default of a new field; otherwise its value has to be written into every row."""
-        return self._table.format_version >= 3 and not pa.types.is_nested(step.type)
-
-    def _drops_and_renames(self) -> list[Step]:
+    def _drops_and_renames(self) -> list[EvolutionStep]:
         for name in self._renamed:
             self._before(name)
         drops = [step for step in self._dropped.values() if self._table.schema.field(step.name) is not None]
         return [*drops, *self._of(RenameField)]
 
-    def _field_changes(self) -> list[Step]:
-        changes: list[Step] = []
+    def _field_changes(self) -> list[EvolutionStep]:
+        changes: list[EvolutionStep] = []
         for step in self._steps:
             match step:
                 case AddField():
-                    kept = step if self._keeps_default(step) else replace(step, default=pa.scalar(None, step.type))
-                    changes.append(kept)
+                    keeps = step.keeps_default(self._table.format_version)
+                    changes.append(step if keeps else replace(step, default=pa.scalar(None, step.type)))
                 case ConvertField(name=name, new_arrow=kind) if name in self._remade:
                     changes += [DropField(name), AddField(name, kind, pa.scalar(None, kind), self._doc(name))]
                 case PromoteField(name=name, type=kind) | ConvertField(name=name, new_arrow=kind):
@@ -194,7 +189,7 @@ class _Resolver:
                     changes += [step] if name not in self._remade else []
         return changes
 
-    def _moves(self) -> list[Step]:
+    def _moves(self) -> list[EvolutionStep]:
         names = [column.name for column in self._table.schema.fields if column.name not in self._dropped]
         order = [self._after.get(name, name) for name in names]
         # A field that is made anew comes last; it goes back behind the one that it was behind.

@@ -169,6 +169,20 @@ def iceberg_type(arrow: pa.DataType, ids: Any = None) -> TypeJson:
     raise TableMismatch(f"Iceberg has no type for a column of Arrow type {arrow}")
 
 
+def is_promotion(old: pa.DataType, new: pa.DataType) -> bool:
+    """Whether Iceberg widens a field from one type to the other in place."""
+    if pa.types.is_decimal(old) and pa.types.is_decimal(new):
+        return bool(old.scale == new.scale and old.precision <= new.precision)
+    return (old, new) in ((pa.int32(), pa.int64()), (pa.float32(), pa.float64()))
+
+
+def type_text(kind: TypeJson) -> str:
+    """A type of Iceberg in one word."""
+    if isinstance(kind, str):
+        return kind
+    return f"list<{kind.get('element')}>" if kind.get("type") == "list" else str(kind.get("type"))
+
+
 def arrow_type(kind: TypeJson) -> pa.DataType:
     """Arrow type of an Iceberg type, nested field ids included.
 

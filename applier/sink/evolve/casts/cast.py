@@ -79,13 +79,6 @@ def cast(values: Array, step: ConvertField) -> Array:
         raise CastRefused(what) from None
 
 
-def is_promotion(old: pa.DataType, new: pa.DataType) -> bool:
-    """Whether Iceberg widens a field from one type to the other in place."""
-    if pa.types.is_decimal(old) and pa.types.is_decimal(new):
-        return bool(old.scale == new.scale and old.precision <= new.precision)
-    return (old, new) in ((pa.int32(), pa.int64()), (pa.float32(), pa.float64()))
-
-
 def is_lossless(old: ColumnType, new: ColumnType, arrow: pa.DataType) -> bool:
     """Whether every value of the old type is the same value in the new one, which Arrow keeps as `arrow`.
 

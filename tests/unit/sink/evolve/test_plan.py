@@ -20,12 +20,12 @@ from applier.sink.evolve.steps import (
     DescribeField,
     DescribeTable,
     DropField,
+    EvolutionStep,
     MoveField,
     PromoteField,
     RelaxField,
     RenameField,
     SetKey,
-    Step,
     Truncate,
 )
 
@@ -56,12 +56,12 @@ def planned(before: TableVersion, after: TableVersion, *actions: Action, rules: 
     return found
 
 
-def steps(before: TableVersion, after: TableVersion, *actions: Action) -> tuple[Step, ...]:
+def steps(before: TableVersion, after: TableVersion, *actions: Action) -> tuple[EvolutionStep, ...]:
     """Steps of the plan."""
     return planned(before, after, *actions).steps
 
 
-def modified(old: Column, new: Column) -> tuple[Step, ...]:
+def modified(old: Column, new: Column) -> tuple[EvolutionStep, ...]:
     """Steps of MODIFY or CHANGE COLUMN."""
     return steps(table(ID, old), table(ID, new), ddl.ModifyColumn(NAME, old.name, new))
 

@@ -21,12 +21,12 @@ from applier.sink.evolve.steps import (
     DescribeField,
     DescribeTable,
     DropField,
+    EvolutionStep,
     MoveField,
     PromoteField,
     RelaxField,
     RenameField,
     SetKey,
-    Step,
     Truncate,
 )
 from applier.sink.format.types import Field, TableSchema, schema_json
@@ -73,7 +73,7 @@ COLUMNS = schema({"id": pa.int64(), "qty": pa.int32(), "note": pa.string()}, "id
 BEFORE = TableBefore("lake.shop.orders", 3, COLUMNS, {2: "how many"})
 
 
-def resolved(*steps: Step, before: TableBefore = BEFORE, rows: Rows = Rows()) -> Resolution:
+def resolved(*steps: EvolutionStep, before: TableBefore = BEFORE, rows: Rows = Rows()) -> Resolution:
     """The steps on the table."""
     return resolve(before, steps, cast("LiveRows", rows))
 
