@@ -18,6 +18,7 @@ from typing import Any
 
 import requests
 
+from applier.commands.follower import Follower
 from applier.config import settings
 from applier.pipeline.build import assembled
 from applier.pipeline.step import Pipeline
@@ -79,18 +80,19 @@ def main(file: str) -> None:
     """Print the figures as an event."""
     config = settings.load(file)
     with watching(config) as board, assembled(config) as pipeline:
+        follower = Follower(pipeline)
         board.begin(pipeline)
         http = _counted_requests()
         for _ in range(_WARM):
-            _step(board, pipeline)
-        alone = [_step(board, pipeline) for _ in range(_STEPS)]
+            _step(board, follower)
+        alone = [_step(board, follower) for _ in range(_STEPS)]
         url = f"http://127.0.0.1:{config.http.port}/"
         with ExitStack() as stack:
             pages = subprocess.Popen([sys.executable, "-m", "bench.watching", "--pages", url])
             stack.callback(pages.wait)
             stack.callback(pages.terminate)
             before, start = http[0], time.monotonic()
-            beside = [_step(board, pipeline) for _ in range(_STEPS)]
+            beside = [_step(board, follower) for _ in range(_STEPS)]
             share = (http[0] - before) / (time.monotonic() - start)
         step, take = (statistics.median(each[part] for each in alone) for part in (1, 2))
         slower = statistics.median(each[0] for each in beside) / statistics.median(each[0] for each in alone)
@@ -100,14 +102,14 @@ def main(file: str) -> None:
         print(json.dumps({"event": "watched", **figures, **once, "http_share": share, "slower": slower}), flush=True)
 
 
-def _step(board: Board, pipeline: Pipeline) -> tuple[float, float, float]:
+def _step(board: Board, follower: Follower) -> tuple[float, float, float]:
     """Wall and CPU seconds of a step, and CPU seconds of its figures."""
-    jvm = _java(pipeline)
+    jvm = _java(follower.pipeline)
     wall, cpu = time.monotonic(), time.process_time() + _cpu(jvm)
-    step = pipeline.step()
+    step = follower.turn()
     wall, cpu = time.monotonic() - wall, time.process_time() + _cpu(jvm) - cpu
     begin = time.thread_time()
-    board.take(pipeline, step)
+    board.take(follower.pipeline, step)
     return wall, cpu, time.thread_time() - begin
 
 

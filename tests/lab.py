@@ -17,9 +17,11 @@ from pyiceberg.table import StaticTable
 from applier.changefeed.message import MESSAGE_SCHEMA, Messages, TopicPartition, by_place
 from applier.changefeed.table import TableName
 from applier.changefeed.window import OffsetRange, Window
+from applier.commands.follower import Follower
 from applier.config import settings
 from applier.consume.source import Job, R
 from applier.pipeline.build import assemble
+from applier.pipeline.requests import Requests
 from applier.pipeline.state import State
 from applier.pipeline.step import Pipeline
 from applier.pipeline.tables import completeness, layouts
@@ -177,8 +179,7 @@ class Lab:
 
     def carry_out(self, pipeline: Pipeline, request: TableRequest) -> None:
         """Let a pipeline do what a request asks for; again after a crash in it."""
-        assert pipeline.beside is not None
-        outcome = pipeline.beside.requests.carry_out(request)
+        outcome = Requests(pipeline).carry_out(request)
         assert not outcome.is_refused or "Nothing to resume" in outcome.notes[0], outcome
         self._answered.add(request.id)
 
@@ -287,11 +288,11 @@ def bag(rows: Iterable[Mapping[str, Any]]) -> list[str]:
 
 def run(start: Callable[[], Pipeline], lab: Lab) -> Pipeline:
     """One applier to the end of the records, compared at every checkpoint."""
-    pipeline = start()
+    follower = Follower(start())
     complete = False
     while not complete:
-        step = pipeline.step()
+        step = follower.turn()
         complete = step.complete and not step.moved
         if step.moved:
-            lab.check(pipeline)
-    return pipeline
+            lab.check(follower.pipeline)
+    return follower.pipeline

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from applier.changefeed.ts import wall_clock
+from applier.commands.follower import Follower
 from applier.config.settings import Config
 from applier.errors import DecodeError, TerminalError
 from applier.pipeline import topics
@@ -85,10 +86,10 @@ def run(config: Config, *, once: bool, take_over: bool, reports: Reports, accept
         if accept_remade:
             topics.accept(pipeline.state, with_retry(pipeline.source.topic_ids))
         if once:
-            run_once(pipeline, stop, reports)
+            run_once(Follower(pipeline), stop, reports)
         else:
             pipeline.watermark_seconds = watermark_seconds(config)
-            follow(pipeline, stop, reports)
+            follow(Follower(pipeline), stop, reports)
 
 
 @contextmanager
@@ -102,17 +103,18 @@ def _ending(pipeline: Pipeline, reports: Reports) -> Iterator[None]:
     reports.end(pipeline)
 
 
-def run_once(pipeline: Pipeline, stop: threading.Event, reports: Reports) -> None:
+def run_once(follower: Follower, stop: threading.Event, reports: Reports) -> None:
     """Step until the ends that the source has now.
 
     Raises:
         WatermarkStalled: The ends are reached, but rows wait for their schema or partitions never sent a resolved ts;
             or the longest window brings no newer watermark.
     """
+    pipeline = follower.pipeline
     with terminal.waiting("asking the source where it ends"):
         ends = with_retry(pipeline.ends)
     while not stop.is_set():
-        step = with_retry(lambda: reports.attempt(pipeline, lambda: pipeline.step(ends)))
+        step = with_retry(lambda: reports.attempt(pipeline, lambda: follower.turn(ends)))
         reports.every_step(pipeline, step)
         note_over(pipeline, step)
         if step.moved or step.waiting:
@@ -139,20 +141,21 @@ def watermark_seconds(config: Config) -> float:
 
 
 def follow(
-    pipeline: Pipeline, stop: threading.Event, reports: Reports, clock: Callable[[], float] = time.monotonic
+    follower: Follower, stop: threading.Event, reports: Reports, clock: Callable[[], float] = time.monotonic
 ) -> None:
     """Step until asked to stop; sleep when nothing is new. The clock gives monotonic seconds.
 
     Raises:
         WatermarkStalled: There are messages, but in `run.stall_seconds` no partition has ever sent a resolved ts.
     """
+    pipeline = follower.pipeline
     settings = pipeline.config.run
     progress = clock()
     warned = False
     idle: tuple[object, ...] = ()
     pace, rest = Pace(settings.freshness_seconds, settings.interval_seconds), Rest(progress)
     while not stop.is_set():
-        step = with_retry(lambda: reports.attempt(pipeline, pipeline.step))
+        step = with_retry(lambda: reports.attempt(pipeline, follower.turn))
         reports.every_step(pipeline, step)
         note_over(pipeline, step)
         now = clock()

@@ -31,7 +31,6 @@ from applier.pipeline import topics
 from applier.pipeline.first_look import look_first
 from applier.pipeline.heartbeat import beating
 from applier.pipeline.maintenance import Maintenance
-from applier.pipeline.resume.resumption import Resumption
 from applier.pipeline.scan.decode_task import DecodeTask
 from applier.pipeline.scan.scanner import WindowScanner
 from applier.pipeline.schema_changes.apply import DdlApplier
@@ -237,7 +236,6 @@ def assemble(config: Config, source: Source, catalog: Catalog, state: State) -> 
     maintenance = Maintenance(config.maintenance, targets, state.control.confirm)
     state.config_path = config.path
     pipeline = Pipeline(config, source, scanner, targets, ddl_handler, state, maintenance)
-    pipeline.beside = Resumption(pipeline)
     pipeline.restore()
     completeness.warn(state)
     return pipeline

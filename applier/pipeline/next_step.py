@@ -79,7 +79,6 @@ class StepReader:
         scanner: Finds out what a window holds.
         targets: The Iceberg tables.
         state: Progress.
-        is_copy: It reads for a job that brings tables back: they need not be one cut.
     """
 
     config: Config
@@ -87,7 +86,6 @@ class StepReader:
     scanner: WindowScanner
     targets: TargetTables
     state: State
-    is_copy: bool = False
     _size: WindowSize = field(init=False)
     _reported: set[TopicPartition] = field(default_factory=set, init=False)
 
@@ -127,7 +125,7 @@ class StepReader:
         known = self.state.checkpoint.partitions
         new = [place for place in silent if place not in known and place in found.bounds]
         # Before the first watermark a checkpoint without partitions shows that nothing was read.
-        if new and known and not self.is_copy:
+        if new and known and self.state.keeps_cut:
             added = {place: Reading(found.bounds[place].start, None) for place in new}
             self.state.write(lambda last: replace(last, partitions={**last.partitions, **added}))
 
@@ -201,7 +199,7 @@ class StepReader:
     def has_news(self, scan: WindowScan) -> bool:
         """True if the checkpoint can advance: by a higher watermark, or in a feed without one by any message."""
         # A job may have read all messages before a DDL retires the topic that held its watermark back.
-        if scan.upto is None or not (scan.window.ranges or self.is_copy):
+        if scan.upto is None or (self.state.keeps_cut and not scan.window.ranges):
             return False
         if not self.targets.feed.order.has_watermark:
             # Rows that wait for their schema are read again: where nothing else came, they wait.
@@ -212,8 +210,8 @@ class StepReader:
             return False
         # A step that failed may have left tables ahead; a checkpoint below them would not be one cut through all.
         is_late = scan.error is not None or self.is_longest
-        is_whole = self.is_copy or scan.upto >= self.state.reached or (is_late and not self.state.is_without_checkpoint)
-        return scan.upto > self.state.resolved_ts and is_whole
+        is_cut = scan.upto >= self.state.reached or (is_late and not self.state.is_without_checkpoint)
+        return scan.upto > self.state.resolved_ts and (is_cut or not self.state.keeps_cut)
 
     @property
     def _longest(self) -> int:
@@ -226,7 +224,7 @@ class StepReader:
         """
         if self.targets.feed.order.has_watermark and self.state.is_without_checkpoint:
             return NO_LIMIT
-        return LONGEST * (PIECE if self.is_copy else 1)
+        return LONGEST * (1 if self.state.keeps_cut else PIECE)
 
     def adapt(self, found: NextStep, *, moved: bool) -> None:
         """A watermark that stands still in a full window wants a longer one, not the same one again.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from applier import wording
 from applier.changefeed.checkpoint import RequestOutcome
@@ -16,19 +16,17 @@ from applier.changefeed.table import TableName
 from applier.ddl.actions import DropTable
 from applier.errors import ConfigError, TransientError
 from applier.pipeline.schema_changes import moved_names
+from applier.pipeline.step import Pipeline
 from applier.pipeline.table_selection import selected
 from applier.pipeline.tables import completeness, parking
 from applier.pipeline.tables.bring_back import bring_back, left_out
 from applier.pipeline.tables.loads import LOADED, LoadRecord, LoadTables
 from applier.runtime import failpoints
 from applier.runtime.logs import logger
+from applier.sink.control.control import Control
 from applier.sink.control.rows import TableRequest, open_requests, request_rows
 from applier.sink.control.tables import REQUESTS
 from applier.sink.iceberg.maintenance import unset_properties
-
-if TYPE_CHECKING:
-    from applier.pipeline.step import Pipeline
-    from applier.sink.control.control import Control
 
 LOOK_SECONDS = 1.0
 """Time between two looks for requests."""
@@ -64,7 +62,7 @@ class Requests:
         head = requests.table.snapshot_id
         if head != self._head:
             for request in open_requests(requests.rows().to_pylist()):
-                self.carry_out(request)
+                control.write(REQUESTS, request_rows(request, wording.outcome(self.carry_out(request))))
         self._head, self._next_look = head, self.clock() + LOOK_SECONDS
 
     def ask(self, request: TableRequest) -> RequestOutcome:
@@ -88,7 +86,7 @@ class Requests:
         Returns:
             What became of it.
         """
-        state, control = self.main.state, cast("Control", self.main.state.control)
+        state = self.main.state
         failpoints.reach("request-taken")
         outcome = state.checkpoint.handled.get(request.id)
         if outcome is None:
@@ -107,7 +105,6 @@ class Requests:
             words = wording.outcome(outcome)
             logger().info("request", kind=request.kind, tables=",".join(request.tables), outcome=words, who=request.who)
         failpoints.reach("request-done")
-        control.write(REQUESTS, request_rows(request, wording.outcome(outcome)))
         return outcome
 
     def _done(self, request: TableRequest) -> RequestOutcome:

@@ -81,6 +81,7 @@ class State:
         lives: The names of all tables, where the protocol does not hold them whole.
         config_path: Path of the configuration file, for commands in messages.
         is_durable: False to write no checkpoint.
+        keeps_cut: False for a job that brings tables back in copies: they need not be one cut, as no reader sees them.
     """
 
     control: ControlTables
@@ -99,6 +100,7 @@ class State:
     lives: Lives | None = None
     config_path: str = "applier.toml"
     is_durable: bool = True
+    keeps_cut: bool = True
     _writing: threading.RLock = field(default_factory=threading.RLock)
 
     @staticmethod
@@ -111,7 +113,7 @@ class State:
     def restore(self) -> None:
         """Return to the checkpoint, after a start or a step that failed on its way; what was decided stays decided."""
         checkpoint = self.checkpoint
-        decisions = self.control.decisions(checkpoint.resolved_ts)
+        self.ddl.restore(checkpoint.ddl, self.control.decisions(checkpoint.resolved_ts))
         self.tables, self.topics, self.ahead, self.covered, self.completeness = Tables(), {}, {}, {}, {}
         self.loaded = {name: tracked.loaded for name, tracked in checkpoint.tables.items() if tracked.loaded}
         for name, tracked in checkpoint.tables.items():
@@ -120,7 +122,6 @@ class State:
             self.topics[name] = tracked.topic
             if tracked.completeness is not None:
                 self.completeness[name] = tracked.completeness
-        self.ddl.restore(checkpoint.ddl, decisions)
 
     @property
     def is_without_checkpoint(self) -> bool:
@@ -256,8 +257,7 @@ class State:
     def write(self, following: Callable[[Checkpoint], Checkpoint]) -> None:
         """Append what follows the newest checkpoint; until it is there, nothing has changed."""
         with self._writing:
-            last = self.checkpoint
-            found = replace(following(last), step=last.step + 1, written_at=unix_ms())
+            found = replace(following(self.checkpoint), step=self.checkpoint.step + 1, written_at=unix_ms())
             if self.is_durable:
                 self.control.append_checkpoint(found)
             self.checkpoint = found

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.message import TopicPartition
@@ -25,7 +25,6 @@ from applier.order.watermark import silent
 from applier.pipeline.apply_window import WindowApplier
 from applier.pipeline.maintenance import Maintenance
 from applier.pipeline.next_step import NextStep, StepReader
-from applier.pipeline.requests import Requests
 from applier.pipeline.scan.scanner import WindowScanner
 from applier.pipeline.scan.task_result import Waiting
 from applier.pipeline.schema_changes import moved_names
@@ -52,7 +51,7 @@ class Step:
         resolved: Newest resolved ts of each partition that sent one.
         mark: Their minimum over the partitions that count: the watermark; None without one.
         is_longest: True if no step may read a longer window.
-        resuming: True if parked tables are being brought back.
+        resuming: True if parked tables are being brought back between the steps.
         commits: The table of each commit, and the seconds that it took.
     """
 
@@ -69,19 +68,6 @@ class Step:
     commits: Sequence[tuple[TableName, float]] = ()
 
 
-class Beside(Protocol):
-    """Work beside the steps.
-
-    Attributes:
-        requests: What commands ask for.
-    """
-
-    requests: Requests
-
-    def advance(self, *, is_busy: bool) -> bool:
-        """Run one slice of background work, or yield to the next step. Returns whether work remains."""
-
-
 @dataclass(slots=True)
 class Pipeline:
     """Follows one changefeed, step by step.
@@ -94,8 +80,6 @@ class Pipeline:
         ddl_handler: Applies DDL to them, or passes those that they have.
         state: Progress, in memory and in the control tables.
         maintenance: Mends the tables between steps.
-        beside: Brings parked tables back beside the steps; None where nothing is brought back.
-        is_copy: It brings such tables back itself: what they are, the changefeed knows.
 
     Attributes:
         watermark_seconds: Seconds from one checkpoint to the next where a step brings nothing but a newer watermark.
@@ -109,8 +93,6 @@ class Pipeline:
     ddl_handler: DdlHandler
     state: State
     maintenance: Maintenance
-    beside: Beside | None = None
-    is_copy: bool = False
     watermark_seconds: float = field(default=0.0, init=False)
     stopwatch: Stopwatch = field(default_factory=Stopwatch, init=False)
     _moved_at: float = field(default=float("-inf"), init=False)
@@ -122,7 +104,7 @@ class Pipeline:
     _last_checkpoint: dict[str, float] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
-        self._reader = StepReader(self.config, self.source, self.scanner, self.targets, self.state, self.is_copy)
+        self._reader = StepReader(self.config, self.source, self.scanner, self.targets, self.state)
         self._applier = WindowApplier(self.config, self.source, self.targets, self.ddl_handler, self.state)
 
     def decoder(self) -> Decoder:
@@ -139,16 +121,23 @@ class Pipeline:
 
     def restore(self) -> None:
         """Begin at the checkpoint, with the tables as they are: some may be ahead of it, after a step that failed."""
+        with self.changing_memory():
+            self.state.restore()
+            self.state.ahead = self.targets.restore(self.state.names, self.state.checkpoint)
+            self.state.covered = self._reader.covered(self.state.ahead)
+            if self.state.keeps_cut:
+                moved_names.refuse_left_out(self.state, TableFilter(self.config.tables.include))
+                completeness.judge(self.state, self.targets, self.config, is_start=not self._is_started)
+                if self.targets.listed.is_strict:
+                    self.hold_to_checkpoint()
+        self._is_started = True
+
+    @contextmanager
+    def changing_memory(self) -> Iterator[None]:
+        """What fails inside the block leaves a half of it in memory: the next step begins at the checkpoint."""
         self._is_torn = True
-        self.state.restore()
-        self.state.ahead = self.targets.restore(self.state.names, self.state.checkpoint)
-        self.state.covered = self._reader.covered(self.state.ahead)
-        if not self.is_copy:
-            moved_names.refuse_left_out(self.state, TableFilter(self.config.tables.include))
-            completeness.judge(self.state, self.targets, self.config, is_start=not self._is_started)
-            if self.targets.listed.is_strict:
-                self.hold_to_checkpoint()
-        self._is_started, self._is_torn = True, False
+        yield
+        self._is_torn = False
 
     def use_scanner(self, scanner: WindowScanner) -> None:
         """Scan the next windows in another way."""
@@ -175,14 +164,7 @@ class Pipeline:
             TerminalError: The feed cannot be applied any further; what came before it is.
         """
         with self.targets.as_holder():
-            outcome = self._step(ends)
-            if self.beside is None or self.state.checkpoint.moving is not None:
-                return outcome  # Until a failed step is repeated, a name may stand for another table.
-            # A request or a job that fails leaves a half of it in memory, as a step does.
-            self._is_torn = True
-            self.beside.requests.take()
-            resuming, self._is_torn = self.beside.advance(is_busy=outcome.moved), False
-            return replace(outcome, resuming=resuming)
+            return self._step(ends)
 
     def _step(self, ends: Mapping[TopicPartition, int] | None) -> Step:
         stopwatch = self.stopwatch = Stopwatch()
@@ -196,11 +178,11 @@ class Pipeline:
         has_news = self._reader.has_news(scan)
         moved = has_news and not (found.is_only_time and time.monotonic() - self._moved_at < self.watermark_seconds)
         if moved:
-            self._is_torn = True
-            tables = self._applier.apply(scan, self._reader.described(scan), stopwatch)
-            with stopwatch.stage("checkpoint"):
-                self._checkpoint(found, tables, stopwatch)
-            self._is_torn, self._moved_at = False, time.monotonic()
+            with self.changing_memory():
+                tables = self._applier.apply(scan, self._reader.described(scan), stopwatch)
+                with stopwatch.stage("checkpoint"):
+                    self._checkpoint(found, tables, stopwatch)
+            self._moved_at = time.monotonic()
             self._last_checkpoint = {"checkpoint": stopwatch.seconds["checkpoint"]}
         is_longest = self._reader.is_longest
         self._reader.adapt(found, moved=has_news)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 import requests
 
+from applier.commands.follower import Follower
 from applier.commands.run import Reports, run_once
 from applier.decode.registry.http import RegistryHttp
 from applier.errors import RegistryDenied, SchemaUnknown, TransientError
@@ -167,7 +168,7 @@ def test_a_slow_registry_costs_no_restart_and_no_row(
     standing.slow = 5
 
     with found.running(spark) as pipeline:
-        run_once(pipeline, threading.Event(), Reports(lambda status: None))
+        run_once(Follower(pipeline), threading.Event(), Reports(lambda status: None))
 
     assert standing.asked > standing.slow
     assert differences(found, recordings.expected(SCENARIO)[-1]) == []

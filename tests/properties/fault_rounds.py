@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 from applier import wording
 from applier.changefeed.table import TableName
+from applier.commands.follower import Follower
 from applier.errors import TableMismatch, TransientError
 from applier.pipeline.step import Pipeline
 from applier.sink.control.control import Control
@@ -62,7 +63,7 @@ class FaultRounds:
     _database: Database = field(default_factory=Database)
     _feed: Changefeed = field(init=False)
     _lab: Lab = field(init=False)
-    _pipeline: Pipeline | None = None
+    _follower: Follower | None = None
     _calls: dict[str, int] = field(default_factory=lambda: dict(_FIRST_CALLS))
     _numbers: count[int] = field(default_factory=count)
 
@@ -93,7 +94,7 @@ class FaultRounds:
             self._ask("resume")
         elif kind == "start":
             self._running().state.control.release()
-            self._pipeline = None
+            self._follower = None
         turn, when, who = self._draw(self._calls[kind])
         self.story.append(f"{kind}: {when} at {turn}, another writer {who or 'does nothing'}")
         self.disasters.fault(turn, when, self._meanwhile(who) if who else None)
@@ -113,7 +114,7 @@ class FaultRounds:
 
     def _meanwhile(self, who: str) -> Callable[[], None]:
         identifier = (self._lab.namespace("shop"), self._random.choice([_ORDERS, _BAG]).table)
-        catalog = self._running().targets.catalog if self._pipeline else self._lab.catalog
+        catalog = self._running().targets.catalog if self._follower else self._lab.catalog
 
         def act() -> None:
             self.story.append(f"{identifier[-1]}: it {who}")
@@ -162,20 +163,21 @@ class FaultRounds:
     # ---- the applier
 
     def _running(self) -> Pipeline:
-        if self._pipeline is None:
-            pipeline = self._lab.start(is_over=True)
-            assert pipeline.beside is not None
-            pipeline.beside.requests.clock = count(step=10).__next__
-            pipeline.hold_to_checkpoint()
-            self._pipeline = pipeline
-        return self._pipeline
+        return self._following().pipeline
+
+    def _following(self) -> Follower:
+        if self._follower is None:
+            follower = Follower(self._lab.start(is_over=True))
+            follower.requests.clock = count(step=10).__next__
+            follower.pipeline.hold_to_checkpoint()
+            self._follower = follower
+        return self._follower
 
     def _come_through(self, kind: Round = "step") -> None:
         """Step until all is applied and nothing is being brought back, as often as it is tried again."""
         for _ in range(_MOST_STEPS):
             try:
-                pipeline = self._running()
-                step = pipeline.step()
+                step = self._following().turn()
             except TransientError as error:
                 self.story.append(str(error))
                 continue
@@ -183,10 +185,10 @@ class FaultRounds:
                 if "was rolled back by hand" not in str(error):
                     raise
                 self.story.append(str(error))
-                self._pipeline = None
+                self._follower = None
                 self._undo()
                 continue
-            if not step.moved and not step.resuming and pipeline.state.resolved_ts == self._database.ts:
+            if not step.moved and not step.resuming and self._running().state.resolved_ts == self._database.ts:
                 self.disasters.leave_calls()
                 return
         raise AssertionError(f"the {kind} does not come to its end")

@@ -21,6 +21,7 @@ from applier import wording
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName
+from applier.commands.follower import Follower
 from applier.commands.status.command import status
 from applier.config import settings
 from applier.decode import protocols
@@ -92,7 +93,7 @@ class Identity:
     _lab: Lab = field(init=False)
     _lives: Lives = field(init=False)
     _told: ToldByRows = field(init=False)
-    _pipeline: Pipeline | None = None
+    _follower: Follower | None = None
     _decoder: Decoder | None = None
     _include: tuple[str, ...] = ("*.*",)
     _ends: dict[TopicPartition, int] = field(default_factory=dict)
@@ -164,11 +165,11 @@ class Identity:
             except RegistryReplaced as error:
                 self.story.append(str(error))
                 assert self._is_rebuilt, "the registry was not replaced"
-                self._pipeline = None
+                self._follower = None
                 self._look(self._start(), " after the refusal")
                 break
-        if self._pipeline is not None:
-            self._pipeline.state.control.release()
+        if self._follower is not None:
+            self._follower.pipeline.state.control.release()
 
     def _come_through(self) -> None:
         """Step until all is applied, as often as it is tried again."""
@@ -176,11 +177,11 @@ class Identity:
             self.disasters.mend()
             self._draw()
             try:
-                pipeline = self._pipeline = self._pipeline or self._start()
-                step = pipeline.step(self._ends_now())
+                follower = self._follower = self._follower or Follower(self._start())
+                pipeline, step = follower.pipeline, follower.turn(self._ends_now())
             except Crash as crash:
                 self.story.append(f"died at {crash}")
-                self._pipeline = None
+                self._follower = None
                 continue
             except TransientError as error:
                 self.story.append(str(error))
@@ -198,7 +199,7 @@ class Identity:
     def _draw(self) -> None:
         chance = self._random
         if chance.random() < 0.15:
-            self._pipeline = None
+            self._follower = None
             if self.kind == "resolved" and chance.random() < 0.6:
                 out = chance.choice(self._history.names)
                 self._include = chance.choice([("*.*",), ("*.*",), ("*.*", f"!{out.database}.{out.table}")])

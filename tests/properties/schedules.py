@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from applier.changefeed.message import TopicPartition
+from applier.commands.follower import Follower
 from applier.errors import CheckpointConflict, SchemaChangeRefused, TransientError
 from applier.pipeline.step import Pipeline
 from tests.disasters import FAILURES, Crash, Disasters
@@ -97,7 +98,7 @@ class Schedule:
     _witness: Witness = field(init=False)
     _is_left_out: bool = False
     _must_leave_out: bool = False
-    _pipeline: Pipeline | None = None
+    _follower: Follower | None = None
     _ends: dict[TopicPartition, int] = field(default_factory=dict)
     _sent: int = 0
     _elements: Elements = PLAIN
@@ -122,22 +123,23 @@ class Schedule:
                 self._draw()
             else:
                 self.disasters.mend()
-            if self._step() and self._pipeline is not None and self._is_through(self._pipeline):
+            if self._step() and self._follower is not None and self._is_through(self._follower.pipeline):
                 break
         self.disasters.mend()
-        pipeline = self._pipeline or self._start()
+        follower = self._follower or self._start()
+        pipeline = follower.pipeline
         assert self._is_through(pipeline), f"it stands still at {pipeline.state.resolved_ts}, not {lab.database.ts}"
         self._compare(pipeline)
         if self._elements.upkeep:
             self._let_days_pass(pipeline)
-        assert not pipeline.step().moved
+        assert not follower.turn().moved
         pipeline.state.control.release()
 
     def _draw(self) -> None:
         """Draw what goes wrong in the next step."""
         self.disasters.mend()
         if self._elements.include and self._random.random() < 0.3:
-            self._pipeline = None
+            self._follower = None
         what = self._random.choice(["", "", "", "crash", "crash", "fail", "fail", "take over", "zombie"])
         turn = self._random.choice([1, 1, 2, 3, 5, 8, 12])
         self.story.append(f"{what} {turn}")
@@ -147,19 +149,19 @@ class Schedule:
             failure = self._random.choice(FAILURES)
             self.story.append(failure)
             self.disasters.fail(failure, turn)
-        elif what == "take over" and self._pipeline is not None:
+        elif what == "take over" and self._follower is not None:
             self.disasters.call(self._take_over, "", turn)
-        elif what == "zombie" and self._pipeline is not None:
-            self._wake_a_zombie(self._pipeline)
+        elif what == "zombie" and self._follower is not None:
+            self._wake_a_zombie(self._follower)
 
     def _step(self) -> bool:
         """Make a step; True if nothing went wrong with it."""
         try:
-            pipeline = self._pipeline = self._pipeline or self._start()
-            moved = pipeline.step(self._ends_now()).moved
+            follower = self._follower = self._follower or self._start()
+            moved = follower.turn(self._ends_now()).moved
         except Crash as crash:
             self.story.append(f"died at {crash}")
-            self._pipeline = None
+            self._follower = None
             return False
         except TransientError as error:
             self.story.append(str(error))
@@ -168,14 +170,14 @@ class Schedule:
             self._leave_out(error)
             return False
         except CheckpointConflict:
-            if self._pipeline is pipeline:
+            if self._follower is follower:
                 raise  # the newest holds the changefeed, and nobody may refuse it anything
             return False
-        if moved and self._pipeline is pipeline:
+        if moved and self._follower is follower:
             self._must_leave_out = False
-            self._check(pipeline)
+            self._check(follower.pipeline)
             if self._elements.upkeep and self._random.random() < 0.4:
-                self._let_days_pass(pipeline)
+                self._let_days_pass(follower.pipeline)
         return True
 
     def _leave_out(self, error: SchemaChangeRefused) -> None:
@@ -183,7 +185,7 @@ class Schedule:
         if self._is_left_out or not self._elements.include or _UNORDERED not in str(error):
             raise error
         self.story.append(str(error))
-        self._must_leave_out, self._pipeline = True, None
+        self._must_leave_out, self._follower = True, None
 
     def _let_days_pass(self, pipeline: Pipeline) -> None:
         """Maintain every table days later: no table loses a row, and every orphan goes."""
@@ -208,7 +210,7 @@ class Schedule:
         problems = self._witness.problems(self._lab, pipeline)
         assert not problems, "\n".join(problems)
 
-    def _start(self) -> Pipeline:
+    def _start(self) -> Follower:
         """Another process, with tables left out or taken in again."""
         is_left_out = self._elements.include and (self._random.random() < 0.5 or self._must_leave_out)
         self._lab.more = {**self._settings(), **(LEFT_OUT if is_left_out else {})}
@@ -218,7 +220,7 @@ class Schedule:
         if self._elements.include:
             self.story.append("start with tables left out" if is_left_out else "start with all tables")
         self._is_left_out = is_left_out
-        return pipeline
+        return Follower(pipeline)
 
     def _settings(self) -> Mapping[str, Mapping[str, Any]]:
         # No table but one that is left out may be parked: what is refused here is a defect, or has a way out.
@@ -230,21 +232,21 @@ class Schedule:
     def _take_over(self) -> None:
         """Another applier takes the changefeed in the middle of a step, and gets as far as it gets."""
         other = self._start()
-        self._pipeline = other
+        self._follower = other
         for _ in range(self._random.randint(0, 2)):
             try:
-                moved = other.step(self._ends).moved
+                moved = other.turn(self._ends).moved
             except SchemaChangeRefused as error:
                 self._leave_out(error)
                 return
             if moved:
-                self._check(other)
+                self._check(other.pipeline)
 
-    def _wake_a_zombie(self, zombie: Pipeline) -> None:
+    def _wake_a_zombie(self, zombie: Follower) -> None:
         """Another applier has the changefeed, and the one that had it goes on as if nothing had happened."""
         self._take_over()
         with suppress(CheckpointConflict):
-            assert not zombie.step().moved, "an applier wrote a checkpoint that had lost the changefeed"
+            assert not zombie.turn().moved, "an applier wrote a checkpoint that had lost the changefeed"
 
     def _ends_now(self) -> Mapping[TopicPartition, int]:
         """How far each partition can be read: each comes at its own pace."""

@@ -22,8 +22,10 @@ from applier.changefeed.completeness import Completeness, Why, furthest_back
 from applier.changefeed.filter import TableFilter, exactly
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName
+from applier.commands.follower import Follower
 from applier.errors import CheckpointConflict, TerminalError, TransientError
 from applier.pipeline.load.begin import begin, is_unstarted, refuse_unloaded
+from applier.pipeline.requests import Requests
 from applier.pipeline.step import Pipeline
 from applier.sink.control.control import Control, SchemaDecision
 from applier.sink.control.rows import Kind, TableRequest, last_decisions, request_rows
@@ -128,7 +130,7 @@ class TableLife:
     _lab: Lab = field(init=False)
     _lives: Lives = field(init=False)
     _include: tuple[str, ...] = _ALL
-    _pipeline: Pipeline | None = None
+    _follower: Follower | None = None
     _ends: dict[TopicPartition, int] = field(default_factory=dict)
     _sent: int = 0
     _asked: dict[str, TableRequest] = field(default_factory=dict)
@@ -209,35 +211,37 @@ class TableLife:
             kinds[what]()
 
     def _step(self) -> None:
-        pipeline, self._is_dead = None, False
+        follower, self._is_dead = None, False
         try:
-            pipeline = self._running()
-            step = pipeline.step(self._ends_now())
+            follower = self._following()
+            step = follower.turn(self._ends_now())
         except Crash as crash:
             self.story.append(f"died at {crash}")
-            self._pipeline, self._is_dead = None, True
+            self._follower, self._is_dead = None, True
         except TransientError as error:
             self.story.append(str(error))
         except CheckpointConflict:
-            if self._pipeline is pipeline:
+            if self._follower is follower:
                 raise  # the newest holds the changefeed, and nobody may refuse it anything
         else:
-            if self._pipeline is pipeline:
-                self._look(pipeline, " (resuming)" if step.resuming else "")
+            if self._follower is follower:
+                self._look(follower.pipeline, " (resuming)" if step.resuming else "")
 
     def _running(self) -> Pipeline:
-        if self._pipeline is None:
-            self._pipeline = self._start(is_over=self._random.random() < 0.6)
-        return self._pipeline
+        return self._following().pipeline
 
-    def _start(self, *, is_over: bool) -> Pipeline:
+    def _following(self) -> Follower:
+        if self._follower is None:
+            self._follower = self._start(is_over=self._random.random() < 0.6)
+        return self._follower
+
+    def _start(self, *, is_over: bool) -> Follower:
         self._lab.more = {"tables": {"include": list(self._include), **self._others.tables_section()}}
-        pipeline = self._lab.start(is_over=is_over)
-        assert pipeline.beside is not None
-        pipeline.beside.requests.clock = count(step=10).__next__
+        follower = Follower(self._lab.start(is_over=is_over))
+        follower.requests.clock = count(step=10).__next__
         self.story.append(f"start with {self._include[1:] or 'all'}")
-        self._take_note(pipeline)
-        return pipeline
+        self._take_note(follower.pipeline)
+        return follower
 
     # ---- a changefeed that begins at an export
 
@@ -273,15 +277,14 @@ class TableLife:
             self._begin_now(pipeline, load)
         except Crash as crash:
             self.story.append(f"died at {crash}")
-            self._pipeline = None
+            self._follower = None
 
     def _begin_now(self, pipeline: Pipeline, load: OpenLoad) -> None:
         """Do what the command does, as `applier.commands.load.command.load`."""
-        assert pipeline.beside is not None
         readings, rules = pipeline.since(load.export.tso), exactly(load.names)
         request = TableRequest(f"request {next(self._numbers)}", "load", rules, "a test", "the model")
         self._asked[request.id] = request
-        pipeline.beside.requests.carry_out(request)
+        Requests(pipeline).carry_out(request)
         assert not self._loads.bulk(pipeline, load, but=[name for name in load.names if is_shown(pipeline, load, name)])
         begin(pipeline, load.names, readings)
         self.story.append("begun")
@@ -305,7 +308,7 @@ class TableLife:
     def _undo(self) -> None:
         """Set tables that were rolled back to their heads again; a command resumes what was parked for it."""
         if names := self._others.undo():
-            since = self._pipeline.state.resolved_ts if self._pipeline else 0
+            since = self._running().state.resolved_ts if self._follower else 0
             moments = {item.ts for item in self._lab.database.log if item.ts >= since} | {since}
             lives = [self._lives.at(ts) for ts in moments]
             self._damaged |= {found[name] for found in lives for name in names if name in found}
@@ -328,24 +331,24 @@ class TableLife:
     def _take_over(self) -> None:
         """Another applier takes the changefeed in the middle of a step, and gets as far as it gets."""
         # One that dies while it starts has taken the changefeed all the same.
-        self._pipeline = None
-        other = self._pipeline = self._start(is_over=False)
+        self._follower = None
+        other = self._follower = self._start(is_over=False)
         for _ in range(self._random.randint(0, 2)):
-            other.step(self._ends)
-            self._look(other)
+            other.turn(self._ends)
+            self._look(other.pipeline)
 
     def _wake_a_zombie(self) -> None:
         """Another applier has the changefeed, and the one that had it goes on as if nothing had happened."""
-        zombie = self._running()
+        zombie = self._following()
         self.story.append("zombie")
         self._take_over()
         with suppress(CheckpointConflict):
-            assert not zombie.step().moved, "an applier wrote a checkpoint that had lost the changefeed"
+            assert not zombie.turn().moved, "an applier wrote a checkpoint that had lost the changefeed"
 
     def _restart(self) -> None:
-        if self._pipeline is not None:
-            self._pipeline.state.control.release()
-        self._pipeline = None
+        if self._follower is not None:
+            self._follower.pipeline.state.control.release()
+        self._follower = None
 
     def _change_include(self) -> None:
         self._restart()
@@ -475,7 +478,7 @@ class TableLife:
             tried |= set(parked)
             for name in sorted(set(parked) - set(lost)):
                 self._send(pipeline, "resume", [name])
-            pipeline.step()
+            self._following().turn()
             self._look(pipeline)
             self._load_again(lost)
         raise AssertionError("\n".join(["some tables do not come back", *self._states(self._running())]))
@@ -497,7 +500,7 @@ class TableLife:
     def _come_to_rest(self) -> None:
         pipeline = self._running()
         for _ in range(_MOST_STEPS):
-            step = pipeline.step()
+            step = self._following().turn()
             self._look(pipeline, " (resuming)" if step.resuming else "")
             if not step.resuming and not step.moved and pipeline.state.resolved_ts == self._lab.database.ts:
                 return

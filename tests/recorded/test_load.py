@@ -17,6 +17,7 @@ from _pytest.mark.structures import ParameterSet
 from applier.changefeed.event import Event, Resolved, RowChange, SchemaChange
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName
+from applier.commands.follower import Follower
 from applier.commands.load.command import load
 from applier.config import settings
 from applier.decode.decoder import Decoder
@@ -241,7 +242,8 @@ def test_a_loaded_table_lies_as_the_configuration_says(
             assert load(settings.parse(found.raw), None, (), quiet, spark=spark).refused == ()
             with found.running(spark) as pipeline:
                 assert advance(pipeline, pipeline.ends()).error is None
-                while pipeline.step().resuming:
+                follower = Follower(pipeline)
+                while follower.turn().resuming:
                     pass
                 assert doubted(found, pipeline) == {}
             assert unexplained(found, recordings.expected("txns")[-1], "canal-json") == []

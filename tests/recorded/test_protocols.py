@@ -17,6 +17,7 @@ from applier.changefeed.completeness import Reason, Why
 from applier.changefeed.event import SchemaChange
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import Column, TableName
+from applier.commands.follower import Follower
 from applier.commands.run import Reports, follow
 from applier.config import settings
 from applier.decode.avro.sanitised import sanitised
@@ -327,7 +328,7 @@ def test_a_run_that_follows_a_feed_without_watermarks_ends(
         minutes = itertools.count(0, 60)
         with found.running(spark) as pipeline:
             with pytest.raises(WatermarkStalled, match=r"No watermark has ever come from .*order = \"offset\""):
-                follow(pipeline, threading.Event(), Reports(lambda status: None), lambda: next(minutes))
+                follow(Follower(pipeline), threading.Event(), Reports(lambda status: None), lambda: next(minutes))
             assert pipeline.state.checkpoint.step == 0
 
     assert not found.tables()

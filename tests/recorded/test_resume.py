@@ -16,10 +16,11 @@ from applier import wording
 from applier.changefeed.checkpoint import RequestOutcome
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName
+from applier.commands.follower import Follower
 from applier.config import settings
 from applier.decode.protocols import build
 from applier.pipeline.build import decoder_options
-from applier.pipeline.step import Pipeline, Step
+from applier.pipeline.step import Step
 from applier.sink.control.rows import Kind, TableRequest
 from tests import expected, recordings
 from tests.recorded.test_protocols import FAMILIES, as_plain, replaying, unexplained
@@ -90,21 +91,20 @@ class Absence:
 
     Args:
         found: The replay.
-        pipeline: Its pipeline.
+        follower: Follows its changefeed.
         protocol: TiCDC's name of the protocol.
     """
 
     found: Replay
-    pipeline: Pipeline
+    follower: Follower
     protocol: str
     _rows: dict[TableName, list[str]] = field(default_factory=dict)
     _number: Iterator[int] = field(default_factory=itertools.count)
 
     def ask(self, kind: Kind, names: Sequence[TableName]) -> RequestOutcome:
         """What a command asks for."""
-        assert self.pipeline.beside is not None
         request = TableRequest(f"{kind}-{next(self._number)}", kind, tuple(map(str, names)), "a look", "me")
-        return self.pipeline.beside.requests.carry_out(request)
+        return self.follower.requests.carry_out(request)
 
     def park(self, names: Sequence[TableName]) -> None:
         """Park tables; their rows are noted."""
@@ -115,7 +115,7 @@ class Absence:
     @property
     def parked(self) -> dict[TableName, TableName]:
         """Tables that are parked, with the names that they had then."""
-        known = self.pipeline.state.completeness
+        known = self.follower.pipeline.state.completeness
         return {
             name: item.position.name for name, item in known.items() if item.is_parked and item.position is not None
         }
@@ -133,7 +133,7 @@ class Absence:
         self._compare(state)
 
     def _step(self, ends: Ends) -> Step:
-        step = self.pipeline.step(ends)
+        step = self.follower.turn(ends)
         assert step.error is None
         self.see_parked()
         return step
@@ -148,7 +148,7 @@ class Absence:
             rows = self.found.contents(name)
             assert rows is not None, f"{name} is gone"
             assert expected.bag(rows) == self._rows[before], f"{name} changed while it was parked"
-            assert self.found.identifier(name) not in self.pipeline.state.checkpoint.snapshots
+            assert self.found.identifier(name) not in self.follower.pipeline.state.checkpoint.snapshots
 
     def problems(self, state: Mapping[str, Any]) -> list[str]:
         """What differs from a recorded state, in tables that are not parked."""
@@ -159,11 +159,11 @@ class Absence:
 
     def see_all_back(self) -> None:
         """Every table is live and in the cut, and no copy is left."""
-        known, catalog = self.pipeline.state.completeness, self.found.catalog
+        known, catalog = self.follower.pipeline.state.completeness, self.found.catalog
         here = self.found.tables()
         assert {name: wording.sentence(name, known[name]) for name in here if not known[name].is_live} == {}
         heads = {self.found.identifier(name): self._head(name) for name in here}
-        cut = self.pipeline.state.checkpoint.snapshots
+        cut = self.follower.pipeline.state.checkpoint.snapshots
         assert {at: cut.get(at) for at in heads} == heads
         left = (f"applier_{self.found.raw['changefeed']['name']}__resume",)
         assert not catalog.namespace_exists(left) or catalog.list_tables(left) == []
@@ -195,7 +195,7 @@ def test_a_table_that_was_parked_is_as_if_it_never_was(
         first, last = _place(begin, len(places)), _place(end, len(places))
         gone, back, rest = places[first], places[first + 1 : last + 1], places[last + 1 :]
         with found.running(spark) as pipeline:
-            absence = Absence(found, pipeline, protocol)
+            absence = Absence(found, Follower(pipeline), protocol)
             absence.go_to(*gone)
             live = sorted(name for name, known in pipeline.state.completeness.items() if known.is_live)
             absence.park([name for name in live if table in (ALL, str(name))])
@@ -276,7 +276,7 @@ def test_a_table_that_was_parked_in_offset_order(
         found.raw["source"]["messages_per_step"] = messages
         first, second = shares(scenario, variant)
         with found.running(spark) as pipeline:
-            absence = Absence(found, pipeline, protocol)
+            absence = Absence(found, Follower(pipeline), protocol)
             absence.go_to(None, first)
             names = sorted(name for name in pipeline.state.completeness if table in (ALL, str(name)))
             absence.park(names)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from applier.commands.follower import Follower
 from applier.errors import TransientError
-from applier.pipeline.step import Pipeline
 from tests.disasters import FAILURES, Crash, Disasters, Failure
 from tests.lab import Lab
 from tests.recovery.cases import CASES
@@ -130,11 +130,11 @@ def _finish(
     after_crash: Callable[[], None] | None = None,
 ) -> None:
     """Run to the end, started again after a crash and tried again after an outage; more goes wrong once for each."""
-    pipeline: Pipeline | None = None
+    follower: Follower | None = None
     while True:
         try:
-            pipeline = pipeline or lab.start()
-            step = pipeline.step()
+            follower = follower or Follower(lab.start())
+            pipeline, step = follower.pipeline, follower.turn()
             request = lab.next_request(pipeline)
             if request is not None:
                 if request.kind == "resume" and at_resume is not None:
@@ -142,7 +142,7 @@ def _finish(
                     at_resume = None
                 lab.carry_out(pipeline, request)
         except Crash:
-            pipeline = None
+            follower = None
             disasters.mend()
             if after_crash is not None:
                 after_crash()

@@ -11,6 +11,8 @@ import pytest
 from applier.changefeed.completeness import Why
 from applier.changefeed.filter import exactly
 from applier.changefeed.table import TableName
+from applier.commands.follower import Follower
+from applier.pipeline.requests import Requests
 from applier.pipeline.step import Pipeline
 from applier.sink.control.rows import Kind, TableRequest
 from tests.lab import Lab
@@ -26,9 +28,8 @@ pytestmark = pytest.mark.spark
 
 
 def _ask(pipeline: Pipeline, kind: Kind, load: OpenLoad) -> None:
-    assert pipeline.beside is not None
     request = TableRequest(f"{kind} {load.export.tso}", kind, exactly(load.names), "a test", "a test")
-    outcome = pipeline.beside.requests.carry_out(request)
+    outcome = Requests(pipeline).carry_out(request)
     assert not outcome.is_refused, outcome
 
 
@@ -56,8 +57,9 @@ def test_rows_that_were_loaded_into_other_partition_fields_are_refused(spark: Sp
 
     lab.more = {"tables": {"shop.*": {"partition_by": ["id"]}}}
     pipeline = lab.start()
+    follower = Follower(pipeline)
     _ask(pipeline, "loaded", load)
-    pipeline.step()
+    follower.turn()
 
     known = pipeline.state.completeness[TableName(*name)]
     assert (known.why, known.is_due) == (Why.CATCHING_UP, False)
@@ -68,7 +70,7 @@ def test_rows_that_were_loaded_into_other_partition_fields_are_refused(spark: Sp
     again = loads.begin([name], database.ts)
     _loaded(pipeline, loads, again)
     _ask(pipeline, "loaded", again)
-    while pipeline.step().resuming:
+    while follower.turn().resuming:
         pass
     assert lab.is_live(pipeline, name)
     lab.check(pipeline)

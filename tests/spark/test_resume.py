@@ -12,9 +12,11 @@ import pytest
 
 from applier.changefeed.checkpoint import RequestOutcome
 from applier.changefeed.table import TableName
+from applier.commands.follower import Follower
 from applier.commands.tables.command import ask
 from applier.errors import CheckpointConflict, ConfigError, SchemaChangeRefused, TerminalError
 from applier.pipeline.requests import Requests
+from applier.pipeline.resume.resumption import Resumption
 from applier.runtime import failpoints
 from applier.sink.control.control import Control
 from applier.sink.control.rows import TableRequest, request_rows
@@ -271,16 +273,16 @@ def test_a_process_that_lost_the_changefeed_leaves_the_copies_of_the_next_alone(
     world.resolve()
     world.run()
     with suppress(CheckpointConflict), world.applier() as zombie:
-        assert zombie.beside is not None
-        zombie.beside.requests.carry_out(TableRequest("one", "resume", ("shop.a",), "", "me"))
+        Requests(zombie).carry_out(TableRequest("one", "resume", ("shop.a",), "", "me"))
         with world.applier() as pipeline:
             copy = (f"applier_{world.name}__resume", "of_the_next")
             Catalog(world.spark, "lake").create(copy, pa.schema([("id", pa.int64())]))
             with pytest.raises(CheckpointConflict):
-                zombie.beside.advance(is_busy=False)
+                Resumption(zombie).advance(is_busy=False)
             assert Catalog(world.spark, "lake").load(copy) is not None
             Catalog(world.spark, "lake").drop(copy)
-            while pipeline.step().resuming:
+            follower = Follower(pipeline)
+            while follower.turn().resuming:
                 pass
     assert world.keys("a") == {1, 2, 3}
 
@@ -294,8 +296,7 @@ def test_a_table_that_is_being_brought_back_can_be_parked(make: Make) -> None:
     world.run()
     world.settings["tables"]["include"] = ["*.*"]
     with world.applier() as pipeline:
-        assert pipeline.beside is not None
-        pipeline.beside.requests.carry_out(TableRequest("one", "park", ("shop.a",), "a look", "me"))
+        Requests(pipeline).carry_out(TableRequest("one", "park", ("shop.a",), "a look", "me"))
 
     world.run()
 
@@ -702,14 +703,14 @@ def test_a_request_is_carried_out_once(make: Make) -> None:
     """The checkpoint has its outcome: read again after a crash, it changes nothing."""
     world = begun(make, "a")
     with world.applier() as pipeline:
-        assert pipeline.beside is not None
+        follower = Follower(pipeline)
         request = TableRequest("one", "park", ("shop.a",), "a look", "me")
-        assert pipeline.beside.requests.carry_out(request) == RequestOutcome("parked", (TableName("shop", "a"),))
+        assert follower.requests.carry_out(request) == RequestOutcome("parked", (TableName("shop", "a"),))
         again = TableRequest("two", "resume", ("shop.a",), "", "me")
-        pipeline.beside.requests.carry_out(again)
-        while pipeline.step().resuming:
+        follower.requests.carry_out(again)
+        while follower.turn().resuming:
             pass
-        assert pipeline.beside.requests.carry_out(request) == RequestOutcome("parked", (TableName("shop", "a"),))
+        assert follower.requests.carry_out(request) == RequestOutcome("parked", (TableName("shop", "a"),))
         assert pipeline.state.completeness[TableName("shop", "a")].is_live
 
 
@@ -777,8 +778,7 @@ def test_a_request_that_comes_while_another_is_carried_out_is_not_lost(
     world = begun(make, "a", "b")
     asked = [TableRequest(name, "park", (f"shop.{name}",), "a look", "me") for name in "ab"]
     with world.applier() as pipeline:
-        assert pipeline.beside is not None
-        requests, control = pipeline.beside.requests, cast("Control", pipeline.state.control)
+        requests, control = Requests(pipeline), cast("Control", pipeline.state.control)
         requests.clock = count(step=10).__next__
         carry_out = Requests.carry_out
 

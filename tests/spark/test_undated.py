@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from applier.changefeed.table import TableName
+from applier.commands.follower import Follower
 from applier.config import settings as config
 from applier.decode.avro.decoder import AvroDecoder
 from applier.pipeline.build import assembled
@@ -85,9 +86,9 @@ def test_a_changefeed_that_was_refused_goes_on_in_offset_order(
 
     name = f"undated_{on_table_error}"
     with running(spark, lake, feed, name=name, on_table_error=on_table_error) as pipeline:
-        step = pipeline.step()
-        while step.moved or step.resuming:
-            step = pipeline.step()
+        follower = Follower(pipeline)
+        while (step := follower.turn()).moved or step.resuming:
+            pass
         known = pipeline.state.completeness[TableName("shop", "t")]
         told = str(step.error) if on_table_error == "stop" else known.reason.detail
         assert "A delete of table shop.t has no commit ts" in told
@@ -95,7 +96,8 @@ def test_a_changefeed_that_was_refused_goes_on_in_offset_order(
         assert _rows(spark, name) == ([(1, 0), (2, 0)] if on_table_error == "stop" else [])
 
     with running(spark, lake, feed, name=name, on_table_error=on_table_error, order="offset") as pipeline:
-        while (step := pipeline.step()).moved or step.resuming:
+        follower = Follower(pipeline)
+        while (step := follower.turn()).moved or step.resuming:
             pass
         assert pipeline.state.completeness[TableName("shop", "t")].is_live
 

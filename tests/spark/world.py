@@ -17,6 +17,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from applier import cli
+from applier.commands.follower import Follower
 from applier.commands.plan import read_only_pipeline
 from applier.commands.status.command import status
 from applier.commands.tables import forget_changefeed
@@ -143,7 +144,8 @@ class World:
         """Apply all that is there."""
         self.settings.setdefault("tables", {}).update(tables)
         with self.applier() as pipeline:
-            while (step := pipeline.step()).moved or step.resuming:
+            follower = Follower(pipeline)
+            while (step := follower.turn()).moved or step.resuming:
                 pass
             assert step.error is None
 

@@ -67,7 +67,7 @@ def catch_up(pipeline: Pipeline, span: Range, names: Sequence[TableName], driver
     begin_at(state, span)
     refuse_gap(span, state.next_offsets, state.resolved_ts)
     before, start = state.resolved_ts, dict(state.next_offsets)
-    moving = replace(pipeline, scanner=replace(pipeline.scanner, ceiling=span.upto), beside=None)
+    moving = replace(pipeline, scanner=replace(pipeline.scanner, ceiling=span.upto))
     if names:
         moving = _alone(moving, names)
     ends = {place: max(end, start.get(place, end)) for place, end in span.ends.items()}

@@ -103,7 +103,7 @@ def prepare(main: Pipeline, request: Request, span: Range, names: Sequence[Table
     exact = span.above or not main.scanner.rows_describe
     passed = PassedDdl(branches, job_state, assumed=0 if exact else assumed)
     pipeline = replace(
-        main, config=config, scanner=scanner, targets=branches.targets, ddl_handler=passed, state=job_state, beside=None
+        main, config=config, scanner=scanner, targets=branches.targets, ddl_handler=passed, state=job_state
     )
     pipeline.restore()
     return Job(pipeline, branches, _ends(span, state, order), upto, namespace, is_resumed, span)

@@ -23,6 +23,7 @@ from applier.errors import TerminalError
 from applier.pipeline.build import assembled
 from applier.pipeline.load.begin import begin, is_unstarted
 from applier.pipeline.load.loading import Loader
+from applier.pipeline.requests import Requests
 from applier.pipeline.step import Pipeline
 from applier.pipeline.tables.loads import LoadRecord
 from applier.runtime.figures import counted
@@ -125,9 +126,7 @@ def _is_shown(main: Pipeline, export: Opened, name: TableName) -> bool:
 
 
 def _asked(main: Pipeline, kind: Kind, names: Sequence[TableName]) -> str:
-    beside = main.beside
-    assert beside is not None  # noqa: S101 - `assembled` gives each pipeline one
-    return wording.outcome(accepted(with_retry(lambda: beside.requests.carry_out(_request(kind, names)))))
+    return wording.outcome(accepted(with_retry(lambda: Requests(main).carry_out(_request(kind, names)))))
 
 
 def _beside(config: Config, export: Opened, say: Say, spark: SparkSession | None) -> LoadOutcome:

@@ -257,7 +257,8 @@ def job(main: Pipeline, resuming: Resuming) -> Replay:
     copies = Copies(main.targets, resuming.job)
     names = set(resuming.progress.tables)
     versions = {key: version for key, version in main.state.versions.items() if key[0] in names}
-    state = State(JobLedger(main.state, resuming.job), resuming.progress, versions, protocol=main.state.protocol)
+    ledger, protocol = JobLedger(main.state, resuming.job), main.state.protocol
+    state = State(ledger, resuming.progress, versions, protocol=protocol, keeps_cut=False)
     state.lives = main.state.lives and main.state.lives.again()
     state.config_path = main.config.path
     source = main.config.source
@@ -278,8 +279,6 @@ def job(main: Pipeline, resuming: Resuming) -> Replay:
         ),
         state=state,
         maintenance=Maintenance(MaintenanceSection(tasks=()), targets, state.control.confirm),
-        beside=None,
-        is_copy=True,
     )
     pipeline.restore()
     return Replay(main, pipeline, copies, Handover(main, state, copies))

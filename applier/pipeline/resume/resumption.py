@@ -6,21 +6,17 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from applier.changefeed.checkpoint import Resuming, has_reached
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName
 from applier.errors import CheckpointConflict, TerminalError
-from applier.pipeline.requests import Requests
 from applier.pipeline.resume.copies import Copies, CopyOutdated
 from applier.pipeline.resume.replay import Replay, first, job
+from applier.pipeline.step import Pipeline
 from applier.pipeline.tables import completeness, parking
 from applier.runtime import failpoints
 from applier.runtime.logs import logger
-
-if TYPE_CHECKING:
-    from applier.pipeline.step import Pipeline
 
 SHARE = 0.15
 """Share of wall time that a job may take while the changefeed has changes of its own to apply."""
@@ -33,20 +29,13 @@ class Resumption:
     Args:
         main: The pipeline of the changefeed.
         clock: Monotonic seconds.
-
-    Attributes:
-        requests: What commands ask for.
     """
 
     main: Pipeline
     clock: Callable[[], float] = time.monotonic
-    requests: Requests = field(init=False)
     _replay: Replay | None = field(default=None, init=False)
     _is_tidy: bool = field(default=False, init=False)
     _rests_until: float = field(default=0.0, init=False)
-
-    def __post_init__(self) -> None:
-        self.requests = Requests(self.main, self.clock)
 
     def advance(self, *, is_busy: bool) -> bool:
         """Do a piece of the job under way, or begin one; in favour of a busy changefeed only as its share allows.

@@ -18,6 +18,7 @@ from applier.changefeed.position import Reading
 from applier.changefeed.table import TableName
 from applier.changefeed.ts import from_unix_ms
 from applier.changefeed.window import OffsetRange
+from applier.commands.follower import Follower
 from applier.commands.run import Reports, follow, run_once
 from applier.config.settings import RunSection
 from applier.errors import IncompleteRow, WatermarkStalled
@@ -73,15 +74,16 @@ def test_rows_that_wait_come_before_partitions_that_are_late() -> None:
 
 
 class Feed:
-    """A pipeline that finds the same in every step, and tells how often it was asked."""
+    """A follower that finds the same in every turn, and tells how often it was asked."""
 
     def __init__(self, *steps: Step) -> None:
-        self.config = SimpleNamespace(run=RunSection(interval_seconds=1e-6, freshness_seconds=0, stall_seconds=60))
-        self.state = SimpleNamespace(checkpoint=SimpleNamespace(stopped=None))
+        config = SimpleNamespace(run=RunSection(interval_seconds=1e-6, freshness_seconds=0, stall_seconds=60))
+        state = SimpleNamespace(checkpoint=SimpleNamespace(stopped=None))
+        self.pipeline = SimpleNamespace(config=config, state=state)
         self.steps = list(steps)
         self.asked = 0
 
-    def step(self) -> Step:
+    def turn(self) -> Step:
         """The next step; the last one for ever."""
         self.asked += 1
         return self.steps.pop(0) if len(self.steps) > 1 else self.steps[0]
@@ -97,7 +99,7 @@ def _follow(feed: Feed, seconds: int, stop: threading.Event) -> list[StatusLine]
             stop.set()
         return next(now)
 
-    follow(cast("Pipeline", feed), stop, Reports(reports.append), clock)
+    follow(cast("Follower", feed), stop, Reports(reports.append), clock)
     return reports
 
 
@@ -157,7 +159,7 @@ def test_a_run_that_is_to_stop_does_not_wait_for_messages(monkeypatch: pytest.Mo
         stop.set()
         return make()
 
-    follow(cast("Pipeline", Feed(up_to_date)), stop, Reports(lambda _: None, attempt=stopped), lambda: 0.0)
+    follow(cast("Follower", Feed(up_to_date)), stop, Reports(lambda _: None, attempt=stopped), lambda: 0.0)
 
     assert said == []
 
@@ -178,16 +180,13 @@ def test_a_feed_with_some_watermarks_is_only_warned_of() -> None:
 
 
 class Bounded:
-    """A pipeline with more to read than its steps reach."""
+    """A follower with more to read than its steps reach."""
 
     def __init__(self, *steps: Step) -> None:
         self.steps = list(steps)
+        self.pipeline = SimpleNamespace(ends=lambda: {P0: 100})
 
-    def ends(self) -> dict[TopicPartition, int]:
-        """Where the source ends."""
-        return {P0: 100}
-
-    def step(self, _ends: object) -> Step:
+    def turn(self, _ends: object) -> Step:
         """The next step."""
         return self.steps.pop(0)
 
@@ -198,7 +197,7 @@ def test_a_run_up_to_the_ends_ends_when_no_window_is_long_enough_for_the_next_wa
     longest = replace(short, is_longest=True, status=replace(STATUS, messages=32_000_000))
 
     with pytest.raises(WatermarkStalled) as refusal:
-        run_once(cast("Pipeline", Bounded(short, longest)), threading.Event(), Reports(lambda _: None))
+        run_once(cast("Follower", Bounded(short, longest)), threading.Event(), Reports(lambda _: None))
 
     assert refusal.value.what == (
         "No newer watermark comes within 32,000,000 messages, the most that a step may read. The backlog is longer."
@@ -213,7 +212,7 @@ def test_a_long_backlog_without_any_watermark_names_the_partitions_and_the_ways_
     silent = Step(moved=False, complete=False, status=replace(STATUS, messages=9), silent=[P0, P1], is_longest=True)
 
     with pytest.raises(WatermarkStalled) as refusal:
-        run_once(cast("Pipeline", Bounded(silent)), threading.Event(), Reports(lambda _: None))
+        run_once(cast("Follower", Bounded(silent)), threading.Event(), Reports(lambda _: None))
 
     assert refusal.value.what == "No watermark has ever come from t/0 and t/1, so no table advances."
 
@@ -222,7 +221,7 @@ def test_a_partition_that_is_new_to_a_topic_comes_into_the_checkpoint() -> None:
     """Nothing moves, so that no step would bring it there, and `status` could not name it."""
     first = Checkpoint(1, 4, EARLY, 0, Holder("", ""), partitions={P0: Reading(9, EARLY)})
     state = State(SimpleNamespace(), first, is_durable=False)
-    reader = cast("StepReader", SimpleNamespace(state=state, is_copy=False))
+    reader = cast("StepReader", SimpleNamespace(state=state))
     found = cast("NextStep", SimpleNamespace(bounds={P0: OffsetRange(0, 20), P1: OffsetRange(0, 3)}))
 
     for _ in range(3):
@@ -235,7 +234,7 @@ def test_a_partition_that_is_new_to_a_topic_comes_into_the_checkpoint() -> None:
 def test_before_the_first_watermark_nothing_counts_as_read() -> None:
     """A checkpoint without partitions is that of a changefeed that has not begun."""
     state = State(SimpleNamespace(), Checkpoint(1, 4, 0, 0, Holder("", "")), is_durable=False)
-    reader = cast("StepReader", SimpleNamespace(state=state, is_copy=False))
+    reader = cast("StepReader", SimpleNamespace(state=state))
 
     StepReader.show(reader, [P1], cast("NextStep", SimpleNamespace(bounds={P1: OffsetRange(0, 3)})))
 

@@ -77,6 +77,19 @@ def test_each_table_resumes_for_itself() -> None:
     assert "Table shop.notes is left out by tables.include: admit it there" in outcome
 
 
+def test_what_the_holder_itself_asks_for_is_kept_in_the_checkpoint_alone() -> None:
+    """A row in the table of requests is for another process; a load that holds the changefeed leaves none."""
+    known = {ORDERS: Completeness(Reason(Why.BY_HAND, "a look"), since=7, position=PLACE)}
+    found = requests(known)
+    state, keep = cast("Any", found.main.state), mock.Mock()
+    state.keep, cast("Any", found.main.targets).snapshots = keep, {}
+
+    outcome = found.carry_out(TableRequest("one", "resume", ("shop.*",), "", "me"))
+
+    assert state.control is None
+    keep.assert_called_once_with({}, None, {"one": outcome})
+
+
 def test_tables_that_resume_together_do_so_or_not_at_all() -> None:
     """They exchanged rows: one without the other would lack some."""
     parked = Completeness(Reason(Why.BY_HAND, "a look"), since=7)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 from unittest import mock
@@ -12,12 +13,14 @@ from applier.changefeed.checkpoint import Checkpoint, Holder, Moving
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.position import Reading
 from applier.changefeed.table import TableName
+from applier.commands.follower import Follower
 from applier.commands.run import note_over
-from applier.errors import DecodeError, TerminalError, TransientError
+from applier.errors import CheckpointConflict, DecodeError, TableMismatch, TerminalError, TransientError
 from applier.pipeline.resume.resumption import Resumption
 from applier.pipeline.scan.task_result import Waiting
 from applier.pipeline.state import State, keep_end
 from applier.pipeline.step import Pipeline, Step
+from applier.pipeline.tables.target_tables import TargetTables
 
 
 class _RestoredError(Exception):
@@ -28,30 +31,63 @@ PLACE = TopicPartition("shop", 0)
 _NO_ANSWER = TransientError("No answer came.")
 
 
+def _follower() -> tuple[Follower, mock.MagicMock]:
+    """A follower, and what is called between its steps."""
+    follower, between = Follower(Pipeline(*(mock.MagicMock() for _ in range(7)))), mock.MagicMock()
+    follower.requests, follower.jobs = between.requests, between.jobs
+    return follower, between
+
+
+def _refused() -> None:
+    raise CheckpointConflict("Another applier has the changefeed.")
+
+
 @pytest.mark.parametrize("place", ["request", "job"])
 def test_a_step_behind_a_failure_beside_the_steps_begins_at_the_checkpoint(place: str) -> None:
     """A table that a request had parked, or a job had shown, when it failed must not come into the next checkpoint."""
-    beside = mock.MagicMock()
-    (beside.requests.take if place == "request" else beside.advance).side_effect = _NO_ANSWER
-    pipeline = Pipeline(*(mock.MagicMock() for _ in range(7)))
-    pipeline.beside, cast("Any", pipeline.state).checkpoint.moving = beside, None
+    follower, between = _follower()
+    (between.requests.take if place == "request" else between.jobs.advance).side_effect = _NO_ANSWER
+    cast("Any", follower.pipeline.state).checkpoint.moving = None
     done = Step(moved=True, complete=True, status=mock.MagicMock())
     with mock.patch.object(Pipeline, "_step", return_value=done), pytest.raises(TransientError):
-        pipeline.step()
+        follower.turn()
 
     with mock.patch.object(Pipeline, "restore", side_effect=_RestoredError), pytest.raises(_RestoredError):
-        pipeline.step()
+        follower.turn()
+
+
+@pytest.mark.parametrize("place", ["request", "job"])
+def test_a_table_that_the_next_holder_moved_is_its_conflict_between_steps_as_well(place: str) -> None:
+    """A request that takes it for damaged would park it, and the user would look for what nobody did."""
+    follower, between = _follower()
+    (between.requests.take if place == "request" else between.jobs.advance).side_effect = TableMismatch("It is gone.")
+    cast("Any", follower.pipeline.state).checkpoint.moving = None
+    follower.pipeline.targets = cast("Any", TargetTables)(*[None] * 6, confirm=_refused)
+    done = Step(moved=True, complete=True, status=mock.MagicMock())
+    with mock.patch.object(Pipeline, "_step", return_value=done), pytest.raises(CheckpointConflict):
+        follower.turn()
+
+
+def test_a_turn_does_what_was_asked_for_before_the_jobs_and_says_what_they_leave() -> None:
+    """A table that a request parks must not be shown by its job in the same turn."""
+    follower, between = _follower()
+    between.jobs.advance.return_value, cast("Any", follower.pipeline.state).checkpoint.moving = True, None
+    done = Step(moved=True, complete=True, status=mock.MagicMock())
+    with mock.patch.object(Pipeline, "_step", return_value=done) as step:
+        assert follower.turn({PLACE: 8}) == replace(done, resuming=True)
+
+    step.assert_called_once_with({PLACE: 8})
+    assert between.mock_calls == [mock.call.requests.take(), mock.call.jobs.advance(is_busy=True)]
 
 
 def test_nothing_is_done_beside_a_step_that_is_not_repeated_yet() -> None:
     """A job would show its table under a name that the failed step has given to another one."""
-    pipeline = Pipeline(*(mock.MagicMock() for _ in range(7)))
-    pipeline.beside = beside = mock.MagicMock()
+    follower, between = _follower()
     done = Step(moved=False, complete=True, status=mock.MagicMock())
     with mock.patch.object(Pipeline, "_step", return_value=done):
-        pipeline.step()
+        follower.turn()
 
-    assert beside.mock_calls == []
+    assert between.mock_calls == []
 
 
 def test_a_restoration_that_failed_is_made_again() -> None:

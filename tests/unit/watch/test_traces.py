@@ -19,6 +19,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 
 from applier.changefeed.ts import from_unix_ms
+from applier.commands.follower import Follower
 from applier.commands.run import Reports, follow
 from applier.config import settings
 from applier.config.settings import Config
@@ -165,10 +166,11 @@ def test_an_attempt_that_fails_before_its_first_stage_has_no_stages_of_the_last_
 def test_a_run_hands_over_every_attempt_at_a_step() -> None:
     """Also that of an error that ends it."""
     feed = Feed(_moved, lambda: _fails(TerminalError("no more")))
+    follower = cast("Follower", SimpleNamespace(pipeline=feed, turn=feed.step))
 
     def work(found: Traces) -> None:
         with pytest.raises(TerminalError):
-            follow(feed.pipeline, threading.Event(), Reports(lambda status: None, attempt=found.attempt))
+            follow(follower, threading.Event(), Reports(lambda status: None, attempt=found.attempt))
 
     steps = [span for span in _spans(_config(), work) if span.name == "step"]
     assert [step.status.status_code for step in steps] == [StatusCode.UNSET, StatusCode.ERROR]

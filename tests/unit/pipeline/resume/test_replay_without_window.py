@@ -11,12 +11,12 @@ from applier.changefeed.window import Window
 from applier.pipeline.next_step import StepReader
 
 
-@pytest.mark.parametrize(("upto", "is_copy", "moves"), [(9, True, True), (5, True, False), (9, False, False)])
-def test_a_higher_watermark_is_enough(upto: int, is_copy: bool, moves: bool) -> None:
+@pytest.mark.parametrize(("upto", "keeps_cut", "moves"), [(9, False, True), (5, False, False), (9, True, False)])
+def test_a_higher_watermark_is_enough(upto: int, keeps_cut: bool, moves: bool) -> None:
     """The RENAME of its last table may be the last message: the watermarks of the other topics are known then."""
-    state = SimpleNamespace(checkpoint=SimpleNamespace(moving=None), resolved_ts=5)
+    state = SimpleNamespace(checkpoint=SimpleNamespace(moving=None), resolved_ts=5, reached=0, keeps_cut=keeps_cut)
     targets = SimpleNamespace(feed=SimpleNamespace(order=SimpleNamespace(has_watermark=True)))
-    reader = SimpleNamespace(state=state, targets=targets, is_copy=is_copy, is_longest=False)
+    reader = SimpleNamespace(state=state, targets=targets, is_longest=False)
     scan: Any = SimpleNamespace(upto=upto, window=Window({}), error=None)
 
     assert StepReader.has_news(cast("StepReader", reader), scan) is moves
