@@ -20,7 +20,7 @@ class Follower:
     def turn(self, ends: Mapping[TopicPartition, int] | None = None) -> Step:
         """Make a step, carry out the requests that are open, and do a piece of the job under way; see `Pipeline.step`.
 
-        After an error the next turn begins at the checkpoint.
+        Of a request or a job that fails nothing stays in memory: the next turn begins at the checkpoint.
         """
         step = self.pipeline.step(ends)
         if self.pipeline.state.checkpoint.moving is not None:
