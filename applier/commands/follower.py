@@ -28,3 +28,9 @@ class Follower:
         with self.pipeline.targets.as_holder(), self.pipeline.changing_memory():
             self.requests.take()
             return replace(step, resuming=self.jobs.advance(is_busy=step.moved))
+
+    def piece(self) -> bool:
+        """Do a piece of the jobs without a step; returns whether there is more to do. It may be tried again."""
+        self.pipeline.recall()
+        with self.pipeline.targets.as_holder(), self.pipeline.changing_memory():
+            return self.jobs.advance(is_busy=False)

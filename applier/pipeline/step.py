@@ -139,6 +139,11 @@ class Pipeline:
         yield
         self._is_torn = False
 
+    def recall(self) -> None:
+        """Begin at the checkpoint if what is in memory may be a half."""
+        if self._is_torn:
+            self.restore()
+
     def use_scanner(self, scanner: WindowScanner) -> None:
         """Scan the next windows in another way."""
         self.scanner = self._reader.scanner = scanner
@@ -168,8 +173,7 @@ class Pipeline:
 
     def _step(self, ends: Mapping[TopicPartition, int] | None) -> Step:
         stopwatch = self.stopwatch = Stopwatch()
-        if self._is_torn:
-            self.restore()
+        self.recall()
         self._applier.not_found.count, self._applier.commits = 0, []
         self._maintain(stopwatch)
         found = self.look(ends, stopwatch)

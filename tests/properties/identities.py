@@ -229,7 +229,7 @@ class Identity:
             self._is_rebuilt = True
             if random.Random(f"stop of {self.seed}").random() < 0.5:
                 self.story.append("while the applier is stopped")
-                self._pipeline = None
+                self._follower = None
 
     # ---- the applier
 

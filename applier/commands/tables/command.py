@@ -16,13 +16,12 @@ from applier.changefeed.table import TableName
 from applier.commands.catalog_reader import open_lake
 from applier.commands.catalog_writer import append
 from applier.commands.control_reader import ControlView
+from applier.commands.follower import Follower
 from applier.commands.tables.preview import preview, progress
 from applier.commands.user_name import user_name
 from applier.config.settings import Config
 from applier.errors import CheckpointConflict, ConfigError, TerminalError, TransientError
 from applier.pipeline.build import assembled
-from applier.pipeline.requests import Requests
-from applier.pipeline.resume.resumption import Resumption
 from applier.pipeline.table_selection import selected
 from applier.runtime import terminal
 from applier.runtime.figures import counted
@@ -98,12 +97,12 @@ def _done(config: Config, request: TableRequest, say: Say, *, take_over: bool, s
     """Take the changefeed and carry the request out."""
     terminal.say("starting Spark …")
     with stop_signals(config.run.stop_seconds) as stop, assembled(config, take_over=take_over, spark=spark) as pipeline:
-        requests, jobs = Requests(pipeline), Resumption(pipeline)
-        outcome = accepted(with_retry(lambda: requests.ask(request)))
+        follower = Follower(pipeline)
+        outcome = accepted(with_retry(lambda: follower.requests.ask(request)))
         if request.kind != "resume":
             return wording.outcome(outcome)
         last = ""
-        while not stop.is_set() and with_retry(lambda: jobs.advance(is_busy=False)):
+        while not stop.is_set() and with_retry(follower.piece):
             last = _say_progress(pipeline.state.checkpoint, request, say, last)
         return ended(pipeline.state.checkpoint, request, config, outcome)
 
