@@ -69,15 +69,18 @@ UNKNOWN = -1
 
 
 class Resuming(NamedTuple):
-    """Parked tables that are being brought back: their rows and DDL are applied beside the others.
+    """A job: rows and DDL are applied to copies of tables, beside the others.
 
     Attributes:
         job: Names this attempt. What an earlier one has made counts for nothing.
         progress: How far these tables are; its tables are those under way, by the names that they have there.
+        hold: The backfill that shows the copies at its end, or keeps them for a look: its branch, and a hash of what
+            was asked for. "" for parked tables that are brought back.
     """
 
     job: str
     progress: Checkpoint
+    hold: str = ""
 
 
 class Moving(NamedTuple):
@@ -161,7 +164,7 @@ class Checkpoint:
         topic_ids: What distinguishes each topic from another of its name; {} where the source does not show it.
         counts: Figures of the step, for people; nothing depends on them.
         protocol: Protocol of the messages that were read; "" before the first.
-        resuming: Parked tables that are being brought back; None without any.
+        resuming: The job under way; None without one.
         handled: Requests of commands that were carried out, by their id; the latest ones.
         moving: Names that the step after this checkpoint was about to free or give away; None without such a step.
         stopped: What ended the last run; None once a step is done, and where a user ended it.
@@ -215,7 +218,8 @@ def has_reached(last: Checkpoint, position: FeedPosition) -> bool:
 
 def caught_up(known: Completeness, last: Checkpoint) -> float | None:
     """Share of the missed range that a resuming table has applied; None for others, and in offset order."""
-    if last.resuming is None or known.position is None or not known.is_due or not last.resolved_ts:
+    job = last.resuming
+    if job is None or job.hold or known.position is None or not known.is_due or not last.resolved_ts:
         return None
-    begin, reached = known.position.ts, last.resuming.progress.resolved_ts
+    begin, reached = known.position.ts, job.progress.resolved_ts
     return round(max(0.0, min(1.0, (reached - begin) / max(1, last.resolved_ts - begin))), 3)

@@ -178,7 +178,7 @@ class WindowApplier:
     def _ensure(self, version: TableVersion) -> None:
         """Have the table of a version, or park it where the one that is there does not fit."""
         try:
-            self.targets.ensure(version, self.targets.policy.stamp(self.state.resolved_ts))
+            self.targets.ensure(version, self.targets.feed.stamp(self.state.resolved_ts))
         except TableMismatch as error:
             self.targets.confirm()
             self.set_apart({version.name: error}, Why.TABLE)

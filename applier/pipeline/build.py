@@ -37,7 +37,7 @@ from applier.pipeline.schema_changes.apply import DdlApplier
 from applier.pipeline.state import State, keep_end, take_names
 from applier.pipeline.step import Pipeline
 from applier.pipeline.tables import completeness
-from applier.pipeline.tables.commit_policy import Changefeed, MainPolicy
+from applier.pipeline.tables.changefeed import Changefeed
 from applier.pipeline.tables.table_maker import TableMaker
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime import terminal
@@ -202,12 +202,11 @@ def assemble(config: Config, source: Source, catalog: Catalog, state: State) -> 
     state.supplied = supplied(config, state)
     rules = type_rules(config)
     order = ORDERS[config.changefeed.order]
-    feed = Changefeed(config.changefeed.name, state.checkpoint.epoch, order)
+    feed = Changefeed(config.changefeed.name, state.checkpoint.epoch, order, config.changefeed.filtered)
     options = decoder_options(config)
     targets = TargetTables(
         catalog,
         feed,
-        MainPolicy(catalog, feed, config.changefeed.filtered),
         TableMaker(catalog.create, config.tables, rules, config.changefeed.start == "midstream"),
         Route(config.tables.route),
         config.sink,

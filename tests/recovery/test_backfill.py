@@ -21,8 +21,8 @@ from tests.replay import differences, replay
 
 _SPARK = {"spark.master": "local[1]", "spark.driver.memory": "512m", "spark.ui.enabled": "false"}
 
-POINTS = ("data-files-staged:3", "branch-shown:2")
-"""Between two commits to branches, and when readers see the repair of some tables alone."""
+POINTS = ("data-files-staged:3", "copy-shown:2")
+"""Between two commits to copies, and when readers see the repair of some tables alone."""
 
 
 def backfill(config: Mapping[str, Any], folder: Path, *options: str, kill_at: str = "") -> tuple[int, str]:
@@ -59,7 +59,7 @@ def test_a_repair_that_is_killed_goes_on(tmp_path: Path) -> None:
         code, said = backfill(found.raw, tmp_path, *command, kill_at=point)
         assert code == -signal.SIGKILL, f"never came to {point}: {said}"
         assert ("backfill goes on" in said) == (number > 0)
-        assert point.startswith("branch-shown") or found.contents(name) == []
+        assert point.startswith("copy-shown") or found.contents(name) == []
 
     code, said = backfill(found.raw, tmp_path, *command)
 

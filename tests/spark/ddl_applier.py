@@ -22,7 +22,7 @@ from applier.order.feed_order import ResolvedOrder
 from applier.pipeline.scan.statements import read_all
 from applier.pipeline.schema_changes.apply import DdlApplier
 from applier.pipeline.state import State
-from applier.pipeline.tables.commit_policy import Changefeed, MainPolicy
+from applier.pipeline.tables.changefeed import Changefeed
 from applier.pipeline.tables.table_maker import TableMaker
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.sink.control.control import Control, unix_ms
@@ -58,9 +58,9 @@ class Applier:
         self.state = State.load(control, checkpoint)
         rules = TypeRules(virtual_columns=self.settings.virtual_columns)
         feed = Changefeed(self.database, checkpoint.epoch, ResolvedOrder())
-        policy, maker = MainPolicy(self.lake, feed), TableMaker(self.lake.create, self.settings, rules)
+        maker = TableMaker(self.lake.create, self.settings, rules)
         route = Route(self.settings.route)
-        self.targets = TargetTables(self.lake, feed, policy, maker, route, SinkSection())
+        self.targets = TargetTables(self.lake, feed, maker, route, SinkSection())
         self.ddl_applier = DdlApplier(self.targets, self.state, {}, self.settings, rules)
 
     def ddl(self, sql: str, *, again: bool = False, after: TableVersion | None = None) -> None:
@@ -91,7 +91,7 @@ class Applier:
         fresh = pa.array([False] * len(rows), pa.bool_())
         batch = ChangeBatch(upserts, fresh, upserts.slice(0, 0).select(list(version.key)))
         bag = KeylessBatch(upserts, upserts.slice(0, 0))
-        writer.apply(batch if version.key else bag, self.targets.policy.stamp(self.clock), exact=False)
+        writer.apply(batch if version.key else bag, self.targets.feed.stamp(self.clock), exact=False)
 
     def checkpoint(self) -> None:
         """End a step."""

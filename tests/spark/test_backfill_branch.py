@@ -14,12 +14,14 @@ import pytest
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName
 from applier.commands.backfill import compare
-from applier.commands.backfill.branch import REBUILT
+from applier.commands.backfill.beginnings import taken
 from applier.commands.backfill.command import backfill, planned
 from applier.commands.backfill.report import Outcome
 from applier.commands.backfill.request import asked
 from applier.config import settings
+from applier.ddl.actions import effect
 from applier.errors import RangeRefused
+from applier.pipeline.resume.copies import namespace
 from applier.runtime import failpoints
 from applier.sink.iceberg.catalog import Catalog
 from tests.recovery.snapshots import heads
@@ -126,8 +128,8 @@ def test_a_branch_is_built_compared_and_shown(spark: SparkSession, properties: d
         catalog: Catalog = pipeline.targets.catalog
         table = catalog.load(found.identifier(name))
         assert table is not None
-        assert table.branches.head("again") is None
-        assert catalog.list((f"applier_{found.raw['changefeed']['name']}__again",)) == []
+        assert list(table.history("again")) == []
+        assert catalog.list((namespace(found.raw["changefeed"]["name"]),)) == []
 
 
 @pytest.mark.parametrize("key", [("id",), ()], ids=["by key", "whole rows"])
@@ -144,13 +146,16 @@ def test_more_rows_differ_than_are_held(
     damage(found, spark, ACCOUNTS)
     run(found, spark, "beginning", branch="again")
     catalog = Catalog(spark, "lake")
-    main, branch = (catalog.load(found.identifier(ACCOUNTS), name) for name in ("main", "again"))
-    assert main is not None
-    assert branch is not None
-    whole = compare.compare(main, branch, key)
+    main = catalog.load(found.identifier(ACCOUNTS))
+    (branch,) = [
+        catalog.load(copy)
+        for copy in catalog.list((namespace(found.raw["changefeed"]["name"]),))
+        if "accounts" in copy[1]
+    ]
+    whole = compare.compare("accounts", main, branch, key)
 
     monkeypatch.setattr(compare, "MOST_ROWS", 2)
-    lots = compare.compare(main, branch, key)
+    lots = compare.compare("accounts", main, branch, key)
 
     assert (whole.only_main, whole.only_branch, whole.changed) == (1, 3, 0)
     assert (replace(lots, keys=()), sorted(lots.keys)) == (replace(whole, keys=()), sorted(whole.keys))
@@ -200,10 +205,10 @@ def test_a_feed_in_offset_order_is_repaired_from_after_its_ddl(
 @pytest.mark.parametrize(
     "point",
     [
-        "branch-shown",
+        "copy-shown",
         *(
             pytest.param(point, marks=pytest.mark.soak)
-            for point in ("", "data-files-staged", "branch-built", "branches-shown")
+            for point in ("", "data-files-staged", "range-built", "resume-shown", "resume-done")
         ),
     ],
 )
@@ -220,10 +225,8 @@ def test_a_table_that_is_gone_is_made_anew(
     if point:
         with dying(point):
             run(found, spark, "beginning", repair=True, tables=str(name))
-        if point in ("data-files-staged", "branch-built"):
-            assert found.contents(name) == []
-            with found.running(spark) as pipeline:
-                assert pipeline.targets.applied_ts(name) is None
+        if point in ("data-files-staged", "range-built"):
+            assert catalog.load(found.identifier(name)) is None
     run(found, spark, "beginning", repair=True, tables=str(name))
 
     assert differences(found, states("ddl")[-1][0]) == []
@@ -232,9 +235,6 @@ def test_a_table_that_is_gone_is_made_anew(
         assert not pipeline.step().moved
         assert dict(pipeline.state.checkpoint.snapshots) == heads(found)
         assert pipeline.targets.applied_ts(name) == pipeline.state.resolved_ts
-    again = catalog.load(found.identifier(name))
-    assert again is not None
-    assert REBUILT not in again.properties
 
 
 def test_a_table_that_is_gone_is_not_made_of_a_part(
@@ -255,28 +255,34 @@ def test_a_table_that_is_gone_is_not_made_of_a_part(
         assert catalog.load(found.identifier(ACCOUNTS)) is None
 
 
-def test_rows_that_moved_without_row_events_are_refused(
+def test_rows_before_a_ddl_are_refused_unless_the_table_is_made_in_the_range(
     spark: SparkSession, properties: dict[str, str], tmp_path: Path
 ) -> None:
     """The DDL is named, and the range after it is the way out; readers see nothing of the attempt."""
     found = replay("partition", "simple-json", properties, tmp_path, "simple", name="bf-moved")
     run(found, spark, "beginning")
-    before = heads(found)
+    before, last = heads(found), states("partition")[-1][0]
     name = TableName("parts", "p_range")
+    with found.running(spark) as pipeline:
+        (made,) = {ts for ts, action in taken(pipeline) if name in effect(action).created}
 
     with pytest.raises(RangeRefused) as refused:
-        run(found, spark, "beginning", repair=True, tables=str(name))
+        run(found, spark, str(made), repair=True, tables=str(name))
 
-    sentence = re.fullmatch(rf"Rows of table {name} lie before a DDL at commit ts (\d+) .*", refused.value.what)
+    sentence = re.fullmatch(
+        rf"Rows of table {name} lie before a DDL of kind \S+ at commit ts (\d+)\.", refused.value.what
+    )
     assert sentence is not None
     assert f"begin the range after it, with --from {sentence[1]}" in refused.value.hint
     assert heads(found) == before
-    assert differences(found, states("partition")[-1][0]) == []
+    damage(found, spark, name)
+    run(found, spark, "beginning", repair=True, tables="parts.*")
+    assert differences(found, last) == []
 
 
 @pytest.mark.parametrize(
     ("point", "turn"),
-    [pytest.param("data-files-staged", 3, marks=pytest.mark.soak), ("applied", 2), ("branch-built", 1)],
+    [pytest.param("data-files-staged", 3, marks=pytest.mark.soak), ("applied", 2), ("range-built", 1)],
 )
 def test_a_repair_that_was_killed_goes_on(
     point: str, turn: int, spark: SparkSession, properties: dict[str, str], tmp_path: Path
@@ -292,7 +298,7 @@ def test_a_repair_that_was_killed_goes_on(
 
     with dying(point, turn):
         run(found, spark, "beginning", repair=True)
-    assert point == "branch-shown" or found.contents(name) == broken
+    assert found.contents(name) == broken
 
     run(found, spark, "beginning", repair=True)
     assert differences(found, last) == []
@@ -332,11 +338,11 @@ def test_what_a_branch_refuses(
     rules = str(name)
 
     def meddle(point: str) -> None:
-        if point == "branch-built":
+        if point == "range-built":
             empty(found, spark, name)
 
     monkeypatch.setattr(failpoints, "reach", meddle)
-    with pytest.raises(RangeRefused, match="was written while its branch was built.*the branch is built anew"):
+    with pytest.raises(RangeRefused, match="was written while it was brought back.*give the same command again"):
         run(found, spark, "beginning", branch="mine", publish=True, tables=rules)
     monkeypatch.undo()
     run(found, spark, "beginning", branch="mine", tables=rules)
@@ -345,13 +351,6 @@ def test_what_a_branch_refuses(
     run(found, spark, "beginning", branch="mine", publish=True, tables=rules)
     assert differences(found, states("pk")[-1][0]) == []
 
-    with found.running(spark) as pipeline:
-        table = pipeline.targets.catalog.load(found.identifier(name))
-        assert table is not None
-        table.branches.create("theirs")
-    table_name = name_of(found, name)
-    spark.read.table(table_name).limit(1).write.format("iceberg").option("branch", "theirs").mode("append").save(
-        table_name.replace("`", "")
-    )
+    spark.sql(f"ALTER TABLE {name_of(found, name)} CREATE BRANCH theirs")
     with pytest.raises(RangeRefused, match="has a branch theirs that no backfill made"):
         run(found, spark, "beginning", branch="theirs", tables=rules)

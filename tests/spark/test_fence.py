@@ -16,7 +16,7 @@ from applier.config.settings import SinkSection, TablesSection
 from applier.errors import CheckpointConflict, TableMismatch
 from applier.order.feed_order import ResolvedOrder
 from applier.pipeline.build import fence_tables
-from applier.pipeline.tables.commit_policy import Changefeed, MainPolicy
+from applier.pipeline.tables.changefeed import Changefeed
 from applier.pipeline.tables.table_maker import TableMaker
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime import failpoints
@@ -130,7 +130,7 @@ def holder(lake: Catalog, epoch: int, fenced: int = 0) -> TargetTables:
     """The tables as an applier of an epoch sees them."""
     feed, settings = Changefeed("shop", epoch, ResolvedOrder()), TablesSection()
     maker = TableMaker(lake.create, settings, TypeRules())
-    return TargetTables(lake, feed, MainPolicy(lake, feed), maker, Route(settings.route), SinkSection(), fenced=fenced)
+    return TargetTables(lake, feed, maker, Route(settings.route), SinkSection(), fenced=fenced)
 
 
 def test_a_table_that_is_made_while_the_fences_go_up_gets_its_own(lake: Catalog, fresh_name: Name) -> None:
@@ -139,15 +139,15 @@ def test_a_table_that_is_made_while_the_fences_go_up_gets_its_own(lake: Catalog,
     version = TableVersion(name, 7, (Column("id", ColumnType("int")),))
     last, newer = holder(lake, 1), holder(lake, 2, fenced=1)
     assert fence_tables(newer, [name], 1) == []
-    made = last.ensure(version, last.policy.stamp(0))
+    made = last.ensure(version, last.feed.stamp(0))
 
     found = newer.writer(name)
 
     with pytest.raises(CheckpointConflict, match="newer applier of changefeed shop: epoch 2, resolved ts 0"):
-        made.stamp(last.policy.stamp(5))
+        made.stamp(last.feed.stamp(5))
     assert found is not None
     assert found.known == Stamp("shop", 2, 0)
-    found.stamp(newer.policy.stamp(6))
+    found.stamp(newer.feed.stamp(6))
     assert newer.applied_ts(name) == 6
 
 

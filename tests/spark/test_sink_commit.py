@@ -271,26 +271,6 @@ def test_format_version_may_be_raised(spark: SparkSession, lake: Catalog, fresh_
     case.check()
 
 
-def test_branch_is_written_beside_main_and_then_shown(case: Case) -> None:
-    """A backfill into a branch leaves main and its stamp alone until main is fast-forwarded."""
-    before = read(case.spark, case.name)
-    main = case.writer.table
-    main.branches.create("backfill")
-    main.branches.create("backfill")
-    table = case.lake.load(case.name, "backfill")
-    assert table is not None
-    writer = TableWriter(table, "shop", 2)
-    for step in (1, 2):
-        writer.apply(case.feed.batch(), Stamp("shop", 2, step), exact=False)
-
-    assert sorted(read(case.spark, case.name).to_pylist(), key=str) == sorted(before.to_pylist(), key=str)
-    assert (writer.known, main.setting(RESOLVED_TS)) == (Stamp("shop", 2, 2), "2")
-    main.refresh()
-    main.branches.fast_forward("backfill")
-    case.check()
-    main.branches.drop("backfill")
-
-
 @pytest.mark.parametrize("version", [2, 3])
 def test_truncate_removes_all_rows_with_its_stamp(
     spark: SparkSession, lake: Catalog, fresh_name: Name, version: int

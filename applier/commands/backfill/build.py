@@ -1,25 +1,21 @@
-"""Builds branches from a range, compares them with what readers see, and publishes them on demand."""
+"""Builds copies of tables from a range, compares them with what readers see, and shows them on demand."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from applier import wording
-from applier.changefeed.completeness import Completeness, Reason, Why
 from applier.changefeed.table import TableName
 from applier.commands.backfill.bounds import OPEN, Range
 from applier.commands.backfill.compare import compare
 from applier.commands.backfill.drive import Driver
-from applier.commands.backfill.prepare import Job, prepare
+from applier.commands.backfill.held_job import HeldJob, held
 from applier.commands.backfill.report import STOPPED, Difference, Outcome
 from applier.commands.backfill.request import Request
 from applier.errors import ConfigError, RangeRefused
 from applier.pipeline.step import Pipeline
-from applier.pipeline.tables.completeness import cut
 from applier.runtime import failpoints, terminal
 from applier.runtime.figures import counted
-from applier.runtime.logs import logger
-from applier.sink.iceberg.catalog import JavaError
 
 
 def refuse_short(main: Pipeline, request: Request, span: Range, names: Sequence[TableName]) -> None:
@@ -62,75 +58,47 @@ def _short(end: str, covered: str) -> RangeRefused:
 
 
 def build(main: Pipeline, request: Request, span: Range, names: Sequence[TableName], driver: Driver) -> Outcome:
-    """Build branches, compare them, and show them.
+    """Build copies, compare them with their tables, and show them.
 
-    A process that is killed on the way goes on when the same is asked for again: the branches hold what was committed,
-    and progress is kept in control tables of its own.
+    A process that is killed on the way goes on when the same is asked for again, unless the changefeed has moved on.
 
     Raises:
         RangeRefused: The result would be wrong.
     """
     refuse_short(main, request, span, names)
-    with terminal.waiting("preparing the branches"):
-        job = prepare(main, request, span, names)
-    if not driver.drive(job.pipeline, job.ends, job.upto):
+    with terminal.waiting("copying the tables"):
+        job = held(main, request, span, names)
+    if not driver.drive(job.step, job.is_over):
         return Outcome([STOPPED], is_done=False)
-    failpoints.reach("branch-built")
-    job.branches.refuse_part()
+    job.refuse_short()
+    failpoints.reach("range-built")
     differences: list[Difference] = []
-    with terminal.progress("comparing branches", "tables") as bar:
+    with terminal.progress("comparing the tables", "tables") as bar:
         for name in names:
             bar(len(differences), len(names))
             differences.append(_compared(job, name))
     count = counted(len(names), "table")
     built = f"The range {span.text} is built in branch {request.branch} of {count}."
     if not request.publish:
+        for name in names:
+            job.keep_in_branch(name)
         shown = f"--publish shows it; until then `VERSION AS OF '{request.branch}'` reads it."
         return Outcome([built, shown], differences=differences)
     _refuse_short_build(main, job, differences)
-    with terminal.waiting("showing the branches to readers"):
-        publish(main, job, names)
+    with terminal.waiting("showing the tables to readers"):
+        job.publish()
     return Outcome([built, "Readers see it now."], differences=differences)
 
 
-def _compared(job: Job, name: TableName) -> Difference:
-    live = job.branches.lineage.live.get(name)
-    key = live.key if live else ()
-    return compare(job.branches.table(name), job.branches.table(name, job.branches.branch), key)
+def _compared(job: HeldJob, name: TableName) -> Difference:
+    known, copy = job.main.state.tables.get(name), job.copy(name)
+    identifier = job.main.targets.identifier(name)
+    table = job.main.targets.catalog.load(identifier)
+    return compare(".".join(identifier), table, copy, known.key if known else ())
 
 
-def _refuse_short_build(main: Pipeline, job: Job, differences: Sequence[Difference]) -> None:
-    reached = job.pipeline.state.resolved_ts
+def _refuse_short_build(main: Pipeline, job: HeldJob, differences: Sequence[Difference]) -> None:
+    reached = job.run.state.resolved_ts
     is_behind = main.targets.feed.order.has_watermark and reached < main.state.resolved_ts
     if is_behind and not all(item.is_equal for item in differences):
         raise _short(f"at resolved ts {reached}", f"resolved ts {main.state.resolved_ts}")
-
-
-def publish(main: Pipeline, job: Job, names: Sequence[TableName]) -> None:
-    """Let readers see the branches, and the checkpoint name their snapshots; may be called again after a crash.
-
-    Raises:
-        RangeRefused: Another writer changed a table since its branch was begun.
-    """
-    state, targets = main.state, main.targets
-    healed = [name for name in names if job.heals(name, state)]
-    for name in names:
-        try:
-            shown = job.branches.show(name, state.resolved_ts)
-        except JavaError as error:
-            if error.kind != "IllegalArgumentException":
-                raise
-            job.forget()
-            what = f"Table {job.branches.table(name)} was written while its branch was built: {error.detail}"
-            raise RangeRefused(what, "give the same command again: the branch is built anew.") from None
-        failpoints.reach("branch-shown")
-        if shown.snapshot_id is not None:
-            targets.snapshots[shown.identifier] = shown.snapshot_id
-    for name in healed:
-        state.completeness[name] = Completeness(Reason(Why.REPAIRED, job.span.text))
-        logger().info("table is whole again", table=str(name), state="live")
-    state.advance(state.resolved_ts, {}, cut(state, targets), {"tables": len(names)}, state.ddl.applied)
-    failpoints.reach("branches-shown")
-    for name in names:
-        job.branches.table(name).branches.drop(job.branches.branch)
-    job.forget()

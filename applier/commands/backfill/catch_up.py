@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.position import Reading
-from applier.changefeed.table import TableName, TableVersion
+from applier.changefeed.table import TableName
 from applier.changefeed.window import OffsetRange
 from applier.commands.backfill.bounds import Range
 from applier.commands.backfill.drive import Driver
@@ -15,6 +15,7 @@ from applier.commands.backfill.report import STOPPED, Outcome
 from applier.errors import RangeRefused
 from applier.pipeline.scan.statements import Ddl
 from applier.pipeline.schema_changes.apply import DdlApplier
+from applier.pipeline.schema_changes.fixed_columns import FixedColumns
 from applier.pipeline.state import State
 from applier.pipeline.step import Pipeline
 from applier.pipeline.table_selection import rules_for
@@ -71,7 +72,8 @@ def catch_up(pipeline: Pipeline, span: Range, names: Sequence[TableName], driver
     if names:
         moving = _alone(moving, names)
     ends = {place: max(end, start.get(place, end)) for place, end in span.ends.items()}
-    is_done = driver.drive(moving, ends, span.upto)
+    has_watermark = pipeline.targets.feed.order.has_watermark
+    is_done = driver.drive(lambda: moving.step(ends), lambda: has_watermark and moving.state.resolved_ts >= span.upto)
     skipped = sum(covered(offsets, start.get(place, offsets.start)) for place, offsets in span.spans.items())
     return Outcome([_said(span, skipped, before, moving, is_done=is_done)], is_done=is_done)
 
@@ -88,20 +90,10 @@ def _said(span: Range, skipped: int, before: int, pipeline: Pipeline, *, is_done
 
 
 @dataclass(frozen=True, slots=True)
-class _RowsBeforeDdl:
+class _RowsBeforeDdl(FixedColumns):
     """Lets rows through up to the first DDL of the chosen tables: a DDL is for all tables at once."""
 
-    applier: DdlApplier
-    state: State
     names: frozenset[TableName]
-
-    def is_begun(self, ddl: Ddl) -> bool:
-        """True if a step that did not reach its checkpoint came as far as the DDL."""
-        return self.applier.is_begun(ddl)
-
-    def leaves_rows(self, ddl: Ddl) -> bool:
-        """True if rows that lie before a DDL can follow it."""
-        return self.applier.leaves_rows(ddl)
 
     def apply(self, ddl: Ddl) -> None:
         """Refuse a DDL of these tables; others do not matter.
@@ -112,17 +104,6 @@ class _RowsBeforeDdl:
         mine = [name for name in ddl.names if name in self.names]
         if mine:
             what = f"Table {mine[0]} is applied up to its DDL at commit ts {ddl.commit_ts}, which waits for all tables."
-            raise RangeRefused(what, _GO_ON)
-
-    def follow(self, version: TableVersion) -> None:
-        """Refuse other columns.
-
-        Raises:
-            RangeRefused: The table has other columns from here on.
-        """
-        before = self.state.tables.get(version.name)
-        if before is not None and not version.keys_only and before.columns != version.columns:
-            what = f"Table {version.name} has other columns from here on, which wait for all tables."
             raise RangeRefused(what, _GO_ON)
 
 
@@ -137,7 +118,7 @@ def _alone(pipeline: Pipeline, names: Iterable[TableName]) -> Pipeline:
     config = pipeline.config.model_copy(update={"tables": tables, "changefeed": changefeed})
     scanner = replace(pipeline.scanner, template=replace(pipeline.scanner.template, include=rules), parks=False)
     applier = DdlApplier(pipeline.targets, muted, config.ddl, config.tables, pipeline.targets.maker.rules)
-    rows = _RowsBeforeDdl(applier, muted, frozenset(names))
+    rows = _RowsBeforeDdl(applier, muted, _GO_ON, frozenset(names))
     alone = replace(pipeline, config=config, scanner=scanner, state=muted, ddl_handler=rows)
     alone.restore()
     return alone

@@ -1,4 +1,4 @@
-"""Compares a table with a branch of it; the cost follows what differs, not the size of the table."""
+"""Compares a table with a copy of it; the cost follows what differs, not the size of the table."""
 
 from __future__ import annotations
 
@@ -28,14 +28,17 @@ _KEYS_SHOWN = 10
 _PLACE, _OTHER = "\0place", "\0other"
 
 
-def compare(main: Table, branch: Table, key: Sequence[str]) -> Difference:
-    """How the branch of a table differs from what readers see; counted exactly, however much differs.
+def compare(name: str, main: Table | None, branch: Table | None, key: Sequence[str]) -> Difference:
+    """How the copy of a table differs from what readers see; counted exactly, however much differs.
 
-    The columns of the key distinguish rows; () compares whole rows.
+    A table that is not there holds no rows. The columns of the key distinguish rows; () compares whole rows.
 
     Raises:
         TransientError: Storage or catalog did not answer.
     """
+    if main is None or branch is None:
+        gone_rows, new_rows = (0 if table is None else _count(_planned(table)) for table in (main, branch))
+        return Difference(name, gone_rows, new_rows, only_main=gone_rows, only_branch=new_rows, changed=0)
     seen, built = _planned(main), _planned(branch)
     gone, new = _without(seen, built), _without(built, seen)
     rows = sum(len(positions) for positions in [*gone.values(), *new.values()])
@@ -46,7 +49,7 @@ def compare(main: Table, branch: Table, key: Sequence[str]) -> Difference:
         here, there = _rows(main, seen, gone, lot), _rows(branch, built, new, lot)
         found.append(_differing(here, there, key) if key else _whole(here, there))
     return Difference(
-        str(main),
+        name,
         _count(seen),
         _count(built),
         only_main=sum(each.only_main for each in found),

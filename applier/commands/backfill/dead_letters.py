@@ -12,6 +12,7 @@ from applier.changefeed.message import MESSAGE_SCHEMA, UNREADABLE, Messages, Top
 from applier.changefeed.table import TableName
 from applier.changefeed.ts import CLOCK_SKEW_MS, from_unix_ms
 from applier.changefeed.window import OffsetRange, Window
+from applier.commands.backfill.beginnings import changed_since
 from applier.commands.backfill.bounds import LOST_HINT, OPEN, Bound, Range, resolve
 from applier.commands.backfill.request import Request
 from applier.errors import SourceLost
@@ -61,7 +62,8 @@ def opened(main: Pipeline, request: Request, tables: Collection[TableName]) -> L
         found = with_retry(lambda letter=letter: _read(main, letter))  # type: ignore[misc]  # bound in this very turn
         mine = {name for name, _ in found.parts if name in tables and admits(name)}
         others = sorted({name for name, _ in found.parts} - mine - set(tables))
-        if found.bad and _fits_its_time(main, letter):
+        is_past = any(changed_since(main, name, _newest(found, name)) for name in mine)
+        if is_past or (found.bad and _fits_its_time(main, letter)):
             said.append(f"{where} is from before a DDL of its table: {_resume(main)}")
         elif found.bad:
             said.append(f"{where} cannot be read yet: {found.bad[0].error.what}")
@@ -89,6 +91,11 @@ def _resume(main: Pipeline) -> str:
         f"run `applier resume -c {path} --tables TABLE` with the name that the table has now, which reads the message "
         f"in its place, then `applier dead-letters discard PLACE -c {path} --why TEXT`."
     )
+
+
+def _newest(found: TaskResult, name: TableName) -> int:
+    """Commit ts of the newest row of a table in a message."""
+    return max(part.last_ts for (owner, _), parts in found.parts.items() if owner == name for part in parts)
 
 
 def _fits_its_time(main: Pipeline, letter: DeadLetter) -> bool:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from applier.changefeed.message import TopicPartition
 from applier.pipeline.stall import refuse_far, refuse_stall
-from applier.pipeline.step import Pipeline
+from applier.pipeline.step import Step
 from applier.runtime.logs import Report
 from applier.runtime.retry import with_retry
 
@@ -20,8 +19,8 @@ class Driver:
     stop: threading.Event
     report: Report
 
-    def drive(self, pipeline: Pipeline, ends: Mapping[TopicPartition, int], upto: int) -> bool:
-        """Step until all rows up to some ends (exclusive) and a commit ts, the pipeline's ceiling, are applied.
+    def drive(self, step: Callable[[], Step], is_over: Callable[[], bool]) -> bool:
+        """Step until the range is over, or has no more to read.
 
         Returns:
             False if it was asked to stop before.
@@ -33,15 +32,15 @@ class Driver:
             TerminalError: The range cannot be applied any further.
         """
         while not self.stop.is_set():
-            if pipeline.targets.feed.order.has_watermark and pipeline.state.resolved_ts >= upto:
+            if is_over():
                 return True
-            step = with_retry(lambda: pipeline.step(ends))
-            if step.moved or step.waiting:
-                self.report(step.status)
-            if step.error is not None and not step.moved:
-                raise step.error
-            if step.complete and not step.moved:
-                refuse_stall(step)
+            done = with_retry(step)
+            if done.moved or done.waiting:
+                self.report(done.status)
+            if done.error is not None and not done.moved:
+                raise done.error
+            if done.complete and not done.moved:
+                refuse_stall(done)
                 return True
-            refuse_far(step)
+            refuse_far(done)
         return False

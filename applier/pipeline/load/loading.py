@@ -20,7 +20,7 @@ from applier.pipeline.load.generated import Generated
 from applier.pipeline.load.key_order import KeyRange, are_apart
 from applier.pipeline.load.spark import PART_BYTES, Staged, has_twice, stage_files
 from applier.pipeline.resume.copies import Copies
-from applier.pipeline.tables.commit_policy import ADOPTED
+from applier.pipeline.tables.changefeed import ADOPTED
 from applier.pipeline.tables.loads import LOADED, LoadRecord, route
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime import failpoints
@@ -187,7 +187,7 @@ class Loader:
         if writer is not None:
             targets.catalog.drop(targets.identifier(name))
             targets.forget(name)
-        writer = targets.ensure(version, targets.policy.stamp(self.export.tso, self._entries(fresh)))
+        writer = targets.ensure(version, targets.feed.stamp(self.export.tso, self._entries(fresh)))
         if LoadRecord.told_by(writer.table.properties) != fresh:
             # Another load has made it since, and has brought rows: brought once more, they would be there twice.
             raise _met(name)
@@ -219,7 +219,7 @@ class Loader:
         logger().debug("files loaded", table=str(load.name), files=shown, zero_dates=staged.zero_dates)
 
     def _stamp(self, writer: TableWriter, load: LoadRecord) -> Stamp:
-        return self.copies.targets.policy.stamp(load.tso, self._entries(load), writer)
+        return self.copies.targets.feed.stamp(load.tso, self._entries(load), writer)
 
     def _refuse_twice(self, writer: TableWriter, load: LoadRecord, version: TableVersion) -> None:
         """Refuse a table in which two rows have one key: the next change of it would leave one of them.

@@ -1,29 +1,34 @@
-"""Copies of parked tables, in which they are brought back while readers see the tables as they were."""
+"""Copies of tables, which a job writes while readers see the tables as they were."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 
+from applier.changefeed.applied_offsets import AppliedOffsets
 from applier.changefeed.route import Route
 from applier.changefeed.table import TableName
 from applier.config.settings import TablesSection
 from applier.errors import BY_HAND, RangeRefused, TableMismatch, TransientError
 from applier.pipeline.schema_changes.apply_to_rows import make_way
+from applier.pipeline.tables.changefeed import ADOPTED
 from applier.pipeline.tables.ddl_stamp import DROPPED_AT
 from applier.pipeline.tables.loads import LOADED, LoadRecord
 from applier.pipeline.tables.table_maker import refuse_held
 from applier.pipeline.tables.target_tables import TargetTables
+from applier.sink.commit.foreign_commits import trace
+from applier.sink.commit.stamp import OFFSETS
 from applier.sink.control import tables
 from applier.sink.iceberg import clone
 from applier.sink.iceberg.table import Table
+from applier.sink.write.table_writer import TableWriter
 
 
 class CopyOutdated(TransientError):
-    """A parked table was written while its copy was brought up to date: the copy begins anew."""
+    """A table was written while its copy was brought up to date: the copy begins anew."""
 
 
 def namespace(changefeed: str) -> str:
@@ -81,6 +86,37 @@ class Copies:
             raise TableMismatch(what, "Register it again from its last metadata file (system.register_table).")
         clone.clone(self.main.catalog, writer.table, self.targets.identifier(own))
 
+    def again(self, name: TableName, ts: int) -> None:
+        """Copy a table as others have left it; all rows above a commit ts are to be applied to the copy again.
+
+        Raises:
+            RangeRefused: It is gone, or was set to an older snapshot than that.
+        """
+        feed, catalog = self.main.feed, self.main.catalog
+        self.main.close(name)
+        writer = self.main.writer(name)
+        if writer is None:
+            raise gone(self.main.identifier(name))
+        shown = trace(writer.table.history(), feed.name).resolved_ts
+        if writer.rolled_back is not None and shown and shown < ts:
+            what = f"Table {writer.table} shows resolved ts {shown}: it lacks rows from before the range."
+            raise RangeRefused(what, f"begin the range there, with --from {shown}.", [name])
+        copy = clone.clone(catalog, writer.table, self.targets.identifier(name))
+        # A row that it holds may come again as a new one, and none of the messages counts as applied.
+        marks = {ADOPTED: "true"} | ({} if feed.order.has_watermark else {OFFSETS: AppliedOffsets().to_text()})
+        TableWriter(copy, feed.name, feed.epoch).stamp(feed.stamp(ts, marks))
+
+    def settle(self, name: TableName, own: TableName, upto: int, marks: Mapping[str, str]) -> None:
+        """Stamp a copy as its table is, once it has all that the table has up to a commit ts; see `again`."""
+        catalog = self.main.catalog
+        copy, table = catalog.load(self.targets.identifier(own)), catalog.load(self.main.identifier(name))
+        if copy is None:
+            return
+        before = {} if table is None else table.properties
+        kept = {OFFSETS: before[OFFSETS]} if OFFSETS in before else {}
+        stamp = self.main.feed.stamp(upto, {**kept, **marks})
+        TableWriter(copy, stamp.changefeed, stamp.epoch).stamp(stamp, () if ADOPTED in before else (ADOPTED,))
+
     def take(self, loaded: LoadRecord, table: Table) -> None:
         """Copy what a table was loaded into; one that was fenced meanwhile takes the same files once more.
 
@@ -95,7 +131,7 @@ class Copies:
         catalog.drop(identifier)
         self.targets.forget(name)
         self.expect(name, name)
-        stamp = self.targets.policy.stamp(loaded.tso, {LOADED: loaded.to_json()})
+        stamp = self.targets.feed.stamp(loaded.tso, {LOADED: loaded.to_json()})
         writer = self.targets.ensure(loaded.version, stamp)
         if writer.table.schema_json != table.schema_json:
             what = f"The columns of table {shown} have changed while table {name} was loaded."
@@ -147,6 +183,14 @@ class Copies:
         if writer is not None:
             self.main.committed(writer, writer.head)
 
+    def is_outdated(self, name: TableName, own: TableName) -> bool:
+        """Whether the table of a copy was written since it was copied."""
+        catalog = self.main.catalog
+        table, copy = catalog.load(self.main.identifier(name)), catalog.load(self.targets.identifier(own))
+        if table is None or copy is None or clone.is_built_on(copy, table):
+            return False
+        return not _is_shown(table, copy)
+
     def is_shown(self, name: TableName | None, own: TableName) -> bool:
         """Whether readers see a copy in place of its table already."""
         catalog = self.main.catalog
@@ -175,6 +219,16 @@ class Copies:
             return catalog.create(identifier, columns, **options)
         copy = clone.clone(catalog, table, identifier)
         return clone.begin_anew(catalog, copy, columns, **options)
+
+
+def gone(identifier: Sequence[str]) -> RangeRefused:
+    """The refusal of a table that no range makes anew."""
+    what = f"Table {'.'.join(identifier)} is not in the catalog, and the range does not hold all of its rows."
+    way_out = (
+        "register its last metadata file again (system.register_table); or begin the range before its CREATE TABLE, "
+        "which makes it anew; see docs/backfill.md."
+    )
+    return RangeRefused(what, way_out)
 
 
 def _state(table: Table) -> tuple[int | None, str]:

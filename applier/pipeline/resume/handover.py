@@ -73,11 +73,16 @@ class Handover:
         """
         if not self._has_all_ddl():
             return False
+        self.show({own: name for own, name in members.items() if not renamed(self.main, self.state, own, name)})
+        return True
+
+    def show(self, shown: Members) -> None:
+        """Let readers see the copies of these tables, let the changefeed go on with them, and end the job."""
         main, loads = self.main.state, LoadTables(self.main.targets.catalog, self.main.targets.feed.name)
-        shown = {own: name for own, name in members.items() if not renamed(self.main, self.state, own, name)}
         aside = [(known.origin.name, own) for own, known in self.state.completeness.items() if known.origin is not None]
         for own, name in shown.items():
             self.copies.show(name, own)
+            failpoints.reach("copy-shown")
             known = self.state.completeness[own]
             main.completeness[name] = self._ended(name, known)
             self._doubt_others(known)
@@ -98,7 +103,6 @@ class Handover:
         self.copies.discard(there)
         for name, own in aside:
             loads.discard(name, self.state.loaded.get(own, 0))
-        return True
 
     def _ended(self, name: TableName, known: Completeness) -> Completeness:
         is_over = known.why is Why.LETTERS and not self.state.control.letters()

@@ -1,4 +1,4 @@
-"""The progress of parked tables that are being brought back, kept as a part of the changefeed's own checkpoint."""
+"""The progress of a job, kept as a part of the changefeed's own checkpoint."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from applier.sink.control.control import DeadLetter, SchemaDecision
 
 @dataclass(frozen=True, slots=True)
 class JobLedger:
-    """Control tables of a job that brings tables back.
+    """Control tables of a job.
 
     What it decides about DDL goes to the audit of the changefeed, marked with the job: after a crash it distinguishes
     what this attempt has done from what the changefeed or an earlier attempt did.
@@ -21,10 +21,12 @@ class JobLedger:
     Args:
         main: State of the changefeed.
         job: Name of the job.
+        hold: See `Resuming`.
     """
 
     main: State
     job: str
+    hold: str = ""
 
     def confirm(self) -> None:
         """See `Control.confirm`."""
@@ -66,7 +68,7 @@ class JobLedger:
 
     def append_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Write the changefeed's checkpoint again, with this progress in it."""
-        self.main.write(lambda last: replace(last, resuming=Resuming(self.job, checkpoint)))
+        self.main.write(lambda last: replace(last, resuming=Resuming(self.job, checkpoint, self.hold)))
 
     def release(self) -> None:
         """Nothing: the changefeed is released as a whole."""

@@ -1,4 +1,4 @@
-"""Chooses the DDL of the tables that are being brought back from those of all tables."""
+"""Chooses the DDL of the tables of a job from those of all tables."""
 
 from __future__ import annotations
 
@@ -21,11 +21,13 @@ class OwnDdl:
         tables: The tables, by the names that they have before the first DDL.
         begun: Tables that begin with a CREATE TABLE, and its commit ts.
         order: What places their rows.
+        again: Tables that have taken these DDL before, and the commit ts above which their rows are applied again.
     """
 
     tables: frozenset[TableName]
     begun: Mapping[TableName, int]
     order: FeedOrder = field(default_factory=ResolvedOrder)
+    again: Mapping[TableName, int] = field(default_factory=dict)
 
     def __call__(self, ddl: Sequence[Ddl]) -> list[Ddl]:
         """The DDL that concern these tables, each with the actions that do; to be called with all DDL in order.
@@ -44,7 +46,8 @@ class OwnDdl:
 
     def _part(self, item: Ddl, names: set[TableName]) -> Ddl | None:
         """A DDL with the actions that concern tables of these names, which follow them; None if none does."""
-        actions = [action for action in item.actions if self._is_own(action, item.commit_ts, names)]
+        due = [action for action in item.actions if not self._is_before(action, item)]
+        actions = [action for action in due if self._is_own(action, item.commit_ts, names)]
         swept = [name for name in item.swept if name in names]
         if actions:
             self._refuse_loose(actions, item.commit_ts, names)
@@ -55,6 +58,30 @@ class OwnDdl:
         if item.refused is not None and swept:
             return replace(item, swept=swept)
         return replace(item, actions=actions, swept=swept) if actions else None
+
+    def _is_before(self, action: Action, item: Ddl) -> bool:
+        """Whether a DDL lies before all rows that are applied again to its table.
+
+        Raises:
+            RangeRefused: It lies among them, and the table has other columns or places of rows since.
+        """
+        names = [name for name in self.again if name in (*touches(action), *effect(action).leaving([name]))]
+        if not names:
+            return False
+        name, barrier = names[0], item.barrier
+        if not self.order.parts_at_ddl:
+            what = f"The range holds a DDL of table {name}, and offset order does not show which rows lie before it."
+            begin = f"{barrier.topic}:{barrier.position.partition}:{barrier.position.offset + 1}"
+            hint = f"begin the range after it ({begin}), or leave the table out in --tables."
+            raise RangeRefused(what, hint, [name])
+        if item.commit_ts <= self.again[name]:
+            return True
+        if not effect(action).emptied:
+            when = item.commit_ts
+            what = f"The offsets begin before a DDL of table {name} at commit ts {when}, older than their records."
+            hint = f"give --from as a resolved ts: {when} to begin after it, or a lower one."
+            raise RangeRefused(what, hint, [name])
+        return False
 
     def _refuse_loose(self, actions: Sequence[Action], commit_ts: int, names: Collection[TableName]) -> None:
         for action in () if self.order.parts_at_ddl else actions:

@@ -1,4 +1,4 @@
-"""One job that brings parked tables back: a pipeline of its own over the range of the feed that they miss.
+"""Brings parked tables back: the range of the feed that they miss is applied to copies of them.
 
 The tables of a job left the feed at different places. The job reads the feed once, from the first of these places on,
 and takes each table in when it comes to the table's own place.
@@ -7,34 +7,24 @@ and takes each table in when it comes to the table's own place.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
-from applier.changefeed.checkpoint import Checkpoint, Resuming, has_reached
+from applier.changefeed.checkpoint import Checkpoint, has_reached
 from applier.changefeed.completeness import Completeness, Reason, Why
-from applier.changefeed.filter import exactly
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.position import FeedPosition, Reading
 from applier.changefeed.table import TableName
 from applier.changefeed.ts import CLOCK_SKEW_MS, unix_ms
-from applier.config.settings import MaintenanceSection
 from applier.consume.offsets import next_window
 from applier.errors import BY_HAND, RangeRefused, TableMismatch, TerminalError
-from applier.pipeline.maintenance import Maintenance
-from applier.pipeline.next_step import PIECE
 from applier.pipeline.resume import strangers
-from applier.pipeline.resume.copies import Copies
-from applier.pipeline.resume.handover import Handover, leave_out
-from applier.pipeline.resume.job_ledger import JobLedger
-from applier.pipeline.resume.own_ddl import OwnDdl
-from applier.pipeline.schema_changes.apply import DdlApplier
-from applier.pipeline.schema_changes.decision import past
-from applier.pipeline.state import State
+from applier.pipeline.resume.handover import leave_out
+from applier.pipeline.resume.job import JobRun, no_create
 from applier.pipeline.tables import parking
 from applier.pipeline.tables.loads import LoadTables
 from applier.runtime import failpoints
 from applier.runtime.logs import logger
-from applier.sink.control.rows import IgnoredFor
 
 if TYPE_CHECKING:
     from applier.pipeline.step import Pipeline
@@ -44,26 +34,8 @@ Outlook: TypeAlias = Literal["more", "wait", "over"]
 """What is left of a job: a piece now, a piece once the changefeed has moved, or nothing."""
 
 
-@dataclass(slots=True)
-class Replay:
-    """Brings tables back.
-
-    Args:
-        main: The pipeline of the changefeed.
-        pipeline: The pipeline of the job.
-        copies: The copies that it writes.
-        handover: Hands them over.
-    """
-
-    main: Pipeline
-    pipeline: Pipeline
-    copies: Copies
-    handover: Handover
-
-    @property
-    def state(self) -> State:
-        """How far the tables of the job are."""
-        return self.pipeline.state
+class Replay(JobRun):
+    """Brings parked tables back."""
 
     def step(self) -> Outlook:
         """Take in tables whose place has come, apply one window, and show what is up to date.
@@ -84,7 +56,7 @@ class Replay:
         goal = self._goal()
         if self.state.completeness and self._is_before(goal):
             before = self._members()
-            self._apply(goal)
+            self._catch_up(goal)
             failpoints.reach("resume-range-read")
             strangers.dropped(self.main, set(before.values()) - set(self._members().values()))
         self.handover.parked(self._members())
@@ -203,85 +175,30 @@ class Replay:
 
     # ---- the feed
 
-    def _apply(self, goal: int) -> None:
+    def _catch_up(self, goal: int) -> None:
         """Apply the next window of the range.
 
         Raises:
             RangeRefused: The feed does not lead to the goal.
         """
         state, members = self.state, self._members()
-        missing = {own: known.origin for own, known in state.completeness.items() if own not in state.tables}
-        for own in missing:
-            self.copies.expect(members[own], own)
-        begun = {own: origin.ts + 1 for own, origin in missing.items() if origin is not None}
-        names = frozenset(state.tables)
-        scanner = self.pipeline.scanner
-        template = replace(scanner.template, include=exactly(sorted(names)) or ("!*.*",))
-        ceiling = goal if self.main.targets.feed.order.has_watermark else self.main.scanner.ceiling
-        ddl = OwnDdl(names, begun, self.main.targets.feed.order)
-        self.pipeline.use_scanner(replace(scanner, template=template, ceiling=ceiling, chosen=ddl, taken=self._taken))
+        begun = self.begun()
         # Rows that the changefeed holds back are read only where a watermark of the range may follow them: a partition
         # that is read beyond them before the others come as far forgets its watermarks below them.
-        step = self.pipeline.step(self._ends())
+        step = self.read(goal, self._ends(), members)
         if self.main.targets.feed.order.has_watermark and step.complete and not step.moved and self._is_before(goal):
             step = self.pipeline.step()
-        logger().debug("tables are brought back", resolved_ts=state.resolved_ts, goal=goal, tables=len(names))
+        logger().debug("tables are brought back", resolved_ts=state.resolved_ts, goal=goal, tables=len(members))
         if step.complete and not step.moved and self._is_before(goal):
             what = f"The messages from resolved ts {state.resolved_ts} on hold no watermark up to {goal}."
             raise RangeRefused(what, BY_HAND)
         for own in [own for own, ts in begun.items() if own not in state.tables and state.resolved_ts >= ts]:
-            what = f"The feed no longer holds the CREATE TABLE of {own} at commit ts {begun[own]}."
-            parking.give_up(self.main.state, members[own], RangeRefused(what, BY_HAND), is_lost=True)
+            parking.give_up(self.main.state, members[own], no_create(own, begun[own]), is_lost=True)
 
     def _ends(self) -> dict[TopicPartition, int]:
         """Offsets (exclusive) up to which the changefeed has applied everything, or where the job is beyond them."""
         own = self.state.next_offsets
         return {place: max(at, own.get(place, 0)) for place, at in self.main.state.next_offsets.items()}
-
-    def _taken(self, commit_ts: int) -> list[str]:
-        """Statements of a commit ts in the order in which the changefeed took them, which knew all of their tables."""
-        found = [item for item in self.main.state.control.decisions(commit_ts) if item.commit_ts == commit_ts]
-        done = [item for item in found if item.decision not in ("refused", "to skip")]
-        own = [item for item in done if item.job is None]
-        is_known = any(item.ignored_for is not IgnoredFor.LEFT_OUT for item in own)
-        return list(dict.fromkeys(item.sql for item in own)) if is_known else []
-
-
-def job(main: Pipeline, resuming: Resuming) -> Replay:
-    """A job as the checkpoint has it.
-
-    Args:
-        main: The pipeline of the changefeed.
-        resuming: The job.
-    """
-    copies = Copies(main.targets, resuming.job)
-    names = set(resuming.progress.tables)
-    versions = {key: version for key, version in main.state.versions.items() if key[0] in names}
-    ledger, protocol = JobLedger(main.state, resuming.job), main.state.protocol
-    state = State(ledger, resuming.progress, versions, protocol=protocol, keeps_cut=False)
-    state.lives = main.state.lives and main.state.lives.again()
-    state.config_path = main.config.path
-    source = main.config.source
-    piece = {"messages_per_step": -(-source.messages_per_step // PIECE)}
-    changes = {
-        "tables": copies.settings,
-        "changefeed": main.config.changefeed.model_copy(update={"start": "beginning", "on_table_error": "park"}),
-        "source": source.model_copy(update=piece),
-    }
-    config, targets = main.config.model_copy(update=changes), copies.targets
-    pipeline = replace(
-        main,
-        config=config,
-        scanner=replace(main.scanner, parks=main.config.changefeed.on_bad_message == "stop", keep_bad=True),
-        targets=targets,
-        ddl_handler=DdlApplier(
-            targets, state, config.ddl, config.tables, targets.maker.rules, past(main.state.control.decisions())
-        ),
-        state=state,
-        maintenance=Maintenance(MaintenanceSection(tasks=()), targets, state.control.confirm),
-    )
-    pipeline.restore()
-    return Replay(main, pipeline, copies, Handover(main, state, copies))
 
 
 def first(main: Pipeline, due: Mapping[TableName, FeedPosition]) -> Checkpoint:

@@ -12,7 +12,8 @@ from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName
 from applier.errors import CheckpointConflict, TerminalError
 from applier.pipeline.resume.copies import Copies, CopyOutdated
-from applier.pipeline.resume.replay import Replay, first, job
+from applier.pipeline.resume.job import job
+from applier.pipeline.resume.replay import Replay, first
 from applier.pipeline.step import Pipeline
 from applier.pipeline.tables import completeness, parking
 from applier.runtime import failpoints
@@ -109,14 +110,18 @@ class Resumption:
     def _begun(self) -> Replay | None:
         """The job that the checkpoint names, or a new one; None if there is none to begin."""
         resuming = self.main.state.checkpoint.resuming
+        if resuming is not None and resuming.hold:
+            # A backfill shows its copies as of the place at which the changefeed was.
+            self._end()
+            resuming = None
         if resuming is not None and resuming.progress.epoch <= self.main.state.checkpoint.fenced:
             # Copies are not fenced: a process that lost the changefeed may write them yet.
-            job(self.main, resuming).keep_shown()
+            job(Replay, self.main, resuming).keep_shown()
             resuming = None
         if resuming is None:
             resuming = self._new()
         if resuming is not None:
-            self._replay = job(self.main, resuming)
+            self._replay = job(Replay, self.main, resuming)
         return self._replay
 
     def _new(self) -> Resuming | None:

@@ -196,7 +196,7 @@ class RowDdlApplier:
         if version is None or version.name != name:
             raise SchemaChangeRefused(f"The columns of table {name} are not known: {shown(change.sql)}.", RELOAD)
         make_way(self.targets, name)
-        back = self.targets.ensure(version, self.targets.policy.stamp(change.commit_ts))
+        back = self.targets.ensure(version, self.targets.feed.stamp(change.commit_ts))
         rows = partial(stage_rows, back.table, live.table, before)
         snapshot_id = replace_rows(back.table, rows, self._stamp(change, back))
         back.reload()
@@ -205,7 +205,7 @@ class RowDdlApplier:
     # ---- commits
 
     def _stamp(self, change: SchemaChange, writer: TableWriter) -> Stamp:
-        return self.targets.policy.stamp(change.commit_ts, {DDL: mark(change)}, writer)
+        return self.targets.feed.stamp(change.commit_ts, {DDL: mark(change)}, writer)
 
 
 def is_kept(writer: TableWriter | None) -> TypeGuard[TableWriter]:

@@ -56,7 +56,7 @@ class ColumnDdl:
         if before is None and after is not None and (writer is None or writer.table.setting(DROPPED_AT)):
             # The table became eligible only now, for instance by its first key: there is nothing to change yet.
             make_way(self.targets, name)
-            self.targets.ensure(after, self.targets.policy.stamp(change.commit_ts, {DDL: mark(change)}))
+            self.targets.ensure(after, self.targets.feed.stamp(change.commit_ts, {DDL: mark(change)}))
             return "applied"
         if writer is None and (before is None or is_unmet(name, self.state)):
             # TiCDC sent no row of it so far: the rows that follow make a table that is incomplete.
@@ -68,7 +68,7 @@ class ColumnDdl:
         wanted = cast("TableVersion", altered(self.state.tables, change, group))
         schema = writer.table.schema
         evolution = plan(supplied(before, schema), wanted, group, self.rules, schema.names)
-        stamp = self.targets.policy.stamp(change.commit_ts, {DDL: mark(change)}, writer)
+        stamp = self.targets.feed.stamp(change.commit_ts, {DDL: mark(change)}, writer)
         done = apply_evolution(writer.table, evolution, stamp)
         writer.reload()
         self.targets.committed(writer, done.snapshot_id)
@@ -99,6 +99,6 @@ class ColumnDdl:
         evolution = replace(evolution, steps=tuple(step for step in evolution.steps if not step.is_done(schema)))
         if evolution.steps or evolution.refused:
             upto = writer.known.resolved_ts if writer.known else 0
-            apply_evolution(writer.table, evolution, self.targets.policy.stamp(upto))
+            apply_evolution(writer.table, evolution, self.targets.feed.stamp(upto))
             writer.reload()
         self.state.track(version)

@@ -82,7 +82,7 @@ class TableDdl:
             self._make_way(create.table)
         if not self.targets.maker.loaded:
             refuse_held(self.targets.writer(create.table), is_placed=self.targets.feed.order.parts_at_ddl)
-        self.targets.ensure(version, self.targets.policy.stamp(change.commit_ts, {DDL: mark(change)}))
+        self.targets.ensure(version, self.targets.feed.stamp(change.commit_ts, {DDL: mark(change)}))
 
     def _is_stale(self, change: SchemaChange, name: TableName, found: TableWriter) -> bool:
         """Whether a table that a CREATE TABLE meets holds another one of its name, which is gone upstream."""
@@ -109,7 +109,7 @@ class TableDdl:
             self.targets.catalog.drop(writer.table.identifier, purge=True)
         else:
             entries = dropped(commit_ts, self.state.tables.get(name), self.state.completeness.get(name))
-            writer.stamp(self.targets.policy.stamp(commit_ts, entries))
+            writer.stamp(self.targets.feed.stamp(commit_ts, entries))
         self.targets.forget(name)
 
     def _truncate(self, change: SchemaChange, name: TableName) -> None:
@@ -117,7 +117,7 @@ class TableDdl:
         if writer is None or is_in(writer.known, change):
             return
         marks = {DDL: mark(change), TRUNCATED_AT: str(change.commit_ts)}
-        stamp = self.targets.policy.stamp(change.commit_ts, marks, writer)
+        stamp = self.targets.feed.stamp(change.commit_ts, marks, writer)
         self.targets.committed(writer, writer.truncate(stamp).snapshot_id)
 
     def _rename(self, change: SchemaChange, rename: actions.RenameTable) -> None:
@@ -134,7 +134,7 @@ class TableDdl:
             self._refuse_taken(change, rename)
             if not is_in(writer.known, change):
                 # The mark is there before the name: found under the new one it says that the rename was made.
-                writer.stamp(self.targets.policy.stamp(change.commit_ts, {DDL: mark(change)}, writer))
+                writer.stamp(self.targets.feed.stamp(change.commit_ts, {DDL: mark(change)}, writer))
             self._move(writer, rename.to)
         self.targets.renamed(rename.table, rename.to)
         renamed = self.targets.writer(rename.to)
@@ -193,7 +193,7 @@ class TableDdl:
         known = writer.known
         if known is not None and known.extra.get(DDL) != mark(change):
             # As in `_rename`: the mark is there before the name.
-            stamp = self.targets.policy.stamp(0, {DDL: mark(change)}, writer)
+            stamp = self.targets.feed.stamp(0, {DDL: mark(change)}, writer)
             writer.stamp(replace(stamp, resolved_ts=known.resolved_ts))
         self._move(writer, rename.to)
         self.targets.renamed(rename.table, rename.to)

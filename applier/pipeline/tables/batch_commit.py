@@ -8,20 +8,19 @@ from applier.changefeed.table import TableName
 from applier.changefeed.ts import LOGICAL
 from applier.ddl.schema_tracker import Tables
 from applier.errors import SchemaChangeRefused, TableIncomplete, TableMismatch, TerminalError, ValueRefused
-from applier.pipeline.tables.commit_policy import ADOPTED
+from applier.pipeline.tables.changefeed import ADOPTED
 from applier.pipeline.tables.filtered import FILTERED
 from applier.pipeline.tables.table_batch import Batch
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime import failpoints
 from applier.runtime.pulse import PULSE
-from applier.sink.commit.foreign_commits import BACKFILL
 from applier.sink.commit.stamp import OFFSETS, Stamp
 from applier.sink.write.table_writer import Applied, TableWriter
 
 ABOUT_A_TABLE = (TableMismatch, ValueRefused, TableIncomplete, SchemaChangeRefused)
 """Errors of a commit that concern its table alone."""
 
-INEXACT = (ADOPTED, FILTERED, BACKFILL)
+INEXACT = (ADOPTED, FILTERED)
 """Entries of a commit, or properties, of a table that may hold a row of a key that is new, or lack one of another."""
 
 
@@ -52,9 +51,8 @@ def commit(
             targets.close(batch.name)
             return None
 
-    due = [found for batch in batches if (found := targets.policy.forward(batch, tracked.get(batch.name))) is not None]
-    done = [applied(due[0])] if len(due) == 1 else targets.each(applied, due)
-    return {batch.name: item for batch, item in zip(due, done, strict=True) if item is not None}
+    done = [applied(batches[0])] if len(batches) == 1 else targets.each(applied, batches)
+    return {batch.name: item for batch, item in zip(batches, done, strict=True) if item is not None}
 
 
 def _commit(targets: TargetTables, batch: Batch, tracked: Tables, whole: Collection[TableName]) -> Applied | None:
@@ -66,14 +64,14 @@ def _commit(targets: TargetTables, batch: Batch, tracked: Tables, whole: Collect
         # Deletes alone do not say what the table looks like, and find no row where there is none.
         return None
     # A table that is made here holds nothing: a crash before its first commit must not pass for that commit.
-    writer = targets.ensure(now, targets.policy.stamp(0))
+    writer = targets.ensure(now, targets.feed.stamp(0))
     if targets.listed.is_strict:
         # A writer that was opened within the step may have found the table rolled back.
         writer.hold_to(None)
     if writer.known is None:
         targets.confirm()
     failpoints.reach("table-ensured")
-    stamp = targets.policy.stamp(batch.upto, _offsets(targets, batch), writer)
+    stamp = targets.feed.stamp(batch.upto, _offsets(targets, batch), writer)
     exact = order.has_watermark and _is_exact(writer, stamp) and batch.is_above(writer.known)
     parts = batch.fitted(now, writer.table, None if order.parts_at_ddl else targets.maker.rules)
     merged = batch.merged(parts, by_place=order.by_place, exact=exact)
@@ -104,7 +102,7 @@ def doubt(targets: TargetTables, names: Iterable[TableName]) -> None:
         known = writer.known if writer else None
         if writer is not None and known is not None and writer.table.setting(FILTERED) is None:
             # The mark alone changes: rows above this resolved ts are yet to come.
-            stamp = targets.policy.stamp(known.resolved_ts, {**known.extra, FILTERED: "true"}, writer)
+            stamp = targets.feed.stamp(known.resolved_ts, {**known.extra, FILTERED: "true"}, writer)
             targets.committed(writer, writer.stamp(stamp).snapshot_id)
 
 

@@ -22,7 +22,7 @@ from applier.order.renames import sequence
 from applier.pipeline.scan.statements import Ddl
 from applier.pipeline.state import State
 from applier.pipeline.tables import parking
-from applier.pipeline.tables.commit_policy import ADOPTED
+from applier.pipeline.tables.changefeed import ADOPTED
 from applier.pipeline.tables.ddl_stamp import DROPPED_STATE
 from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime.logs import logger

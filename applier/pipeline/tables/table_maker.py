@@ -16,7 +16,6 @@ from applier.pipeline.tables.filtered import FILTERED, Doubted
 from applier.sink.evolve.row_columns import columns_of_new, supplied
 from applier.sink.format.layout import fitted
 from applier.sink.format.types import iceberg_type
-from applier.sink.iceberg.snapshot import MAIN
 from applier.sink.iceberg.table import Table
 from applier.sink.upkeep import properties_of_new
 from applier.sink.write.rows import check_columns
@@ -116,8 +115,7 @@ class TableMaker:
         Raises:
             TableMismatch: A column is missing or has another type.
         """
-        # Rows come to a branch in the columns that its table has now; a version of the past does not describe them.
-        if writer.known is not None or writer.table.branch != MAIN:
+        if writer.known is not None:
             return
         for column in supplied(version, writer.table.schema).columns:
             found = writer.table.schema.field(column.name)

@@ -14,7 +14,7 @@ from applier.changefeed.route import Route
 from applier.changefeed.table import TableName, TableVersion
 from applier.config.settings import SinkSection
 from applier.errors import TableMismatch
-from applier.pipeline.tables.commit_policy import Changefeed, CommitPolicy
+from applier.pipeline.tables.changefeed import Changefeed
 from applier.pipeline.tables.ddl_stamp import DROPPED_AT
 from applier.pipeline.tables.listed_tables import ListedTables
 from applier.pipeline.tables.table_maker import TableMaker
@@ -36,7 +36,6 @@ class TargetTables:
     Args:
         catalog: The catalog.
         feed: The changefeed.
-        policy: Which branch of the tables is written.
         maker: Makes new tables.
         route: Where tables go.
         sink: Engine and threads.
@@ -54,7 +53,6 @@ class TargetTables:
 
     catalog: Catalog
     feed: Changefeed
-    policy: CommitPolicy
     maker: TableMaker
     route: Route
     sink: SinkSection
@@ -115,7 +113,7 @@ class TargetTables:
                 self.confirm()
                 self.listed.broken[name] = error
                 continue
-            known = self.policy.applied(writer) if writer else None
+            known = writer.known if writer else None
             is_ahead = known is not None and self._is_ahead(name, known, checkpoint)
             if known is None or is_ahead:
                 self.snapshots.pop(self.identifier(name), None)
@@ -148,20 +146,20 @@ class TargetTables:
     def applied_ts(self, name: TableName) -> int | None:
         """Resolved ts of the table's last commit that counts; None for a table that no applier has written."""
         writer = self.writer(name)
-        known = self.policy.applied(writer) if writer else None
+        known = writer.known if writer else None
         return None if known is None else known.resolved_ts
 
     def covered(self, name: TableName) -> AppliedOffsets:
         """Rows that a table has, by its stamp in a feed in offset order."""
         writer = self.writer(name)
         # What an earlier changefeed left there counts other messages.
-        return AppliedOffsets() if writer is None or self.policy.applied(writer) is None else covered(writer.table)
+        return AppliedOffsets() if writer is None or writer.known is None else covered(writer.table)
 
     def writer(self, name: TableName) -> TableWriter | None:
         """The writer of a table; None if the catalog has no such table."""
         identifier = self.identifier(name)
         if identifier not in self._writers:
-            table = self.policy.load(identifier)
+            table = self.catalog.load(identifier)
             if table is None:
                 return None
             self._writers[identifier] = self.opened(table)

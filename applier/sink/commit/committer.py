@@ -13,7 +13,6 @@ from applier.runtime import failpoints
 from applier.sink.commit.foreign_commits import FOREIGN, rolled_back, set_back, trace
 from applier.sink.commit.stamp import Stamp, guard, progress
 from applier.sink.iceberg.commit import Change, CommitFailure, commit
-from applier.sink.iceberg.snapshot import MAIN
 from applier.sink.iceberg.table import Table
 
 ATTEMPTS = 6
@@ -69,7 +68,7 @@ class Committer:
 
     def trace(self) -> None:
         """Find out what others have done to the table while no applier looked."""
-        if self.known is not None and self.table.branch == MAIN:
+        if self.known is not None:
             found = trace(self.table.history(), self.changefeed)
             self.is_foreign, self.is_cut = self.is_foreign or found.is_foreign, found.is_cut
             self.rolled_back = rolled_back(self.table, self.known, found)
@@ -80,7 +79,7 @@ class Committer:
         Raises:
             TableMismatch: It was rolled back.
         """
-        if self.rolled_back is None and snapshot_id is not None and self.table.branch == MAIN:
+        if self.rolled_back is None and snapshot_id is not None:
             self.rolled_back = set_back(self.table, snapshot_id)
         if self.rolled_back is not None:
             raise self.rolled_back

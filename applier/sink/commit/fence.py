@@ -13,7 +13,6 @@ from applier.sink.commit.committer import Committer, retrying
 from applier.sink.commit.foreign_commits import trace
 from applier.sink.commit.stamp import OFFSETS, RESOLVED_TS, Stamp, guard, progress
 from applier.sink.iceberg.commit import Change
-from applier.sink.iceberg.snapshot import MAIN
 from applier.sink.iceberg.table import Table
 
 
@@ -52,13 +51,12 @@ def _fence(committer: Committer, upto: int, *, unwritten: bool) -> Fenced | None
         return None
     # Without the extra entries: the commit of a DDL is found by them.
     stamp = Stamp(changefeed, epoch, known.resolved_ts)
-    properties = stamp.entries() if table.branch == MAIN else {}
     summary = {**stamp.entries(), **(_shown(table, changefeed) if committer.rolled_back is not None else {})}
     before = committer.head
     try:
         for attempt in committer.attempts(stamp):
             with attempt:
-                committer.send(Change(summary=summary, properties=properties))
+                committer.send(Change(summary=summary, properties=stamp.entries()))
     except CheckpointConflict as error:
         found = progress(table, changefeed)
         guard(table, found, found, epoch)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from applier.changefeed.applied_offsets import AppliedOffsets
 from applier.errors import CheckpointConflict, TableMismatch
-from applier.sink.iceberg.snapshot import MAIN
 
 if TYPE_CHECKING:
     from applier.sink.iceberg.table import Table
@@ -86,7 +85,7 @@ def progress(table: Table, changefeed: str) -> Stamp | None:
         TableMismatch: The table belongs to another changefeed, or its stamp was edited.
     """
     try:
-        stamp = read(table.properties if table.branch == MAIN else _branch_entries(table))
+        stamp = read(table.properties)
     except (KeyError, ValueError) as error:
         raise _damaged(table) from error
     if stamp is not None and stamp.changefeed != changefeed:
@@ -111,11 +110,6 @@ def covered(table: Table) -> AppliedOffsets:
 def _damaged(table: Table) -> TableMismatch:
     what = f"The applier.* properties of table {table} are damaged"
     return TableMismatch(what, "Drop the table and backfill it.")
-
-
-def _branch_entries(table: Table) -> Mapping[str, str]:
-    """Entries of the newest stamped snapshot: properties belong to the whole table, so a branch has only summaries."""
-    return next((snapshot.summary for snapshot in table.history() if CHANGEFEED in snapshot.summary), {})
 
 
 def guard(table: Table, found: Stamp | None, known: Stamp | None, epoch: int) -> None:

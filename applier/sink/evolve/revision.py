@@ -23,7 +23,7 @@ class Revision:
     @property
     def pending(self) -> Table:
         """The table as it will be: new files are described and placed by it. It must not be committed to."""
-        return Table(self._table.java, self.transaction.table(), self._table.identifier, self._table.branch)
+        return Table(self._table.java, self.transaction.table(), self._table.identifier)
 
     def update(self, steps: Sequence[EvolutionStep]) -> None:
         """Prepare one schema update. As in Iceberg, names are those before it, save that added fields go by their own.

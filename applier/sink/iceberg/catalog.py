@@ -15,7 +15,6 @@ from applier.sink.format.layout import partition_name
 from applier.sink.format.types import TableSchema, schema_json
 from applier.sink.iceberg.java import Java, JavaError, translated
 from applier.sink.iceberg.location import OWN_LOCATION, folder_name, has_uuid, is_plain, own
-from applier.sink.iceberg.snapshot import MAIN
 from applier.sink.iceberg.table import Table
 
 __all__ = ["Catalog", "JavaError", "PartitionField", "Table"]
@@ -50,11 +49,11 @@ class Catalog:
             self.java.write_plain_files()
             self._warehouse = str(session.conf.get(f"spark.sql.catalog.{name}.warehouse", "")).rstrip("/")
 
-    def load(self, identifier: Identifier, branch: str = MAIN) -> Table | None:
+    def load(self, identifier: Identifier) -> Table | None:
         """The table, freshly read; None if there is none of that name."""
         try:
             with translated(f"Cannot load table {'.'.join(identifier)}"):
-                return Table(self.java, self._handle.loadTable(self._table(identifier)), identifier, branch)
+                return Table(self.java, self._handle.loadTable(self._table(identifier)), identifier)
         except JavaError as error:
             if error.kind in ("NoSuchTableException", "NoSuchNamespaceException", "NoSuchIcebergTableException"):
                 return None

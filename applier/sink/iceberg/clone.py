@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -114,48 +115,76 @@ def show(table: Table, copy: Table) -> None:
     Raises:
         CommitFailure: The table has moved, or the catalog does not answer.
     """
+    java, other = table.java, copy.handle.operations().current()
+    with _changing(table, copy, is_current=True) as (build, base):
+        if other.currentSnapshot() is not None:
+            build.setBranchSnapshot(int(other.currentSnapshot().snapshotId()), MAIN)
+        elif base.currentSnapshot() is not None:
+            build.removeRef(MAIN)
+        kept = copy.properties
+        gone = [key for key in table.properties if key not in kept]
+        build.setProperties(other.properties())
+        build.removeProperties(java.jvm.java.util.HashSet(java.texts(gone)))
+
+
+def show_in_branch(table: Table, copy: Table, branch: str) -> None:
+    """Let a branch of a table show the rows of its clone, which has a snapshot; see `show`."""
+    with _changing(table, copy, is_current=False) as (build, _):
+        build.setBranchSnapshot(int(copy.handle.currentSnapshot().snapshotId()), branch)
+
+
+def drop_branch(table: Table, branch: str) -> None:
+    """Forget a branch; its snapshots stay until they expire."""
+    with translated(f"Cannot drop branch {branch} of table {table}"):
+        if table.handle.snapshot(branch) is not None:
+            table.handle.manageSnapshots().removeBranch(branch).commit()
+
+
+@contextmanager
+def _changing(table: Table, copy: Table, *, is_current: bool) -> Iterator[tuple[Any, Any]]:
+    """A change of the metadata of a table, and the metadata that it is made on.
+
+    The table gets all snapshots of its clone, and columns, partition spec and sort order, which are its current ones
+    then where that is asked for.
+    """
     java = table.java
     operations, other = table.handle.operations(), copy.handle.operations().current()
     base = operations.current()
     try:
         with translated(f"Commit to table {table} failed"):
             build = java.iceberg.TableMetadata.buildFrom(base)
-            _bring_schemas(table, build, base, other)
+            _bring_schemas(table, build, base, other, is_current=is_current)
             known = {int(snapshot.snapshotId()) for snapshot in java.items(base.snapshots())}
             # Older ones that the table lacks have expired there, and their files with them.
             newest = int(base.lastSequenceNumber()) if table.format_version > 1 else -1
             for snapshot in java.items(other.snapshots()):
                 if int(snapshot.snapshotId()) not in known and int(snapshot.sequenceNumber()) > newest:
                     build.addSnapshot(snapshot)
-            if other.currentSnapshot() is not None:
-                build.setBranchSnapshot(int(other.currentSnapshot().snapshotId()), MAIN)
-            elif base.currentSnapshot() is not None:
-                build.removeRef(MAIN)
-            kept = copy.properties
-            gone = [key for key in table.properties if key not in kept]
-            build.setProperties(other.properties())
-            build.removeProperties(java.jvm.java.util.HashSet(java.texts(gone)))
+            yield build, base
             operations.commit(base, build.build())
             table.refresh()
     except JavaError as error:
         raise CommitFailure(error.action, error.kind, error.detail, None) from None
 
 
-def _bring_schemas(table: Table, build: Any, base: Any, other: Any) -> None:
+def _bring_schemas(table: Table, build: Any, base: Any, other: Any, *, is_current: bool) -> None:
     """Bring the columns, the partition spec and the sort order over, under the numbers that they have in the clone."""
     java = table.java
     schemas = {int(schema.schemaId()) for schema in java.items(base.schemas())}
     for schema in sorted(java.items(other.schemas()), key=lambda schema: int(schema.schemaId())):
         if int(schema.schemaId()) not in schemas:
             build.addSchema(schema)
-    build.setCurrentSchema(int(other.currentSchemaId()))
+    if is_current:
+        # First: the library binds a new partition spec and a new sort order to the current columns.
+        build.setCurrentSchema(int(other.currentSchemaId()))
     specs = {int(spec.specId()) for spec in java.items(base.specs())}
     for spec in java.items(other.specs()):
         if int(spec.specId()) not in specs:
             build.addPartitionSpec(spec)
-    build.setDefaultPartitionSpec(int(other.defaultSpecId()))
     orders = {int(order.orderId()) for order in java.items(base.sortOrders())}
     for order in java.items(other.sortOrders()):
         if int(order.orderId()) not in orders:
             build.addSortOrder(order)
-    build.setDefaultSortOrder(int(other.defaultSortOrderId()))
+    if is_current:
+        build.setDefaultPartitionSpec(int(other.defaultSpecId()))
+        build.setDefaultSortOrder(int(other.defaultSortOrderId()))

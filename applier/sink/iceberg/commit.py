@@ -1,4 +1,4 @@
-"""Commits one change as one snapshot, which is refused unless the branch is where the change was planned."""
+"""Commits one change as one snapshot, which is refused unless the table is where the change was planned."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class CommitFailure(JavaError):
 def commit(table: Table, change: Change, expected: int | None, sending: Callable[[], None]) -> int:
     """Commit a change as one snapshot and one metadata version, or not at all, and return the id of the snapshot.
 
-    The change was planned on the head `expected`; None for a branch without snapshots. `sending` is called when all is
+    The change was planned on the head `expected`; None for a table without snapshots. `sending` is called when all is
     prepared and the catalog's pointer is about to be swapped.
 
     Raises:
@@ -72,7 +72,7 @@ def commit(table: Table, change: Change, expected: int | None, sending: Callable
     try:
         with translated(f"Commit to table {table} failed"):
             begun = change.revision.transaction if change.revision else None
-            prepared = table.java.own.PreparedCommit.prepare(table.handle, begun, _described(table, change, expected))
+            prepared = table.java.own.PreparedCommit.prepare(table.handle, begun, _described(change, expected))
             snapshot_id = int(prepared.snapshotId())
             sending()
             prepared.commit()
@@ -83,13 +83,12 @@ def commit(table: Table, change: Change, expected: int | None, sending: Callable
     return snapshot_id
 
 
-def _described(table: Table, change: Change, expected: int | None) -> str:
+def _described(change: Change, expected: int | None) -> str:
     """The change in JSON, as `PreparedCommit` reads it."""
     return json.dumps(
         {
             # A column that is dropped and made anew has another id: the values of files of an old schema would be lost.
             "schema": change.schema_id,
-            "branch": table.branch,
             "expected": expected,
             "rows": [file.json for file in change.rows],
             "deletes": [file.json for file in change.deletes],

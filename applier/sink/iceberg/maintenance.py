@@ -79,14 +79,14 @@ def rewrite_manifests(table: Table, stamp: Stamp, expected: int) -> int:
 
 def manifests(table: Table) -> int:
     """Manifests of the head, as its summary counts them."""
-    head = table.handle.snapshot(table.branch)
+    head = table.handle.currentSnapshot()
     summary: Mapping[str, str] = {} if head is None else table.java.plain(head.summary())
     return int(summary.get("manifests-created", 0)) + int(summary.get("manifests-kept", 0))
 
 
 def data_files(table: Table) -> int:
     """Data files of the head, as its summary counts them."""
-    head = table.handle.snapshot(table.branch)
+    head = table.handle.currentSnapshot()
     return 0 if head is None else int(head.summary().get("total-data-files") or 0)
 
 

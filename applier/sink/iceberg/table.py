@@ -1,4 +1,4 @@
-"""One Iceberg table: reads its metadata, plans its files, and has branches."""
+"""One Iceberg table: reads its metadata, and plans its files."""
 
 from __future__ import annotations
 
@@ -19,15 +19,13 @@ _T = TypeVar("_T")
 class Table:
     """A loaded table. What it says is as of the last `refresh`, `commit` or load; one thread at a time.
 
-    The handle is the `org.apache.iceberg.Table`, which files of `sink/iceberg` may use for what is missing here. One
-    branch is read and written.
+    The handle is the `org.apache.iceberg.Table`, which files of `sink/iceberg` may use for what is missing here.
     """
 
-    def __init__(self, java: Java, handle: Any, identifier: tuple[str, ...], branch: str = MAIN) -> None:
+    def __init__(self, java: Java, handle: Any, identifier: tuple[str, ...]) -> None:
         self.java = java
         self.handle = handle
         self.identifier = identifier
-        self.branch = branch
         self._facts: dict[str, Any] = {}
 
     def __str__(self) -> str:
@@ -138,20 +136,15 @@ class Table:
         return self._fact("files", lambda: TableFiles(self))
 
     @property
-    def branches(self) -> TableBranches:
-        """Its other branches."""
-        return TableBranches(self)
-
-    @property
     def snapshot_id(self) -> int | None:
-        """Head of the branch; None while it has no snapshot."""
-        head = self._snapshot(self.branch)
+        """Its head; None while it has no snapshot."""
+        head = self._snapshot(MAIN)
         return None if head is None else int(head.snapshotId())
 
     @property
     def figures(self) -> Figures | None:
-        """What the summary of the branch's head counts; None while it has no snapshot."""
-        head = self._snapshot(self.branch)
+        """What the summary of its head counts; None while it has no snapshot."""
+        head = self._snapshot(MAIN)
         if head is None:
             return None
         place = int(head.timestampMillis()), int(head.sequenceNumber())
@@ -162,8 +155,8 @@ class Table:
         return self._snapshot(snapshot_id) is not None
 
     def history(self, start: int | str | None = None) -> Iterator[Snapshot]:
-        """Snapshots of the branch, newest first; with an id or a branch, that snapshot and those it was made on."""
-        head = self._snapshot(self.branch if start is None else start)
+        """Its snapshots, newest first; with an id or a branch, that snapshot and those it was made on."""
+        head = self._snapshot(MAIN if start is None else start)
         while head is not None:
             parent = head.parentId()
             made_on = None if parent is None else int(parent)
@@ -179,7 +172,7 @@ class Table:
             TransientError: The head has moved to another snapshot.
         """
         with translated(f"Cannot plan table {self}"):
-            found = self.java.own.TableText.head(self.handle, self.branch, snapshot_id, json.dumps(list(columns)))
+            found = self.java.own.TableText.head(self.handle, snapshot_id, json.dumps(list(columns)))
             if found is None:
                 raise TransientError(f"Table {self} has moved on from snapshot {snapshot_id}")
             return parse_plan(json.loads(found))
@@ -203,40 +196,3 @@ class Table:
             self._facts[name] = read()
         found: _T = self._facts[name]
         return found
-
-
-class TableBranches:
-    """Creates, publishes and drops branches, which start from the branch of a table or are published to it."""
-
-    def __init__(self, table: Table) -> None:
-        self._table = table
-
-    def head(self, name: str) -> Snapshot | None:
-        """Newest snapshot of a branch; None if there is no such branch."""
-        return next(self._table.history(name), None)
-
-    def create(self, name: str) -> None:
-        """Start a branch at the head of the table's own; nothing if it is there already.
-
-        Raises:
-            JavaError: The table's own branch has no snapshot yet, or the catalog does not answer.
-        """
-        table = self._table
-        with translated(f"Cannot create branch {name} of table {table}"):
-            if table.handle.snapshot(name) is None:
-                table.handle.manageSnapshots().createBranch(name, table.snapshot_id).commit()
-
-    def fast_forward(self, name: str) -> None:
-        """Let the table's own branch show what another one shows.
-
-        Raises:
-            JavaError: The table's own branch has snapshots that the other one does not have.
-        """
-        table = self._table
-        with translated(f"Cannot fast-forward branch {table.branch} of table {table} to {name}"):
-            table.handle.manageSnapshots().fastForwardBranch(table.branch, name).commit()
-
-    def drop(self, name: str) -> None:
-        """Forget a branch; its snapshots stay until they expire."""
-        with translated(f"Cannot drop branch {name} of table {self._table}"):
-            self._table.handle.manageSnapshots().removeBranch(name).commit()

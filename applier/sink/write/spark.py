@@ -49,7 +49,7 @@ class SparkEngine:
             wanted = F.broadcast(self._frame(keys.rename_columns(names)))
             # Not versionAsOf: it would give the columns the names of that time. A newer head shows in its files here,
             # or in the fence of the commit.
-            rows = self._session.read.option("branch", self._table.branch).table(self._name)
+            rows = self._session.read.table(self._name)
             pairs = zip(keys.column_names, names, strict=True)
             same: list[Column] = [rows[quoted(column)] == wanted[name] for column, name in pairs]
             hits = rows.join(wanted, reduce(lambda left, right: left & right, same), "left_semi")

@@ -15,7 +15,6 @@ from applier.runtime.outages import OUTAGES
 from applier.sink.commit.committer import Committer
 from applier.sink.commit.stamp import Stamp
 from applier.sink.iceberg.commit import Change
-from applier.sink.iceberg.snapshot import MAIN
 from applier.sink.iceberg.table import Table
 from applier.sink.write.deletes import Deletes
 from applier.sink.write.engine import ArrowEngine, Engine, EngineName, Limits
@@ -240,6 +239,6 @@ class TableWriter:
             touched=list(staged.deletes.state),
             truncate=truncate,
             summary=stamp.summary(),
-            properties=stamp.entries() if self.table.branch == MAIN else {},
+            properties=stamp.entries(),
             schema_id=staged.schema_id,
         )

@@ -13,7 +13,7 @@ from applier.pipeline.tables.target_tables import TargetTables
 
 def _targets(threads: int) -> TargetTables:
     nothing = cast("Any", None)
-    return TargetTables(nothing, nothing, nothing, nothing, nothing, cast("Any", SimpleNamespace(threads=threads)))
+    return TargetTables(nothing, nothing, nothing, nothing, cast("Any", SimpleNamespace(threads=threads)))
 
 
 def test_results_come_in_the_order_of_the_items_and_threads_stay() -> None:

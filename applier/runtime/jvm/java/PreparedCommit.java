@@ -48,7 +48,6 @@ public class PreparedCommit {
     if (!schema.isNull() && pending.schema().schemaId() != schema.asInt()) {
       throw new ValidationException("its columns have changed meanwhile");
     }
-    String branch = change.get("branch").asText();
     Long expected = change.get("expected").isNull() ? null : Long.valueOf(change.get("expected").asLong());
     SnapshotUpdate update = update(table, transaction, change, expected);
     Iterator entries = change.get("summary").fields();
@@ -57,9 +56,8 @@ public class PreparedCommit {
       update.set((String) entry.getKey(), ((JsonNode) entry.getValue()).asText());
     }
     update.validateWith(new Fence(expected));
-    update.toBranch(branch);
     update.commit();
-    long id = pending.snapshot(branch).snapshotId();
+    long id = pending.currentSnapshot().snapshotId();
     setProperties(transaction, change.get("properties"), change.get("unset"));
     return new PreparedCommit(transaction, id);
   }
@@ -146,7 +144,7 @@ public class PreparedCommit {
     for (Object delete : change.get("replaced")) {
       replaced.add(file(delete, specs));
     }
-    Snapshot head = transaction.table().snapshot(change.get("branch").asText());
+    Snapshot head = transaction.table().currentSnapshot();
     return head == null ? replaced : DeleteManifests.found(table, head, replaced);
   }
 

@@ -53,15 +53,12 @@ public class TableText {
   }
 
   /**
-   * The data files of a branch's head with their delete files; null if the head is not the expected snapshot. `columns`
+   * The data files of the head with their delete files; null if the head is not the expected snapshot. `columns`
    * is a JSON array of those whose bounds are wanted.
    */
-  public static String head(Table table, String branch, long expected, String columns) throws Exception {
+  public static String head(Table table, long expected, String columns) throws Exception {
     // Not useSnapshot(): it would plan with the columns of that time, which may have had other names.
     TableScan scan = table.newScan();
-    if (!branch.equals("main")) {
-      scan = (TableScan) scan.useRef(branch);
-    }
     if (scan.snapshot() == null || scan.snapshot().snapshotId() != expected) {
       return null;
     }

@@ -1,0 +1,124 @@
+"""Finds where a range begins for each of its tables: with their CREATE TABLE, or with the tables as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from applier.changefeed.position import FeedPosition
+from applier.changefeed.table import TableName
+from applier.changefeed.ts import CLOCK_SKEW_MS, unix_ms
+from applier.commands.backfill.bounds import Range
+from applier.ddl.actions import Action, effect, kind, touches
+from applier.ddl.parser import parse
+from applier.errors import RangeRefused, SchemaChangeRefused
+from applier.pipeline.resume.copies import gone
+from applier.pipeline.step import Pipeline
+from applier.pipeline.tables import completeness
+from applier.runtime.retry import with_retry
+
+
+@dataclass(slots=True)
+class Beginnings:
+    """Where tables begin in a range.
+
+    A copy of a table has its columns and places of rows of now. So no DDL that changes them may lie among the rows that
+    are applied to it again, unless the table was made behind it.
+
+    Args:
+        main: The pipeline of the changefeed.
+        span: The range.
+        names: The tables that are chosen.
+    """
+
+    main: Pipeline
+    span: Range
+    names: Collection[TableName]
+    _ddl: list[tuple[int, Action]] = field(init=False)
+    _begun: dict[TableName, completeness.Begun] = field(init=False)
+    _held: dict[int, bool] = field(default_factory=dict, init=False)
+
+    def __post_init__(self) -> None:
+        is_placed = self.main.targets.feed.order.parts_at_ddl
+        self._ddl = list(taken(self.main)) if is_placed else []
+        self._begun = completeness.begun(self.main.state) if is_placed else {}
+
+    def of(self, name: TableName) -> FeedPosition:
+        """Where a table begins; without a version it does with its CREATE TABLE.
+
+        Raises:
+            RangeRefused: The table cannot be built from the range.
+        """
+        state, begun = self.main.state, self._begun.get(name)
+        made = 0 if begun is None or not begun.is_made else begun.position.ts + 1
+        created = {name for ts, action in self._ddl if ts == made for name in effect(action).created}
+        since = [(ts, action) for ts, action in self._ddl if self.holds(ts) and name in _concerned(action, [name])]
+        if begun is not None and begun.position.name in created and self.holds(made):
+            self._refuse_strangers(name, [(ts, action) for ts, action in since if ts > made])
+            return begun.position
+        for ts, action in since:
+            if not effect(action).emptied:
+                raise _lies_before(name, ts, action)
+        version, is_emptied = state.tables.get(name), bool(since)
+        if version is None or self.main.targets.writer(name) is None:
+            raise gone(self.main.targets.identifier(name))
+        if not version.shape.is_idempotent and not is_emptied:
+            what = f"Table {name} has no key: rows that are applied again would be there twice."
+            hint = "begin the range before its CREATE TABLE or TRUNCATE, or leave it out in --tables."
+            raise RangeRefused(what, hint, [name])
+        form = state.tables.partitioning(name)
+        return FeedPosition(name, self.span.above, version=version.version, partitioning=form)
+
+    def _refuse_strangers(self, name: TableName, ddl: Collection[tuple[int, Action]]) -> None:
+        """Refuse a DDL by which rows came from a table that is not built along."""
+        for ts, action in ddl:
+            if effect(action).exchanged and not set(touches(action)) <= set(self.names):
+                raise _lies_before(name, ts, action)
+
+    def holds(self, commit_ts: int) -> bool:
+        """Whether the messages of a commit ts are certainly in the range, by the time at which they were written."""
+        if self.span.above:
+            return commit_ts > self.span.above
+        if commit_ts not in self._held:
+            source = self.main.source
+            found = with_retry(lambda: source.offsets_at(max(0, unix_ms(commit_ts) - CLOCK_SKEW_MS)))
+            firsts = {place: span.start for place, span in with_retry(source.bounds).items()}
+            self._held[commit_ts] = all(
+                begin <= (at := found.get(place, end)) and not 0 < firsts.get(place, 0) == at < end
+                for place, (begin, end) in self.span.spans.items()
+            )
+        return self._held[commit_ts]
+
+
+def changed_since(main: Pipeline, name: TableName, commit_ts: int) -> bool:
+    """Whether a DDL has changed the columns of a table, or places of its rows, since rows of a commit ts."""
+    ddl = [action for ts, action in taken(main) if ts >= commit_ts and not effect(action).emptied]
+    return any(name in _concerned(action, [name]) for action in ddl)
+
+
+def taken(main: Pipeline) -> Iterator[tuple[int, Action]]:
+    """Actions of the DDL that the changefeed has come past, also of those that the tables did not take."""
+    seen = set()
+    for item in main.state.control.decisions():
+        key = item.commit_ts, item.sql
+        if item.decision in ("refused", "to skip") or item.commit_ts > main.state.resolved_ts or key in seen:
+            continue
+        seen.add(key)
+        with suppress(SchemaChangeRefused):  # It was passed unread, and did nothing to any table.
+            for action in parse(item.sql, item.table.database, item.table, item.table):
+                yield item.commit_ts, action
+
+
+def _concerned(action: Action, names: Collection[TableName]) -> list[TableName]:
+    """The tables whose columns or rows an action changes."""
+    return [*touches(action), *effect(action).leaving(names)]
+
+
+def _lies_before(name: TableName, commit_ts: int, action: Action) -> RangeRefused:
+    what = f"Rows of table {name} lie before a DDL of kind {kind(action)} at commit ts {commit_ts}."
+    hint = (
+        f"begin the range after it, with --from {commit_ts}, or before the table's CREATE TABLE; or leave the table "
+        "out in --tables."
+    )
+    return RangeRefused(what, hint, [name])

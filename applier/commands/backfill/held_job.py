@@ -1,0 +1,223 @@
+"""A job of a backfill: applies a range to copies of tables, and shows these to readers, or in a branch."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from applier.changefeed.checkpoint import UNKNOWN, Checkpoint, Resuming, Tracked
+from applier.changefeed.completeness import LIVE, Completeness, Reason, Why
+from applier.changefeed.position import FeedPosition, Reading
+from applier.changefeed.table import TableName
+from applier.commands.backfill.beginnings import Beginnings
+from applier.commands.backfill.bounds import Range
+from applier.commands.backfill.request import Request
+from applier.errors import RangeRefused
+from applier.pipeline.resume.copies import Copies, CopyOutdated
+from applier.pipeline.resume.job import JobRun, job, no_create
+from applier.pipeline.schema_changes.apply import DdlApplier
+from applier.pipeline.schema_changes.fixed_columns import FixedColumns
+from applier.pipeline.step import Pipeline, Step
+from applier.pipeline.tables import completeness
+from applier.runtime.logs import logger
+from applier.sink.commit.foreign_commits import BACKFILL
+from applier.sink.iceberg import clone
+from applier.sink.iceberg.table import Table
+
+_BEGIN_LATER = "begin the range after that, or load the table again, with `applier load -c FILE --tables TABLE`."
+
+
+@dataclass(frozen=True, slots=True)
+class HeldJob:
+    """A job of a backfill.
+
+    Args:
+        main: The pipeline of the changefeed, which takes no step meanwhile.
+        span: The range.
+        branch: The branch that shows what comes of it.
+        run: Applies it.
+        origins: The tables, by where they begin.
+    """
+
+    main: Pipeline
+    span: Range
+    branch: str
+    run: JobRun
+    origins: Mapping[tuple[object, ...], TableName]
+
+    @property
+    def members(self) -> dict[TableName, TableName]:
+        """The tables: the name in the job, and the name that readers use."""
+        known = self.run.state.completeness
+        return {own: self.origins[item.origin.key] for own, item in known.items() if item.origin is not None}
+
+    @property
+    def goal(self) -> int:
+        """Commit ts up to which rows count: what lies beyond the checkpoint is left to `run`."""
+        return min(self.span.upto, self.main.state.resolved_ts)
+
+    def step(self) -> Step:
+        """Apply the next window of the range."""
+        ends = self.span.ends
+        if not self.main.targets.feed.order.has_watermark:
+            ends = {place: min(end, self.main.state.next_offsets.get(place, end)) for place, end in ends.items()}
+        return self.run.read(self.goal, ends, self.members)
+
+    def is_over(self) -> bool:
+        """Whether the copies have all rows up to the goal; without a watermark the ends of the range show it."""
+        return self.main.targets.feed.order.has_watermark and self.run.state.resolved_ts >= self.goal
+
+    def refuse_short(self) -> None:
+        """Refuse tables whose CREATE TABLE was not read.
+
+        Raises:
+            RangeRefused: There is such a table.
+        """
+        for own, known in self.run.state.completeness.items():
+            if own not in self.run.state.tables and known.origin is not None:
+                raise no_create(own, known.origin.ts + 1)
+
+    def copy(self, name: TableName) -> Table | None:
+        """The copy of a table; None for one that was not made."""
+        own = next(own for own, shown in self.members.items() if shown == name)
+        return self.main.targets.catalog.load(self.run.copies.targets.identifier(own))
+
+    def keep_in_branch(self, name: TableName) -> None:
+        """Let the branch of a table show its copy.
+
+        Raises:
+            RangeRefused: The table is gone.
+        """
+        own = next(own for own, shown in self.members.items() if shown == name)
+        copies, catalog = self.run.copies, self.main.targets.catalog
+        table = catalog.load(self.main.targets.identifier(name))
+        if table is None:
+            what = f"Table {'.'.join(self.main.targets.identifier(name))} is not in the catalog: no branch can show it."
+            raise RangeRefused(what, "give the range with --repair, which makes the table anew.")
+        copies.settle(name, own, self.goal, {BACKFILL: self.branch})
+        copy = self.copy(name)
+        assert copy is not None  # noqa: S101 - `refuse_short` has seen its CREATE TABLE, or it was copied
+        self.main.targets.confirm()
+        clone.show_in_branch(table, copy, self.branch)
+
+    def publish(self) -> None:
+        """Let readers see the copies, and the changefeed go on with them; may be called again after a crash.
+
+        Raises:
+            RangeRefused: Another writer changed a table since it was copied.
+        """
+        state, main = self.run.state, self.main
+        members = self.members
+        for own, name in members.items():
+            self.run.copies.settle(name, own, main.state.resolved_ts, {})
+            state.completeness[own] = self._ended(state.completeness[own], main.state.completeness.get(name, LIVE))
+        try:
+            self.run.handover.show(members)
+        except CopyOutdated as error:
+            main.state.keep(completeness.cut(main.state, main.targets), None)
+            raise RangeRefused(f"{error.what}.", "give the same command again.") from None
+        for name in members.values():
+            table = main.targets.catalog.load(main.targets.identifier(name))
+            if table is not None:
+                clone.drop_branch(table, self.branch)
+
+    def _ended(self, own: Completeness, before: Completeness) -> Completeness:
+        """What a table is that readers see as it was built."""
+        if own.is_live and not before.is_live:
+            return Completeness(Reason(Why.REPAIRED, self.span.text), origin=own.origin)
+        is_anew = own.origin is not None and own.origin.version is None
+        # Of a table that was built on what it was, changes find no row that later ones have removed.
+        return own if is_anew and not own.is_live else replace(before, origin=own.origin)
+
+
+def held(main: Pipeline, request: Request, span: Range, names: Sequence[TableName]) -> HeldJob:
+    """Begin a job, or go on with that of a process which was doing the same.
+
+    Raises:
+        RangeRefused: A table cannot be built from the range, or has a branch of that name which no backfill made.
+        TransientError: Catalog or source do not answer.
+    """
+    for name in names:
+        _refuse_branch(main, name, request.branch)
+    beginnings = Beginnings(main, span, names)
+    origins = {name: beginnings.of(name) for name in names}
+    hold, resuming = _identity(main, request, names), main.state.checkpoint.resuming
+    if resuming is not None and not resuming.hold:
+        what = "Parked tables are being brought back."
+        raise RangeRefused(what, f"let `applier run -c {main.config.path} --once` end that first.")
+    found = None
+    if resuming is not None and resuming.hold == hold and resuming.progress.epoch > main.state.checkpoint.fenced:
+        found = _job(main, request, span, resuming, origins)
+        if any(found.run.copies.is_outdated(name, own) for own, name in found.members.items()):
+            logger().info("branch is built anew", branch=request.branch)
+            found = None
+        else:
+            logger().info("backfill goes on", branch=request.branch, resolved_ts=resuming.progress.resolved_ts)
+    return found or _job(main, request, span, _begun(main, span, hold, origins), origins)
+
+
+def _job(
+    main: Pipeline, request: Request, span: Range, resuming: Resuming, origins: Mapping[TableName, FeedPosition]
+) -> HeldJob:
+    run = job(JobRun, main, resuming)
+    applier = run.pipeline.ddl_handler
+    assert isinstance(applier, DdlApplier)  # noqa: S101 - as `job` makes it
+    pipeline = replace(run.pipeline, ddl_handler=FixedColumns(applier, run.state, _BEGIN_LATER))
+    pipeline.restore()
+    keys = {origin.key: name for name, origin in origins.items()}
+    return HeldJob(main, span, request.branch, replace(run, pipeline=pipeline), keys)
+
+
+def _begun(main: Pipeline, span: Range, hold: str, origins: Mapping[TableName, FeedPosition]) -> Resuming:
+    """A new job: its copies are there before the checkpoint names it."""
+    number, last, tables = uuid.uuid4().hex[:8], main.state.checkpoint, {}
+    copies = Copies(main.targets, number)
+    former = copies.there()
+    for name, origin in origins.items():
+        topic, known = main.state.topics.get(name, ""), Completeness(Reason(Why.NOT_READ), origin=origin)
+        if origin.version is None:
+            tables[origin.name] = Tracked(UNKNOWN, topic, None, known)
+            continue
+        copies.again(name, span.above)
+        before = main.state.completeness.get(name, LIVE)
+        loaded = main.state.loaded.get(name, 0)
+        tables[name] = Tracked(origin.version, topic, origin.partitioning, replace(before, origin=origin), loaded)
+    progress = Checkpoint(
+        epoch=last.epoch,
+        step=0,
+        resolved_ts=span.above,
+        written_at=last.written_at,
+        holder=last.holder,
+        partitions={place: Reading(start) for place, (start, _) in span.spans.items()},
+        tables=tables,
+        passed=last.passed,
+        topic_ids=last.topic_ids,
+        protocol=last.protocol,
+        homes=last.homes,
+    )
+    resuming = Resuming(number, progress, hold)
+    main.state.keep(completeness.cut(main.state, main.targets), resuming)
+    copies.discard(former)
+    return resuming
+
+
+def _identity(main: Pipeline, request: Request, names: Sequence[TableName]) -> str:
+    """What makes a backfill the same as another: the range, the tables, and how far the changefeed is."""
+    state = main.state
+    asked = (request.begin.text, request.end.text, sorted(names), state.resolved_ts, sorted(state.next_offsets.items()))
+    return f"{request.branch} {hashlib.sha256(repr(asked).encode()).hexdigest()[:16]}"
+
+
+def _refuse_branch(main: Pipeline, name: TableName, branch: str) -> None:
+    """Refuse a branch that others have made.
+
+    Raises:
+        RangeRefused: The table has one.
+    """
+    table = main.targets.catalog.load(main.targets.identifier(name))
+    head = None if table is None else next(table.history(branch), None)
+    if table is not None and head is not None and BACKFILL not in head.summary:
+        what = f"Table {table} has a branch {branch} that no backfill made."
+        raise RangeRefused(what, "give another name with --branch, or drop that one.")

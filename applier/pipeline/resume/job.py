@@ -1,0 +1,136 @@
+"""One job: a pipeline of its own over a range of the feed, which writes copies of tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeVar
+
+from applier.changefeed.checkpoint import Resuming
+from applier.changefeed.filter import exactly
+from applier.changefeed.message import TopicPartition
+from applier.changefeed.position import FeedPosition
+from applier.changefeed.table import TableName
+from applier.config.settings import MaintenanceSection
+from applier.errors import BY_HAND, RangeRefused
+from applier.pipeline.maintenance import Maintenance
+from applier.pipeline.next_step import PIECE
+from applier.pipeline.resume.copies import Copies
+from applier.pipeline.resume.handover import Handover, Members
+from applier.pipeline.resume.job_ledger import JobLedger
+from applier.pipeline.resume.own_ddl import OwnDdl
+from applier.pipeline.schema_changes.apply import DdlApplier
+from applier.pipeline.schema_changes.decision import past
+from applier.pipeline.state import State
+from applier.sink.control.rows import IgnoredFor
+
+if TYPE_CHECKING:
+    from applier.pipeline.step import Pipeline, Step
+
+
+@dataclass(slots=True)
+class JobRun:
+    """Applies a range to copies.
+
+    Args:
+        main: The pipeline of the changefeed.
+        pipeline: The pipeline of the job.
+        copies: The copies that it writes.
+        handover: Hands them over.
+        is_held: A backfill shows the copies, or keeps them.
+    """
+
+    main: Pipeline
+    pipeline: Pipeline
+    copies: Copies
+    handover: Handover
+    is_held: bool = False
+
+    @property
+    def state(self) -> State:
+        """How far the tables of the job are."""
+        return self.pipeline.state
+
+    def read(self, goal: int, ends: Mapping[TopicPartition, int], members: Members) -> Step:
+        """Apply the next window of the range to the copies.
+
+        Args:
+            goal: The commit ts up to which rows count.
+            ends: Offsets (exclusive) up to which it may go.
+            members: The tables of the job.
+        """
+        state, begun = self.state, self.begun()
+        for own in begun:
+            self.copies.expect(members[own], own)
+        names, order = frozenset(state.tables), self.main.targets.feed.order
+        again = {own: at.ts for own, at in self.origins().items() if own in names and at.version is not None}
+        scanner = self.pipeline.scanner
+        template = replace(scanner.template, include=exactly(sorted(names)) or ("!*.*",))
+        ceiling = goal if order.has_watermark else self.main.scanner.ceiling
+        ddl = OwnDdl(names, begun, order, again if self.is_held else {})
+        self.pipeline.use_scanner(replace(scanner, template=template, ceiling=ceiling, chosen=ddl, taken=self._taken))
+        return self.pipeline.step(ends)
+
+    def origins(self) -> dict[TableName, FeedPosition]:
+        """Where each table of the job began."""
+        return {own: known.origin for own, known in self.state.completeness.items() if known.origin is not None}
+
+    def begun(self) -> dict[TableName, int]:
+        """Tables whose CREATE TABLE is yet to come, and its commit ts."""
+        return {own: origin.ts + 1 for own, origin in self.origins().items() if own not in self.state.tables}
+
+    def _taken(self, commit_ts: int) -> list[str]:
+        """Statements of a commit ts in the order in which the changefeed took them, which knew all of their tables."""
+        found = [item for item in self.main.state.control.decisions(commit_ts) if item.commit_ts == commit_ts]
+        done = [item for item in found if item.decision not in ("refused", "to skip")]
+        own = [item for item in done if item.job is None]
+        is_known = any(item.ignored_for is not IgnoredFor.LEFT_OUT for item in own)
+        return list(dict.fromkeys(item.sql for item in own)) if is_known else []
+
+
+_Run = TypeVar("_Run", bound=JobRun)
+
+
+def no_create(own: TableName, commit_ts: int) -> RangeRefused:
+    """The refusal of a table that is to begin with a CREATE TABLE which was not read."""
+    return RangeRefused(f"The feed no longer holds the CREATE TABLE of {own} at commit ts {commit_ts}.", BY_HAND)
+
+
+def job(kind: type[_Run], main: Pipeline, resuming: Resuming) -> _Run:
+    """A job as the checkpoint has it.
+
+    Args:
+        kind: The class of the job.
+        main: The pipeline of the changefeed.
+        resuming: The job.
+    """
+    copies = Copies(main.targets, resuming.job)
+    names = set(resuming.progress.tables)
+    versions = {key: version for key, version in main.state.versions.items() if key[0] in names}
+    ledger, is_held = JobLedger(main.state, resuming.job, resuming.hold), bool(resuming.hold)
+    protocol = main.state.protocol
+    state = State(ledger, resuming.progress, versions, protocol=protocol, keeps_cut=False)
+    state.lives = main.state.lives and main.state.lives.again()
+    state.config_path = main.config.path
+    source, on_error = main.config.source, "stop" if is_held else "park"
+    piece = {} if is_held else {"messages_per_step": -(-source.messages_per_step // PIECE)}
+    changes = {
+        "tables": copies.settings,
+        "changefeed": main.config.changefeed.model_copy(update={"start": "beginning", "on_table_error": on_error}),
+        "source": source.model_copy(update=piece),
+    }
+    config, targets = main.config.model_copy(update=changes), copies.targets
+    parks = not is_held and main.config.changefeed.on_bad_message == "stop"
+    pipeline = replace(
+        main,
+        config=config,
+        scanner=replace(main.scanner, parks=parks, keep_bad=main.scanner.keep_bad if is_held else True),
+        targets=targets,
+        ddl_handler=DdlApplier(
+            targets, state, config.ddl, config.tables, targets.maker.rules, past(main.state.control.decisions())
+        ),
+        state=state,
+        maintenance=Maintenance(MaintenanceSection(tasks=()), targets, state.control.confirm),
+    )
+    pipeline.restore()
+    return kind(main, pipeline, copies, Handover(main, state, copies), is_held)
