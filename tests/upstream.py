@@ -149,6 +149,9 @@ class Database:
         ts: The newest commit ts.
         log: Everything that was done, in order.
         tables: The tables now.
+        tells_former: Messages name the table before a rename. Where they do not, and TiCDC leaves the text as it was
+            typed, a former name without its database beside a new one with its own is of no known database: such a
+            statement is refused, and not made here.
     """
 
     def __init__(
@@ -156,6 +159,7 @@ class Database:
     ) -> None:
         self.ts = ts
         self.filtered = filtered
+        self.tells_former = True
         self._letters = letters or Letters()
         self.log: list[Rows | Ddl] = []
         self.tables: dict[Name, Table] = {}
@@ -278,7 +282,10 @@ class Database:
             sql = f"RENAME TABLE {name.quoted} TO {to.quoted}"
             if len(pairs) == 1:
                 # TiCDC writes the parts of a statement anew, and leaves the text of a single rename as it was typed.
-                sql = self._letters.words(f"RENAME TABLE {self._text(name)} TO {self._letters.new(to, name.database)}")
+                former, new = self._text(name), self._letters.new(to, name.database)
+                if "." in new and "." not in former and not self.tells_former:
+                    former = f"{self._letters.database(name.database)}.{former}"
+                sql = self._letters.words(f"RENAME TABLE {former} TO {new}")
             self.log.append(Ddl(ts, "RENAME", sql, to.database, table.schema, ids, names, before))
         self._remember(ts, names)
         return ts

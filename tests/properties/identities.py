@@ -119,6 +119,7 @@ class Identity:
         names = TWINS if with_names and chance.random() < 0.4 else NAMES
         kind = RowsHistory if of_rows else History
         self._history = kind(chance, 0.3, swaps=not of_rows, elements=elements, keyless=0.0, names=names, types=TYPES)
+        self._history.database.tells_former = "debezium" in self.protocol or self.protocol == "simple"
         registry_chance = random.Random(f"registry of {self.seed}")
         self._registry.delay = lambda: registry_chance.choice([0, 0, 0, 1, 3])
         by_offset = self.kind == "offset"

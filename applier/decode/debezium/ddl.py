@@ -59,7 +59,7 @@ def schema_change(name: TableName, commit_ts: int, sql: str, database: str, chan
     the statement belong to `database`. `tableChanges` has one element, or none for a database and for TRUNCATE.
     """
     after = next((version for change in changes if (version := table_version(name, commit_ts, change))), None)
-    return SchemaChange(commit_ts, sql, database, after)
+    return SchemaChange(commit_ts, sql, database, after, after and _former(after, changes))
 
 
 def table_version(name: TableName, commit_ts: int, change: TableChange) -> TableVersion | None:
@@ -81,6 +81,14 @@ def table_version(name: TableName, commit_ts: int, change: TableChange) -> Table
     key = tuple(table.primary_key_column_names)
     indexes = (Index("PRIMARY", key, unique=True, primary=True),) if key else ()
     return TableVersion(name, commit_ts, tuple(_column(column) for column in columns), indexes)
+
+
+def _former(after: TableVersion, changes: list[TableChange]) -> TableVersion | None:
+    """The table before a RENAME, whose statement may leave its database open; None where `id` names one table."""
+    for parts in (_IDENTIFIER.findall(change.id) for change in changes):
+        if len(parts) == 4 and parts[2:] == [after.name.database, after.name.table]:  # noqa: PLR2004 - two names
+            return after.renamed(TableName(parts[0], parts[1]))
+    return None
 
 
 class Described:

@@ -5,9 +5,14 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from applier.changefeed.message import Position
 from applier.changefeed.table import ColumnType, TableName
-from applier.decode.debezium.ddl import ColumnChange, TableChange, TableDescription, table_version
+from applier.ddl.actions import RenameTable
+from applier.ddl.spelling import Spelling
+from applier.decode.debezium.ddl import ColumnChange, TableChange, TableDescription, schema_change, table_version
 from applier.errors import DecodeError
+from applier.order.barrier import Barrier
+from applier.pipeline.scan.statements import Ddl
 
 TS = 470606910877335552
 NAME = TableName("shop", "t")
@@ -75,6 +80,17 @@ def test_a_rename_describes_the_new_name_and_hidden_columns_are_left_out() -> No
 
     assert version is not None
     assert ([column.name for column in version.columns], version.key) == (["c"], ("c",))
+
+
+def test_a_rename_is_read_whose_text_leaves_the_former_database_open() -> None:
+    """TiCDC's old architecture leaves a statement as it was typed, and `id` names the table before it."""
+    described = change(declared("c", "INT"), name='"mart"."T","shop"."t"')
+
+    told = schema_change(NAME, TS, "RENAME TABLE t TO `shop`.`t`", "shop", [described])
+
+    names = Spelling([TableName("mart", "T"), TableName("shop", "T2")])
+    ddl = Ddl.of(Barrier(told, "feed", Position(0, 0, 0)), names)
+    assert list(ddl.actions) == [RenameTable(TableName("mart", "T"), NAME)]
 
 
 def test_a_description_without_a_commit_ts_is_refused() -> None:

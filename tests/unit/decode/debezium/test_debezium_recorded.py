@@ -215,12 +215,17 @@ def test_a_ddl_brings_the_table_that_it_left() -> None:
         for event in decoder("ddl", "debezium").decode(record["key"], record["value"]):
             if isinstance(event, SchemaChange):
                 changes[event.sql] = event
-    renamed = changes["RENAME TABLE `mirror`.`orders` TO `mirror`.`orders_old`"].after
+    rename = changes["RENAME TABLE `mirror`.`orders` TO `mirror`.`orders_old`"]
+    renamed, former = rename.after, rename.before
     modified = changes["ALTER TABLE `shop`.`orders` MODIFY COLUMN `price` DECIMAL(14,4)"].after
     indexed = changes["ALTER TABLE `shop`.`orders` DROP INDEX `idx_q`"].after
     gone = [sql for sql, change in changes.items() if change.after is None]
 
     assert (renamed and renamed.name, renamed and renamed.key) == (TableName("mirror", "orders_old"), ("id",))
+    assert former is not None
+    assert former.name == TableName("mirror", "orders")
+    assert modified is not None
+    assert changes["ALTER TABLE `shop`.`orders` MODIFY COLUMN `price` DECIMAL(14,4)"].before is None
     price = modified.column("price") if modified else None
     assert price is not None
     assert (price.type.length, price.type.scale) == (14, 4)
