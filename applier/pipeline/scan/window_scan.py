@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from applier.changefeed.applied_offsets import ALL
@@ -81,12 +81,7 @@ class WindowScan:
 
     def leave_out(self, may_come: Callable[[DecodeError | None], bool]) -> bool:
         """Leave out the tables to which bad messages belong, save those that may yet be read; True if some are new."""
-        owned = {
-            name: bad.error
-            for bad in reversed(self.results.bad)
-            if len(bad.tables) == 1 or isinstance(bad.error, AmbiguousName)
-            for name in bad.tables
-        }
+        owned = {name: bad.error for bad in reversed(self.results.bad) for name in _owners(bad)}
         late = {name for name, error in owned.items() if may_come(error)}
         if not self.job.order.parts_at_ddl:
             # Rows of another table that had the name before the DDL look like rows of this one.
@@ -94,6 +89,18 @@ class WindowScan:
         new = {name: error for name, error in owned.items() if name not in late and name not in self.parking}
         self.parking |= new
         return bool(new)
+
+    def moving(self, bad: Iterable[BadMessage]) -> dict[TopicPartition, int]:
+        """Where DDL begin that keep tables from being left out to which bad messages at the start of a window belong.
+
+        Each window that begins there and reads these DDL would end where it begins.
+        """
+        first = (item for item in bad if item.offset <= self.window.ranges[item.partition].start)
+        owned = frozenset(name for item in first for name in _owners(item))
+        kept = {ddl.barrier.change.id for ddl in self.ddl if ddl.frees(owned)}
+        copies = ((item.topic, item.position) for item in self.results.barriers if item.change.id in kept)
+        found = sorted((TopicPartition(topic, at.partition), at.offset) for topic, at in copies)
+        return dict(reversed(found))
 
     def learn(self, known: Known) -> bool:
         """Take over the versions and the topics of the last row pass; True if a version is new."""
@@ -117,3 +124,8 @@ class WindowScan:
         }
         self.versions |= new
         return bool(new)
+
+
+def _owners(bad: BadMessage) -> Sequence[TableName]:
+    """The tables that a bad message parks: its own, or all that its name may be of; () where they are not known."""
+    return bad.tables if len(bad.tables) == 1 or isinstance(bad.error, AmbiguousName) else ()

@@ -294,3 +294,29 @@ def test_rows_that_are_not_due_park_nothing() -> None:
 
     assert found.parking == {}
     assert found.results.counts["left"] == 1
+
+
+def _both(lives: Lives) -> None:
+    for name in (MINE, OTHER):
+        lives.take(TS - 9, f"CREATE TABLE `{name.database}`.`{name.table}` (`id` BIGINT PRIMARY KEY)", "")
+
+
+MOVING = ["RENAME TABLE `my-db`.`t` TO `my-db`.`u`", "DROP TABLE `my_db`.`t`"]
+
+
+@pytest.mark.parametrize("sql", MOVING)
+def test_a_ddl_that_frees_the_name_of_an_ambiguous_row_does_not_stop_the_feed(sql: str) -> None:
+    """In offset order it keeps the tables from being parked: the window that begins with the row ends before it."""
+    told = ddl(9, sql), ddl(9, sql, HERE)
+    found = scan(row(5, 1), row(6, 2), told[0], row(10, 3), told[1], told[1], before=_both, order="offset")
+
+    assert found.window.ranges == {SHARED: OffsetRange(0, 2)}
+    assert (sorted(found.parking), found.error) == ([MINE, OTHER], None)
+
+
+def test_an_ambiguous_row_behind_others_ends_the_window_of_such_a_ddl() -> None:
+    """What comes before the row is applied first."""
+    found = scan(create(1, TableName("my-db", "v")), row(5, 1), ddl(9, MOVING[0]), before=_both, order="offset")
+
+    assert found.window.ranges == {SHARED: OffsetRange(0, 1)}
+    assert found.error is not None
