@@ -72,7 +72,9 @@ class ToldByRows:
             if name not in tables:
                 found += [f"{name} is missing"] if held else []
                 continue
-            schema = max((of for of, _ in held.values()), key=lambda of: of.version, default=latest[name])
+            # A DELETE that holds its row shows its columns too: one of them may have gone before it.
+            shows = [of for of, _ in held.values()] + ([] if self.by_key and held else [latest[name]])
+            schema = max(shows, key=lambda of: of.version)
             has, wants = set(tables[name].schema().column_names), {column.name for column in schema.columns}
             more = has - wants - {column.name for column in latest[name].columns} if is_end else set()
             here = bag({column: row.get(column, "no column") for column in wants} for row in own_rows(tables[name]))
