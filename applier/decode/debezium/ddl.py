@@ -86,7 +86,7 @@ def table_version(name: TableName, commit_ts: int, change: TableChange) -> Table
 def _former(after: TableVersion, changes: list[TableChange]) -> TableVersion | None:
     """The table before a RENAME, whose statement may leave its database open; None where `id` names one table."""
     for parts in (_IDENTIFIER.findall(change.id) for change in changes):
-        if len(parts) == 4 and parts[2:] == [after.name.database, after.name.table]:  # noqa: PLR2004 - two names
+        if len(parts) == 4 and parts[2:] == [after.name.database, after.name.table]:
             return after.renamed(TableName(parts[0], parts[1]))
     return None
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from operator import attrgetter
 
 from applier.changefeed.message import Messages, TopicPartition
 from applier.changefeed.window import Window
@@ -36,7 +35,6 @@ HEAD_MESSAGES = 1_000
 """Messages at the start of a first window's partitions that are searched for CREATE TABLE."""
 
 _MAX_PASSES = 100
-_ENDING = attrgetter("partition", "offset", "error")
 
 Run = Callable[[DecodeTask], TaskResult]
 """Runs a row pass over the messages of a window."""
@@ -179,14 +177,7 @@ class WindowScanner:
             found.job = replace(found.job, try_all=bool(found.bad))
             found.bad += found.results.bad
             return False
-        # A window that holds no DDL leaves tables out that it must not leave out beside one.
-        moving = found.moving(bad for bad in ending if self.parks and not self.may_come(bad.error))
-        for place, offset, error in [(*item, None) for item in moving.items()] or map(_ENDING, ending):
-            if place in found.window.ranges and offset < found.window.ranges[place].end:
-                found.window = found.window.until(place, offset)
-                found.error = found.error or error
-        ends = {place: span.end for place, span in found.window.ranges.items()}
-        found.bad = [bad for bad in found.bad if bad.offset < ends.get(bad.partition, 0)]
+        found.end_before(ending, [bad for bad in ending if self.parks and not self.may_come(bad.error)])
         return True
 
     def _hold_back(self, found: WindowScan) -> bool:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 
 from applier.changefeed.applied_offsets import ALL
 from applier.changefeed.filter import exactly
@@ -18,6 +19,8 @@ from applier.pipeline.scan.task_result import BadMessage, TaskResult, Waiting
 
 NO_WATERMARK = ALL
 """Upper bound of commit ts for a feed in offset order: all that was read may be applied."""
+
+_ENDING = attrgetter("partition", "offset", "error")
 
 
 @dataclass(slots=True)
@@ -90,17 +93,31 @@ class WindowScan:
         self.parking |= new
         return bool(new)
 
-    def moving(self, bad: Iterable[BadMessage]) -> dict[TopicPartition, int]:
-        """Where DDL begin that keep tables from being left out to which bad messages at the start of a window belong.
+    def end_before(self, bad: Sequence[BadMessage], parking: Sequence[BadMessage]) -> None:
+        """End before bad messages; or before the DDL that alone keep a message from parking its tables.
+
+        Args:
+            bad: All messages that end it.
+            parking: Those of them that would park their tables.
+        """
+        moving = self._moving(parking)
+        for place, offset, error in [(*item, None) for item in moving] or map(_ENDING, bad):
+            if place in self.window.ranges and offset < self.window.ranges[place].end:
+                self.window = self.window.until(place, offset)
+                self.error = self.error or error
+        ends = {place: span.end for place, span in self.window.ranges.items()}
+        self.bad = [item for item in self.bad if item.offset < ends.get(item.partition, 0)]
+
+    def _moving(self, bad: Sequence[BadMessage]) -> list[tuple[TopicPartition, int]]:
+        """Where the DDL are for which tables stay in that own a bad message at the start of a partition.
 
         Each window that begins there and reads these DDL would end where it begins.
         """
         first = (item for item in bad if item.offset <= self.window.ranges[item.partition].start)
         owned = frozenset(name for item in first for name in _owners(item))
         kept = {ddl.barrier.change.id for ddl in self.ddl if ddl.frees(owned)}
-        copies = ((item.topic, item.position) for item in self.results.barriers if item.change.id in kept)
-        found = sorted((TopicPartition(topic, at.partition), at.offset) for topic, at in copies)
-        return dict(reversed(found))
+        copies = (item for item in self.results.barriers if item.change.id in kept)
+        return [(TopicPartition(copy.topic, copy.position.partition), copy.position.offset) for copy in copies]
 
     def learn(self, known: Known) -> bool:
         """Take over the versions and the topics of the last row pass; True if a version is new."""

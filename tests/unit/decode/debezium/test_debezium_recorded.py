@@ -226,7 +226,7 @@ def test_a_ddl_brings_the_table_that_it_left() -> None:
     assert former.name == TableName("mirror", "orders")
     assert modified is not None
     assert changes["ALTER TABLE `shop`.`orders` MODIFY COLUMN `price` DECIMAL(14,4)"].before is None
-    price = modified.column("price") if modified else None
+    price = modified.column("price")
     assert price is not None
     assert (price.type.length, price.type.scale) == (14, 4)
     assert indexed is not None
