@@ -320,8 +320,23 @@ class Identity:
                     self._doubted |= {life, other} if _sanitised(one) == _sanitised(two) else set()
             # Statements that name several tables: what one of them lacks, the others may get.
             for group in self._lives.together(at):
-                self._doubted |= set() if self._doubted.isdisjoint(group) else group
+                self._doubted |= set() if self._doubted.isdisjoint(group) and not self._is_open(at) else group
         self._reached = max(self._reached, ts)
+
+    def _is_open(self, ts: int) -> bool:
+        """Whether the names of a statement leave open which table goes where: `a TO b, b TO c`, and no table is b.
+
+        Its parts may come in any order, and another table that nothing shows could be b: such a statement is refused.
+        """
+        found = [item for item in self._lab.database.log if isinstance(item, Ddl) and item.ts == ts and item.before]
+        goes_to = {item.before.name: item.schema.name for item in found if item.before and item.schema}
+        for middle in (goes_to.keys() & set(goes_to.values())) - self._lives.at(ts - 1).keys():
+            at = goes_to[middle]
+            while at in goes_to and at != middle:
+                at = goes_to[at]
+            if at != middle:
+                return True
+        return False
 
     def _needless(self, pipeline: Pipeline, shown: Mapping[Name, bool], *, is_end: bool) -> list[str]:
         resolved_ts = pipeline.state.resolved_ts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -65,24 +65,31 @@ class ToldByRows:
         While some partitions lag, a table may have more columns than its newest row.
         """
         found, tables = [], lab.tables()
-        latest = self._latest(pipeline)
+        shows = self._shows(pipeline)
         for name, held in self._held(pipeline).items():
             if not shown.get(name):
                 continue
             if name not in tables:
                 found += [f"{name} is missing"] if held else []
                 continue
-            # A DELETE that holds its row shows its columns too: one of them may have gone before it.
-            shows = [of for of, _ in held.values()] + ([] if self.by_key and held else [latest[name]])
-            schema = max(shows, key=lambda of: of.version)
-            has, wants = set(tables[name].schema().column_names), {column.name for column in schema.columns}
-            more = has - wants - {column.name for column in latest[name].columns} if is_end else set()
-            here = bag({column: row.get(column, "no column") for column in wants} for row in own_rows(tables[name]))
-            there = bag(self._now(row, of, schema) for of, row in held.values())
-            if here != there or more:
-                extra, lost = sorted(set(here) - set(there)), sorted(set(there) - set(here))
-                found.append(f"{name} has {sorted(has)}\n  has   {extra[:3]}\n  wants {lost[:3]}")
+            latest = shows[name][-1]
+            newest = max((of.version for of, _ in held.values()), default=latest.version)
+            # What only a row showed that is gone may not be known: the step that read it read its DELETE by key too.
+            schemas = [of for of in shows[name] if of.version >= newest] if self.by_key else [latest]
+            has, rows = set(tables[name].schema().column_names), own_rows(tables[name])
+            wrong = [self._wrong(rows, held, schema) for schema in schemas]
+            more = has - {column.name for of in (latest, schemas[0]) for column in of.columns} if is_end else set()
+            if all(wrong) or more:
+                found.append(f"{name} has {sorted(has)}{wrong[-1]}")
         return found
+
+    def _wrong(self, rows: Sequence[Row], held: Mapping[Cell, tuple[Schema, Row]], schema: Schema) -> str:
+        """Rows of a table that are not those that it holds in the columns of a schema; "" if all are."""
+        wants = {column.name for column in schema.columns}
+        here = bag({column: row.get(column, "no column") for column in wants} for row in rows)
+        there = bag(self._now(row, of, schema) for of, row in held.values())
+        extra, lost = sorted(set(here) - set(there)), sorted(set(there) - set(here))
+        return f"\n  has   {extra[:3]}\n  wants {lost[:3]}" if here != there else ""
 
     def _read(self, pipeline: Pipeline) -> Iterator[tuple[Rows, Change]]:
         for record in self.feed.records:
@@ -101,14 +108,14 @@ class ToldByRows:
                 rows[change.new["id"]] = item.schema, change.new
         return held
 
-    def _latest(self, pipeline: Pipeline) -> Mapping[Name, Schema]:
-        """The newest schema of each table that a row had, also one that is gone."""
-        latest: dict[Name, Schema] = {}
+    def _shows(self, pipeline: Pipeline) -> Mapping[Name, Sequence[Schema]]:
+        """The schemas of each table that its rows show, from the oldest on, also of rows that are gone."""
+        found: dict[Name, dict[int, Schema]] = {}
         for item, change in self._read(pipeline):
-            known = latest.setdefault(item.schema.name, item.schema)
-            if item.schema.version > known.version and not (self.by_key and change.new is None):
-                latest[item.schema.name] = item.schema
-        return latest
+            schemas = found.setdefault(item.schema.name, {})
+            if not (schemas and self.by_key and change.new is None):
+                schemas[item.schema.version] = item.schema
+        return {name: [of for _, of in sorted(schemas.items())] for name, schemas in found.items()}
 
     def _now(self, row: Row, of: Schema, schema: Schema) -> Row:
         """A row in the columns of a newer schema: columns that came since then have their defaults."""

@@ -46,6 +46,7 @@ REFUSED = [
     ("DROP USER u", "what is dropped is not known"),
     ("RENAME USER a TO b", "what is renamed is not known"),
     ("RENAME TABLE a", "`TO` is missing"),
+    ("RENAME TABLE a TO `shop`.`b`", "the database of table a is not known, as the message names another table's"),
     ("RECOVER TABLE BY JOB 53", "the number of a job does not show"),
     ("FLASHBACK DATABASE d", "rows of whole databases came back"),
     ("FLASHBACK CLUSTER TO TIMESTAMP '2024-01-01'", "rows of whole databases came back"),
