@@ -38,7 +38,7 @@ def _retired(found: WindowScan, known: Known) -> set[str]:
         place.topic
         for place, end in known.ends.items()
         if place.topic in live
-        or found.window.ranges.get(place, OffsetRange(end, end)).end < end
+        or (place in found.planned and found.window.ranges.get(place, OffsetRange(0, 0)).end < end)
         or found.resolved.get(place, 0) > max(emptied.get(place.topic, 0), known.applied)
     }
     return {place.topic for place in known.ends} - counting if counting else set()

@@ -42,6 +42,7 @@ class WindowScan:
         bad: Messages set aside as dead letters.
         error: The bad message that ends the window.
         parking: Tables with a message that cannot be applied: all of their rows are left out of the window.
+        planned: Partitions with messages to read, those included of which a bad message leaves none in the window.
     """
 
     window: Window
@@ -58,6 +59,10 @@ class WindowScan:
     error: DecodeError | None = None
     parking: dict[TableName, DecodeError] = field(default_factory=dict)
     ceiling: int = NO_WATERMARK
+    planned: frozenset[TopicPartition] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.planned = frozenset(self.window.ranges)
 
     @property
     def skip(self) -> dict[TopicPartition, frozenset[int]]:
