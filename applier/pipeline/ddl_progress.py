@@ -116,7 +116,7 @@ class DdlProgress:
         Without a watermark no DDL is known to be the last of its time: the latest are kept, as they may come again.
         """
         if upto:
-            return {item for item in ddl if item.commit_ts == upto}
+            return {item for item in (*self.applied, *ddl) if item.commit_ts == upto}
         return set(sorted({*self.applied, *ddl}, key=BY_TIME)[-_LATEST:])
 
     def advance(self, upto: int, applied: set[DdlId]) -> None:

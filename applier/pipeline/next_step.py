@@ -211,7 +211,10 @@ class StepReader:
         # A step that failed may have left tables ahead; a checkpoint below them would not be one cut through all.
         is_late = scan.error is not None or self.is_longest
         is_cut = scan.upto >= self.state.reached or (is_late and not self.state.is_without_checkpoint)
-        return scan.upto > self.state.resolved_ts and (is_cut or not self.state.keeps_cut)
+        # A DDL that ends the window may follow the watermark of its commit ts: no later window would pass it.
+        is_behind_mark = scan.ceiling == self.state.resolved_ts and bool(scan.ddl)
+        is_newer = scan.upto > self.state.resolved_ts or is_behind_mark
+        return is_newer and (is_cut or not self.state.keeps_cut)
 
     @property
     def _longest(self) -> int:

@@ -17,6 +17,6 @@ def test_a_higher_watermark_is_enough(upto: int, keeps_cut: bool, moves: bool) -
     state = SimpleNamespace(checkpoint=SimpleNamespace(moving=None), resolved_ts=5, reached=0, keeps_cut=keeps_cut)
     targets = SimpleNamespace(feed=SimpleNamespace(order=SimpleNamespace(has_watermark=True)))
     reader = SimpleNamespace(state=state, targets=targets, is_longest=False)
-    scan: Any = SimpleNamespace(upto=upto, window=Window({}), error=None)
+    scan: Any = SimpleNamespace(upto=upto, window=Window({}), error=None, ceiling=upto + 1, ddl=())
 
     assert StepReader.has_news(cast("StepReader", reader), scan) is moves
