@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from applier.changefeed.message import MESSAGE_SCHEMA, Messages, TopicPartition, by_place
-from applier.changefeed.table import TableName
+from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.types import TypeRules
 from applier.changefeed.window import OffsetRange, Window
 from applier.consume.source import Job, R
@@ -109,13 +109,15 @@ def scan(
     include: tuple[str, ...] = ("*.*",),
     before: Callable[[Lives], None] = lambda _: None,
     order: str = "resolved",
+    tables: Iterable[TableName] = (),
 ) -> WindowScan:
-    """What a window holds; `before` takes what DDL of former windows show."""
+    """What a window holds; `before` takes what DDL of former windows show, which made the `tables`."""
     source, lives = MessageSource(list(messages)), Lives()
     before(lives)
     template = DecodeTask("avro", DecoderOptions(), TypeRules(), include, (), upto=0, order=ORDERS[order])
     ends = {place: span.end for place, span in source.window.ranges.items()}
-    known = Known({}, ends, {}, TS, {}, frozenset(), {}, Tables(), lives=lives)
+    made = Tables([TableVersion(name, 1, ()) for name in tables])
+    known = Known({}, ends, {}, TS, {}, frozenset(), {}, made, lives=lives)
     window = WindowScanner(source, template, rows_describe=True, keep_bad=False, parks=True)
     return window.scan(source.window, known, Stopwatch(), local=True)
 
@@ -156,6 +158,23 @@ def test_a_namesake_that_an_earlier_window_left_out_counts() -> None:
     )
 
     assert list(found.parking) == [MINE]
+
+
+@pytest.mark.parametrize("sql", ["", "DROP TABLE `my_db`.`t`"], ids=["both", "one after the other"])
+def test_a_namesake_of_a_table_that_is_left_out_loses_no_row_in_the_window_that_makes_it(sql: str) -> None:
+    """By the names of before the window, its rows are those of the table that is left out."""
+    gone = [ddl(1, sql)] if sql else []
+    found = scan(
+        *gone,
+        create(2, MINE),
+        row(5, 1),
+        mark(),
+        include=("my-db.*",),
+        before=lambda lives: lives.take(TS - 5, "CREATE TABLE t (id BIGINT PRIMARY KEY)", "my_db"),
+        tables=[TableName("my-db", "another")],
+    )
+
+    assert (held(found), list(found.parking)) == (({MINE: [1]}, []) if sql else ({}, [MINE]))
 
 
 def test_two_tables_of_the_changefeed_are_parked_and_no_other() -> None:
