@@ -57,9 +57,15 @@ class TruncateTable(OnTable):
 
 @dataclass(frozen=True, slots=True)
 class RenameTable(OnTable):
-    """RENAME TABLE, or ALTER TABLE … RENAME TO."""
+    """RENAME TABLE, or ALTER TABLE … RENAME TO; with the name that later parts of the statement `then` give it."""
 
     to: TableName
+    then: TableName | None = None
+
+    @property
+    def last(self) -> TableName:
+        """The name that the table has after the statement."""
+        return self.then or self.to
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName, TableVersion
 from applier.config.settings import Config
 from applier.consume.source import Source
-from applier.ddl.actions import effect
+from applier.ddl.actions import RenameTable, effect
 from applier.errors import (
     AmbiguousName,
     DdlStopped,
@@ -130,8 +130,9 @@ class WindowApplier:
         """Names whose tables some DDL remove, which a step that failed may have done already."""
         admits, removed = TableFilter(self.config.tables.include).admits, set[TableName]()
         for item in ddl:
-            for done in map(effect, item.actions):
-                removed.update(set(done.leaving(item.names)) - {table for table, to in done.moved if admits(to)})
+            for action in item.actions:
+                if not (isinstance(action, RenameTable) and admits(action.last)):
+                    removed.update(effect(action).leaving(item.names))
         return removed
 
     def _settle(self, unsettled: Mapping[TableName, int]) -> None:

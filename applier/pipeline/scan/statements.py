@@ -110,14 +110,31 @@ def read_all(
             del coming[name]
             names.meet(name)
         order = [Ddl.of(part, names) for part in parts] if len(parts) > 1 else []
+        here: list[Ddl] = []
         texts = taken(commit_ts) if taken is not None and any(_rename(part) is not None for part in order) else ()
         for part in _arranged(order, names, texts) if order else parts:
             ddl = part if isinstance(part, Ddl) else Ddl.of(part, names)
             ddl = replace(ddl, is_loose=ddl.is_loose or (_is_loose(ddl, names) and not texts))
             for action in ddl.actions:
                 names.follow(action)
-            found.append(ddl)
+            here.append(ddl)
+        found += _with_last_names(here)
     return found
+
+
+def _with_last_names(parts: Sequence[Ddl]) -> list[Ddl]:
+    """DDL of one commit ts, in order, whose renames know which name later ones give their table."""
+    last: dict[TableName, TableName] = {}
+    found = []
+    for part in reversed(parts):
+        actions = list(part.actions)
+        for place, action in reversed([*enumerate(actions)]):
+            if isinstance(action, RenameTable):
+                then = last.pop(action.to, None)
+                last[action.table] = then or action.to
+                actions[place] = replace(action, then=then)
+        found.append(replace(part, actions=actions))
+    return found[::-1]
 
 
 def _arranged(parts: Sequence[Ddl], names: Spelling, texts: Sequence[str]) -> list[Ddl | Barrier]:

@@ -121,12 +121,15 @@ class TableDdl:
         self.targets.committed(writer, writer.truncate(stamp).snapshot_id)
 
     def _rename(self, change: SchemaChange, rename: actions.RenameTable) -> None:
-        """Rename a table; one that leaves `tables.include` is dropped, and one that enters it lacks its rows so far."""
+        """Rename a table; one that leaves `tables.include` is dropped, and one that enters it lacks its rows so far.
+
+        A name that `tables.include` leaves out, and that a table has only within the statement, is as any other.
+        """
         admits = TableFilter(self.settings.include).admits
-        if not admits(rename.table):
+        if not admits(rename.table) and rename.table not in self.state.tables:
             what = f"Table {rename.table} becomes {rename.to}, which is replicated, but its rows so far are not here."
             raise SchemaChangeRefused(what, RELOAD)
-        if not admits(rename.to):
+        if not admits(rename.last):
             self._drop(rename.table, change.commit_ts)
             return
         writer = self.targets.writer(rename.table)
@@ -179,7 +182,7 @@ class TableDdl:
         """Leave a renamed table out, or let it come back, as `tables.include` says of its new name."""
         for rename in group:
             if isinstance(rename, actions.RenameTable):
-                is_wanted = TableFilter(self.settings.include).admits(rename.to)
+                is_wanted = TableFilter(self.settings.include).admits(rename.last)
                 parking.follow_include(self.state, self.targets, rename.to, is_wanted=is_wanted)
 
     def _rename_parked(self, change: SchemaChange, rename: actions.RenameTable) -> None:

@@ -10,6 +10,7 @@ import pytest
 from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.types import TypeRules
 from applier.changefeed.window import Window
+from applier.ddl.actions import RenameTable
 from applier.ddl.schema_tracker import Tables
 from applier.decode.options import DecoderOptions
 from applier.pipeline.scan.decode_task import DecodeTask
@@ -79,6 +80,16 @@ def test_parts_that_need_no_other_one_do_not_wait(there: list[int]) -> None:
 
     assert found.upto == ts
     assert len(found.ddl) == 2 + len(there)
+
+
+def test_each_part_knows_the_name_that_its_table_has_in_the_end() -> None:
+    """So a name in between that `tables.include` leaves out takes no table out of the changefeed."""
+    creates, parts, ts = _swap()
+
+    found = _survey([*creates, *parts, _resolved(creates[0], ts)])
+
+    renames = [action for ddl in found.ddl for action in ddl.actions if isinstance(action, RenameTable)]
+    assert [tuple(each.last) for each in renames] == [B, A, B]
 
 
 def test_a_table_that_is_described_again_under_the_name_that_it_left_is_not_there() -> None:
