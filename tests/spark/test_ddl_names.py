@@ -150,8 +150,8 @@ def test_tables_swap_over_topics(
     Whether `tables.include` admits the name in between changes nothing.
     """
     name = f"swap{times}{point.replace('-', '')}"
-    tables = {"route": name + "__{database}.{table}", "on_drop": "drop"}
-    tables |= {"include": ["*.*", "!shop.tmp"]} if times > 1 else {}
+    include = ["*.*", "!shop.tmp"] if times > 1 else ["*.*"]
+    tables = {"route": name + "__{database}.{table}", "on_drop": "drop", "include": include}
     feed = archive(tmp_path / "feed", swapped())
     left = [times]
 
