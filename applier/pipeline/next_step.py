@@ -198,8 +198,8 @@ class StepReader:
 
     def has_news(self, scan: WindowScan) -> bool:
         """True if the checkpoint can advance: by a higher watermark, or in a feed without one by any message."""
-        # A job may have read all messages before a DDL retires the topic that held its watermark back.
-        if scan.upto is None or (self.state.keeps_cut and not scan.window.ranges):
+        # All messages may be read where a DDL ended the window below the watermark, or retires a topic that held it.
+        if scan.upto is None:
             return False
         if not self.targets.feed.order.has_watermark:
             # Rows that wait for their schema are read again: where nothing else came, they wait.
