@@ -215,9 +215,7 @@ class WindowScanner:
         found.job = replace(before, cuts=cuts, typed=typed, order=order, shown=shown(found, known))
         revised = (not self.rows_describe and take_keys(found, known)) or found.job != before
         stopped = self._stop_at_return(found, known) or self._stop_at_part(found, known)
-        # Rows that were passed over count as well: they were those of another table by the names of before these DDL.
-        results, passed = found.results, found.results.counts["excluded"] + found.results.counts["replayed"]
-        return stopped or (revised and bool(results.parts or results.bad or passed))
+        return stopped or (revised and found.results.has_rows)
 
     def _stop_at_return(self, found: WindowScan, known: Known) -> bool:
         """Let the window end with a DDL after which the rows of a parked table's name count again.

@@ -111,6 +111,11 @@ class TaskResult:
     bad: list[BadMessage] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(COUNTS, 0))
 
+    @property
+    def has_rows(self) -> bool:
+        """Whether it met due rows, also such that were passed over: other names may make them another table's."""
+        return bool(self.parts or self.bad or self.counts["excluded"] or self.counts["replayed"])
+
     def lowest(self) -> dict[TableName, int]:
         """The lowest commit ts of the rows of each table."""
         found: dict[TableName, int] = {}
