@@ -104,7 +104,7 @@ def test_a_swap_of_which_one_table_is_known_goes_in_the_order_in_which_it_was_ta
         (sql, None, False) for sql in texts
     ]
     assert [list(item.actions) for item in own] == [
-        [RenameTable(names[0], names[2])],
+        [RenameTable(names[0], names[2], then=names[1])],
         [],
         [RenameTable(names[2], names[1])],
     ], "the part of the other table counts as done"
