@@ -9,7 +9,7 @@ NO_JVM := not (spark or kafka or registry or s3 or tidb or browser or recovery o
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-unit test-integration test-recovery test-recorded soak fuzz services check lint types imports structure generated fmt \
-        bench bench-quick schemas picture lock clean
+        bench bench-quick schemas readers picture lock clean
 
 ##@ Start
 
@@ -95,6 +95,12 @@ bench-quick: $(READY) services ## The same on little data, in minutes
 
 schemas: $(READY) ## Write schemas/ and the generated parts of the documentation anew
 	@$(PYTHON) -m tests.schemas
+
+readers: $(READY) ## Find out anew what engines read, also large ones, which go into .venv-readers; then `make schemas`
+	@test -x .venv-readers/bin/python || $(PYTHON) -m venv .venv-readers
+	@.venv-readers/bin/python -m pip install --quiet --upgrade pip
+	@.venv-readers/bin/python -m pip install --quiet --group readers --group readers-large 'pyiceberg[sql-sqlite]' pyarrow
+	@READERS=write READERS_PYTHON=$(CURDIR)/.venv-readers/bin/python $(PYTEST) --quiet tests/spark/test_readers.py
 
 picture: $(READY) services ## Take the picture of the page anew that the README shows
 	@PICTURE=docs/images/page.png $(PYTEST) --quiet -k picture tests/browser

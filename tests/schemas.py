@@ -20,6 +20,7 @@ from applier.ddl.actions import Action, kind
 from applier.decode.simple import avro_form
 from applier.sink.format.types import iceberg_type
 from applier.watch.prometheus.metrics import METRICS
+from tests import readers
 
 ROOT = Path(__file__).resolve().parents[1]
 """The checkout."""
@@ -67,6 +68,8 @@ def generated(root: Path = ROOT) -> dict[Path, bytes]:
         "docs/protocols.md": {"capabilities": capability_table(), "losses": losses()},
         "docs/types.md": {"types": type_table()},
         "docs/output.md": {"metrics": metric_table()},
+        "docs/reading.md": {"readers": _table(("name", "version", "format 3", "format 2"), readers.matrix())},
+        "README.md": {"readers": _table(("engine, tried in version", "format 3", "format 2"), readers.summary())},
     }
     files = {
         "schemas/config.schema.json": config_schema(),

@@ -14,13 +14,13 @@ from pydantic import ConfigDict, Field, PrivateAttr, model_validator
 from applier.changefeed.filter import TableFilter, TablePattern
 from applier.changefeed.table import TableName
 from applier.config.changefeed import ChangefeedSection
-from applier.config.layout import LayoutSection, layout_of
 from applier.config.places import lines_of
 from applier.config.problems import Problems, note_unknown, validated, with_known_keys
+from applier.config.readers import Reader, with_format
 from applier.config.registry import RegistrySection
 from applier.config.section import Section, nearest, refuse
 from applier.config.source import SourceSection
-from applier.config.table_layout import TableLayout
+from applier.config.table_layout import LayoutSection, TableLayout, layout_of
 from applier.config.upstream import UpstreamSection
 from applier.config.watch import HttpSection, TracesSection, WebhookSection
 from applier.ddl.actions import KINDS
@@ -101,9 +101,11 @@ class TablesSection(Section):
     marked as incomplete and kept out of the cut; or the run is refused."""
     on_drop: Literal["keep", "drop"] = "keep"
     """What DROP TABLE does to the Iceberg table; kept ones are stamped."""
+    readers: tuple[Reader, ...] = ()
+    """Engines that are to read the tables: nothing is written that one of them cannot read (docs/reading.md)."""
     format_version: Literal[2, 3] = 3
-    """Iceberg format of new tables: 3 marks removed rows by deletion vectors, 2 by position delete files, which older
-    engines read. Existing tables keep theirs."""
+    """Iceberg format of new tables: 3 marks removed rows by deletion vectors, 2 by position delete files. Where the key
+    is left out, it is 2 if one of the `readers` reads no other. Existing tables keep theirs."""
     properties: dict[str, str] = Field(default={})
     """Iceberg properties of new tables."""
     tinyint1: Literal["int", "boolean"] = "int"
@@ -139,6 +141,11 @@ class TablesSection(Section):
     def section_of(cls, key: str) -> type[Section] | None:
         """See `Section`."""
         return LayoutSection if "." in key else super().section_of(key)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _follow_readers(cls, given: Any) -> Any:
+        return with_format(given)
 
     @model_validator(mode="after")
     def _check(self) -> TablesSection:

@@ -14,6 +14,7 @@ from applier.changefeed.filter import exactly
 from applier.changefeed.route import Route
 from applier.changefeed.table import TableName
 from applier.changefeed.types import TypeRules
+from applier.config.readers import refuse_unreadable
 from applier.config.settings import Config
 from applier.config.upstream import admitted, supplied_tables
 from applier.consume.offsets import refuse_gaps
@@ -87,10 +88,12 @@ def assembled(
         is_run: What ends the block is kept for `applier status`.
 
     Raises:
-        ConfigError: Spark cannot start, or the messages so far were of another protocol; nothing was written.
+        ConfigError: Spark cannot start, the messages so far were of another protocol, or one of `tables.readers` cannot
+            read the tables; nothing was written.
         CheckpointConflict: Another applier holds the changefeed.
         TransientError: Catalog or source do not answer.
     """
+    refuse_unreadable(config.tables)
     catalog_section = config.catalog
     if spark is None:
         _announce_new_catalog(config)

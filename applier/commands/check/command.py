@@ -17,6 +17,7 @@ from applier.commands.check.inputs import Sides
 from applier.commands.check.registry_side import reported
 from applier.commands.check.report import Report, TableReport
 from applier.commands.check.upstream_tables import tracked
+from applier.config.readers import unreadable
 from applier.config.settings import Config
 from applier.decode.registry.client import SchemaRegistry
 from applier.errors import ConfigError
@@ -75,6 +76,8 @@ def check(config: Config, *, subject: str | None = None, schema: Path | None = N
 def _warnings(sides: Sides) -> Iterator[str]:
     """What the tables will lack because of the protocol or of options that are seen to be off."""
     section, client = sides.config.changefeed, sides.client
+    formats = {"": sides.config.tables.format_version, **(sides.replicas.formats if sides.replicas else {})}
+    yield from filter(None, (unreadable(sides.config.tables, number, table) for table, number in formats.items()))
     capabilities = section.traits.carries
     is_off = section.traits.registered == "rows" and client is not None and not Registrations(client).has_extension
     if section.order == "offset":

@@ -57,6 +57,11 @@ class Replicas:
             self._tables[name] = self.lake.table(self.identifier(name))
         return self._tables[name]
 
+    @property
+    def formats(self) -> dict[str, int]:
+        """Iceberg formats of the tables that were looked at."""
+        return {str(table): table.format_version for table in self._tables.values() if table is not None}
+
     def report(self, version: TableVersion, known_from: str, earlier: Sequence[TableVersion] = ()) -> TableReport:
         """Whether rows of the newest version of a table can be written.
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from applier.config.readers import refuse_unreadable
 from applier.config.settings import CatalogSection, Config
 from applier.consume.staging_folder import staging_folder
 from applier.pipeline.build import assemble, last_state, open_source
@@ -24,9 +25,10 @@ def looking(config: Config, *, spark: SparkSession | None = None) -> Iterator[Pi
     A session that is given is left running.
 
     Raises:
-        ConfigError: Spark cannot start.
+        ConfigError: Spark cannot start, or `tables.readers` names one that cannot read the tables.
         TransientError: Catalog or source do not answer.
     """
+    refuse_unreadable(config.tables)
     section, name = config.catalog, config.changefeed.name
     with _readable(section) as properties:
         session = spark or build_session(f"applier {name}", config.spark, section.name, properties)

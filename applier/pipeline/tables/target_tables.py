@@ -12,6 +12,7 @@ from applier.changefeed.applied_offsets import AppliedOffsets
 from applier.changefeed.checkpoint import Checkpoint
 from applier.changefeed.route import Route
 from applier.changefeed.table import TableName, TableVersion
+from applier.config.readers import refuse_unreadable
 from applier.config.settings import SinkSection
 from applier.errors import TableMismatch
 from applier.pipeline.tables.changefeed import Changefeed
@@ -170,7 +171,10 @@ class TargetTables:
 
         Raises:
             CheckpointConflict: A newer applier holds the table.
+            ConfigError: `tables.readers` names one that cannot read it.
         """
+        if self.maker.settings.readers:
+            refuse_unreadable(self.maker.settings, table.format_version, str(table))
         spark = None if self.spark_engine is None else self.spark_engine(table)
         writer = TableWriter(table, self.feed.name, self.feed.epoch, self.sink.engine, spark)
         if writer.known is not None and writer.known.epoch <= self.fenced:
