@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer.main import get_command
@@ -132,9 +132,13 @@ def check(
     raise typer.Exit(report.exit_code)
 
 
-@app.command(epilog=examples("status -c applier.toml", "status -c applier.toml --max-lag 60 --json"))
+@app.command(epilog=examples("status -c applier.toml --max-lag 60 --json", "status -c applier.toml --cut duckdb"))
 def status(  # noqa: PLR0913 - each is an option
     config: ConfigFile,
+    engine: Annotated[
+        Literal["spark", "trino", "pyiceberg", "duckdb", "polars"] | None,
+        typer.Argument(help="With --cut: the engine that the queries are for. Default: spark.", show_default=False),
+    ] = None,
     *,
     max_lag: Annotated[
         float | None,
@@ -161,12 +165,13 @@ def status(  # noqa: PLR0913 - each is an option
 
     rules = rules_of(tables)
     modes = {"--json": as_json, "--cut": cut, "--watch": watch is not None}
-    refuse({**modes, "--tables": bool(rules), "--ddl": ddl, "--partitions": partitions}, Console())
+    refuse({**modes, "--tables": bool(rules), "--ddl": ddl, "--partitions": partitions}, Console(), engine)
     loaded = _loaded(config)
     choice = Choice(loaded.path, rules, ddl, partitions)
 
     def look() -> StatusReport:
-        report = examine(loaded, max_lag_seconds=max_lag, now_ms=time.time_ns() // 1_000_000)
+        now_ms = time.time_ns() // 1_000_000
+        report = examine(loaded, max_lag_seconds=max_lag, now_ms=now_ms, engine=engine or "spark")
         if page is not None:
             from applier.watch.page.document import write  # noqa: PLC0415
 

@@ -120,6 +120,11 @@ class Lake:
             rows = ArrowScan(found.metadata, found.io, scan.projection(), scan.row_filter).to_table(files)
             return list(rows.to_pylist())
 
+    def metadata_of(self, identifier: tuple[str, ...]) -> str:
+        """The newest metadata file of a table; "" where the catalog has no such table."""
+        found = self._load(identifier)
+        return "" if found is None else found.metadata_location
+
     def _load(self, identifier: tuple[str, ...]) -> Table | None:
         if self._catalog is None:
             return None

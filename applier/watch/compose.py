@@ -112,7 +112,7 @@ def compose(
         schema_change_count=len(facts.decisions),
         dead_letters=tuple(_letter(item) for item in facts.letters[:_SHOWN]),
         dead_letter_count=len(facts.letters),
-        cut=tuple(_cut(config.catalog.name, _in_cut(last, tables))),
+        cut=tuple(_cut(config.catalog.name, in_cut(last, tables))),
         notes=tuple(_notes(tables, silent, config, last, letters=len(facts.letters))),
     )
     used = [item for item in report.partitions if item.partition < (config.changefeed.partitions or math.inf)]
@@ -255,7 +255,7 @@ def _aged(found: TableProgress, lag: float | None, now_ms: int) -> TableProgress
     return replace(found, lag_seconds=lag if found.state in ("in step", "ahead", "expired") else None)
 
 
-def _in_cut(last: Checkpoint, tables: Sequence[TableProgress]) -> dict[tuple[str, ...], int]:
+def in_cut(last: Checkpoint, tables: Sequence[TableProgress]) -> dict[tuple[str, ...], int]:
     """Snapshots of the tables that show every row, also where an older version listed others."""
     lacking = {table.iceberg for table in tables if table.state in LACKING}
     return {identifier: head for identifier, head in last.snapshots.items() if ".".join(identifier) not in lacking}

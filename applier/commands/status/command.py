@@ -13,12 +13,13 @@ from applier.changefeed.route import Route
 from applier.changefeed.table import TableName
 from applier.commands.catalog_reader import Lake, LakeTable, open_lake
 from applier.commands.control_reader import ControlView
+from applier.commands.status.cut import Engine, queries
 from applier.commands.status.rollback import own_stamp, rollback
 from applier.config.settings import Config
 from applier.order.feed_order import ORDERS
 from applier.pipeline.tables.loads import LoadRecord, place_of
 from applier.sink.control.tables import CHECKPOINTS
-from applier.watch.compose import Facts, compose, empty
+from applier.watch.compose import Facts, compose, empty, in_cut
 from applier.watch.progress import TableHead, table_progress
 from applier.watch.report import StatusReport, TableProgress, Trouble
 from applier.watch.steps import moved
@@ -26,9 +27,11 @@ from applier.watch.steps import moved
 _THREADS = 8
 
 
-def status(config: Config, *, max_lag_seconds: float | None = None, now_ms: int) -> StatusReport:
+def status(
+    config: Config, *, max_lag_seconds: float | None = None, now_ms: int, engine: Engine = "spark"
+) -> StatusReport:
     """Find out how far a changefeed is; its tables are stale from a lag of `max_lag_seconds` on, by default the
-    configured one.
+    configured one. The queries of the cut are for an `engine`.
 
     Raises:
         ConfigError: The catalog cannot be read without Spark.
@@ -43,7 +46,11 @@ def status(config: Config, *, max_lag_seconds: float | None = None, now_ms: int)
         if last is not None:
             steps = moved(view.recent(last), ORDERS[config.changefeed.order])
             facts = Facts(last, _tables(lake, last, config), view.decisions(), view.letters(), steps)
-            return compose(config, facts, max_lag_seconds, now_ms, loaded=lambda name: _loaded(lake, name, config))
+            report = compose(config, facts, max_lag_seconds, now_ms, loaded=lambda name: _loaded(lake, name, config))
+            if engine == "spark":
+                return report
+            cut = queries(engine, config.catalog, in_cut(last, report.tables), lake.metadata_of)
+            return replace(report, cut=cut)
         report = empty(config, max_lag_seconds, now_ms)
         if epoch := view.lost_epoch():
             lost = f"The control table {'.'.join(view.name(CHECKPOINTS))} is lost: other tables know epoch {epoch}."

@@ -20,16 +20,19 @@ _ALONE = {"--json": "everything", "--cut": "the queries and nothing else"}
 """Options that allow no other, and what they print."""
 
 
-def refuse(given: Mapping[str, bool], console: Console) -> None:
+def refuse(given: Mapping[str, bool], console: Console, engine: str | None = None) -> None:
     """Refuse options that contradict each other.
 
     Args:
         given: Whether each option was given.
         console: Where the report would be shown.
+        engine: The engine that was named.
 
     Raises:
-        ConfigError: They do, or `--watch` has no terminal.
+        ConfigError: They do, an engine is named without `--cut`, or `--watch` has no terminal.
     """
+    if engine is not None and not given["--cut"]:
+        raise ConfigError([f"{engine} names an engine for the queries of --cut: add --cut, or leave {engine} out."])
     for option, what in _ALONE.items():
         if given[option] and (others := [name for name, is_given in given.items() if is_given and name != option]):
             raise ConfigError([f"{option} prints {what}: leave out {', '.join(others)}."])

@@ -601,6 +601,18 @@ def test_the_command_prints_json_and_exits_with_the_verdict(lake: Lake, tmp_path
     cut = CliRunner().invoke(cli.app, ["status", "-c", str(file), "--cut", "--max-lag", "0"])
 
     assert (cut.exit_code, cut.stdout) == (1, f"SELECT * FROM lake.shop.orders VERSION AS OF {lake.head};\n")
+    same = CliRunner().invoke(cli.app, ["status", "-c", str(file), "--cut", "spark", "--max-lag", "0"])
+    python = CliRunner().invoke(cli.app, ["status", "-c", str(file), "--cut", "pyiceberg", "--max-lag", "1e12"])
+    alone = CliRunner().invoke(cli.app, ["status", "-c", str(file), "pyiceberg"])
+
+    names: dict[str, Any] = {}
+    exec(python.stdout, names)  # noqa: S102 - what a user is to paste
+    names["lake"].close()
+    assert same.stdout == cut.stdout
+    assert names["tables"]["shop.orders"].num_rows == 1
+    assert (
+        str(alone.exception) == "pyiceberg names an engine for the queries of --cut: add --cut, or leave pyiceberg out."
+    )
     assert (stale.exit_code, json.loads(stale.stdout)["verdict"]) == (1, "stale")
     assert (fresh.exit_code, json.loads(fresh.stdout)["exit_code"]) == (0, 0)
 

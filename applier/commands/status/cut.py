@@ -1,0 +1,74 @@
+"""Writes the queries of the cut for engines other than Spark SQL; docs/reading.md says how each reaches the catalog."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Literal
+
+from applier.commands.catalog_reader import catalog_properties
+from applier.config.settings import CatalogSection
+
+Engine = Literal["spark", "trino", "pyiceberg", "duckdb", "polars"]
+
+_PLAIN = re.compile(r"[a-z_][a-z0-9_]*")
+_SHOWN = ("type", "uri", "warehouse", "init_catalog_tables")
+_ATTACHED = ("rest", "glue")
+"""Catalogs that DuckDB can attach; in others it reads a table by its metadata file."""
+
+
+def queries(
+    engine: Engine,
+    section: CatalogSection,
+    snapshots: Mapping[tuple[str, ...], int],
+    metadata_of: Callable[[tuple[str, ...]], str],
+) -> tuple[str, ...]:
+    """Queries that read every table as of one moment, one a line, after the lines that an engine needs first.
+
+    Args:
+        engine: Not `spark`, whose queries the report has.
+        section: The catalog. No log-in of it is shown.
+        snapshots: The cut.
+        metadata_of: Finds the newest metadata file of a table.
+    """
+    cut = sorted(snapshots.items())
+    if engine in ("pyiceberg", "polars"):
+        return tuple(_python(engine, section, cut))
+    if engine == "trino":
+        return tuple(f"SELECT * FROM {_sql(section.name, it)} FOR VERSION AS OF {head};" for it, head in cut)  # noqa: S608 - printed, never run
+    if section.type in _ATTACHED:
+        return tuple(f"SELECT * FROM {_sql(section.name, it)} AT (VERSION => {head});" for it, head in cut)  # noqa: S608 - as above
+    files = ((metadata_of(it).replace("'", "''"), head) for it, head in cut)
+    scans = (f"SELECT * FROM iceberg_scan('{file}', snapshot_from_id = {head});" for file, head in files)  # noqa: S608 - as above
+    return ("LOAD iceberg;", *scans)
+
+
+def _python(engine: Engine, section: CatalogSection, cut: list[tuple[tuple[str, ...], int]]) -> Iterator[str]:
+    """Lines that fill `tables` by name."""
+    properties = {key: value for key, value in catalog_properties(section).items() if key in _SHOWN}
+    if "uri" in properties:
+        properties["uri"] = _without_login(properties["uri"])
+    if engine == "polars":
+        yield "import polars"
+    yield "from pyiceberg.catalog import load_catalog"
+    yield f"{section.name} = load_catalog({section.name!r}, **{properties!r})"
+    yield "tables = {}"
+    for identifier, head in cut:
+        table = f"{section.name}.load_table({identifier!r})"
+        scan = f"{table}.scan(snapshot_id={head}).to_arrow()"
+        if engine == "polars":
+            scan = f"polars.scan_iceberg({table}, snapshot_id={head})"
+        yield f"tables[{'.'.join(identifier)!r}] = {scan}"
+
+
+def _without_login(uri: str) -> str:
+    if uri.startswith("sqlite:"):
+        return uri
+    return re.sub(r"//[^/@]*@", "//", uri.partition("?")[0])
+
+
+def _sql(catalog: str, identifier: tuple[str, ...]) -> str:
+    """A name as standard SQL takes it; all levels of a namespace are one schema."""
+    *namespace, table = identifier
+    parts = (catalog, ".".join(namespace), table)
+    return ".".join(part if _PLAIN.fullmatch(part) else '"' + part.replace('"', '""') + '"' for part in parts)

@@ -1,0 +1,63 @@
+"""`applier status --cut ENGINE`: queries that each engine takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from applier.commands.status.cut import Engine, queries
+from applier.config.settings import CatalogSection
+
+_CUT: dict[tuple[str, ...], int] = {("shop", "orders"): 7, ("My-shop", 'a"b'): 8}
+
+
+def _queries(engine: Engine, kind: str = "rest", **keys: Any) -> list[str]:
+    section = CatalogSection.model_validate({"name": "lake", "type": kind, **keys})
+    return list(queries(engine, section, _CUT, lambda identifier: f"file:/it's/{identifier[-1]}.json"))
+
+
+def test_trino_takes_all_levels_of_a_namespace_as_a_schema() -> None:
+    """Names that need it are quoted."""
+    assert _queries("trino") == [
+        'SELECT * FROM lake."My-shop"."a""b" FOR VERSION AS OF 8;',
+        "SELECT * FROM lake.shop.orders FOR VERSION AS OF 7;",
+    ]
+
+
+def test_duckdb_reads_by_metadata_file_what_it_cannot_attach() -> None:
+    """REST and Glue it attaches."""
+    attached = [
+        'SELECT * FROM lake."My-shop"."a""b" AT (VERSION => 8);',
+        "SELECT * FROM lake.shop.orders AT (VERSION => 7);",
+    ]
+
+    assert _queries("duckdb", "rest") == _queries("duckdb", "glue") == attached
+    assert (
+        _queries("duckdb", "jdbc")
+        == _queries("duckdb", "hive")
+        == [
+            "LOAD iceberg;",
+            "SELECT * FROM iceberg_scan('file:/it''s/a\"b.json', snapshot_from_id = 8);",
+            "SELECT * FROM iceberg_scan('file:/it''s/orders.json', snapshot_from_id = 7);",
+        ]
+    )
+
+
+@pytest.mark.parametrize("engine", ["pyiceberg", "polars"])
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"kind": "rest", "uri": "https://me:secret@rest:8181", "credential": "secret", "token": "secret"},
+        {"kind": "jdbc", "uri": "jdbc:postgresql://me:secret@db/lake?password=secret", "jdbc.password": "secret"},
+        {"kind": "jdbc", "uri": "jdbc:postgresql://db/lake", "jdbc.user": "me", "jdbc.password": "secret"},
+        {"kind": "glue", "glue.access-key-id": "secret", "s3.secret-access-key": "secret"},
+    ],
+)
+def test_python_shows_no_login(engine: Engine, keys: dict[str, str]) -> None:
+    """Two tables, one dict; the log-in comes from where the engine looks for it."""
+    lines = _queries(engine, **keys)
+
+    compile("\n".join(lines), "cut", "exec")
+    assert "secret" not in "\n".join(lines)
+    assert [line.partition(" = ")[0] for line in lines[-2:]] == ["tables['My-shop.a\"b']", "tables['shop.orders']"]
