@@ -33,6 +33,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 BY_HAND = (
     "export the table with `tiup dumpling -o DIR`, and load it with `applier load -c FILE --from DIR --tables TABLE`."
@@ -98,9 +99,11 @@ class TerminalError(ApplierError):
 
     Attributes:
         ddl: Commit ts of the DDL that is refused; 0 where it is something else.
+        tables: The tables that it concerns, by the names that they have in the feed there; () where it names none.
     """
 
     ddl = 0
+    tables: tuple[Any, ...] = ()
 
 
 class DecodeError(TerminalError):

@@ -192,6 +192,7 @@ class WindowApplier:
             self.targets.confirm()
             names = [] if isinstance(refusal, DdlStopped) else parking.refusing(ddl, self.state, self.config)
             if not names:
+                refusal.tables = tuple(ddl.names)
                 raise
             is_placed = self.targets.feed.order.parts_at_ddl and any(effect(each).created for each in ddl.actions)
             self.set_apart(dict.fromkeys(names, refusal), Why.DDL, names, ddl.commit_ts if is_placed else None)

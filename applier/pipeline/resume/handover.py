@@ -12,11 +12,11 @@ from applier.changefeed.position import DdlId
 from applier.changefeed.table import TableName
 from applier.ddl.actions import DropTable, effect, touches
 from applier.ddl.parser import parse
-from applier.errors import SchemaChangeRefused
+from applier.errors import RangeRefused, SchemaChangeRefused, TableMismatch
 from applier.pipeline.resume.copies import Copies
 from applier.pipeline.resume.strangers import renamed
 from applier.pipeline.state import State
-from applier.pipeline.tables import completeness
+from applier.pipeline.tables import completeness, parking
 from applier.pipeline.tables.loads import LoadTables
 from applier.runtime import failpoints
 from applier.runtime.logs import logger
@@ -54,8 +54,7 @@ class Handover:
             name, states = members[own], self.main.state.completeness
             if known.since < states[name].since:
                 states[name] = replace(states[name], is_due=False, reason=known.reason)
-            else:
-                self.copies.show(name, own)
+            elif self._shown(name, own):
                 partners = tuple(members.get(other, other) for other in known.partners)
                 states[name] = replace(self._with_late(name, known), origin=None, partners=partners)
                 self._doubt_others(known)
@@ -79,9 +78,11 @@ class Handover:
     def show(self, shown: Members) -> None:
         """Let readers see the copies of these tables, let the changefeed go on with them, and end the job."""
         main, loads = self.main.state, LoadTables(self.main.targets.catalog, self.main.targets.feed.name)
-        aside = [(known.origin.name, own) for own, known in self.state.completeness.items() if known.origin is not None]
         for own, name in shown.items():
-            self.copies.show(name, own)
+            if not self._shown(name, own):
+                # What an export brought stays for the next attempt.
+                self.state.completeness.pop(own)
+                continue
             failpoints.reach("copy-shown")
             known = self.state.completeness[own]
             main.completeness[name] = self._ended(name, known)
@@ -96,6 +97,7 @@ class Handover:
             )
         main.keep_versions()
         failpoints.reach("resume-shown")
+        aside = [(known.origin.name, own) for own, known in self.state.completeness.items() if known.origin is not None]
         self.state.completeness.clear()
         there = self.copies.there()
         self._keep(None)
@@ -103,6 +105,23 @@ class Handover:
         self.copies.discard(there)
         for name, own in aside:
             loads.discard(name, self.state.loaded.get(own, 0))
+
+    def _shown(self, name: TableName, own: TableName) -> bool:
+        """Let readers see one copy; a table that others have changed is given up alone.
+
+        Raises:
+            TableMismatch, RangeRefused: A backfill shows all of its copies.
+        """
+        try:
+            self.copies.show(name, own)
+        except (TableMismatch, RangeRefused) as error:
+            resuming = self.main.state.checkpoint.resuming
+            if resuming is None or resuming.hold:
+                raise
+            self.main.targets.confirm()
+            parking.give_up(self.main.state, name, error)
+            return False
+        return True
 
     def _ended(self, name: TableName, known: Completeness) -> Completeness:
         is_over = known.why is Why.LETTERS and not self.state.control.letters()

@@ -75,8 +75,8 @@ class Replay(JobRun):
 
     def concerned(self, error: TerminalError) -> list[TableName]:
         """The tables that an error gives up, as readers call them; those that wait for their place may come back."""
-        members, own = self._members(), error.tables if isinstance(error, RangeRefused) else ()
-        return [members[name] for name in members if name in own] or list(members.values())
+        members = self._members()
+        return [name for own, name in members.items() if own in error.tables] or list(members.values())
 
     def _members(self) -> dict[TableName, TableName]:
         """Tables of the job: the name in the job, and the name that readers use now."""
