@@ -302,7 +302,7 @@ def test_delete_where_removes_the_named_rows(case: Case) -> None:
 
 def _add_equality_delete(table: Table) -> None:
     """Delete key 1 by value, as Flink does."""
-    path = table.files.location(f"{uuid.uuid4()}.parquet")
+    path = table.file_layout.place(f"{uuid.uuid4()}.parquet")
     key = pa.schema([pa.field("k0", pa.int64(), False, {b"PARQUET:field_id": b"1"})])
     pq.write_table(pa.table([[1]], schema=key), path.removeprefix("file:"))
     iceberg = table.java.iceberg

@@ -58,6 +58,7 @@ def test_both_engines_leave_the_same_table(
         done = {engine: writer.apply(batch, Stamp("shop", 1, step), exact=True) for engine, writer in writers.items()}
         assert _counts(done["arrow"]) == _counts(done["spark"])
 
+    assert _folders(writers["arrow"]).items() >= _folders(writers["spark"]).items()
     for identifier in names.values():
         feed.check(read(spark, identifier))
     summaries = [next(writer.table.history()).summary for writer in writers.values()]
@@ -81,3 +82,13 @@ def _writer(
 
 def _counts(applied: Applied) -> tuple[int, int]:
     return applied.rows_upserted, applied.rows_deleted
+
+
+def _folders(writer: TableWriter) -> dict[tuple[str, ...], str]:
+    """Where the files of each partition are, below the location of the table."""
+    table, head = writer.table, writer.head
+    assert head is not None
+    files = [file for file in table.scan(head) if file.format == "parquet"]
+    return {
+        tuple(map(str, file.partition)): file.path.removeprefix(table.location).rpartition("/")[0] for file in files
+    }

@@ -26,7 +26,7 @@ from applier.pipeline.tables.target_tables import TargetTables
 from applier.runtime import failpoints
 from applier.runtime.logs import logger
 from applier.sink.commit.stamp import OFFSETS, Stamp
-from applier.sink.format.types import LINEAGE, METADATA_COLUMNS
+from applier.sink.format.types import METADATA_COLUMNS
 from applier.sink.tidb_partitions.expression import Inexact
 from applier.sink.write.table_writer import TableWriter
 
@@ -99,7 +99,7 @@ class Loader:
         files = self.export.files.get(name, ())
         self.copies.expect(name, name)
         self._refuse_keyless(version)
-        refuse_names(version, self.targets.maker.settings.format_version)
+        refuse_names(version)
         self._refuse_generated(version, files)
         for attempt in range(_MEETINGS):
             try:
@@ -201,10 +201,9 @@ class Loader:
         return entries
 
     def _staged(self, writer: TableWriter, version: TableVersion, group: Sequence[File]) -> Staged:
-        catalog, rules = self.targets.catalog, self.copies.targets.maker.rules
+        session, rules = self.targets.catalog.java.session, self.copies.targets.maker.rules
         reader = PartReader(self.export.address, self.form, version, rules)
-        made, session = self._generated(version), catalog.java.session
-        staged = stage_files(session, catalog.name, writer.table, reader, made, group)
+        staged = stage_files(session, writer.table, reader, self._generated(version), group)
         failpoints.reach("load-staged")
         return staged
 
@@ -239,16 +238,15 @@ def _met(name: TableName) -> CheckpointConflict:
     return CheckpointConflict(what, "Wait for it, or stop it; then give the command again.")
 
 
-def refuse_names(version: TableVersion, format_version: int) -> None:
-    """Refuse a table whose columns have names that keep Spark from writing it, or from looking for keys in it.
+def refuse_names(version: TableVersion) -> None:
+    """Refuse a table whose columns have names that keep Spark from looking for keys in it.
 
     Raises:
         ValueRefused: It has one.
     """
-    unwritable = LINEAGE if format_version >= 3 else ()
-    for column in version.columns:
-        if fold(column.name) in (METADATA_COLUMNS if column.name in version.key else unwritable):
-            what = f"Table {version.name} cannot be loaded: {column.name} is a name of Iceberg's own columns to Spark."
+    for name in version.key:
+        if fold(name) in METADATA_COLUMNS:
+            what = f"Table {version.name} cannot be loaded: {name} is a name of Iceberg's own columns to Spark."
             hint = "Rename the column upstream and export the table again, or leave the table out in tables.include."
             raise ValueRefused(what, hint)
 

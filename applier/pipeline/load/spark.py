@@ -1,28 +1,29 @@
-"""Writes files of an export to data files of a table, as one Spark job: a task a part, nothing passes the driver."""
+"""Writes files of an export to data files of a table, as one Spark job: a task a part, no row passes the JVM."""
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import pyarrow as pa
-from pyspark.accumulators import Accumulator, AccumulatorParam
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from applier.decode.dump.blocks import parts
 from applier.decode.dump.export import File
 from applier.decode.dump.part_reader import PartReader
-from applier.errors import ValueRefused
+from applier.errors import ApplierError, OutsideRefused, ValueRefused
 from applier.pipeline.load.generated import Generated
 from applier.pipeline.load.key_order import KeyRange
-from applier.sink.format.types import TableSchema
 from applier.sink.iceberg.files import DataFile
 from applier.sink.iceberg.table import Table
 from applier.sink.tidb_partitions.expression import Inexact
+from applier.sink.write.engine import ArrowEngine
+from applier.sink.write.file_writer import FileWriter
 from applier.sink.write.rows import conform
-from applier.sink.write.spark import quoted, reported, sorted_by, staged
+from applier.sink.write.spark import quoted, reported
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,11 +32,14 @@ if TYPE_CHECKING:
 PART_BYTES = 128 << 20
 """Bytes of a file that one task reads: where ends of lines end rows, the parts of a file are read side by side."""
 
-_T = TypeVar("_T")
+_HELD_BYTES = 2 * PART_BYTES
+"""Bytes of rows in memory that a task sorts and writes at once: those of a part, and some of a file in one part."""
+
+_OUTCOME = pa.schema({"outcome": pa.binary()})
 
 
 class Staged(NamedTuple):
-    """What a job has written.
+    """What a job, or a task of it, has written.
 
     Attributes:
         files: The data files.
@@ -49,60 +53,55 @@ class Staged(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Task:
-    """Reads the files, or parts of them, whose numbers come, in the columns of the table."""
+class LoadTask:
+    """Writes the files, or parts of them, whose numbers come, and gives what became of each."""
 
     reader: PartReader
     generated: Generated
     files: tuple[File, ...]
-    table: str
-    schema: TableSchema
-    refused: Accumulator[list[str]]
-    zero_dates: Accumulator[int]
-    key: tuple[str, ...]
-    ranges: Accumulator[list[KeyRange]]
+    writer: FileWriter
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Pickled, a `Staged` or an error for each number."""
         for batch in batches:
             for number in cast("list[int]", batch.column(0).to_pylist()):
-                try:
-                    yield from self._read(self.files[number])
-                except Inexact as error:
-                    self.refused.add(
-                        [f"File {self.files[number].name} lacks a stored generated column, and {error}.\n"]
-                    )
-                except ValueRefused as error:
-                    # A task that fails is tried again, and what Spark says of it may hold rows.
-                    self.refused.add([f"{error.what}\n{error.hint}"])
+                outcome = pickle.dumps(self._outcome(self.files[number]))
+                yield pa.RecordBatch.from_pylist([{"outcome": outcome}], _OUTCOME)
 
-    def _read(self, file: File) -> Iterator[pa.RecordBatch]:
-        keys = KeyRange()
+    def _outcome(self, file: File) -> Staged | ApplierError:
+        # A task that fails is tried again, and what Spark says of it may hold rows.
+        try:
+            return self._staged(file)
+        except Inexact as error:
+            return ValueRefused(f"File {file.name} lacks a stored generated column, and {error}.")
+        except ApplierError as error:
+            return error
+
+    def _staged(self, file: File) -> Staged:
+        layout, key = self.writer.layout, self.reader.version.key
+        files, found, keys = list[DataFile](), 0, KeyRange()
+        held, size = list[pa.Table](), 0
         for rows, zero_dates in self.reader.read(file):
-            self.zero_dates.add(zero_dates)
-            if keys.is_rising and self.key:
-                keys = keys.then(rows.select(list(self.key)))
-            yield from (
-                conform(self.table, self.generated.added(rows), self.schema).replace_schema_metadata(None).to_batches()
-            )
-        self.ranges.add([keys])
-
-
-class _Lists(AccumulatorParam[list[_T]]):
-    def zero(self, value: list[_T]) -> list[_T]:
-        return value[:0]
-
-    def addInPlace(self, value1: list[_T], value2: list[_T]) -> list[_T]:  # noqa: N802 - PySpark's name
-        return value1 + value2
+            found += zero_dates
+            if keys.is_rising and key:
+                keys = keys.then(rows.select(list(key)))
+            held.append(conform(layout.table, self.generated.added(rows), layout.schema))
+            size += held[-1].nbytes
+            if size >= _HELD_BYTES:
+                files += self.writer.stage(pa.concat_tables(held), key)
+                held, size = [], 0
+        if held:
+            files += self.writer.stage(pa.concat_tables(held), key)
+        return Staged(files, found, [keys])
 
 
 def stage_files(
-    session: SparkSession, catalog: str, table: Table, reader: PartReader, generated: Generated, files: Sequence[File]
+    session: SparkSession, table: Table, reader: PartReader, generated: Generated, files: Sequence[File]
 ) -> Staged:
     """Write the rows of some files to data files that a commit can add, sorted by key.
 
     Args:
         session: The session.
-        catalog: Name of the table's catalog.
         table: The table.
         reader: Reads the files.
         generated: Computes what the files lack.
@@ -110,25 +109,28 @@ def stage_files(
 
     Raises:
         ValueRefused: A file cannot be read, or a value does not fit.
-        TransientError: Spark did not come to an end for a reason that may pass.
+        OutsideRefused: Python does not reach the storage of the table, or may not write there.
+        TransientError: Spark or the storage failed for a reason that may pass.
     """
-    name, key = ".".join(quoted(part) for part in (catalog, *table.identifier)), reader.version.key
-    context = session.sparkContext
-    zero_dates = context.accumulator(0)
-    refused: Accumulator[list[str]] = context.accumulator([], _Lists[str]())
-    ranges: Accumulator[list[KeyRange]] = context.accumulator([], _Lists[KeyRange]())
+    engine = ArrowEngine(table)
+    if not engine.reaches_storage:
+        what = f"Table {table} cannot be loaded: Python does not reach its files at {table.location}."
+        hint = "Install the package that PyIceberg needs for them, set its properties under [catalog], and load again."
+        raise OutsideRefused(what, hint)
     read = tuple(part for file in files for part in parts(file, reader.form, PART_BYTES))
-    task = _Task(reader, generated, read, str(table), table.schema, refused, zero_dates, tuple(key), ranges)
-    numbers = session.range(0, len(read), 1, len(read))
+    task, numbers = LoadTask(reader, generated, read, engine.writer), session.range(0, len(read), 1, len(read))
     with reported(f"load rows of table {table}"):
-        frame = numbers.mapInArrow(task, session.table(name).schema)
-        if order := sorted_by(table, key):
-            frame = frame.sortWithinPartitions(*order)
-        written = staged(table, frame)
-    if refused.value:
-        what, _, hint = min(refused.value).partition("\n")
-        raise ValueRefused(what, hint)
-    return Staged(written, zero_dates.value, ranges.value)
+        told = numbers.mapInArrow(task, "outcome binary").toArrow()
+    # Tasks run the code of this process with its rights.
+    outcomes = [pickle.loads(outcome) for outcome in cast("list[bytes]", told["outcome"].to_pylist())]  # noqa: S301
+    if errors := [outcome for outcome in outcomes if isinstance(outcome, ApplierError)]:
+        # What cannot pass comes first.
+        raise min(errors, key=lambda error: (not isinstance(error, ValueRefused), str(error)))
+    return Staged(
+        [file for outcome in outcomes for file in outcome.files],
+        sum(outcome.zero_dates for outcome in outcomes),
+        [keys for outcome in outcomes for keys in outcome.ranges],
+    )
 
 
 def has_twice(session: SparkSession, catalog: str, table: Table, key: Sequence[str]) -> bool:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from applier.config.table_layout import SortField
+from applier.sink.format.partition_spec import parse_spec
+from applier.sink.format.places import partition_folder, place
 from applier.sink.format.types import TableSchema
 
 
@@ -16,6 +18,7 @@ class FileLayout:
 
     Attributes:
         table: Its name, for messages.
+        location: Root of its files.
         schema: Its columns.
         spec: Its partition spec, in Iceberg's JSON.
         order: Its sort order, in Iceberg's JSON.
@@ -23,10 +26,24 @@ class FileLayout:
     """
 
     table: str
+    location: str
     schema: TableSchema
     spec: Mapping[str, Any]
     order: Mapping[str, Any]
     properties: Mapping[str, str]
+
+    def place(self, name: str, values: Sequence[Any] = ()) -> str:
+        """Where a new file of some name belongs, in the partition of these values of single-value JSON.
+
+        Raises:
+            TableMismatch: Something else than Iceberg's own rules places the files.
+        """
+        folder = ""
+        if values:
+            spec = parse_spec(self.table, self.spec, self.schema)
+            types = {field.name: field.type for field in self.schema.fields}
+            folder = partition_folder([field["name"] for field in self.spec["fields"]], spec, types, values)
+        return place(self.table, self.location, self.properties, folder, name)
 
     @property
     def sort(self) -> tuple[SortField, ...] | None:

@@ -142,7 +142,7 @@ class DataFile:
 
 
 class TableFiles:
-    """Places and describes the files of a table, by its specs as of the last `refresh`."""
+    """Describes files of a table, by its specs as of the last `refresh`."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
@@ -151,23 +151,6 @@ class TableFiles:
     @cached_property
     def _specs(self) -> Any:
         return self._table.handle.specs()
-
-    @cached_property
-    def _locations(self) -> Any:
-        return self._table.handle.locationProvider()
-
-    def location(self, name: str, values: Sequence[Any] = ()) -> str:
-        """Where a new file of that name belongs, in the partition of the current spec that has these values.
-
-        The values are single-value JSON in the order of the spec, and pass as JSON because py4j would turn a small long
-        into an Integer, which Iceberg's writers refuse.
-        """
-        if not values:
-            return str(self._locations.newDataLocation(name))
-        spec, ids = self._table.handle.spec(), [field["field-id"] for field in self._table.spec_json["fields"]]
-        text = json.dumps({str(number): value for number, value in zip(ids, values, strict=True)})
-        partition = self._table.java.iceberg.SingleValueParser.fromJson(spec.partitionType(), text)
-        return str(self._locations.newDataLocation(spec, partition, name))
 
     def staged(self, java_file: Any) -> DataFile:
         """Describe a Java `DataFile` of any spec of the table, such as one that Spark staged."""

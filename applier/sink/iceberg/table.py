@@ -128,11 +128,12 @@ class Table:
     def file_layout(self) -> FileLayout:
         """How its new files are written, as of the last `refresh`."""
         written = self._written
-        return FileLayout(str(self), self.schema, written["spec"], written["order"], written["properties"])
+        keys = ("spec", "order", "properties")
+        return FileLayout(str(self), written["location"], self.schema, *(written[key] for key in keys))
 
     @property
     def files(self) -> TableFiles:
-        """Places and describes its files."""
+        """Describes its files."""
         return self._fact("files", lambda: TableFiles(self))
 
     @property

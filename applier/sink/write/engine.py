@@ -68,7 +68,7 @@ class ArrowEngine:
     @property
     def writer(self) -> FileWriter:
         """Writes files of the table as it is now."""
-        return FileWriter(self._table.file_layout, self.storage, self._table.files.location)
+        return FileWriter(self._table.file_layout, self.storage)
 
     def locate(self, index: FileIndex, keys: pa.Table) -> dict[str, Positions]:
         """See `Engine.locate`."""

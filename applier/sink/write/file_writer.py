@@ -1,8 +1,8 @@
-"""Writes rows to data files that a commit can add: needs a layout, a storage and places, and no table."""
+"""Writes rows to data files that a commit can add: needs a layout and a storage, and no table."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,12 +24,10 @@ class FileWriter:
     Attributes:
         layout: How.
         storage: Where to.
-        locate: Gives the location of a new file of some name, in the partition with some values.
     """
 
     layout: FileLayout
     storage: Storage
-    locate: Callable[[str, Sequence[Any]], str]
 
     def stage(self, rows: pa.Table, key: Sequence[str]) -> list[DataFile]:
         """See `Engine.stage`."""
@@ -50,7 +48,7 @@ class FileWriter:
         """
         fields, properties = self.layout.schema.fields, self.layout.properties
         target = int(properties.get("write.target-file-size-bytes", rows_of.TARGET_BYTES))
-        files = rows_of.write(rows, self.storage, lambda name: self.locate(name, values), target)
+        files = rows_of.write(rows, self.storage, lambda name: self.layout.place(name, values), target)
         if key and len(files) == 1:
             named = {field.name: field for field in fields}
             remember(files[0].path, [named[name] for name in key], rows)

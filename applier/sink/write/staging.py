@@ -209,7 +209,7 @@ class Staging:
     def _delete(self, work: CommitWork, index: FileIndex, living: dict[str, Positions]) -> None:
         stage = stage_vectors if self._table.format_version >= 3 else stage_position_deletes
         with work.timed("deletes"):
-            work.deletes = stage(living, index.files, self.arrow.storage, self._table.files.location)
+            work.deletes = stage(living, index.files, self.arrow.storage, self._table.file_layout.place)
         work.deleted = sum(len(positions) for positions in living.values())
 
     def _key(self, names: Sequence[str]) -> tuple[Field, ...]:

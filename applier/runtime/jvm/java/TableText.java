@@ -41,6 +41,7 @@ public class TableText {
     ObjectMapper mapper = JsonUtil.mapper();
     ObjectNode facts = mapper.createObjectNode();
     facts.put("format", metadata.formatVersion());
+    facts.put("location", metadata.location());
     facts.set("schema", mapper.readTree(SchemaParser.toJson(metadata.schema())));
     facts.set("spec", mapper.readTree(PartitionSpecParser.toJson(metadata.spec())));
     facts.set("order", mapper.readTree(SortOrderParser.toJson(metadata.sortOrder())));

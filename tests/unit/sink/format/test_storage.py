@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import pytest
@@ -66,3 +67,13 @@ def test_remote_storage_reads_what_it_wrote(tmp_path: Path) -> None:
     storage.probe(f"file://{tmp_path}")
     with pytest.raises(TransientError, match="Cannot read"):
         storage.open(f"file://{tmp_path}/none")
+
+
+def test_a_remote_storage_is_good_in_another_process() -> None:
+    """A task of Spark gets it with the properties that the table's own FileIO has."""
+    storage = RemoteStorage({"s3.endpoint": "http://127.0.0.1:9"}, "s3://lake/t")
+
+    copy = pickle.loads(pickle.dumps(storage))  # noqa: S301 - it was written here
+
+    assert copy._io.properties == storage._io.properties
+    assert copy._io.new_input("s3://lake/t/a").location == "s3://lake/t/a"

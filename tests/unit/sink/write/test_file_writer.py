@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +24,9 @@ DESCENDING = {
 }
 
 
-def place(folder: Path, name: str, values: Sequence[Any]) -> str:
-    """A location below a folder."""
-    return str(folder.joinpath(*map(str, values), name))
-
-
 def writer(folder: Path, spec: dict[str, Any], order: dict[str, Any]) -> FileWriter:
     """A writer that has been in another process."""
-    found = FileWriter(FileLayout("shop.t", SCHEMA, spec, order, {}), LocalStorage(), partial(place, folder))
+    found = FileWriter(FileLayout("shop.t", str(folder), SCHEMA, spec, order, {}), LocalStorage())
     copy: FileWriter = pickle.loads(pickle.dumps(found))  # noqa: S301 - it was written here
     return copy
 
@@ -50,7 +43,7 @@ def test_rows_go_to_their_partitions_in_the_order_of_the_key(tmp_path: Path) -> 
 
     found = {file.partition[0]: pq.read_table(file.path)["id"].to_pylist() for file in files}
     assert found == {"1970-01-01": [2], "1970-01-02": [1, 3]}
-    assert all(file.path.startswith(f"{tmp_path}/{file.partition[0]}/") for file in files)
+    assert all(file.path.startswith(f"{tmp_path}/data/day={file.partition[0]}/") for file in files)
     assert {(file.records, file.spec_id, file.json["sort-order-id"]) for file in files} == {(1, 3, 0), (2, 3, 0)}
 
 
