@@ -25,7 +25,7 @@ from applier.sink.commit.stamp import Stamp
 from applier.sink.iceberg.catalog import Catalog
 from applier.sink.iceberg.table import Table
 from applier.sink.write.engine import ArrowEngine, Engine
-from applier.sink.write.file_index import plan
+from applier.sink.write.file_index import read_index
 from applier.sink.write.spark import SparkEngine
 from applier.sink.write.table_writer import TableWriter
 from bench.lake import Lake
@@ -62,7 +62,7 @@ def main() -> None:
         for rows in map(int, arguments.candidates.split(",")):
             table = fill(catalog, f"look_{rows}", rows)
             keys = pa.table({"id": np.sort(np.random.default_rng(1).choice(rows, arguments.keys, replace=False))})
-            files = plan(str(table), table.snapshot_id, table.schema.fields[:1], table.scan)
+            files = read_index(str(table), table.snapshot_id, table.schema.fields[:1], table.scan)
             show(
                 f"look up in {rows:,} rows",
                 engines(spark, lake, table),

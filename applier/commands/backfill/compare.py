@@ -17,7 +17,7 @@ from applier.commands.backfill.report import Difference
 from applier.sink.format.types import Field
 from applier.sink.iceberg.table import Table
 from applier.sink.write.deletes import load_deleted
-from applier.sink.write.engine import ArrowEngine
+from applier.sink.write.engine import ArrowEngine, read_located
 from applier.sink.write.file_index import FileIndex, read_index
 from applier.sink.write.parquet import Positions
 
@@ -132,7 +132,7 @@ def _rows(table: Table, found: FileIndex, positions: dict[str, Positions], lot: 
         return table.schema.arrow.empty_table()
     # One file at a time where there are several lots: little of each is of this one.
     parts = [positions] if lot.of == 1 else [{path: places} for path, places in positions.items()]
-    read = (ArrowEngine(table).read(found.files, part, fields) for part in parts)
+    read = (read_located(ArrowEngine(table).storage, found.files, part, fields) for part in parts)
     return pa.concat_tables(map(lot.take, read)).combine_chunks()
 
 

@@ -78,16 +78,6 @@ class ArrowEngine:
         """See `Engine.stage`."""
         return self.writer.stage(rows, key)
 
-    def read(
-        self, files: Mapping[str, IndexedFile], hits: Mapping[str, Positions], fields: Sequence[Field]
-    ) -> pa.Table:
-        """Columns of located rows, file after file in the order of `hits`."""
-        tables = []
-        for path, positions in hits.items():
-            with ParquetSource(self.storage, files[path].file.path) as source:
-                tables.append(source.take(positions, fields))
-        return pa.concat_tables(tables)
-
     def where(
         self, index: FileIndex, fields: Sequence[Field], predicate: Callable[[pa.Table], Any]
     ) -> dict[str, Positions]:
@@ -108,3 +98,14 @@ class ArrowEngine:
             if len(positions):
                 result[path] = positions
         return result
+
+
+def read_located(
+    storage: Storage, files: Mapping[str, IndexedFile], hits: Mapping[str, Positions], fields: Sequence[Field]
+) -> pa.Table:
+    """Columns of located rows, file after file in the order of `hits`."""
+    tables = []
+    for path, positions in hits.items():
+        with ParquetSource(storage, files[path].file.path) as source:
+            tables.append(source.take(positions, fields))
+    return pa.concat_tables(tables)

@@ -3,32 +3,25 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from applier.changefeed.change_batch import ChangeBatch, Changes, KeylessBatch
 from applier.changefeed.table import TableName
 from applier.errors import TableIncomplete, TableMismatch
-from applier.sink.format.types import Field, TableSchema
+from applier.sink.format.types import Field
 from applier.sink.iceberg.files import DataFile
 from applier.sink.iceberg.table import Table
-from applier.sink.write import keyless
-from applier.sink.write.deletes import Deletes, alive, stage_position_deletes, stage_vectors
+from applier.sink.write.deletes import Deletes, stage_position_deletes, stage_vectors
 from applier.sink.write.engine import ArrowEngine, Engine, EngineName, Limits
 from applier.sink.write.file_index import FileIndex, read_index
-from applier.sink.write.lookup import comparable, positions_of
 from applier.sink.write.new_keys import NewKeySample
 from applier.sink.write.parquet import Positions
-from applier.sink.write.rows import check_columns, conform, conform_keys
-
-_HERE = "\0here"
-_THERE = "\0there"
-"""Names of columns that carry row numbers; no TiDB column can be named so."""
+from applier.sink.write.rows import check_columns
+from applier.sink.write.stage import StagedBatch, stage_keyed, stage_keyless, timed
 
 _FILTERED = "If the changefeed leaves out deletes or updates on purpose, set changefeed.filtered = true."
 
@@ -69,13 +62,6 @@ class CommitWork:
         """Whether rows must be staged, now that the table has this schema."""
         return self.rows is None or self.schema_id != schema_id
 
-    @contextmanager
-    def timed(self, part: str) -> Iterator[None]:
-        """Add the time spent inside to a part."""
-        start = time.perf_counter()
-        yield
-        self.seconds[part] = self.seconds.get(part, 0.0) + time.perf_counter() - start
-
 
 class Staging:
     """Stages the changes of one table; see `TableWriter` for what is passed in.
@@ -110,7 +96,7 @@ class Staging:
         """The index of the head of this work. The one in memory is good for it exactly if it is of that snapshot: the
         fence lets no other writer slip in between two commits unnoticed.
         """
-        with work.timed("plan"):
+        with timed(work.seconds, "plan"):
             kept, head = self.index, work.base
             if kept is None or kept.snapshot_id != head or kept.columns != tuple(columns):
                 kept = self.index = read_index(str(self._table), head, columns, self._table.scan)
@@ -136,79 +122,57 @@ class Staging:
                 self._keyless(work, batch, whole, exact=exact)
 
     def _keyed(self, work: CommitWork, batch: ChangeBatch, whole: TableName | None, *, exact: bool) -> None:
-        name, schema = str(self._table), self._table.schema
-        check_columns(name, batch.upserts.schema, schema)
+        layout, storage = self._table.file_layout, self.arrow.storage
+        check_columns(layout.table, batch.upserts.schema, layout.schema)
         key = self._key(batch.deletes.column_names)
         index = self._index_of(work, key)
         if exact and self.arrow.reaches_storage and self._new_keys.is_there(index, batch, key):
             if whole is not None:
-                what = f"Table {name} holds a row that the feed inserts, as if deletes were left out"
+                what = f"Table {layout.table} holds a row that the feed inserts, as if deletes were left out"
                 raise TableIncomplete(f"{what} (changefeed.filtered).", _FILTERED)
             exact = False
-        keys = _sought_keys(name, batch, key, exact=exact)
-        engine = self._chosen(batch.upserts.num_rows, index, keys)
-        with work.timed("locate"):
-            living = alive(engine.locate(index, keys), index.files, self.arrow.storage)
-        if exact:
-            # Every other key that is sought had a row at the stamped resolved ts.
-            found = sum(len(rows) for rows in living.values())
-            self._note_missing(work, keys.num_rows - found - batch.may_be_new, whole)
-        upserts = _carry(batch.upserts, schema, key, index, living, self.arrow)
-        if work.needs_rows(schema.id) or upserts is not batch.upserts:
-            self._stage_rows(work, engine, conform(name, upserts, schema), batch.deletes.column_names)
-        self._delete(work, index, living)
+        needs_rows = work.needs_rows(layout.schema.id)
+        choose = partial(self._chosen, index)
+        staged = stage_keyed(batch, layout, index, storage, choose, exact=exact, needs_rows=needs_rows)
+        self._take_in(work, staged, index, whole)
 
     def _keyless(self, work: CommitWork, batch: KeylessBatch, whole: TableName | None, *, exact: bool) -> None:
-        name, schema = str(self._table), self._table.schema
-        inserts, deletes = keyless.net(conform(name, batch.inserts, schema), conform(name, batch.deletes, schema))
-        index = self._index_of(work, [field for field in schema.fields if not pa.types.is_nested(field.arrow)])
-        if work.needs_rows(schema.id):
-            self._stage_rows(work, self._chosen(inserts.num_rows), inserts, ())
-        with work.timed("locate"):
-            chosen, missing = self._located_in_bag(index, deletes)
-        if exact:
-            self._note_missing(work, missing, whole)
-        self._delete(work, index, chosen)
+        layout, storage = self._table.file_layout, self.arrow.storage
+        index = self._index_of(work, [field for field in layout.schema.fields if not pa.types.is_nested(field.arrow)])
+        needs_rows = work.needs_rows(layout.schema.id)
+        choose = partial(self._chosen, index)
+        staged = stage_keyless(batch, layout, index, storage, choose, exact=exact, needs_rows=needs_rows)
+        self._take_in(work, staged, index, whole)
 
-    def _located_in_bag(self, index: FileIndex, deletes: pa.Table) -> tuple[dict[str, Positions], int]:
-        fields = self._table.schema.fields
-        storage = self.arrow.storage
-        candidates = index.candidates(deletes)
-        hits = positions_of(candidates, deletes, fields, storage, form=keyless.canonical)
-        living = alive(hits, index.files, storage)
-        if not living:
-            return {}, deletes.num_rows
-        return keyless.choose(deletes, self.arrow.read(index.files, living, fields), living)
-
-    def _note_missing(self, work: CommitWork, rows: int, whole: TableName | None) -> None:
-        work.not_found = max(0, rows)
+    def _take_in(self, work: CommitWork, staged: StagedBatch, index: FileIndex, whole: TableName | None) -> None:
+        for part, seconds in staged.seconds.items():
+            work.seconds[part] = work.seconds.get(part, 0.0) + seconds
+        work.not_found = staged.missing
         if whole is not None and work.not_found:
             what = f"Table {self._table} does not hold {work.not_found} rows that the feed updates or deletes."
             raise TableIncomplete(what, _FILTERED)
+        if staged.rows is not None:
+            work.rows, work.upserted, work.schema_id = staged.rows, staged.upserted, self._table.schema.id
+        self._delete(work, index, staged.living)
 
     def where(self, work: CommitWork, columns: Sequence[str], predicate: Predicate) -> None:
         """Stage the removal of the rows that a predicate names."""
         fields = self._key(columns)
         index = self._index_of(work, fields)
-        with work.timed("locate"):
+        with timed(work.seconds, "locate"):
             living = self.arrow.where(index, fields, predicate)
         self._delete(work, index, living)
 
     def take(self, work: CommitWork, rows: Staged) -> None:
         """Let the rows that are staged elsewhere be those of the commit."""
         if work.needs_rows(self._table.schema.id):
-            with work.timed("rows"):
+            with timed(work.seconds, "rows"):
                 work.rows = rows()
             work.upserted, work.schema_id = sum(file.records for file in work.rows), self._table.schema.id
 
-    def _stage_rows(self, work: CommitWork, engine: Engine, rows: pa.Table, key: Sequence[str]) -> None:
-        with work.timed("rows"):
-            work.rows, work.upserted = engine.stage(rows, key), rows.num_rows
-        work.schema_id = self._table.schema.id
-
     def _delete(self, work: CommitWork, index: FileIndex, living: dict[str, Positions]) -> None:
         stage = stage_vectors if self._table.format_version >= 3 else stage_position_deletes
-        with work.timed("deletes"):
+        with timed(work.seconds, "deletes"):
             work.deletes = stage(living, index.files, self.arrow.storage, self._table.file_layout.place)
         work.deleted = sum(len(positions) for positions in living.values())
 
@@ -220,55 +184,13 @@ class Staging:
             raise TableMismatch(what, "Drop the table and backfill it.")
         return tuple(fields[name] for name in names)
 
-    def _chosen(self, rows: int, index: FileIndex | None = None, keys: pa.Table | None = None) -> Engine:
+    def _chosen(self, index: FileIndex, rows: int, keys: pa.Table | None) -> Engine:
         if self._spark is None or self._engine == "arrow" or self._table.schema.shadows:
             return self.arrow
         if self._engine == "spark" or not self.arrow.reaches_storage or rows >= self._limits.rows:
             return self._spark
-        if index is not None and keys is not None and index.rows >= self._limits.candidate_rows:
+        if keys is not None and index.rows >= self._limits.candidate_rows:
             candidates = sum(candidate.file.records for candidate in index.candidates(keys))
             if candidates >= self._limits.candidate_rows:
                 return self._spark
         return self.arrow
-
-
-def _sought_keys(name: str, batch: ChangeBatch, fields: tuple[Field, ...], *, exact: bool) -> pa.Table:
-    """Keys whose rows may be in the table: those to delete, and those to upsert unless they are known to be new.
-
-    The keys of a batch are new as `batch.fresh` says if the table is `exact`: it holds exactly the rows of the stamped
-    resolved ts.
-    """
-    deletes = conform_keys(name, batch.deletes, fields)
-    upserts = conform_keys(name, batch.upserts, fields)
-    if exact:
-        upserts = upserts.filter(pc.invert(batch.fresh))
-    return pa.concat_tables([deletes, upserts])
-
-
-def _carry(
-    upserts: pa.Table,
-    schema: TableSchema,
-    key: tuple[Field, ...],
-    index: FileIndex,
-    living: dict[str, Positions],
-    engine: ArrowEngine,
-) -> pa.Table:
-    """Add the columns that the images do not hold, with the values of the rows that they replace.
-
-    An absent column is not NULL: the change does not mention it, so the old value stays.
-    `living` are positions of the living rows of the batch's keys, in files of the index.
-    """
-    missing = [field for field in schema.fields if field.name not in upserts.column_names]
-    if not missing or not living:
-        return upserts
-    old = engine.read(index.files, living, [*key, *missing])
-    names = [field.name for field in key]
-    here = comparable(conform_keys("", upserts, key)).append_column(_HERE, pa.array(np.arange(upserts.num_rows)))
-    there = comparable(old.select(names)).append_column(_THERE, pa.array(np.arange(old.num_rows)))
-    pairs = here.join(there, names, join_type="inner", use_threads=False)
-    places = np.full(upserts.num_rows, -1)
-    places[pairs[_HERE].to_numpy()] = pairs[_THERE].to_numpy()
-    source = pa.array(places, mask=places < 0)
-    for column in missing:
-        upserts = upserts.append_column(column.name, old[column.name].take(source))
-    return upserts
