@@ -189,7 +189,11 @@ applier.toml:8: source.messages_per_step: must be a whole number, without quotes
 A number is written without quotes, and a text with them.
 `${NAME}` in any text stands for the environment variable of that name; one that is not set is a problem.
 Where all of a value is one variable, it may hold a number as well: `messages_per_step = "${STEP}"`.
-Paths are relative to the folder from which the command is started.
+Relative paths begin in the folder of this file, from wherever a command is started.
+Only paths in arguments of a command begin in the working directory.
+A path within a longer text, such as an option of Java (`-D…`) or a `keyTab`, must be absolute.
+A catalog in SQLite or Hadoop that lies where the working directory leads is never begun a second time.
+The command names both places (exit 2): move the file of SQLite, or write the absolute paths.
 Commands find the file by `-c FILE`, or by the environment variable `APPLIER_CONFIG`.
 """
 

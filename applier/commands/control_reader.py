@@ -69,8 +69,7 @@ class ControlView:
         """Raise NeverRan unless the catalog holds something of the changefeed."""
         if self.checkpoint() is None and not self.lost_epoch():
             what = f"Changefeed {self._changefeed} has never run: there is no checkpoint of it in {self._lake}."
-            hint = "check changefeed.name and [catalog]; a relative path begins in the folder that you are in."
-            raise NeverRan(what, hint)
+            raise NeverRan(what, "check changefeed.name and [catalog].")
 
     def lost_epoch(self) -> int:
         """The highest epoch that is known where the checkpoints are lost; else 0."""

@@ -14,9 +14,10 @@ from pydantic import ConfigDict, Field, PrivateAttr, model_validator
 from applier.changefeed.filter import TableFilter, TablePattern
 from applier.changefeed.table import TableName
 from applier.config.changefeed import ChangefeedSection
-from applier.config.places import lines_of
-from applier.config.problems import Problems, note_unknown, validated, with_known_keys
 from applier.config.readers import Reader, with_format
+from applier.config.reading.paths import of_file, sqlite_file
+from applier.config.reading.places import lines_of
+from applier.config.reading.problems import Problems, note_unknown, validated, with_known_keys
 from applier.config.registry import RegistrySection
 from applier.config.section import Section, nearest, refuse
 from applier.config.source import SourceSection
@@ -79,10 +80,7 @@ class CatalogSection(Section):
     @property
     def sqlite_file(self) -> Path | None:
         """The file of a catalog in SQLite; None for any other."""
-        uri = self.properties.get("uri", "").removeprefix("jdbc:")
-        if not uri.startswith("sqlite:"):
-            return None
-        return Path(uri.removeprefix("sqlite:").removeprefix("///").partition("?")[0].removeprefix("file:"))
+        return sqlite_file(self.properties.get("uri", ""))
 
 
 class TablesSection(Section):
@@ -322,11 +320,17 @@ def load(path: str | Path) -> Config:
 
 
 def parse(raw: dict[str, Any], problems: Problems | None = None) -> Config:
-    """Check a configuration that is already a dictionary. Raises ConfigError with every problem found."""
+    """Check a configuration that is already a dictionary; its paths are as they are without a file.
+
+    Raises:
+        ConfigError: With every problem found.
+    """
     problems = Problems() if problems is None else problems
     values = with_known_keys(_flatten(_expand(raw, (), problems), problems), Config, "", problems)
     if isinstance(ddl := values.get("ddl"), dict):
         values["ddl"] = _known_kinds(ddl, problems)
+    if problems.file:
+        values = of_file(values, problems)
     config = validated(Config, values, problems)
     if config is None or problems:
         raise ConfigError(problems.sentences())

@@ -140,11 +140,10 @@ def _release(state: State) -> None:
 
 
 def _announce_new_catalog(config: Config) -> None:
-    """Name the file of a catalog that is about to be made: in another folder a relative path makes another lake."""
+    """Name the file of a catalog that is about to be made: another one than before would be another lake."""
     file = config.catalog.sqlite_file
     if file is not None and not file.exists():
-        way = "as it is" if file.is_absolute() else "seen from the folder in which applier was started"
-        logger().info("catalog is new", file=str(file.absolute()), reason=f"there is no file at catalog.uri, {way}")
+        logger().info("catalog is new", file=str(file.absolute()), reason="there is no file at catalog.uri")
 
 
 def last_state(catalog: Catalog, name: str) -> State:

@@ -17,10 +17,11 @@ from pyspark.sql import SparkSession
 from applier.runtime.jvm import jars
 
 _SCRIPT = """
-import json, sys
+import json, os, sys
 from applier.runtime.jvm.spark_session import build_session
 
-catalog = {"type": "jdbc", "uri": "jdbc:sqlite:lake/catalog.db", "warehouse": "lake/warehouse", "jdbc.password": "hush"}
+lake = {"uri": f"jdbc:sqlite:{os.getcwd()}/lake/catalog.db", "warehouse": f"{os.getcwd()}/lake/warehouse"}
+catalog = {"type": "jdbc", "jdbc.password": "hush"} | lake
 session = build_session("quiet", {"spark.master": "local[1]", "spark.driver.memory": "1g"}, "lake", catalog)
 session.sql("CREATE NAMESPACE lake.shop")
 session.sql("CREATE TABLE lake.shop.t (id BIGINT) USING iceberg")

@@ -16,7 +16,7 @@ CUTS |= {"startswith"}
 """Methods that look into a text."""
 
 READS = {
-    "config/problems.py",  # Whether a sentence has its full stop.
+    "config/reading/problems.py",  # Whether a sentence has its full stop.
     "pipeline/schema_changes/decision.py",  # Whether a refusal shows the statement.
     "sink/control/former_words.py",  # What an older version has written in words alone.
     "sink/control/rows.py",

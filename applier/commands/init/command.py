@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -12,6 +13,7 @@ from urllib.parse import urlsplit
 from applier.commands.init.look import Sight, look
 from applier.commands.init.write import Answers, protocol_of, text
 from applier.config.protocols import PROTOCOLS
+from applier.config.reading.paths import with_whole_paths
 from applier.config.section import nearest
 from applier.config.settings import CATALOGS, load
 from applier.errors import ApplierError, ConfigError
@@ -70,7 +72,7 @@ def init(
     sight = _sight(answers, say, spark)
     _refuse_unread(answers, sight)
     try:
-        file.write_text(text(answers, sight), encoding="utf-8")
+        file.write_text(text(_beside(file, answers), sight), encoding="utf-8")
     except OSError as error:
         raise ConfigError([f"Cannot write {file}: {error.strerror or error}."]) from error
     _report(file, answers, sight, say)
@@ -93,6 +95,17 @@ def _sight(answers: Answers, say: Callable[[str], None], spark: SparkSession | N
             raise type(error)(error.what, hint) from error
         say(f"Nothing could be looked at: {error.what}")
         return None
+
+
+def _beside(file: Path, answers: Answers) -> Answers:
+    """The answers as the file has to hold them: paths of the command line begin in the working directory."""
+    if file.absolute().parent == Path.cwd():
+        return answers
+    catalog = {"type": answers.catalog_type, "uri": answers.uri, "warehouse": answers.warehouse, **answers.options}
+    whole = with_whole_paths({"source": {"kafka": dict(answers.kafka)}, "catalog": catalog}, Path.cwd())
+    uri, warehouse = (whole["catalog"].pop(key) for key in ("uri", "warehouse"))
+    options = {key: whole["catalog"][key] for key in answers.options}
+    return replace(answers, kafka=whole["source"]["kafka"], uri=uri, warehouse=warehouse, options=options)
 
 
 def _refuse_unread(answers: Answers, sight: Sight | None) -> None:

@@ -21,6 +21,7 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
+from applier.config.reading.paths import sqlite_file
 from applier.errors import ApplierError, ConfigError, TransientError
 from applier.runtime.jvm import cds_archive, jars, java_home
 from applier.runtime.logs import logger
@@ -207,10 +208,8 @@ def _catalog_settings(name: str, catalog: Mapping[str, str]) -> dict[str, str]:
     properties = {"cache-enabled": "false"} | dict(catalog)
     if properties.get("type") == "jdbc":
         properties = {"jdbc.schema-version": "V1"} | properties
-    if properties.get("uri", "").startswith("jdbc:sqlite:"):
-        properties["uri"] = _sqlite_uri(properties["uri"])
-    if "warehouse" in properties:
-        properties["warehouse"] = _absolute(properties["warehouse"])
+    if (file := sqlite_file(properties.get("uri", ""))) is not None:
+        _make_folder(file.absolute().parent)
     if "catalog-impl" in properties:
         # Iceberg takes one of the two, and the configuration needs a type.
         properties.pop("type", None)
@@ -222,22 +221,12 @@ def _catalog_settings(name: str, catalog: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _sqlite_uri(uri: str) -> str:
-    """Make the path of a SQLite address absolute and its folder, which SQLite does not make itself."""
-    path, mark, query = uri.removeprefix("jdbc:sqlite:").partition("?")
-    if not path or path.startswith((":memory:", "file:")):
-        return uri
-    file = Path(path).absolute()
+def _make_folder(folder: Path) -> None:
+    """Make the folder of a catalog in SQLite, which does not do so itself."""
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise ConfigError([f"catalog.uri: cannot make the folder {file.parent}: {error.strerror}."]) from error
-    return f"jdbc:sqlite:{file}{mark}{query}"
-
-
-def _absolute(location: str) -> str:
-    """A path without scheme must not depend on the folder from which a later process is started."""
-    return location if ":" in location else str(Path(location).absolute())
+        raise ConfigError([f"catalog.uri: cannot make the folder {folder}: {error.strerror}."]) from error
 
 
 def _set_environment(settings: Mapping[str, str], *, local: bool) -> None:

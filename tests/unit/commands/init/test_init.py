@@ -184,3 +184,22 @@ def test_secrets_stay_out_of_the_file(tmp_path: Path) -> None:
     kafka = KAFKA | options([f'{key}=x required password="${{SECRET}}";'], "--kafka")
     assert f'"{key}" = "x required password=\\"${{SECRET}}\\";"' in text(Answers(kafka), None)
     assert str(tmp_path) not in text(Answers(kafka), None)
+
+
+def test_paths_of_the_command_line_begin_in_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the file they would begin beside it, so that a file elsewhere holds them whole."""
+    (tmp_path / "conf").mkdir()
+    monkeypatch.chdir(tmp_path)
+    kafka = KAFKA | {"kafka.ssl.truststore.location": "trust.jks", "kafka.ssl.keystore.location": "${STORE}"}
+    given = Answers(kafka, name="shop", catalog_type="jdbc", uri="jdbc:sqlite:lake.db", warehouse="tables")
+
+    there, _ = written(tmp_path / "conf", given, sight("simple"), monkeypatch)
+    here, _ = written(tmp_path, given, sight("simple"), monkeypatch)
+
+    for line in (f'uri = "jdbc:sqlite:{tmp_path}/lake.db"', f'warehouse = "{tmp_path}/tables"'):
+        assert line in there.splitlines()
+    assert f'"kafka.ssl.truststore.location" = "{tmp_path}/trust.jks"' in there
+    assert '"kafka.ssl.keystore.location" = "${STORE}"' in there
+    assert 'uri = "jdbc:sqlite:lake.db"' in here.splitlines()

@@ -28,6 +28,7 @@ from applier.commands import control_reader
 from applier.commands.ddl import listed
 from applier.commands.status.command import status
 from applier.commands.status.render import render
+from applier.config import settings
 from applier.errors import ConfigError, TransientError
 from applier.sink.control.rows import (
     DeadLetter,
@@ -632,3 +633,20 @@ def test_a_catalog_of_java_alone_is_a_matter_of_configuration(lake: Lake) -> Non
 
     with pytest.raises(ConfigError, match="nessie can be read through Spark alone"):
         lake.status()
+
+
+def test_the_changefeed_is_found_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Relative paths begin beside the configuration, so that nobody is told to begin a second lake."""
+    lake = Lake(tmp_path)
+    lake.checkpoint(lake.orders(5))
+    file, elsewhere = tmp_path / "applier.toml", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    file.write_text(
+        '[changefeed]\nname = "shop"\nprotocol = "simple"\n[source]\narchive = "topic"\n[catalog]\nname = "lake"\n'
+        'type = "jdbc"\nuri = "jdbc:sqlite:catalog.db"\nwarehouse = "tables"\n'
+    )
+    monkeypatch.chdir(elsewhere)
+
+    for path in ("../applier.toml", str(file)):
+        report = status(settings.load(path), now_ms=AT)
+        assert (report.step, report.stale) == (12, ())

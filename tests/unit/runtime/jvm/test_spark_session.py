@@ -36,21 +36,13 @@ def test_the_catalog_gets_every_property() -> None:
     assert settings["spark.sql.catalog.lake.cache-enabled"] == "false"
 
 
-def test_paths_of_a_local_catalog_become_absolute_and_exist(tmp_path: Path) -> None:
-    """The same catalog is found from wherever a later process starts."""
-    settings = _settings()
-
-    assert settings["spark.sql.catalog.lake.uri"] == f"jdbc:sqlite:{tmp_path}/lake/catalog.db"
-    assert settings["spark.sql.catalog.lake.warehouse"] == f"{tmp_path}/lake/warehouse"
-    assert settings["spark.sql.catalog.lake.jdbc.schema-version"] == "V1"
-    assert (tmp_path / "lake").is_dir()
-
-
-def test_parameters_of_a_sqlite_address_are_kept(tmp_path: Path) -> None:
-    """What follows the question mark is not part of the path."""
-    settings = _settings(catalog=_JDBC | {"uri": "jdbc:sqlite:lake/catalog.db?busy_timeout=9000"})
+def test_the_folder_of_a_sqlite_catalog_is_made(tmp_path: Path) -> None:
+    """SQLite does not do so itself; what follows the question mark is not part of the path."""
+    settings = _settings(catalog=_JDBC | {"uri": f"jdbc:sqlite:{tmp_path}/lake/catalog.db?busy_timeout=9000"})
 
     assert settings["spark.sql.catalog.lake.uri"] == f"jdbc:sqlite:{tmp_path}/lake/catalog.db?busy_timeout=9000"
+    assert settings["spark.sql.catalog.lake.jdbc.schema-version"] == "V1"
+    assert (tmp_path / "lake").is_dir()
 
 
 def test_a_warehouse_with_a_scheme_is_left_alone() -> None:

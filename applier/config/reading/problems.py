@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from applier.config.places import line_of
+from applier.config.reading.places import line_of
 from applier.config.section import Section, WrongKeysError, nearest
 
 M = TypeVar("M", bound=BaseModel)
