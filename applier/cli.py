@@ -100,11 +100,13 @@ def run(
     """Follow the changefeed and keep its tables up to date."""
     loaded = _loaded(config, log_level)
     # These imports take a second or two: only once the first line is shown.
+    from applier.commands.before_spark import refuse  # noqa: PLC0415
     from applier.commands.progress_bar import progress_bar  # noqa: PLC0415
     from applier.commands.run import Reports  # noqa: PLC0415
     from applier.commands.run import run as follow  # noqa: PLC0415
     from applier.watch.watching import tracing, watching  # noqa: PLC0415
 
+    refuse(loaded, take_over=take_over)
     with watching(loaded, may_wait=take_over) as board, tracing(loaded) as attempt, progress_bar() as show:
         reports = Reports(show, board.begin, board.take, attempt, board.end)
         follow(loaded, once=once, take_over=take_over, reports=reports, accept_remade=accept_remade_topics)
@@ -123,11 +125,13 @@ def check(
     ddl: Annotated[str | None, typer.Option(help="A DDL that you plan to run upstream.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check whether registry, decoder and tables fit together, now and after a change. Changes nothing."""
+    """Check whether each system answers, and whether all fit together, now and after a change. Starts no Spark."""
     from applier.commands.check.command import check as examine  # noqa: PLC0415
     from applier.commands.check.render import render  # noqa: PLC0415
+    from applier.commands.check.systems import ask  # noqa: PLC0415
 
-    report = examine(_loaded(config), subject=subject, schema=schema, ddl=ddl)
+    asked = loaded(config, "error")
+    report = examine(asked, subject=subject, schema=schema, ddl=ddl, systems=ask(asked))
     _show(report, render, as_json=as_json)
     raise typer.Exit(report.exit_code)
 
@@ -229,6 +233,9 @@ def backfill(  # noqa: PLR0913 - each is an option
     if plan:
         render(planned(loaded, request), Console())
         return
+    from applier.commands.before_spark import refuse  # noqa: PLC0415
+
+    refuse(loaded, take_over=take_over)
     with progress_bar() as report:
         outcome = replay(loaded, request, take_over=take_over, report=report)
     render(outcome, Console())
@@ -258,6 +265,9 @@ def load(
         for line in planned(loaded, export, rules):
             print(escaped(line))
         return
+    from applier.commands.before_spark import refuse  # noqa: PLC0415
+
+    refuse(loaded, takes=False)
     done = bring(loaded, export, rules, lambda line: print(escaped(line), flush=True), take_over=take_over)
     print(escaped(done.what))
     for sentence in done.refused:

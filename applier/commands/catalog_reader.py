@@ -93,6 +93,13 @@ class Lake:
         missing = f", whose file {self._place} does not exist" if self._catalog is None else ""
         return f"catalog {self._name}{missing}"
 
+    def namespaces(self) -> int | None:
+        """How many namespaces of one level there are; None without a catalog."""
+        if self._catalog is None:
+            return None
+        with reported(f"list the namespaces of catalog {self._name}"):
+            return len(self._catalog.list_namespaces())
+
     def table(self, identifier: tuple[str, ...]) -> LakeTable | None:
         """A table; None if the catalog has no table of that name."""
         found = self._load(identifier)

@@ -48,7 +48,7 @@ class Archive:
     """
 
     def __init__(self, folder: Path, staging: Path) -> None:
-        files = _files(folder)
+        files = files_of(folder)
         self.files = [str(file) for file in files if file.suffix == ".parquet"]
         if lines := [file for file in files if file.suffix != ".parquet"]:
             self.files.append(str(_stage(lines, staging / "messages.parquet")))
@@ -95,7 +95,8 @@ def inside(window: Window, column: Callable[[str], Any]) -> Any:
     return reduce(or_, parts, column("offset") < 0)
 
 
-def _files(folder: Path) -> list[Path]:
+def files_of(folder: Path) -> list[Path]:
+    """The files of an archive, sorted. Raises SourceLost if there are none."""
     if folder.is_file():
         return [folder]
     if not folder.is_dir():

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import IllegalArgumentException, PySparkException, PythonException
@@ -19,8 +20,10 @@ from pyspark.sql import functions as F
 
 from applier.changefeed.message import MESSAGE_SCHEMA, Messages, TopicPartition
 from applier.changefeed.window import OffsetRange, Window
+from applier.config.settings import Config
 from applier.config.source import KafkaSection, SourceSection
 from applier.consume.archive import Archive, inside
+from applier.consume.kafka.addresses import unresolved
 from applier.consume.kafka.admin import KafkaAdmin
 from applier.consume.kafka.client import KafkaClient, KafkaSilentError
 from applier.consume.kafka.forward_consumer import FETCH_SIZE
@@ -30,7 +33,9 @@ from applier.consume.source import Job, R
 from applier.consume.workers.pool import WorkerPool
 from applier.consume.workers.task_error import defect, is_outage
 from applier.consume.workers.transport import CELLS_DDL, packed, settled, unpacked
-from applier.errors import ConfigError, OutsideRefused, SourceLost, TerminalError, TransientError
+from applier.errors import ConfigError, HostUnknown, OutsideRefused, SourceLost, TerminalError, TransientError
+from applier.runtime.jvm import jars
+from applier.runtime.jvm.bare_jvm import bare_jvm
 from applier.runtime.logs import logger
 from applier.runtime.outages import OUTAGES
 from applier.runtime.permanent_errors import KAFKA, SPARK, chain_of, refusal, told, without_secrets
@@ -89,40 +94,31 @@ class ArchiveSource(Archive):
             return _in_tasks(whole.sortWithinPartitions(*_PARTITION, "offset"), job)
 
 
-class KafkaSource:
-    """A Kafka cluster as a `Source`, read by Kafka's consumer in the driver, or by Spark's batch source in its tasks.
+class KafkaTopics:
+    """The topics of a Kafka cluster, as far as looking at them needs no Spark: only Kafka's clients in a JVM.
 
     Args:
-        spark: The session.
-        section: Section `[source]`; its `kafka.*` options go to Spark's source and, without the prefix, to Kafka's
-            clients.
+        jvm: Py4j's view of a JVM with Kafka's clients.
+        section: Section `[source]`; its `kafka.*` options go, without the prefix, to Kafka's clients.
         group: Consumer group name; a fixed one lets executors reuse their consumers between steps.
+        seconds: How long an answer of the admin client may take; Kafka's own limit where it is absent.
     """
 
-    def __init__(self, spark: SparkSession, section: SourceSection, group: str) -> None:
+    def __init__(self, jvm: Any, section: SourceSection, group: str, seconds: float | None = None) -> None:
         kafka = cast("KafkaSection", section.kafka)
-        self._spark = spark
-        self._engine = section.engine
         self._options = {"kafka.group.id": group, **_USUAL, **kafka.options}
         self._servers = self._options.get("kafka.bootstrap.servers", "")
         self._topics = kafka.topics
         self._pattern = kafka.topic_pattern
-        own = {key.removeprefix("kafka."): value for key, value in self._options.items()}
-        jvm = spark._jvm  # noqa: SLF001 - the one way to Kafka's clients in Spark's JVM
-        self._admin = KafkaAdmin(jvm, own)
-        self._client = KafkaClient(jvm, own, section.bytes_per_step)
-        self._look_ups = KafkaClient(jvm, {FETCH_SIZE: str(_LOOK_BYTES), **own}, section.bytes_per_step)
-        self._ends: Mapping[TopicPartition, int] = {}
-        self._heavy: Window | None = None
-        self._pool = WorkerPool(min(spark.sparkContext.defaultParallelism, os.cpu_count() or 1, _MOST_PROCESSES))
+        self._own = {key.removeprefix("kafka."): value for key, value in self._options.items()}
+        limits = {} if seconds is None else {"timeout_ms": int(seconds * 1000)}
+        self._admin = KafkaAdmin(jvm, self._own, **limits)
+        self._look_ups = KafkaClient(jvm, {FETCH_SIZE: str(_LOOK_BYTES), **self._own}, section.bytes_per_step)
 
     def bounds(self) -> Mapping[TopicPartition, OffsetRange]:
         """See `Source`."""
-        self._pool.tend()
         with self._asking():
-            found = self._admin.bounds(self._names())
-        self._ends = {place: span.end for place, span in found.items()}
-        return found
+            return self._admin.bounds(self._names())
 
     def topic_ids(self) -> Mapping[str, str]:
         """See `Source`; brokers before 2.8 give none."""
@@ -138,6 +134,97 @@ class KafkaSource:
         """See `Source`."""
         with _reading():
             return self._look_ups.read(window)
+
+    def close(self) -> None:
+        """End the connections to the brokers."""
+        # Where the JVM is gone, they are.
+        with suppress(Py4JError):
+            self._look_ups.close()
+            self._admin.close()
+
+    def _names(self) -> Sequence[str]:
+        return self._admin.matching(self._pattern) if self._pattern else self._topics
+
+    def _missing(self) -> Sequence[str]:
+        """Topics that the cluster does not have; all of them where it does not say."""
+        with suppress(Py4JError):
+            found = set(self._admin.matching(".*"))
+            return [topic for topic in self._topics if topic not in found] or self._topics
+        return self._topics
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        try:
+            # A request that only reads changes nothing, so a stop need not wait for the answer.
+            with STOPPING.waiting(), OUTAGES.asking("source", f"Kafka at {self._servers}"):
+                yield
+        except IllegalArgumentException as error:
+            # PySpark gives this name to an error of Java's pattern compiler.
+            if not self._pattern:
+                raise
+            reason = str(error).splitlines()[0]
+            raise ConfigError([f"source.kafka.topic_pattern: is no regular expression of Java: {reason}."]) from error
+        except Py4JJavaError as error:
+            raise self._refusal(error) from error
+
+    def _refusal(self, error: Py4JJavaError) -> TransientError | SourceLost | OutsideRefused:
+        servers = self._servers
+        # Kafka repeats parts of what it cannot read, and that may be the value of an option that holds a secret.
+        chain = [replace(cause, text=without_secrets(cause.text, self._options)) for cause in chain_of(error)]
+        if any("UnknownTopicOrPartition" in cause.kind for cause in chain):
+            hint = "check source.kafka.topics; TiCDC makes the topic when the changefeed starts."
+            return SourceLost(f"Kafka at {servers} has no topic {', '.join(self._missing())}.", hint)
+        if any(cause.kind == "ConfigException" for cause in chain) and (hosts := unresolved(servers)):
+            hint = "check the host in source.kafka.kafka.bootstrap.servers, and the name service of this machine."
+            return HostUnknown(f"The address of Kafka does not resolve: no host {' or '.join(hosts)} is known.", hint)
+        if lasting := refusal(f"Kafka at {servers} cannot be asked", chain, KAFKA):
+            return lasting
+        hint = (
+            "check the address, the network and the kafka.security.* options: a TLS listener looks like a broker that "
+            "is down if kafka.security.protocol has no TLS, and so does the reverse."
+        )
+        return TransientError(f"Kafka at {servers} does not answer: {told(chain)}", hint)
+
+
+@contextmanager
+def topics_alone(config: Config, seconds: float | None = None) -> Iterator[KafkaTopics]:
+    """The topics of a configuration without Spark, by a JVM of their own that ends with the block.
+
+    Raises:
+        ConfigError: No Java was found, or it does not start.
+        TransientError: The jars cannot be fetched.
+    """
+    spark = config.spark
+    given = [*spark.get("spark.jars", "").split(","), *spark.get("spark.driver.extraClassPath", "").split(os.pathsep)]
+    options = shlex.split(spark.get("spark.driver.extraJavaOptions", ""))
+    with bare_jvm([*jars.fetch("spark"), *filter(None, map(str.strip, given))], options) as jvm:
+        group = f"applier-{config.changefeed.name}"
+        with closing(KafkaTopics(jvm, config.source, group, seconds)) as topics:
+            yield topics
+
+
+class KafkaSource(KafkaTopics):
+    """A Kafka cluster as a `Source`, read by Kafka's consumer in the driver, or by Spark's batch source in its tasks.
+
+    Arguments as of `KafkaTopics`, behind the session; the `kafka.*` options go to Spark's source as well.
+    """
+
+    def __init__(self, spark: SparkSession, section: SourceSection, group: str) -> None:
+        jvm = spark._jvm  # noqa: SLF001 - the one way to Kafka's clients in Spark's JVM
+        super().__init__(jvm, section, group)
+        self._spark = spark
+        self._engine = section.engine
+        self._client = KafkaClient(jvm, self._own, section.bytes_per_step)
+        self._ends: Mapping[TopicPartition, int] = {}
+        self._heavy: Window | None = None
+        self._pool = WorkerPool(min(spark.sparkContext.defaultParallelism, os.cpu_count() or 1, _MOST_PROCESSES))
+
+    def bounds(self) -> Mapping[TopicPartition, OffsetRange]:
+        """See `Source`."""
+        self._pool.tend()
+        found = super().bounds()
+        self._ends = {place: span.end for place, span in found.items()}
+        return found
 
     def read(self, window: Window) -> Messages:
         """See `Source`."""
@@ -194,41 +281,7 @@ class KafkaSource:
         # Where the JVM is gone, they are.
         with suppress(Py4JError):
             self._client.close()
-            self._look_ups.close()
-            self._admin.close()
-
-    def _names(self) -> Sequence[str]:
-        return self._admin.matching(self._pattern) if self._pattern else self._topics
-
-    @contextmanager
-    def _asking(self) -> Iterator[None]:
-        try:
-            # A request that only reads changes nothing, so a stop need not wait for the answer.
-            with STOPPING.waiting(), OUTAGES.asking("source", f"Kafka at {self._servers}"):
-                yield
-        except IllegalArgumentException as error:
-            # PySpark gives this name to an error of Java's pattern compiler.
-            if not self._pattern:
-                raise
-            reason = str(error).splitlines()[0]
-            raise ConfigError([f"source.kafka.topic_pattern: is no regular expression of Java: {reason}."]) from error
-        except Py4JJavaError as error:
-            raise self._refusal(error) from error
-
-    def _refusal(self, error: Py4JJavaError) -> TransientError | SourceLost | OutsideRefused:
-        servers = self._servers
-        # Kafka repeats parts of what it cannot read, and that may be the value of an option that holds a secret.
-        chain = [replace(cause, text=without_secrets(cause.text, self._options)) for cause in chain_of(error)]
-        if any("UnknownTopicOrPartition" in cause.kind for cause in chain):
-            hint = "check source.kafka.topics; TiCDC makes the topic when the changefeed starts."
-            return SourceLost(f"Kafka at {servers} has no topic {', '.join(self._topics)}.", hint)
-        if lasting := refusal(f"Kafka at {servers} cannot be asked", chain, KAFKA):
-            return lasting
-        hint = (
-            "check the address, the network and the kafka.security.* options: a TLS listener looks like a broker that "
-            "is down if kafka.security.protocol has no TLS, and so does the reverse."
-        )
-        return TransientError(f"Kafka at {servers} does not answer: {told(chain)}", hint)
+        super().close()
 
 
 @contextmanager

@@ -35,6 +35,8 @@ def config(tmp_path: Path) -> str:
     """A configuration file of a changefeed that never ran."""
     file = tmp_path / "applier.toml"
     file.write_text(CONFIG.format(folder=tmp_path))
+    (tmp_path / "topic").mkdir()
+    (tmp_path / "topic/0.jsonl").touch()
     return str(file)
 
 

@@ -1,6 +1,6 @@
 """Command `check`: do the registry's schemas, the decoder and the Iceberg tables fit together, now and after a change?
 
-It asks and reads, and changes nothing anywhere: no registration, no commit, no Spark.
+It asks and reads, and changes nothing that stays: no registration, no commit, no Spark.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from applier.commands.check.iceberg_side import Replicas
 from applier.commands.check.inputs import Sides
 from applier.commands.check.registry_side import reported
 from applier.commands.check.report import Report, TableReport
+from applier.commands.check.systems import Systems
 from applier.commands.check.upstream_tables import tracked
 from applier.config.readers import unreadable
 from applier.config.settings import Config
@@ -26,7 +27,14 @@ ATTEMPTS = 3
 """Rounds over the registry's addresses before it counts as unreachable: a person waits for the answer."""
 
 
-def check(config: Config, *, subject: str | None = None, schema: Path | None = None, ddl: str | None = None) -> Report:
+def check(
+    config: Config,
+    *,
+    subject: str | None = None,
+    schema: Path | None = None,
+    ddl: str | None = None,
+    systems: Systems | None = None,
+) -> Report:
     """Check a changefeed against its registry and its Iceberg tables.
 
     Args:
@@ -34,6 +42,7 @@ def check(config: Config, *, subject: str | None = None, schema: Path | None = N
         subject: Report only this subject, its partner and its tables.
         schema: File with the next Avro schema of a subject.
         ddl: A DDL that will run upstream.
+        systems: What the systems have answered: those that do not answer are not asked again.
 
     Returns:
         Everything that was found. Systems that do not answer are named in it; nothing is raised for them.
@@ -45,14 +54,16 @@ def check(config: Config, *, subject: str | None = None, schema: Path | None = N
     if subject and config.registry is None:
         what = f"--subject needs a schema registry, and {config.path} has no section [registry]."
         raise ConfigError([f"{what} Leave --subject out, or add the section."])
-    sides = Sides(config, subject)
+    sides, known = Sides(config, subject), systems or Systems()
     with ExitStack() as stack:
         with sides.noting():
+            known.refuse("catalog")
             lake = stack.enter_context(open_lake(config.catalog))
             sides.replicas = Replicas(config, lake, tracked(lake, section.name))
         if section.traits.carries.schema == "registry" and config.registry:
             settings = config.registry.model_copy(update={"attempts": ATTEMPTS})
             with sides.noting():
+                known.refuse("registry")
                 sides.load(SchemaRegistry(settings), everything=ddl is not None or schema is not None)
         if subject and sides.client and subject not in sides.client.subjects and schema is None:
             sides.problems.append(f"Subject {subject} is not registered.")
@@ -65,7 +76,8 @@ def check(config: Config, *, subject: str | None = None, schema: Path | None = N
         changefeed=section.name,
         protocol=section.protocol,
         capabilities=section.traits.carries,
-        warnings=tuple(_warnings(sides)),
+        systems=known.answers,
+        warnings=tuple(_warnings(sides, has_watermark=known.findings.has_watermark is True)),
         subjects=tuple(map(reported, sides.shown())),
         tables=tuple(tables),
         changes=tuple(changes),
@@ -73,8 +85,8 @@ def check(config: Config, *, subject: str | None = None, schema: Path | None = N
     )
 
 
-def _warnings(sides: Sides) -> Iterator[str]:
-    """What the tables will lack because of the protocol or of options that are seen to be off."""
+def _warnings(sides: Sides, *, has_watermark: bool) -> Iterator[str]:
+    """What the tables will lack because of the protocol or of options, as far as messages do not show them on."""
     section, client = sides.config.changefeed, sides.client
     formats = {"": sides.config.tables.format_version, **(sides.replicas.formats if sides.replicas else {})}
     yield from filter(None, (unreadable(sides.config.tables, number, table) for table, number in formats.items()))
@@ -87,9 +99,11 @@ def _warnings(sides: Sides) -> Iterator[str]:
             "The registered schemas have no extension fields, so enable-tidb-extension is off and the feed carries no "
             'watermark: `applier run` waits for ever. Turn it on with avro-enable-watermark, or set order = "offset".'
         )
-    elif capabilities.resolved_ts != "always":
+    elif capabilities.resolved_ts != "always" and not has_watermark:
         yield f"The watermark needs options of TiCDC: {capabilities.resolved_ts}. Without it `applier run` waits."
-    if capabilities.ddl != "always" and not is_off:
+    # One option may turn on both.
+    is_on = has_watermark and capabilities.ddl == capabilities.resolved_ts
+    if capabilities.ddl != "always" and not is_off and not is_on:
         yield f"DDL messages need options of TiCDC: {capabilities.ddl}."
     if is_off:
         yield "Without DDL messages a renamed column looks like one dropped and one added, and a TRUNCATE is not seen."

@@ -8,7 +8,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.tree import Tree
 
-from applier.commands.check.report import ChangeReport, Report, SubjectReport, TableReport
+from applier.commands.check.report import ChangeReport, Report, SubjectReport, SystemAnswer, TableReport
 from applier.runtime.escaping import Text, escaped
 
 _STYLES = {
@@ -37,6 +37,8 @@ def render(report: Report, console: Console) -> None:
 
 def _parts(report: Report) -> Iterable[RenderableType]:
     yield _capabilities(report)
+    if report.systems:
+        yield _systems(report.systems)
     if report.subjects:
         yield _subjects(report.subjects)
     if report.tables:
@@ -48,8 +50,10 @@ def _parts(report: Report) -> Iterable[RenderableType]:
         yield _listed("Warnings", report.warnings, "yellow")
     for change in report.changes:
         yield _change(change)
-    if report.problems:
-        yield _listed("Not answered", report.problems, "yellow")
+    # The table of systems has the sentences of those that were asked there.
+    told = {item.result for item in report.systems}
+    if problems := [problem for problem in report.problems if problem.partition(" Hint: ")[0] not in told]:
+        yield _listed("Not answered", problems, "yellow")
 
 
 def _capabilities(report: Report) -> RenderableType:
@@ -67,6 +71,14 @@ def _capabilities(report: Report) -> RenderableType:
         shown.add_row(Text(name), Text(value))
     for number, loss in enumerate(carried.losses):
         shown.add_row(Text("" if number else "losses"), Text(loss))
+    return shown
+
+
+def _systems(systems: Sequence[SystemAnswer]) -> RenderableType:
+    shown = _grid("Systems", "checked", "verdict", "result", "way out")
+    for item in systems:
+        way_out = Text(escaped(item.way_out[:1].upper() + item.way_out[1:]))
+        shown.add_row(Text(item.checked), _styled(item.verdict), Text(escaped(item.result)), way_out)
     return shown
 
 

@@ -27,6 +27,22 @@ _WORST = tuple(_EXIT)
 
 
 @dataclass(frozen=True, slots=True)
+class SystemAnswer:
+    """What one system says, or that it says nothing.
+
+    Attributes:
+        checked: What was asked for, such as `Kafka` or `storage`.
+        result: What was found, one sentence.
+        way_out: What to do about it; "" where nothing is to be done.
+    """
+
+    checked: str
+    verdict: Verdict
+    result: str
+    way_out: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class VersionReport:
     """One registered version of a subject.
 
@@ -171,6 +187,7 @@ class Report:
     """Everything that `applier check` found.
 
     Attributes:
+        systems: What each system answered; () where none was asked.
         warnings: What the tables will lack because of the protocol or its options.
         subjects: Subjects of the registry; () without one.
         tables: Tables whose upstream columns are known.
@@ -181,6 +198,7 @@ class Report:
     changefeed: str
     protocol: str
     capabilities: Capabilities
+    systems: tuple[SystemAnswer, ...] = ()
     warnings: tuple[str, ...] = ()
     subjects: tuple[SubjectReport, ...] = ()
     tables: tuple[TableReport, ...] = ()
@@ -190,7 +208,8 @@ class Report:
     @property
     def verdict(self) -> Verdict:
         """The worst of all verdicts: what certainly does not fit outweighs what could not be determined."""
-        parts: tuple[SubjectReport | TableReport | ChangeReport, ...] = (*self.subjects, *self.tables, *self.changes)
+        parts: tuple[SystemAnswer | SubjectReport | TableReport | ChangeReport, ...]
+        parts = (*self.systems, *self.subjects, *self.tables, *self.changes)
         return worst([*(part.verdict for part in parts), "cannot tell" if self.problems else "fits"])
 
     @property

@@ -12,9 +12,9 @@ from applier.commands.init.detect import Findings, decoders, detect
 from applier.config.registry import RegistrySection
 from applier.config.settings import parse
 from applier.consume.source import Source
+from applier.consume.spark import KafkaTopics, topics_alone
 from applier.consume.window_size import WindowTooLargeError
 from applier.pipeline.build import open_source
-from applier.runtime.jvm.spark_session import build_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,10 +40,10 @@ def look(
         kafka: The section `[source.kafka]`, with `${NAME}` where it is not to be shown.
         registry: Address of the schema registry.
         protocol: The protocol, where the user names it.
-        spark: A running session to use instead of a new one.
+        spark: A running session to use instead of a JVM of its own.
 
     Raises:
-        ConfigError: The section is not right, or Spark cannot start.
+        ConfigError: The section is not right, or there is no Java.
         SourceLost: There is no such topic.
         OutsideRefused: The topic may not be read.
         TransientError: The source or the registry does not answer.
@@ -55,19 +55,23 @@ def look(
         "catalog": {"name": "lake", "type": "hadoop"},
     }
     config = parse(raw | ({"registry": {"url": registry}} if registry else {}))
-    session = spark or build_session("applier init", config.spark, config.catalog.name, config.catalog.properties)
-    try:
-        with open_source(config, session) as source:
-            bounds = source.bounds()
-            return Sight(bounds, _shown(source, bounds, config.registry, protocol))
-    finally:
-        if spark is None:
-            session.stop()
+    with topics_alone(config) if spark is None else open_source(config, spark) as source:
+        bounds = source.bounds()
+        return Sight(bounds, shown(source, bounds, config.registry, protocol))
 
 
-def _shown(
-    source: Source, bounds: Mapping[TopicPartition, OffsetRange], registry: RegistrySection | None, protocol: str | None
+def shown(
+    source: Source | KafkaTopics,
+    bounds: Mapping[TopicPartition, OffsetRange],
+    registry: RegistrySection | None,
+    protocol: str | None,
 ) -> Findings:
+    """What the messages at both ends of each partition are; those of a protocol that is named, if it reads any.
+
+    Raises:
+        TransientError: The source or the registry does not answer.
+        OutsideRefused: The messages may not be read.
+    """
     messages: list[Mapping[str, Any]] = []
     for place, span in bounds.items():
         middle = min(span.end, span.start + _EACH)
@@ -79,7 +83,7 @@ def _shown(
     return detect(messages, decoders(registry)) if protocol and protocol not in found.protocols else found
 
 
-def _messages(source: Source, place: TopicPartition, part: OffsetRange) -> Sequence[Mapping[str, Any]]:
+def _messages(source: Source | KafkaTopics, place: TopicPartition, part: OffsetRange) -> Sequence[Mapping[str, Any]]:
     """Messages of a part of a partition, from its end; fewer where they are too large for memory."""
     while True:
         try:

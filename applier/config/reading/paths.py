@@ -41,7 +41,7 @@ def with_whole_paths(values: dict[str, Any], folder: Path) -> dict[str, Any]:
             continue
         keys = filter(pattern.fullmatch, section)
         whole = {key: _whole(path, key, section[key], section, folder) for key in keys}
-        found[name] = {**outer, inner: section | whole} if inner else section | whole
+        found[name] = {**found[name], inner: section | whole} if inner else section | whole
     return found
 
 

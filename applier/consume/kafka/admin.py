@@ -25,6 +25,7 @@ class KafkaAdmin:
 
     jvm: Any
     options: Mapping[str, str]
+    timeout_ms: int = _TIMEOUT_MS
     _client: Any = field(default=None, init=False)
 
     def matching(self, pattern: str) -> list[str]:
@@ -54,7 +55,7 @@ class KafkaAdmin:
 
     def _asked(self) -> Any:
         if self._client is None:
-            limits = {"default.api.timeout.ms": _TIMEOUT_MS, "request.timeout.ms": _TIMEOUT_MS // 2}
+            limits = {"default.api.timeout.ms": self.timeout_ms, "request.timeout.ms": self.timeout_ms // 2}
             self._client = self.jvm.applier.TopicAdmin(java.properties(self.jvm, {**self.options, **limits}))
         return self._client
 

@@ -54,6 +54,11 @@ def fetch(group: str, lock: Path = OWN, into: Path | None = None) -> list[Path]:
     return [*found, own_jar.built(found, folder)] if (lock, group) == (OWN, "spark") else found
 
 
+def missing(group: str) -> list[str]:
+    """File names of a group that are still to be fetched. Raises ConfigError if there is no such group."""
+    return _differing(home() / group, _sums(OWN, group))
+
+
 def names(group: str, lock: Path = OWN) -> list[str]:
     """File names of a group. Raises ConfigError if there is no such group."""
     return sorted(_sums(lock, group))

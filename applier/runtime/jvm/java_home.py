@@ -27,13 +27,13 @@ def find(environment: Mapping[str, str] | None = None, system_homes: Path = _SYS
     variables = os.environ if environment is None else environment
     unfit = []
     for home in _candidates(variables, system_homes):
-        release = _release(home)
-        if release in SUPPORTED:
+        found = release(home)
+        if found in SUPPORTED:
             return home
-        unfit.append(f"{home} (Java {release or 'unknown'})")
-    found = f", but only {', '.join(unfit)} was found" if unfit else " and none was found"
+        unfit.append(f"{home} (Java {found or 'unknown'})")
+    others = f", but only {', '.join(unfit)} was found" if unfit else " and none was found"
     wanted = " or ".join(map(str, SUPPORTED))
-    problem = f"Spark needs Java {wanted}{found}; install openjdk-17-jre-headless or point JAVA_HOME to one."
+    problem = f"Spark needs Java {wanted}{others}; install openjdk-17-jre-headless or point JAVA_HOME to one."
     raise ConfigError([problem])
 
 
@@ -56,7 +56,7 @@ def _homes(variables: Mapping[str, str], system_homes: Path) -> Iterator[Path]:
         yield from sorted(system_homes.iterdir())
 
 
-def _release(home: Path) -> int | None:
+def release(home: Path) -> int | None:
     """Feature release of a Java; asks `java` itself where its `release` file is missing."""
     try:
         text = (home / "release").read_text(encoding="utf-8", errors="replace")

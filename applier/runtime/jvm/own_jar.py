@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import importlib.util
 import json
 import os
 import subprocess
@@ -16,12 +15,9 @@ import tempfile
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
-
-from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
 from applier.errors import ConfigError
-from applier.runtime.jvm import java_home
+from applier.runtime.jvm.bare_jvm import bare_jvm
 
 SOURCES = Path(__file__).parent / "java"
 """One class a file, with those that it encloses. It knows the classes of the files before it, by their names."""
@@ -69,29 +65,17 @@ def _compiled_apart(sources: Sequence[Path], against: Sequence[Path]) -> dict[st
 
 
 def _compiled(sources: Sequence[Path], against: Sequence[Path]) -> dict[str, bytes]:
-    spec = importlib.util.find_spec("pyspark")
-    spark = Path((spec.submodule_search_locations or [""])[0]) / "jars" if spec else Path()
-    gateway = _gateway(next(spark.glob("py4j-*.jar"), spark), os.pathsep.join([f"{spark}/*", *map(str, against)]))
-    try:
+    with bare_jvm(against) as jvm:
         found: dict[str, bytes] = {}
         known = None
         for source in sources:
-            compiler = gateway.jvm.org.codehaus.janino.SimpleCompiler()
+            compiler = jvm.org.codehaus.janino.SimpleCompiler()
             if known is not None:
                 compiler.setParentClassLoader(known)
             compiler.cook(source.read_text(encoding="utf-8"))
             known = compiler.getClassLoader()
             found |= {str(name): bytes(code) for name, code in compiler.getBytecodes().items()}
         return found
-    finally:
-        gateway.shutdown()
-
-
-def _gateway(py4j: Path, class_path: str) -> Any:
-    java = str(java_home.find() / "bin" / "java")
-    options = {"jarpath": str(py4j), "classpath": class_path, "java_path": java, "die_on_exit": True}
-    port, token = launch_gateway(0, enable_auth=True, **options)
-    return JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token))
 
 
 if __name__ == "__main__":

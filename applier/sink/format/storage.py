@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import errno
 import tempfile
+import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -76,6 +77,15 @@ class RemoteStorage:
         """
         with reported("reach", location):
             self._io.new_input(location.rstrip("/") + "/metadata/applier-probe").exists()
+
+    def remove(self, location: str) -> None:
+        """Remove a file.
+
+        Raises:
+            TransientError: The storage does not answer, or does not do so.
+        """
+        with reported("remove", location):
+            self._io.delete(location)
 
     def open(self, location: str) -> Any:
         """See `Storage.open`."""
@@ -152,6 +162,30 @@ def refuse_unwritable(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
+
+
+def try_out(location: str, properties: Mapping[str, str]) -> None:
+    """Write a file below a location, and remove it again with the folders that were made for it.
+
+    Raises:
+        OutsideRefused: That is not possible, and would not be possible later.
+        TransientError: It may be later; or Python has no way to such a storage.
+    """
+    if is_local(location):
+        folder = Path(local_path(location))
+        made = [each for each in (folder, *folder.parents) if not each.exists()]
+        try:
+            refuse_unwritable(folder)
+        finally:
+            for each in made:
+                with suppress(OSError):
+                    each.rmdir()
+        return
+    file = f"{location.rstrip('/')}/applier-check-{uuid.uuid4().hex}"
+    with reported("reach", location):
+        storage = RemoteStorage(properties, location)
+    write_bytes(storage, file, b"applier check wrote this, and removes it at once.")
+    storage.remove(file)
 
 
 @contextmanager

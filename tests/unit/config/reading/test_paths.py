@@ -173,7 +173,7 @@ def test_a_catalog_begun_as_seen_from_the_working_directory_is_named(place: Path
     assert loaded(place, catalog=written).catalog.sqlite_file == here / "lake/catalog.db"
     (place / "conf/lake").mkdir()
     (here / "lake/catalog.db").rename(place / "conf/lake/catalog.db")
-    assert loaded(place)
+    assert loaded(place).catalog.sqlite_file == place / "conf/lake/catalog.db"
 
 
 def test_so_is_a_folder_that_is_a_catalog(place: Path) -> None:

@@ -1,0 +1,221 @@
+"""Asks every system that a changefeed needs, side by side and each for some seconds, without Spark."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+
+from applier.changefeed.message import TopicPartition
+from applier.changefeed.window import OffsetRange
+from applier.commands.catalog_reader import catalog_properties, open_lake
+from applier.commands.check.report import SystemAnswer, Verdict
+from applier.commands.control_reader import ControlView
+from applier.commands.init.detect import Findings
+from applier.commands.init.look import shown
+from applier.config.registry import RegistrySection
+from applier.config.settings import Config
+from applier.config.upstream import supplied_tables
+from applier.consume.archive import files_of
+from applier.consume.offsets import next_window
+from applier.consume.source import Source
+from applier.consume.spark import KafkaTopics, topics_alone
+from applier.decode.dump.export import Export
+from applier.decode.registry.client import SchemaRegistry
+from applier.errors import ApplierError, ConfigError, DecodeError, SourceLost, TransientError
+from applier.runtime.jvm import jars, java_home
+from applier.sink.format.storage import is_local, try_out
+
+SECONDS = 20.0
+"""How long the answers of one system may take in all; all are asked at the same time."""
+
+_ANSWER_SECONDS = 8.0
+"""How long Kafka or the registry may take for one answer."""
+
+_BY_HAND = "python -m applier.runtime.jvm.jars"
+
+Parts: TypeAlias = Iterator[tuple[str, Callable[[], str]]]
+"""What is checked of one system, one after the other: its name, and what finds it out and says it in a sentence."""
+
+
+@dataclass(slots=True)
+class Systems:
+    """What the systems answered, and what the messages in Kafka are; nothing is known of these before they are read."""
+
+    answers: tuple[SystemAnswer, ...] = ()
+    findings: Findings = field(default_factory=Findings)
+
+    def refuse(self, checked: str) -> None:
+        """Raise what was in the way of a system, as TransientError; nothing where it answers, or was not asked."""
+        for item in self.answers:
+            if item.checked == checked and item.verdict != "fits":
+                raise TransientError(item.result, item.way_out)
+
+
+def ask(config: Config, seconds: float = SECONDS) -> Systems:
+    """Ask all systems of a configuration. What fails, or takes longer, hides nothing else."""
+    found = Systems()
+    asked = [_Asking(name, parts) for name, parts in _all(config, found)]
+    for thread in asked:
+        thread.start()
+    deadline = time.monotonic() + seconds
+    answers: list[SystemAnswer] = []
+    for thread in asked:
+        thread.join(max(0.0, deadline - time.monotonic()))
+        answers += thread.told(seconds)
+    return Systems(tuple(answers), found.findings)
+
+
+class _Asking(threading.Thread):
+    """Asks one system; a daemon, as nobody waits for one that never answers."""
+
+    def __init__(self, name: str, parts: Parts) -> None:
+        super().__init__(name=f"check {name}", daemon=True)
+        self._parts = parts
+        self._at = name
+        self._answers: list[SystemAnswer] = []
+
+    def run(self) -> None:
+        try:
+            for checked, look in self._parts:
+                self._at = checked
+                self._answers.append(SystemAnswer(checked, "fits", look()))
+        except ApplierError as error:
+            verdict: Verdict = "cannot tell" if isinstance(error, TransientError) else "does not fit"
+            self._answers.append(SystemAnswer(self._at, verdict, error.what, error.hint))
+        except Exception as error:  # noqa: BLE001 - a library may raise anything, and no other answer is lost for it
+            what = f"It could not be asked ({type(error).__name__})."
+            self._answers.append(SystemAnswer(self._at, "cannot tell", what))
+
+    def told(self, seconds: float) -> list[SystemAnswer]:
+        """The answers so far; one that is not there yet is named."""
+        found = list(self._answers)
+        if self.is_alive():
+            hint = "check its address and the network between; another try may find it less busy."
+            found.append(SystemAnswer(self._at, "cannot tell", f"No answer came within {seconds:g} seconds.", hint))
+        return found
+
+
+def _all(config: Config, found: Systems) -> Iterator[tuple[str, Parts]]:
+    yield "Java", _java(config)
+    if config.source.archive:
+        yield "archive", _archive(Path(config.source.archive))
+    else:
+        yield "Kafka", _kafka(config, found)
+    if (registry := config.registry) and config.changefeed.traits.carries.schema == "registry":
+        yield "registry", iter([("registry", lambda: _registry(registry))])
+    yield "catalog", iter([("catalog", lambda: _catalog(config))])
+    if place := _warehouse(config):
+        yield "storage", iter([("storage", lambda: _storage(config, place))])
+    if config.upstream.dump or config.upstream.schemas:
+        yield "export", iter([("export", lambda: _export(config))])
+
+
+def _java(config: Config) -> Parts:
+    home = java_home.find()
+    yield "Java", lambda: f"Java {java_home.release(home)} in {home}."
+    groups = ["spark", "s3"] if "S3FileIO" in config.catalog.properties.get("io-impl", "") else ["spark"]
+    absent = {group: len(jars.missing(group)) for group in groups}
+    there = f"All are in {jars.home()}."
+    to_come = f"{sum(absent.values())} files will be fetched into {jars.home()} at the first start."
+    yield "jars", lambda: to_come if any(absent.values()) else there
+
+
+def _archive(folder: Path) -> Parts:
+    yield "archive", lambda: f"{len(files_of(folder))} files in {folder}."
+
+
+def _kafka(config: Config, found: Systems) -> Parts:
+    if jars.missing("spark"):
+        what = "Kafka is asked by its client, which is among the jars that are not here yet."
+        yield "Kafka", lambda: _refuse(TransientError(what, f"fetch them with `{_BY_HAND}`, or by a first start."))
+    with topics_alone(config, _ANSWER_SECONDS) as topics:
+        bounds = dict[TopicPartition, OffsetRange]()
+        yield "Kafka", lambda: _topics(topics, config, bounds)
+        yield "messages", lambda: _messages(topics, config, bounds, found)
+        yield "offsets", lambda: _offsets(config, bounds)
+
+
+def _topics(topics: KafkaTopics | Source, config: Config, bounds: dict[TopicPartition, OffsetRange]) -> str:
+    bounds.update(topics.bounds())
+    kafka = config.source.kafka
+    if not bounds and kafka is not None:
+        hint = "check source.kafka.topic_pattern; TiCDC makes topics when the changefeed starts."
+        raise SourceLost(f"No topic of Kafka matches {kafka.topic_pattern}.", hint)
+    names = sorted({place.topic for place in bounds})
+    return f"It answers: {len(bounds)} partitions of {len(names)} topics ({', '.join(names)})."
+
+
+def _messages(
+    topics: KafkaTopics | Source, config: Config, bounds: Mapping[TopicPartition, OffsetRange], found: Systems
+) -> str:
+    protocol = config.changefeed.protocol
+    findings = shown(topics, bounds, config.registry, protocol)
+    if not findings.messages:
+        return "The topics hold no message yet."
+    if protocol not in findings.protocols:
+        like = f" They look like {' or '.join(findings.protocols)}." if findings.protocols else ""
+        what = f"None of the {findings.messages} messages looked at is of protocol {protocol}.{like}"
+        raise DecodeError(what, "check changefeed.protocol, the topics, and TiCDC's `protocol` of the sink.")
+    found.findings = findings
+    mark = {True: ", with", False: ", without", None: ""}[findings.has_watermark]
+    return f"{findings.messages} were looked at: protocol {protocol}{mark and f'{mark} a resolved ts'}."
+
+
+def _offsets(config: Config, bounds: Mapping[TopicPartition, OffsetRange]) -> str:
+    with open_lake(config.catalog) as lake:
+        newest = ControlView(lake, config.changefeed.name).checkpoint()
+    if newest is not None:
+        next_window({place: reading.next_offset for place, reading in newest.partitions.items()}, bounds, 1)
+        return "Kafka has everything that the changefeed needs next."
+    gone = sorted(str(place) for place, span in bounds.items() if span.start)
+    if not gone:
+        return "The topics are there from their first message on."
+    return f"The first messages are gone from {', '.join(gone)}: older tables need an export (docs/initial-load.md)."
+
+
+def _registry(section: RegistrySection) -> str:
+    seconds = min(section.timeout_seconds, _ANSWER_SECONDS)
+    client = SchemaRegistry(section.model_copy(update={"attempts": 1, "timeout_seconds": seconds}))
+    return f"It answers: {len(client.subjects())} subjects."
+
+
+def _catalog(config: Config) -> str:
+    file = config.catalog.sqlite_file
+    try:
+        with open_lake(config.catalog) as lake:
+            spaces, newest = lake.namespaces(), ControlView(lake, config.changefeed.name).checkpoint()
+    except ConfigError as error:
+        # The library is Python's: `run` reaches the catalog by Java, and may do well without it.
+        raise TransientError(str(error)) from error
+    if spaces is None:
+        return f"There is none yet: the first run makes {file}."
+    known = f"{len(newest.tables or ())} tables of the changefeed" if newest else "the changefeed has not run yet"
+    return f"It answers: {spaces} namespaces, {known}."
+
+
+def _warehouse(config: Config) -> str:
+    """Where the tables lie; "" where the catalog knows that by a name, or by itself."""
+    warehouse = config.catalog.properties.get("warehouse", "")
+    return warehouse if "/" in warehouse or (warehouse and config.catalog.type in {"jdbc", "hadoop"}) else ""
+
+
+def _storage(config: Config, place: str) -> str:
+    try_out(place, {} if is_local(place) else catalog_properties(config.catalog))
+    return f"A file was written below {place}, and removed."
+
+
+def _export(config: Config) -> str:
+    section = config.upstream
+    if section.dump is None:
+        declared = supplied_tables(section, config.tables.include)
+        return f"{len(list(declared))} tables are declared in {section.schemas}."
+    found = Export.find(section.dump)
+    return f"{len(list(found.tables))} tables in {section.dump}, of resolved ts {found.tso}."
+
+
+def _refuse(error: ApplierError) -> str:
+    raise error

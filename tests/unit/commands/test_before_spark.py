@@ -1,0 +1,80 @@
+"""What needs no Spark is refused before it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from applier.changefeed.checkpoint import Checkpoint, Holder
+from applier.commands import before_spark
+from applier.commands.before_spark import refuse
+from applier.commands.control_reader import ControlView
+from applier.errors import CheckpointConflict, ConfigError, HostUnknown, OutsideRefused, SourceLost, TransientError
+from applier.sink.control.control import unix_ms
+from tests.unit.commands.check.world import World
+
+HELD = Checkpoint(1, 1, 7, 0, Holder("token", "elsewhere"))
+
+
+def kafka(monkeypatch: pytest.MonkeyPatch, world: World, error: Exception | None) -> World:
+    """Let Kafka answer, or fail."""
+
+    def bounds() -> dict[Any, Any]:
+        if error is not None:
+            raise error
+        return {}
+
+    @contextmanager
+    def alone(*_: object) -> Iterator[Any]:
+        yield SimpleNamespace(bounds=bounds)
+
+    monkeypatch.setattr(before_spark, "topics_alone", alone)
+    world.raw["source"] = {"kafka": {"topics": ["t"], "kafka.bootstrap.servers": "b:9092"}}
+    return world
+
+
+@pytest.mark.parametrize("error", [SourceLost("No topic."), OutsideRefused("No log-in."), HostUnknown("No host.")])
+def test_what_kafka_would_refuse_again_ends_the_command(
+    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each with its own sentence, also for a command that takes no changefeed."""
+    world = kafka(monkeypatch, World(tmp_path), error)
+
+    for takes in (True, False):
+        with pytest.raises(type(error), match=str(error)):
+            refuse(world.config, takes=takes)
+
+
+@pytest.mark.parametrize("error", [None, TransientError("Away."), ConfigError(["No Java."]), RuntimeError("?")])
+def test_what_may_pass_is_left_to_spark(
+    error: Exception | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`run` waits for a broker that is down, as ever."""
+    refuse(kafka(monkeypatch, World(tmp_path), error).config)
+
+
+def test_packages_that_spark_fetches_may_be_kafkas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without them its client would lack classes."""
+    world = kafka(monkeypatch, World(tmp_path), OutsideRefused("A class is missing."))
+    world.raw["spark"] = {"spark.jars.packages": "software.amazon.msk:aws-msk-iam-auth:2.3.0"}
+
+    refuse(world.config)
+
+
+def test_a_changefeed_that_another_process_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is refused as the lease refuses it; `--take-over` and a command that takes none go on."""
+    config = World(tmp_path).config
+    monkeypatch.setattr(ControlView, "checkpoint", lambda _: replace(HELD, written_at=unix_ms()))
+
+    with pytest.raises(CheckpointConflict, match=r"The changefeed is held by .*elsewhere"):
+        refuse(config)
+    refuse(config, take_over=True)
+    refuse(config, takes=False)
+    monkeypatch.setattr(ControlView, "checkpoint", lambda _: HELD)
+    refuse(config)
