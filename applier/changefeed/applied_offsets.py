@@ -68,6 +68,10 @@ class AppliedOffsets:
         further = {place: self.reaches[place] for place, end in ends.items() if end > next_offsets.get(place, 0)}
         return AppliedOffsets(further, self.topic_ids)
 
+    def whole(self, place: TopicPartition) -> int:
+        """The offset of a partition below which the table has all rows, whatever their commit ts."""
+        return max((end for end, upto in self.reaches.get(place, ()) if upto == ALL), default=0)
+
     def ends(self) -> dict[TopicPartition, int]:
         """The furthest end in each partition."""
         return {place: max(reach.end for reach in reaches) for place, reaches in self.reaches.items()}

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from applier.changefeed.applied_offsets import AppliedOffsets
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName
 from applier.changefeed.ts import CLOCK_SKEW_MS, unix_ms
@@ -14,9 +15,11 @@ from applier.ddl.actions import Action, effect, kind, touches
 from applier.ddl.parser import parse
 from applier.errors import RangeRefused, SchemaChangeRefused
 from applier.pipeline.resume.copies import gone
+from applier.pipeline.schema_changes.decision import past
 from applier.pipeline.step import Pipeline
 from applier.pipeline.tables import completeness
 from applier.runtime.retry import with_retry
+from applier.sink.commit.foreign_commits import Trace, trace
 
 
 @dataclass(slots=True)
@@ -37,12 +40,16 @@ class Beginnings:
     names: Collection[TableName]
     _ddl: list[tuple[int, Action]] = field(init=False)
     _begun: dict[TableName, completeness.Begun] = field(init=False)
+    _applied: set[int] = field(init=False)
     _held: dict[int, bool] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         is_placed = self.main.targets.feed.order.parts_at_ddl
         self._ddl = list(taken(self.main)) if is_placed else []
         self._begun = completeness.begun(self.main.state) if is_placed else {}
+        # What was ignored or skipped is so again.
+        decided = past(self.main.state.control.decisions())
+        self._applied = {ts for (ts, *_), decision in decided.items() if decision in ("applied", "rewritten")}
 
     def of(self, name: TableName) -> FeedPosition:
         """Where a table begins; without a version it does with its CREATE TABLE.
@@ -60,15 +67,57 @@ class Beginnings:
         for ts, action in since:
             if not effect(action).emptied:
                 raise _lies_before(name, ts, action)
-        version, is_emptied = state.tables.get(name), bool(since)
+        version, is_emptied = state.tables.get(name), any(ts in self._applied for ts, _ in since)
         if version is None or self.main.targets.writer(name) is None:
             raise gone(self.main.targets.identifier(name))
         if not version.shape.is_idempotent and not is_emptied:
             what = f"Table {name} has no key: rows that are applied again would be there twice."
-            hint = "begin the range before its CREATE TABLE or TRUNCATE, or leave it out in --tables."
+            hint = (
+                "begin the range before its CREATE TABLE, or before a TRUNCATE that emptied it; or leave it out in "
+                "--tables."
+            )
             raise RangeRefused(what, hint, [name])
         form = state.tables.partitioning(name)
         return FeedPosition(name, self.span.above, version=version.version, partitioning=form)
+
+    def refuse_set_back(self, name: TableName) -> None:
+        """Refuse a table that was set to an older snapshot, and lacks what lies between that and the range.
+
+        Raises:
+            RangeRefused: It does.
+        """
+        targets = self.main.targets
+        # Judged as it is now, and copied as it was judged.
+        targets.close(name)
+        targets.damage(name)
+        writer = targets.writer(name)
+        if writer is None or writer.rolled_back is None:
+            return
+        found = trace(writer.table.history(), targets.feed.name)
+        due = self._due(name, found)
+        if due:
+            shows = f"shows resolved ts {found.resolved_ts}" if found.resolved_ts else "was set to an older snapshot"
+            what = f"Table {writer.table} {shows}: it lacks rows from before the range."
+            hint = (
+                f"begin the range there, with --from {due}; or set the table to its newest snapshot again "
+                "(system.set_current_snapshot)."
+            )
+            raise RangeRefused(what, hint, [name])
+
+    def _due(self, name: TableName, found: Trace) -> str:
+        """Where the range has to begin for a table that shows this; "" where it begins early enough."""
+        span = self.span
+        if not self.main.targets.feed.order.has_watermark:
+            known = AppliedOffsets.from_text(found.offsets or "{}")
+            due = {place: min(start, known.whole(place)) for place, (start, _) in sorted(span.spans.items())}
+            is_early = all(start == due[place] for place, (start, _) in span.spans.items())
+            return "" if is_early else ",".join(f"{place.topic}:{place.partition}:{at}" for place, at in due.items())
+        shown = found.resolved_ts or 0
+        # Rows up to a DDL are committed under its commit ts before it is applied.
+        is_in_doubt = any(ts == shown and name in _concerned(action, [name]) for ts, action in self._ddl)
+        if self.holds(shown) or (shown == span.above and not is_in_doubt):
+            return ""
+        return str(shown - is_in_doubt) if shown else "beginning"
 
     def _refuse_strangers(self, name: TableName, ddl: Collection[tuple[int, Action]]) -> None:
         """Refuse a DDL by which rows came from a table that is not built along."""

@@ -113,6 +113,10 @@ class HeldJob:
         for own, name in members.items():
             self.run.copies.settle(name, own, main.state.resolved_ts, {})
             state.completeness[own] = self._ended(state.completeness[own], main.state.completeness.get(name, LIVE))
+        # Before any is shown: after a crash `run` may go on with what is shown, without this job.
+        letters = [name for own, name in members.items() if state.completeness[own].why is Why.LETTERS]
+        completeness.doubt(main.state, letters, Reason(Why.LETTERS))
+        completeness.keep(main.state, main.targets)
         try:
             self.run.handover.show(members)
         except CopyOutdated as error:
@@ -129,7 +133,8 @@ class HeldJob:
             return Completeness(Reason(Why.REPAIRED, self.span.text), origin=own.origin)
         is_anew = own.origin is not None and own.origin.version is None
         # Of a table that was built on what it was, changes find no row that later ones have removed.
-        return own if is_anew and not own.is_live else replace(before, origin=own.origin)
+        counts = is_anew or own.why is Why.LETTERS
+        return own if counts and not own.is_live else replace(before, origin=own.origin)
 
 
 def held(main: Pipeline, request: Request, span: Range, names: Sequence[TableName]) -> HeldJob:
@@ -155,7 +160,7 @@ def held(main: Pipeline, request: Request, span: Range, names: Sequence[TableNam
             found = None
         else:
             logger().info("backfill goes on", branch=request.branch, resolved_ts=resuming.progress.resolved_ts)
-    return found or _job(main, request, span, _begun(main, span, hold, origins), origins)
+    return found or _job(main, request, span, _begun(beginnings, hold, origins), origins)
 
 
 def _job(
@@ -170,8 +175,9 @@ def _job(
     return HeldJob(main, span, request.branch, replace(run, pipeline=pipeline), keys)
 
 
-def _begun(main: Pipeline, span: Range, hold: str, origins: Mapping[TableName, FeedPosition]) -> Resuming:
+def _begun(beginnings: Beginnings, hold: str, origins: Mapping[TableName, FeedPosition]) -> Resuming:
     """A new job: its copies are there before the checkpoint names it."""
+    main, span = beginnings.main, beginnings.span
     number, last, tables = uuid.uuid4().hex[:8], main.state.checkpoint, {}
     copies = Copies(main.targets, number)
     former = copies.there()
@@ -180,6 +186,7 @@ def _begun(main: Pipeline, span: Range, hold: str, origins: Mapping[TableName, F
         if origin.version is None:
             tables[origin.name] = Tracked(UNKNOWN, topic, None, known)
             continue
+        beginnings.refuse_set_back(name)
         copies.again(name, span.above)
         before = main.state.completeness.get(name, LIVE)
         loaded = main.state.loaded.get(name, 0)

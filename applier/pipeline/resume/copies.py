@@ -19,7 +19,6 @@ from applier.pipeline.tables.ddl_stamp import DROPPED_AT
 from applier.pipeline.tables.loads import LOADED, LoadRecord
 from applier.pipeline.tables.table_maker import refuse_held
 from applier.pipeline.tables.target_tables import TargetTables
-from applier.sink.commit.foreign_commits import trace
 from applier.sink.commit.stamp import OFFSETS
 from applier.sink.control import tables
 from applier.sink.iceberg import clone
@@ -90,17 +89,12 @@ class Copies:
         """Copy a table as others have left it; all rows above a commit ts are to be applied to the copy again.
 
         Raises:
-            RangeRefused: It is gone, or was set to an older snapshot than that.
+            RangeRefused: It is gone.
         """
         feed, catalog = self.main.feed, self.main.catalog
-        self.main.close(name)
         writer = self.main.writer(name)
         if writer is None:
             raise gone(self.main.identifier(name))
-        shown = trace(writer.table.history(), feed.name).resolved_ts
-        if writer.rolled_back is not None and shown and shown < ts:
-            what = f"Table {writer.table} shows resolved ts {shown}: it lacks rows from before the range."
-            raise RangeRefused(what, f"begin the range there, with --from {shown}.", [name])
         copy = clone.clone(catalog, writer.table, self.targets.identifier(name))
         # A row that it holds may come again as a new one, and none of the messages counts as applied.
         marks = {ADOPTED: "true"} | ({} if feed.order.has_watermark else {OFFSETS: AppliedOffsets().to_text()})
