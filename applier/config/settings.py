@@ -398,6 +398,7 @@ def _dotted(nested: dict[str, Any]) -> dict[str, Any]:
 
 
 def _known_kinds(ddl: dict[str, Any], problems: Problems) -> dict[str, Any]:
+    kinds = ", ".join(sorted(KINDS))
     for kind in sorted(ddl.keys() - KINDS):
-        note_unknown(problems, f"ddl.{kind}", nearest(kind, KINDS), f"kinds are {', '.join(sorted(KINDS))}")
+        note_unknown(problems, f"ddl.{kind}", nearest(kind, KINDS), f"kinds are {kinds}")
     return {kind: policy for kind, policy in ddl.items() if kind in KINDS}

@@ -118,3 +118,43 @@ def test_a_message_that_cannot_be_read_again_leaves_its_table_in_doubt(
     assert feed.keys("a") == {2}
     assert feed.table("a").state == "incomplete"
     assert feed.in_cut() == set()
+
+
+@pytest.mark.parametrize("tables", ["", " --tables shop.A", " --tables shop.b"])
+def test_a_swap_in_one_statement_is_followed_through_all_of_its_parts(make: Make, tables: str) -> None:
+    """Its third part moves the table that its first one moved: rows behind it are not left out."""
+    feed = make()
+    feed.create("a")
+    feed.ddl("CREATE TABLE b (id BIGINT PRIMARY KEY, v VARCHAR(9), w INT)", "b")
+    feed.put("a", 1)
+    feed.put("b", 2, w="2")
+    feed.ddl("RENAME TABLE a TO t, b TO a, t TO b")
+    feed.put("b", 3)
+    feed.put("a", 4, w="4")
+    feed.resolve()
+    feed.run()
+    chosen = [table for table in "ab" if not tables or tables.endswith((table, table.upper()))]
+    for table in chosen:
+        feed.spark.sql(f"DELETE FROM {name(feed, table)} WHERE id > 0")
+
+    feed.obey(f"applier backfill -c {feed.path} --from beginning --repair --take-over{tables}")
+
+    assert {table: feed.keys(table) for table in "ab"} == {"a": {2, 4}, "b": {1, 3}}
+
+
+def test_a_table_made_like_another_one_is_built_along_with_it(make: Make) -> None:
+    """Alone it is refused with that way out."""
+    feed = make()
+    feed.create("a")
+    feed.ddl("CREATE TABLE b LIKE a", "b")
+    feed.put("b", 2)
+    feed.resolve()
+    feed.run()
+    feed.spark.sql(f"DELETE FROM {name(feed, 'b')} WHERE id > 0")
+    command = f"applier backfill -c {feed.path} --from beginning --repair --take-over"
+
+    told = feed.obey(f"{command} --tables shop.b", 3)
+
+    assert "Table shop.b was made LIKE table shop.a, which is not built along. Hint: choose both in --tables" in told
+    feed.obey(command)
+    assert feed.keys("b") == {2}

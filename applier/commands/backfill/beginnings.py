@@ -11,7 +11,7 @@ from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName
 from applier.changefeed.ts import CLOCK_SKEW_MS, unix_ms
 from applier.commands.backfill.bounds import Range
-from applier.ddl.actions import Action, effect, kind, touches
+from applier.ddl.actions import Action, CreateTable, effect, kind, touches
 from applier.ddl.parser import parse
 from applier.errors import RangeRefused, SchemaChangeRefused
 from applier.pipeline.resume.copies import gone
@@ -59,9 +59,10 @@ class Beginnings:
         """
         state, begun = self.main.state, self._begun.get(name)
         made = 0 if begun is None or not begun.is_made else begun.position.ts + 1
-        created = {name for ts, action in self._ddl if ts == made for name in effect(action).created}
+        created = {table: action for ts, action in self._ddl if ts == made for table in effect(action).created}
         since = [(ts, action) for ts, action in self._ddl if self.holds(ts) and name in _concerned(action, [name])]
         if begun is not None and begun.position.name in created and self.holds(made):
+            self._refuse_model(name, created[begun.position.name])
             self._refuse_strangers(name, [(ts, action) for ts, action in since if ts > made])
             return begun.position
         for ts, action in since:
@@ -79,6 +80,13 @@ class Beginnings:
             raise RangeRefused(what, hint, [name])
         form = state.tables.partitioning(name)
         return FeedPosition(name, self.span.above, version=version.version, partitioning=form)
+
+    def _refuse_model(self, name: TableName, made: Action) -> None:
+        """Refuse a table that was made like another one, whose columns a job does not know that is without it."""
+        like = made.like if isinstance(made, CreateTable) else None
+        if like is not None and like not in self.names:
+            what = f"Table {name} was made LIKE table {like}, which is not built along."
+            raise RangeRefused(what, "choose both in --tables; if that one is gone, load the table again.", [name])
 
     def refuse_set_back(self, name: TableName) -> None:
         """Refuse a table that was set to an older snapshot, and lacks what lies between that and the range.

@@ -54,6 +54,7 @@ def opened(main: Pipeline, request: Request, tables: Collection[TableName]) -> L
     ready: list[DeadLetter] = []
     names: set[TableName] = set()
     said: list[str] = []
+    oldest: list[int] = []
     for letter in main.state.control.letters():
         where = f"The dead letter at {_place(letter)}:{letter.offset}"
         if letter.offset >= main.state.next_offsets.get(_place(letter), 0):
@@ -74,9 +75,13 @@ def opened(main: Pipeline, request: Request, tables: Collection[TableName]) -> L
         elif mine:
             ready.append(letter)
             names |= mine
+            oldest += [part.first_ts or 0 for parts in found.parts.values() for part in parts]
         elif not found.parts:
             said.append(f"{where} holds no row of a table that is known.")
     span = _span(main, ready) if ready else Range({})
+    if ready and main.targets.feed.order.has_watermark:
+        # Without it, a DDL from a little before the first letter would count as one in the range.
+        span = replace(span, above=max(0, min(oldest) - 1))
     return Letters(ready, sorted(names), span, said)
 
 

@@ -88,7 +88,7 @@ class HeldJob:
         """Let the branch of a table show its copy.
 
         Raises:
-            RangeRefused: The table is gone.
+            RangeRefused: The table is gone, or was written meanwhile.
         """
         own = next(own for own, shown in self.members.items() if shown == name)
         copies, catalog = self.run.copies, self.main.targets.catalog
@@ -96,6 +96,8 @@ class HeldJob:
         if table is None:
             what = f"Table {'.'.join(self.main.targets.identifier(name))} is not in the catalog: no branch can show it."
             raise RangeRefused(what, "give the range with --repair, which makes the table anew.")
+        if copies.is_outdated(name, own):
+            raise RangeRefused(f"Table {table} was written while it was brought back.", "give the same command again.")
         copies.settle(name, own, self.goal, {BACKFILL: self.branch})
         copy = self.copy(name)
         assert copy is not None  # noqa: S101 - `refuse_short` has seen its CREATE TABLE, or it was copied

@@ -27,7 +27,8 @@ def rollback(name: TableName, table: LakeTable, cut: int | None, config: Config)
     newest = _newest(table, known, cut)
     than = f"snapshot {newest}, its newest" if newest is not None else "its stamp"
     shown = f"it shows snapshot {table.snapshot_id}, which is older than {than}"
-    bound = str(found.resolved_ts) if is_behind and found.resolved_ts else "beginning"
+    # It may lack a DDL of that very commit ts.
+    bound = str(found.resolved_ts - 1) if is_behind and found.resolved_ts else "beginning"
     because = f"Table {table} was rolled back by hand: {shown}."
     return Trouble(because, _way_out(name, table, newest, bound, config))
 

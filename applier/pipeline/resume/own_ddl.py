@@ -46,12 +46,14 @@ class OwnDdl:
 
     def _part(self, item: Ddl, names: set[TableName]) -> Ddl | None:
         """A DDL with the actions that concern tables of these names, which follow them; None if none does."""
-        due = [action for action in item.actions if not self._is_before(action, item)]
-        actions = [action for action in due if self._is_own(action, item.commit_ts, names)]
         swept = [name for name in item.swept if name in names]
-        if actions:
-            self._refuse_loose(actions, item.commit_ts, names)
-        for action in actions:
+        actions = []
+        # One after the other: a part of a swap may move what the part before it has moved.
+        for action in item.actions:
+            if self._is_before(action, item) or not self._is_own(action, item.commit_ts, names):
+                continue
+            self._refuse_loose(action, item.commit_ts, names)
+            actions.append(action)
             done = effect(action)
             names.difference_update(done.leaving(names))
             names.update(done.created, (to for _, to in done.moved))
@@ -83,16 +85,15 @@ class OwnDdl:
             raise RangeRefused(what, hint, [name])
         return False
 
-    def _refuse_loose(self, actions: Sequence[Action], commit_ts: int, names: Collection[TableName]) -> None:
-        for action in () if self.order.parts_at_ddl else actions:
-            done = effect(action)
-            if done.moved or done.restored or done.exchanged:
-                table = touches(action)[0]
-                what = (
-                    f"What table {table} misses holds a DDL of kind {kind(action)} at commit ts {commit_ts}, and "
-                    "offset order does not show which rows lie before it."
-                )
-                raise RangeRefused(what, BY_HAND, [name for name in touches(action) if name in names])
+    def _refuse_loose(self, action: Action, commit_ts: int, names: Collection[TableName]) -> None:
+        done = effect(action)
+        if not self.order.parts_at_ddl and (done.moved or done.restored or done.exchanged):
+            table = touches(action)[0]
+            what = (
+                f"What table {table} misses holds a DDL of kind {kind(action)} at commit ts {commit_ts}, and "
+                "offset order does not show which rows lie before it."
+            )
+            raise RangeRefused(what, BY_HAND, [name for name in touches(action) if name in names])
 
     def _is_own(self, action: Action, commit_ts: int, names: set[TableName]) -> bool:
         done = effect(action)

@@ -110,6 +110,19 @@ def test_a_swap_of_which_one_table_is_known_goes_in_the_order_in_which_it_was_ta
     ], "the part of the other table counts as done"
 
 
+@pytest.mark.parametrize(("known", "places"), [("ab", [0, 1, 2]), ("a", [0, 2]), ("b", [1])])
+def test_a_swap_in_one_statement_is_followed_through_all_of_its_parts(known: str, places: list[int]) -> None:
+    """The third part moves the table that the first one moved."""
+    names = frozenset(TableName("shop", name) for name in known)
+    (whole,) = read_all(
+        [barrier("RENAME TABLE a TO t, b TO a, t TO b")], Spelling([TableName("shop", n) for n in "ab"])
+    )
+
+    (own,) = OwnDdl(names, {})([whole])
+
+    assert list(own.actions) == [whole.actions[place] for place in places]
+
+
 def test_a_table_of_which_only_rows_came_counts_in_the_order() -> None:
     """A cut-over on a table without a CREATE TABLE in the feed: its rows show that it is there."""
     parts = [

@@ -289,7 +289,7 @@ def test_a_table_that_was_rolled_back_makes_the_changefeed_stale(lake: Lake) -> 
         f"Table shop.orders was rolled back by hand: it shows snapshot {older}, which is older than snapshot {newest}, "
         "its newest. Hint: set it to that snapshot again, in Spark SQL with "
         f"`CALL lake.system.set_current_snapshot('shop.orders', {newest})`; or apply what it lacks with "
-        f"`applier backfill -c applier.toml --from {TS - 9} --repair --tables 'shop.orders'`."
+        f"`applier backfill -c applier.toml --from {TS - 10} --repair --tables 'shop.orders'`."
     )
     assert found.cut == (f"SELECT * FROM lake.shop.orders VERSION AS OF {newest};",)
 
@@ -339,7 +339,7 @@ def test_a_rollback_is_noticed_after_the_snapshot_of_the_cut_expired(lake: Lake)
     (sentence,) = told(found.stale)
     assert sentence == (
         f"Table shop.orders was rolled back by hand: it shows snapshot {older}, which is older than its stamp. Hint: "
-        f"run `applier backfill -c applier.toml --from {TS - 9} --repair --tables 'shop.orders'`, "
+        f"run `applier backfill -c applier.toml --from {TS - 10} --repair --tables 'shop.orders'`, "
         "which applies what it lacks."
     )
 
