@@ -107,6 +107,7 @@ class Completeness:
         partners: Tables that exchanged rows with it while it was parked: they resume together.
         is_due: The table resumes as soon as `run` comes to it.
         origin: Of a table that is being brought back, the `position` from which it began.
+        is_misnamed: Upstream another table may have its name, or none: a statement that names it was not understood.
     """
 
     reason: Reason
@@ -116,6 +117,7 @@ class Completeness:
     partners: tuple[TableName, ...] = ()
     is_due: bool = False
     origin: FeedPosition | None = None
+    is_misnamed: bool = False
 
     @property
     def why(self) -> Why:

@@ -75,6 +75,11 @@ class Spelling:
         for name in done.brought:
             self._add(name)
 
+    def doubt(self, names: Iterable[TableName]) -> None:
+        """Count on no table of some names any more: another one may have each. Statements still mean what has it."""
+        for name in names:
+            self._tables.pop(name, None)
+
     def meet_database(self, name: str) -> None:
         """Take the spelling of a database from a message; a statement may spell it in any way."""
         self._databases[fold(name)] = name

@@ -39,6 +39,7 @@ class Known:
         passed: As `Checkpoint.passed`.
         parked: Tables whose rows are not applied.
         loaded: TSO of the export that the rows of a table come from.
+        misnamed: As `State.misnamed`.
         named: Tables that are followed, those included whose CREATE TABLE is yet to come.
         lives: As `State.lives`.
         past: As `DdlProgress.past`.
@@ -55,6 +56,7 @@ class Known:
     covered: Mapping[TableName, AppliedOffsets] = field(default_factory=dict)
     passed: Passed = field(default_factory=dict)
     parked: frozenset[TableName] = frozenset()
+    misnamed: frozenset[TableName] = frozenset()
     loaded: Mapping[TableName, int] = field(default_factory=dict)
     named: frozenset[TableName] = frozenset()
     lives: Lives | None = None
@@ -86,6 +88,7 @@ class Known:
             versions=state.versions,
             tables=state.tables.beside(state.supplied),
             parked=state.parked,
+            misnamed=state.misnamed,
             named=frozenset(state.completeness),
             loaded=state.loaded,
             lives=state.lives,

@@ -17,6 +17,8 @@ from applier.errors import RELOAD, SchemaChangeRefused
 from applier.order.barrier import Barrier
 from applier.order.renames import sequence
 
+_RENAME = "rename-table"
+
 
 @dataclass(frozen=True, slots=True)
 class Ddl:
@@ -68,6 +70,11 @@ class Ddl:
         concerned = (name for action in self.actions for name in touches(action))
         return tuple(dict.fromkeys([*concerned, *self.swept]))
 
+    @property
+    def misnamed(self) -> tuple[TableName, ...]:
+        """Tables that may have other names behind it: it renames them, and is not understood."""
+        return self.names if self.kind == _RENAME else ()
+
     def parts(self, known: Tables | None = None) -> tuple[TableName, ...]:
         """Tables whose rows at or below it must be applied first: its own, and a source of LIKE that is not `known`.
 
@@ -117,6 +124,7 @@ def read_all(
             ddl = replace(ddl, is_loose=ddl.is_loose or (_is_loose(ddl, names) and not texts))
             for action in ddl.actions:
                 names.follow(action)
+            names.doubt(ddl.misnamed)
             here.append(ddl)
         found += _with_last_names(here)
     return found
@@ -163,7 +171,7 @@ def _as_taken(renames: Sequence[Ddl], texts: Sequence[str]) -> list[int]:
 def _unordered(part: Ddl, renames: Sequence[RenameTable]) -> Ddl:
     texts = ", ".join(f"{rename.table} TO {rename.to}" for rename in renames)
     what = f"The tables that are known do not determine the order of the renames of one statement: {texts}."
-    return Ddl(part.barrier, (), part.names, "rename-table", SchemaChangeRefused(what, RELOAD), is_loose=True)
+    return Ddl(part.barrier, (), part.names, _RENAME, SchemaChangeRefused(what, RELOAD), is_loose=True)
 
 
 def _is_loose(ddl: Ddl, names: Spelling) -> bool:

@@ -19,7 +19,7 @@ from applier.pipeline.scan.window_scan import WindowScan
 def spelling(found: WindowScan, known: Known) -> Spelling:
     """How the tables are spelt, those that a window shows included."""
     names = (name for name, _ in [*known.versions, *found.versions, *found.results.parts])
-    return Spelling(known.tables, (*names, *known.named))
+    return Spelling((name for name in known.tables if name not in known.misnamed), (*names, *known.named))
 
 
 def met(found: WindowScan, known: Known) -> dict[TableName, int]:

@@ -172,6 +172,8 @@ class DdlApplier:
             self.state.record([record])
         if placed:
             raise placed from verdict.refusal
+        for name in self.state.completeness.keys() & set(ddl.misnamed):
+            self.state.completeness[name] = replace(self.state.completeness[name], is_misnamed=True)
         self.state.tables.move(change, ())
         self.state.keep_versions()
 

@@ -9,6 +9,7 @@ from unittest import mock
 import pytest
 
 from applier.changefeed.checkpoint import Checkpoint, Holder, Moving
+from applier.changefeed.completeness import Completeness, Reason, Why
 from applier.changefeed.event import SchemaChange
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.message import Position
@@ -21,11 +22,15 @@ from applier.ddl.spelling import Spelling
 from applier.errors import DdlStopped
 from applier.order.barrier import Barrier
 from applier.pipeline.ddl_progress import DdlProgress
-from applier.pipeline.scan.statements import Ddl
+from applier.pipeline.scan.known import Known
+from applier.pipeline.scan.statements import Ddl, read_all
+from applier.pipeline.scan.window_tables import spelling
 from applier.pipeline.schema_changes.apply import DdlApplier
 from applier.pipeline.schema_changes.decision import DdlRules, Verdict, past
 from applier.pipeline.schema_changes.decision import decided as record
+from applier.pipeline.schema_changes.whole_tables import TableDdl
 from applier.pipeline.state import State
+from applier.sink.control.checkpoint_form import from_json, to_json
 from applier.sink.control.rows import Decision, IgnoredFor, SchemaDecision
 
 RULES = DdlRules({"truncate-table": "stop", "drop-column": "ignore"}, TableFilter(["a.*"]))
@@ -172,3 +177,45 @@ def test_a_table_that_a_failed_step_has_purged_shows_that_its_drop_was_begun(*, 
     ddl = Ddl.of(Barrier(change, "t", Position(0, 0, 0)), Spelling(()))
 
     assert DdlApplier(targets, state, {}, TablesSection(), TypeRules())._is_made(ddl) is is_moving
+
+
+@pytest.mark.parametrize(
+    ("texts", "is_known"),
+    [
+        (["RENAME TABLE a.p TO a.between", "RENAME TABLE a.between TO a.q"], False),
+        (["ALTER TABLE a.p FROBNICATE"], True),
+    ],
+)
+def test_the_next_windows_do_not_count_on_a_name_that_renames_of_an_open_order_may_have_left(
+    texts: list[str], *, is_known: bool
+) -> None:
+    """The checkpoint keeps it: a later swap must not be ordered by the name."""
+    state = State(mock.MagicMock(), Checkpoint(1, 1, 0, 0, Holder("t", "h")))
+    state.tables.put(TableVersion(P, 1, ()))
+    state.completeness |= dict.fromkeys((P, Q, TableName("a", "between")), Completeness(Reason(Why.DDL, "7")))
+    parts = [Barrier(SchemaChange(5, sql, "a"), "t", Position(0, place, 0)) for place, sql in enumerate(texts)]
+    applier = DdlApplier(mock.MagicMock(), state, {}, TablesSection(), TypeRules())
+
+    for ddl in read_all(parts, Spelling([P])):
+        applier.apply(ddl)
+    state.checkpoint = from_json(to_json(replace(state.checkpoint, tables=state.tracked())))
+    state.restore()
+    names = spelling(cast("Any", mock.MagicMock(versions=(), results=mock.MagicMock(parts=()))), Known.of(state, {}, 1))
+
+    assert (P in names, P in state.parked) == (is_known, True)
+    assert str(names.of(TableName("a", "P"))) == "a.p", "it is this table that statements name all the same"
+
+
+def test_a_table_that_is_made_behind_such_renames_has_letters_of_its_own() -> None:
+    """What has the name here is another table, in other letters: the new one must not lie where that one is."""
+    state, targets = State(mock.MagicMock(), Checkpoint(1, 1, 0, 0, Holder("t", "h"))), mock.MagicMock()
+    state.tables.put(TableVersion(P, 1, ()))
+    state.completeness[P] = Completeness(Reason(Why.DDL, "7"), is_misnamed=True)
+    targets.writer.return_value = None
+    found: list[TableName | None] = []
+    targets.ensure.side_effect = lambda version, _: found.append(state.tables.spelt(version.name) or version.name)
+    [create] = parse("CREATE TABLE P (id INT PRIMARY KEY)", "a")
+
+    TableDdl(targets, state, TablesSection()).apply(SchemaChange(9, "CREATE TABLE P (id INT PRIMARY KEY)", "a"), create)
+
+    assert list(map(str, found)) == ["a.P"]

@@ -91,6 +91,26 @@ def test_an_order_that_is_open_is_refused_by_name() -> None:
     )
 
 
+def test_no_later_statement_counts_on_a_name_that_renames_of_an_open_order_may_have_left() -> None:
+    """Another table may have it: a swap ordered by it would give a live table the name of another one."""
+    of_name = {name: TableName("shop", name) for name in ("a", "b", "c", "x")}
+    parts = [
+        barrier("RENAME TABLE b TO c", topic="b"),
+        barrier("RENAME TABLE a TO b", topic="a", offset=1),
+        *(
+            Barrier(SchemaChange(6, sql, "shop"), "t", Position(0, place, 0))
+            for place, sql in enumerate(["RENAME TABLE x TO a", "RENAME TABLE b TO x", "RENAME TABLE a TO b"], 2)
+        ),
+        Barrier(SchemaChange(7, "CREATE TABLE A (id INT PRIMARY KEY)", "shop"), "t", Position(0, 5, 0)),
+    ]
+
+    ddl = read_all(parts, Spelling([of_name["a"], of_name["x"]]))
+
+    assert [item.refused is not None for item in ddl] == [True] * 5 + [False]
+    assert ddl[0].misnamed == (of_name["b"], of_name["c"])
+    assert str(ddl[-1].names[0]) == "shop.A", "the table is another one, in letters of its own"
+
+
 def test_a_swap_of_which_one_table_is_known_goes_in_the_order_in_which_it_was_taken_before() -> None:
     """A parked table is brought back without the other; the changefeed knew both when it came past the statement."""
     texts = ["RENAME TABLE a TO tmp", "RENAME TABLE b TO a", "RENAME TABLE tmp TO b"]

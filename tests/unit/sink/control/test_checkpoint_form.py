@@ -54,7 +54,9 @@ TABLES = replace(
         ),
         TableName("shop", "new"): Tracked(
             2,
-            completeness=Completeness(Reason(Why.LOADING), position=replace(POSITION, is_loaded=True), is_due=True),
+            completeness=Completeness(
+                Reason(Why.LOADING), position=replace(POSITION, is_loaded=True), is_due=True, is_misnamed=True
+            ),
         ),
         TableName("shop", "old"): Tracked(3, loaded=470606913376878593),
     },
