@@ -153,11 +153,6 @@ class State:
         """Tables whose rows are not applied."""
         return frozenset(name for name, found in self.completeness.items() if found.is_parked)
 
-    @property
-    def misnamed(self) -> frozenset[TableName]:
-        """Tables whose names may be those of others upstream, or of none."""
-        return frozenset(name for name, found in self.completeness.items() if found.is_misnamed)
-
     def tracked(self) -> dict[TableName, Tracked]:
         """What each table is, for the checkpoint."""
         found = {

@@ -39,7 +39,7 @@ class Known:
         passed: As `Checkpoint.passed`.
         parked: Tables whose rows are not applied.
         loaded: TSO of the export that the rows of a table come from.
-        misnamed: As `State.misnamed`.
+        misnamed: Tables whose names may be those of others upstream, or of none.
         named: Tables that are followed, those included whose CREATE TABLE is yet to come.
         lives: As `State.lives`.
         past: As `DdlProgress.past`.
@@ -88,7 +88,7 @@ class Known:
             versions=state.versions,
             tables=state.tables.beside(state.supplied),
             parked=state.parked,
-            misnamed=state.misnamed,
+            misnamed=frozenset(name for name, found in state.completeness.items() if found.is_misnamed),
             named=frozenset(state.completeness),
             loaded=state.loaded,
             lives=state.lives,

@@ -78,7 +78,8 @@ class TableDdl:
         if found is not None and self._is_stale(change, create.table, found):
             # The DROP of the table before was passed over: its rows would stay in the new one.
             self._drop(create.table, change.commit_ts, is_passed=True)
-        if create.table in self.state.misnamed:
+        known = self.state.completeness.get(create.table)
+        if known is not None and known.is_misnamed:
             # The letters of the other table, which lies where they say, are not those of the new one.
             self.state.tables.apply(actions.DropTable(create.table), change.commit_ts)
         if found is not None:
