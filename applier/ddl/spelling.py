@@ -32,6 +32,7 @@ class Spelling:
         self._names = {name: name for name in sorted(others, key=tuple)} | self._tables
         self._databases = {name.folded[0]: name.database for name in self._names.values()}
         self._databases |= {name.folded[0]: name.database for name in self._tables}
+        self._doubted: set[TableName] = set()
 
     def __contains__(self, name: TableName) -> bool:
         return name in self._tables
@@ -79,6 +80,11 @@ class Spelling:
         """Count on no table of some names any more: another one may have each. Statements still mean what has it."""
         for name in names:
             self._tables.pop(name, None)
+            self._doubted.add(name)
+
+    def is_doubted(self, name: TableName) -> bool:
+        """Whether another table may have a name, or none."""
+        return name in self._doubted
 
     def meet_database(self, name: str) -> None:
         """Take the spelling of a database from a message; a statement may spell it in any way."""
@@ -95,6 +101,7 @@ class Spelling:
         return self._tables.get(name) or TableName(database, name.table)
 
     def _add(self, name: TableName) -> None:
+        self._doubted.discard(name)
         for known in (self._tables, self._names):
             known.pop(name, None)
             known[name] = name

@@ -176,7 +176,7 @@ def _unordered(part: Ddl, renames: Sequence[RenameTable]) -> Ddl:
 
 def _is_loose(ddl: Ddl, names: Spelling) -> bool:
     rename = _rename(ddl)
-    return rename is not None and (rename.table not in names or rename.to in names)
+    return rename is not None and (rename.table not in names or rename.to in names or names.is_doubted(rename.to))
 
 
 def _rename(part: Ddl) -> RenameTable | None:

@@ -19,7 +19,9 @@ from applier.pipeline.scan.window_scan import WindowScan
 def spelling(found: WindowScan, known: Known) -> Spelling:
     """How the tables are spelt, those that a window shows included."""
     names = (name for name, _ in [*known.versions, *found.versions, *found.results.parts])
-    return Spelling((name for name in known.tables if name not in known.misnamed), (*names, *known.named))
+    found_names = Spelling(known.tables, (*names, *known.named))
+    found_names.doubt(known.misnamed)
+    return found_names
 
 
 def met(found: WindowScan, known: Known) -> dict[TableName, int]:

@@ -74,19 +74,24 @@ class TableDdl:
         if version is None:
             what = f"The columns of table {create.table} are not known: {shown(change.sql)}."
             raise SchemaChangeRefused(what, RELOAD)
+        self._free(change, create.table)
         found = self.targets.writer(create.table)
         if found is not None and self._is_stale(change, create.table, found):
             # The DROP of the table before was passed over: its rows would stay in the new one.
             self._drop(create.table, change.commit_ts, is_passed=True)
-        known = self.state.completeness.get(create.table)
-        if known is not None and known.is_misnamed:
-            # The letters of the other table, which lies where they say, are not those of the new one.
-            self.state.tables.apply(actions.DropTable(create.table), change.commit_ts)
         if found is not None:
             self._make_way(create.table)
         if not self.targets.maker.loaded:
             refuse_held(self.targets.writer(create.table), is_placed=self.targets.feed.order.parts_at_ddl)
         self.targets.ensure(version, self.targets.feed.stamp(change.commit_ts, {DDL: mark(change)}))
+
+    def _free(self, change: SchemaChange, name: TableName) -> None:
+        """Take a name off the table that has it here alone: a statement gives it to another one, in its own letters."""
+        if (known := self.state.completeness.get(name)) is None or not known.is_misnamed:
+            return
+        if (writer := self.targets.writer(name)) is not None and not is_in(writer.known, change):
+            self._drop(name, change.commit_ts, is_passed=True)
+        self.state.tables.apply(actions.DropTable(name), change.commit_ts)
 
     def _is_stale(self, change: SchemaChange, name: TableName, found: TableWriter) -> bool:
         """Whether a table that a CREATE TABLE meets holds another one of its name, which is gone upstream."""
@@ -136,6 +141,7 @@ class TableDdl:
         if not admits(rename.last):
             self._drop(rename.table, change.commit_ts)
             return
+        self._free(change, rename.to)
         writer = self.targets.writer(rename.table)
         if writer is not None and not self.is_renamed(change, rename.to):
             self._refuse_taken(change, rename)
@@ -191,6 +197,7 @@ class TableDdl:
 
     def _rename_parked(self, change: SchemaChange, rename: actions.RenameTable) -> None:
         """Rename a parked table, so that its former name is free; how far it is stays as it is."""
+        self._free(change, rename.to)
         writer, target = self.targets.writer(rename.table), self.targets.writer(rename.to)
         if writer is None or (target is not None and target.table.setting(DDL) == mark(change)):
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, cast
 from unittest import mock
@@ -19,7 +20,7 @@ from applier.config.settings import TablesSection
 from applier.ddl.actions import by_table
 from applier.ddl.parser import parse
 from applier.ddl.spelling import Spelling
-from applier.errors import DdlStopped
+from applier.errors import DdlStopped, SchemaChangeRefused
 from applier.order.barrier import Barrier
 from applier.pipeline.ddl_progress import DdlProgress
 from applier.pipeline.scan.known import Known
@@ -219,3 +220,25 @@ def test_a_table_that_is_made_behind_such_renames_has_letters_of_its_own() -> No
     TableDdl(targets, state, TablesSection()).apply(SchemaChange(9, "CREATE TABLE P (id INT PRIMARY KEY)", "a"), create)
 
     assert list(map(str, found)) == ["a.P"]
+
+
+@pytest.mark.parametrize("is_misnamed", [True, False])
+def test_a_rename_into_a_name_that_is_another_tables_here_alone_takes_it(*, is_misnamed: bool) -> None:
+    """Upstream the name is free: the feed must not stop for what is parked under it. A part of the statement may be missing."""
+    state, targets = State(mock.MagicMock(), Checkpoint(1, 1, 0, 0, Holder("t", "h"))), mock.MagicMock()
+    for name in (P, Q):
+        state.tables.put(TableVersion(name, 1, ()))
+    state.completeness[P] = Completeness(Reason(Why.DDL, "7"), is_misnamed=is_misnamed)
+    writers = {P: mock.MagicMock(), Q: mock.MagicMock()}
+    targets.writer.side_effect = writers.get
+    targets.forget.side_effect = writers.pop
+    change = SchemaChange(9, "RENAME TABLE q TO p", "a")
+    names = spelling(cast("Any", mock.MagicMock(versions=(), results=mock.MagicMock(parts=()))), Known.of(state, {}, 1))
+    [ddl] = read_all([Barrier(change, "t", Position(0, 0, 0))], names)
+
+    for table in writers.values():
+        table.known.extra, table.table.setting.return_value = {}, None
+    with nullcontext() if is_misnamed else pytest.raises(SchemaChangeRefused, match="another table has that name"):
+        TableDdl(targets, state, TablesSection()).apply(change, ddl.actions[0])
+
+    assert (targets.catalog.rename.called, ddl.is_loose) == (is_misnamed, True)
