@@ -224,7 +224,7 @@ def test_a_table_that_is_made_behind_such_renames_has_letters_of_its_own() -> No
 
 @pytest.mark.parametrize("is_misnamed", [True, False])
 def test_a_rename_into_a_name_that_is_another_tables_here_alone_takes_it(*, is_misnamed: bool) -> None:
-    """Upstream the name is free: the feed must not stop for what is parked under it. A part of the statement may be missing."""
+    """Upstream the name is free: the feed must not stop for what is parked under it."""
     state, targets = State(mock.MagicMock(), Checkpoint(1, 1, 0, 0, Holder("t", "h"))), mock.MagicMock()
     for name in (P, Q):
         state.tables.put(TableVersion(name, 1, ()))
