@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from applier.changefeed.message import TopicPartition
+from applier.pipeline.jobs.resumption import Resumption
 from applier.pipeline.requests import Requests
-from applier.pipeline.resume.resumption import Resumption
 from applier.pipeline.step import Pipeline, Step
 
 

@@ -20,7 +20,7 @@ from applier.config.reading.places import lines_of
 from applier.config.reading.problems import Problems, note_unknown, validated, with_known_keys
 from applier.config.registry import RegistrySection
 from applier.config.section import Section, nearest, refuse
-from applier.config.source import SourceSection
+from applier.config.source import SourceSection, dotted
 from applier.config.table_layout import LayoutSection, TableLayout, layout_of
 from applier.config.upstream import UpstreamSection
 from applier.config.watch import HttpSection, TracesSection, WebhookSection
@@ -375,25 +375,15 @@ def _flatten(raw: dict[str, Any], problems: Problems) -> dict[str, Any]:
     flat = dict(raw)
     for section in ("catalog", "spark"):
         if isinstance(flat.get(section), dict):
-            flat[section] = _dotted(flat[section])
+            flat[section] = dotted(flat[section])
             for key in [key for key, value in flat[section].items() if isinstance(value, tuple)]:
                 problems.add(f"{section}.{key}", "must be one text; commas separate several values")
     source = flat.get("source")
     if isinstance(source, dict) and isinstance(source.get("kafka"), dict):
-        flat["source"] = source | {"kafka": _dotted(source["kafka"])}
+        flat["source"] = source | {"kafka": dotted(source["kafka"])}
     if isinstance(flat.get("spark"), dict):
         prefixed = {key if key.startswith("spark.") else f"spark.{key}": value for key, value in flat["spark"].items()}
         flat["spark"] = {key: _text(value) for key, value in prefixed.items()}
-    return flat
-
-
-def _dotted(nested: dict[str, Any]) -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in nested.items():
-        if isinstance(value, dict):
-            flat.update({f"{key}.{inner}": item for inner, item in _dotted(value).items()})
-        else:
-            flat[key] = value
     return flat
 
 

@@ -93,3 +93,14 @@ class SourceSection(Section):
         if self.archive is None and self.kafka is None:
             refuse({"kafka": "missing: exactly one of archive and [source.kafka] is needed"})
         return self
+
+
+def dotted(nested: dict[str, Any]) -> dict[str, Any]:
+    """Options of Kafka by their full names, of tables that TOML makes of dots."""
+    flat: dict[str, Any] = {}
+    for key, value in nested.items():
+        if isinstance(value, dict):
+            flat.update({f"{key}.{inner}": item for inner, item in dotted(value).items()})
+        else:
+            flat[key] = value
+    return flat

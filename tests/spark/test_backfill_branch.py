@@ -21,7 +21,7 @@ from applier.commands.backfill.request import asked
 from applier.config import settings
 from applier.ddl.actions import effect
 from applier.errors import RangeRefused
-from applier.pipeline.resume.copies import namespace
+from applier.pipeline.jobs.copies import namespace
 from applier.runtime import failpoints
 from applier.sink.iceberg.catalog import Catalog
 from tests.recovery.snapshots import heads

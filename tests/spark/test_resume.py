@@ -15,8 +15,8 @@ from applier.changefeed.table import TableName
 from applier.commands.follower import Follower
 from applier.commands.tables.command import ask
 from applier.errors import CheckpointConflict, ConfigError, SchemaChangeRefused, TerminalError
+from applier.pipeline.jobs.resumption import Resumption
 from applier.pipeline.requests import Requests
-from applier.pipeline.resume.resumption import Resumption
 from applier.runtime import failpoints
 from applier.sink.control.control import Control
 from applier.sink.control.rows import TableRequest, request_rows
@@ -407,10 +407,11 @@ def test_a_dead_letter_leaves_its_table_incomplete_until_none_is_left(make: Make
     for way in ("backfill", "discard"):
         world = make(on_bad_message="dead_letter")
         world.name += way
-        for table in ("a", "b"):
-            world.create(table)
-            world.put(table, 1)
-        world.send_row("a", {"id": "2", "v": "x", "w": "0000-00-00"}, kinds={"w": "date"})
+        world.create("b")
+        world.put("b", 1)
+        world.ddl("CREATE TABLE a (id BIGINT PRIMARY KEY, v VARCHAR(9), w DATE)")
+        for key, day in (("1", "2026-01-01"), ("2", "0000-00-00")):
+            world.send_row("a", {"id": key, "v": "x", "w": day}, kinds={"w": "date"})
         world.resolve()
         world.run(zero_dates="stop")
         lacking = world.table("a")

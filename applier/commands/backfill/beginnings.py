@@ -14,7 +14,7 @@ from applier.commands.backfill.bounds import Range
 from applier.ddl.actions import Action, CreateTable, effect, kind, touches
 from applier.ddl.parser import parse
 from applier.errors import RangeRefused, SchemaChangeRefused
-from applier.pipeline.resume.copies import gone
+from applier.pipeline.jobs.copies import gone
 from applier.pipeline.schema_changes.decision import past
 from applier.pipeline.step import Pipeline
 from applier.pipeline.tables import completeness

@@ -15,8 +15,8 @@ from applier.commands.backfill.beginnings import Beginnings
 from applier.commands.backfill.bounds import Range
 from applier.commands.backfill.request import Request
 from applier.errors import RangeRefused
-from applier.pipeline.resume.copies import Copies, CopyOutdated
-from applier.pipeline.resume.job import JobRun, job, no_create
+from applier.pipeline.jobs.copies import Copies, CopyOutdated
+from applier.pipeline.jobs.job import JobRun, job, no_create
 from applier.pipeline.schema_changes.apply import DdlApplier
 from applier.pipeline.schema_changes.fixed_columns import FixedColumns
 from applier.pipeline.step import Pipeline, Step

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from applier.changefeed.route import Route
 from applier.config.settings import Config
 from applier.errors import ConfigError
-from applier.pipeline.resume import copies
+from applier.pipeline.jobs import copies
 from applier.pipeline.tables import loads
 from applier.runtime.jvm.spark_session import build_session
 from applier.runtime.retry import with_retry

@@ -16,10 +16,10 @@ from applier.decode.dump.export import Export, File
 from applier.decode.dump.file_columns import export_of_missing, missing
 from applier.decode.dump.part_reader import PartReader
 from applier.errors import CheckpointConflict, TableMismatch, TerminalError, ValueRefused
+from applier.pipeline.jobs.copies import Copies
 from applier.pipeline.load.generated import Generated
 from applier.pipeline.load.key_order import KeyRange, are_apart
 from applier.pipeline.load.spark import PART_BYTES, Staged, has_twice, stage_files
-from applier.pipeline.resume.copies import Copies
 from applier.pipeline.tables.changefeed import ADOPTED
 from applier.pipeline.tables.loads import LOADED, LoadRecord, route
 from applier.pipeline.tables.target_tables import TargetTables

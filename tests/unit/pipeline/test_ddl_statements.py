@@ -13,7 +13,7 @@ from applier.ddl.actions import CreateTable, DropPartitions, NoRows, RenameTable
 from applier.ddl.schema_tracker import Tables
 from applier.ddl.spelling import Spelling
 from applier.order.barrier import Barrier, in_order
-from applier.pipeline.resume.own_ddl import OwnDdl
+from applier.pipeline.jobs.own_ddl import OwnDdl
 from applier.pipeline.scan.statements import Ddl, read_all
 
 ORDERS = TableName("shop", "orders")

@@ -16,7 +16,7 @@ from applier.changefeed.table import TableName
 from applier.commands.follower import Follower
 from applier.commands.run import note_over
 from applier.errors import CheckpointConflict, DecodeError, TableMismatch, TerminalError, TransientError
-from applier.pipeline.resume.resumption import Resumption
+from applier.pipeline.jobs.resumption import Resumption
 from applier.pipeline.scan.task_result import Waiting
 from applier.pipeline.state import State, keep_end
 from applier.pipeline.step import Pipeline, Step

@@ -13,8 +13,8 @@ from applier.changefeed.table import TableName
 from applier.ddl.actions import DropTable, effect, touches
 from applier.ddl.parser import parse
 from applier.errors import RangeRefused, SchemaChangeRefused, TableMismatch
-from applier.pipeline.resume.copies import Copies
-from applier.pipeline.resume.strangers import renamed
+from applier.pipeline.jobs.copies import Copies
+from applier.pipeline.jobs.strangers import renamed
 from applier.pipeline.state import State
 from applier.pipeline.tables import completeness, parking
 from applier.pipeline.tables.loads import LoadTables

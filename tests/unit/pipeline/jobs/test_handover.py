@@ -15,8 +15,8 @@ from applier.changefeed.position import DdlId, FeedPosition
 from applier.changefeed.table import TableName
 from applier.errors import SchemaChangeRefused, TableMismatch
 from applier.order.feed_order import ORDERS as FEED_ORDERS
-from applier.pipeline.resume.handover import Handover
-from applier.pipeline.resume.replay import Replay
+from applier.pipeline.jobs.handover import Handover
+from applier.pipeline.jobs.replay import Replay
 from applier.pipeline.state import State
 from applier.sink.control.control import SchemaDecision
 
@@ -111,7 +111,7 @@ def _refuse() -> None:
 
 def test_a_table_that_cannot_be_shown_is_given_up_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """The others are shown; and what the export brought of that one stays."""
-    monkeypatch.setattr("applier.pipeline.resume.handover.LoadTables", loads := MagicMock())
+    monkeypatch.setattr("applier.pipeline.jobs.handover.LoadTables", loads := MagicMock())
     handover, known, copies = _job()
 
     handover.show({ITEMS: ITEMS, ORDERS: ORDERS})

@@ -11,9 +11,9 @@ from applier.changefeed.checkpoint import Resuming, has_reached
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName
 from applier.errors import CheckpointConflict, TerminalError
-from applier.pipeline.resume.copies import Copies, CopyOutdated
-from applier.pipeline.resume.job import job
-from applier.pipeline.resume.replay import Replay, first
+from applier.pipeline.jobs.copies import Copies, CopyOutdated
+from applier.pipeline.jobs.job import job
+from applier.pipeline.jobs.replay import Replay, first
 from applier.pipeline.step import Pipeline
 from applier.pipeline.tables import completeness, parking
 from applier.runtime import failpoints

@@ -13,12 +13,12 @@ from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName
 from applier.config.settings import MaintenanceSection
 from applier.errors import BY_HAND, RangeRefused
+from applier.pipeline.jobs.copies import Copies
+from applier.pipeline.jobs.handover import Handover, Members
+from applier.pipeline.jobs.job_ledger import JobLedger
+from applier.pipeline.jobs.own_ddl import OwnDdl
 from applier.pipeline.maintenance import Maintenance
 from applier.pipeline.next_step import PIECE
-from applier.pipeline.resume.copies import Copies
-from applier.pipeline.resume.handover import Handover, Members
-from applier.pipeline.resume.job_ledger import JobLedger
-from applier.pipeline.resume.own_ddl import OwnDdl
 from applier.pipeline.schema_changes.apply import DdlApplier
 from applier.pipeline.schema_changes.decision import past
 from applier.pipeline.state import State

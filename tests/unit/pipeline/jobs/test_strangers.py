@@ -10,7 +10,7 @@ import pytest
 from applier.changefeed.completeness import Completeness, Reason, Why
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName
-from applier.pipeline.resume.strangers import renamed
+from applier.pipeline.jobs.strangers import renamed
 
 A, B = TableName("shop", "a"), TableName("shop", "b")
 AT_56 = FeedPosition(A, 56, version=1)

@@ -18,9 +18,9 @@ from applier.changefeed.table import TableName
 from applier.changefeed.ts import CLOCK_SKEW_MS, unix_ms
 from applier.consume.offsets import next_window
 from applier.errors import BY_HAND, RangeRefused, TableMismatch, TerminalError
-from applier.pipeline.resume import strangers
-from applier.pipeline.resume.handover import leave_out
-from applier.pipeline.resume.job import JobRun, no_create
+from applier.pipeline.jobs import strangers
+from applier.pipeline.jobs.handover import leave_out
+from applier.pipeline.jobs.job import JobRun, no_create
 from applier.pipeline.tables import parking
 from applier.pipeline.tables.loads import LoadTables
 from applier.runtime import failpoints
