@@ -6,11 +6,12 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
+import structlog
 from py4j.java_gateway import GatewayParameters, JavaGateway
 
 from applier import cli
@@ -28,6 +29,13 @@ type = "jdbc"
 uri = "jdbc:sqlite:{folder}/catalog.db"
 warehouse = "{folder}/tables"
 """
+
+
+@pytest.fixture(autouse=True)
+def logs() -> Iterator[None]:
+    """A command decides how the process logs."""
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from typer.main import get_command
 
 from applier import cli
@@ -32,6 +33,7 @@ def run(arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     monkeypatch.setattr(sys, "argv", ["applier", *arguments])
     with pytest.raises(SystemExit) as ended:
         cli.main()
+    structlog.reset_defaults()  # A command decides how the process logs.
     said = capsys.readouterr()
     return int(ended.value.code or 0), said.out + said.err
 
