@@ -45,8 +45,12 @@ def _retired(found: WindowScan, known: Known) -> set[str]:
 
 
 def _live(topics: Mapping[TableName, str], found: WindowScan, known: Known) -> dict[TableName, str]:
-    """Topic of each table that is there after all DDL read so far, those above the watermark included."""
-    live = {name: topic for name, topic in topics.items() if name in known.tables or name in found.topics}
+    """Topic of each table that is there after all DDL read so far, those above the watermark included.
+
+    One whose name may be left upstream counts by what the window has of it alone: such a topic may get nothing more.
+    """
+    there = set(known.tables) - known.misnamed
+    live = {name: topic for name, topic in topics.items() if name in there or name in found.topics}
     barriers = in_order(found.results.barriers, known.applied, known.applied_ddl)
     for ddl in read_all(barriers, spelling(found, known)):
         for action in ddl.actions:
@@ -55,4 +59,6 @@ def _live(topics: Mapping[TableName, str], found: WindowScan, known: Known) -> d
             for name in [*done.leaving(live), *renamed]:
                 live.pop(name, None)
             live |= dict.fromkeys(done.created, ddl.barrier.topic)
+        for name in ddl.misnamed:
+            live.pop(name, None)
     return live

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from applier.changefeed.message import TopicPartition
+from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.types import TypeRules
 from applier.changefeed.window import Window
 from applier.ddl.schema_tracker import Tables
 from applier.decode.options import DecoderOptions
 from applier.pipeline.scan.decode_task import DecodeTask
 from applier.pipeline.scan.known import Known
+from applier.pipeline.scan.live_topics import mark
 from applier.pipeline.scan.scanner import WindowScanner
+from applier.pipeline.scan.window_scan import WindowScan
 from applier.runtime.logs import Stopwatch
 from tests.lab import Memory
 from tests.ticdc import Changefeed, Habits
@@ -57,6 +61,39 @@ def test_the_topic_of_the_name_between_is_left_when_all_tables_trade_names() -> 
     database.insert(ITEMS, {"id": 1})
 
     assert _mark(database) == database.ts
+
+
+def test_the_topic_of_a_table_that_renames_of_open_order_moved_is_left() -> None:
+    """Whatever their order is, the table has another name behind them."""
+    database = Database()
+    database.create(ORDERS, [Column("id")], ["id"])
+    database.create(ITEMS, [Column("id")], ["id"])
+    database.insert(ORDERS, {"id": 1})
+    database.rename((ORDERS, BETWEEN), (BETWEEN, ARCHIVE))
+    database.insert(ITEMS, {"id": 1})
+
+    assert _mark(database) == database.ts
+
+
+@pytest.mark.parametrize("is_misnamed", [True, False])
+def test_a_topic_of_a_name_that_may_be_left_holds_no_later_window(*, is_misnamed: bool) -> None:
+    """The table stays here under the name, parked, and its topic may get nothing more."""
+    orders, items = TableName("shop", "orders"), TableName("shop", "items")
+    places = {name: TopicPartition(f"feed_shop_{name.table}", 0) for name in (orders, items)}
+    known = Known(
+        resolved={places[orders]: 5, places[items]: 9},
+        ends=dict.fromkeys(places.values(), 3),
+        topics={name: place.topic for name, place in places.items()},
+        applied=8,
+        applied_of={},
+        applied_ddl=frozenset(),
+        versions={},
+        tables=Tables(TableVersion(name, 1, ()) for name in places),
+        misnamed=frozenset([orders] if is_misnamed else []),
+    )
+    template = DecodeTask("simple", DecoderOptions(), TypeRules(), ("*.*",), (), upto=0)
+
+    assert mark(WindowScan(Window({}), dict(known.resolved), template), known) == (9 if is_misnamed else 5)
 
 
 def test_a_topic_whose_first_message_cannot_be_read_counts() -> None:
