@@ -10,7 +10,7 @@ from applier.ddl.actions import effect
 from applier.order.barrier import in_order
 from applier.order.watermark import watermark
 from applier.pipeline.scan.known import Known
-from applier.pipeline.scan.statements import read_all
+from applier.pipeline.scan.statements import Ddl, read_all
 from applier.pipeline.scan.window_scan import WindowScan
 from applier.pipeline.scan.window_tables import spelling
 
@@ -50,9 +50,12 @@ def _live(topics: Mapping[TableName, str], found: WindowScan, known: Known) -> d
     One whose name may be left upstream counts by what the window has of it alone: such a topic may get nothing more.
     """
     there = set(known.tables) - known.misnamed
-    live = {name: topic for name, topic in topics.items() if name in there or name in found.topics}
     barriers = in_order(found.results.barriers, known.applied, known.applied_ddl)
-    for ddl in read_all(barriers, spelling(found, known)):
+    due = read_all(barriers, spelling(found, known))
+    brought = {name for ddl in due for action in ddl.actions for name in effect(action).brought}
+    here = there | found.topics.keys() - (_sent_again(found, known) - there - brought)
+    live = {name: topic for name, topic in topics.items() if name in here}
+    for ddl in due:
         for action in ddl.actions:
             done = effect(action)
             renamed = [to for _, to in done.moved if live.get(to) == ddl.barrier.topic]
@@ -62,3 +65,11 @@ def _live(topics: Mapping[TableName, str], found: WindowScan, known: Known) -> d
         for name in ddl.misnamed:
             live.pop(name, None)
     return live
+
+
+def _sent_again(found: WindowScan, known: Known) -> set[TableName]:
+    """Names that tables have left by DDL which are applied, and which a restart of TiCDC has sent again."""
+    names = spelling(found, known)
+    past = [item for item in found.results.barriers if item.change.commit_ts <= known.applied]
+    done = [effect(action) for barrier in past for action in Ddl.of(barrier, names).actions]
+    return {name for each in done for name in each.leaving(list(found.topics))}
