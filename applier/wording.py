@@ -32,7 +32,7 @@ CLAUSES: Mapping[Why, str] = {
     Why.LATE: "rows that lie before its DDL of commit ts {} came behind it, from a partition that lags",
     Why.EXCHANGED: "it exchanged rows with table {}, which is incomplete",
     Why.CAME_BACK: "it came back from a drop, and nothing shows what it lacked before",
-    Why.MADE_WHILE_PARKED: "its CREATE TABLE came while its name was parked, and rows that came with it may be missing",
+    Why.MADE_WHILE_PARKED: "it got its name while that was parked, and rows that came with the DDL may be missing",
     Why.LEFT_OUT: "left out by tables.include",
     Why.LEFT_OUT_BEFORE: "tables.include left it out until now",
     Why.BY_HAND: "a user parked it",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
@@ -80,6 +80,7 @@ class WindowApplier:
             TerminalError: The changefeed cannot go on.
         """
         upto = cast("int", scan.upto)
+        left_out = self.state.parked | scan.parking.keys()
         self.set_apart(self._unfit(scan), Why.ROW)
         completeness.doubt_late(self.state, scan.results.late)
         completeness.meet((name for name, _ in scan.results.parts), scan.ddl, self.state, self.targets, self.config)
@@ -110,6 +111,10 @@ class WindowApplier:
                 is_begun = self.ddl_handler.is_begun(ddl)
                 commits += self._commit([batch for batch in batches if not (is_begun and batch.name in ddl.names)])
                 self._apply_ddl(ddl)
+                if extent is not None:
+                    # Its rows of this window are out, as those of the parked table are: nothing orders them by the DDL.
+                    taken = left_out.intersection(_brought(ddl))
+                    completeness.doubt(self.state, taken, Reason(Why.MADE_WHILE_PARKED))
                 if is_begun and self.ddl_handler.leaves_rows(ddl):
                     commits += self._commit([batch for batch in batches if parted.get(batch.name, -1) < place])
             self._settle(unsettled)
@@ -240,6 +245,13 @@ class WindowApplier:
             self.not_found.note(name, applied.not_found, self.state)
             self.commits.append((name, sum(applied.seconds.values())))
         return len(done)
+
+
+def _brought(ddl: Ddl) -> Iterator[TableName]:
+    """Names that a DDL gives to tables, those left out that one has only within its statement."""
+    for action in ddl.actions:
+        if not (isinstance(action, RenameTable) and action.then is not None):
+            yield from effect(action).brought
 
 
 def _by_names_of_now(names: Iterable[TableName], ddl: Sequence[Ddl]) -> set[TableName]:

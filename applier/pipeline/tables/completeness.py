@@ -232,10 +232,7 @@ def follow(action: actions.Action, state: State, targets: TargetTables, *, ignor
     """
     known, done = state.completeness, actions.effect(action)
     for table in done.created:
-        before = known.get(table)
-        is_cut = before is not None and before.is_parked and not targets.feed.order.parts_at_ddl
-        # Rows of a window lie before or after a DDL only where something orders them: those of a parked table are out.
-        known[table] = incomplete(Why.MADE_WHILE_PARKED) if is_cut else _whole(before)
+        known[table] = _whole(known.get(table))
     for table in () if ignored else done.emptied:
         if table in known and not known[table].is_parked:
             known[table] = _whole(known[table])
