@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
@@ -22,6 +22,7 @@ from applier.errors import (
     TableMismatch,
     TerminalError,
 )
+from applier.order.feed_order import FeedOrder
 from applier.pipeline.dead_letters import set_aside
 from applier.pipeline.scan.statements import Ddl
 from applier.pipeline.scan.window_scan import WindowScan
@@ -95,9 +96,8 @@ class WindowApplier:
             self.state.track(version)
             self._ensure(version)
         unsettled, self.state.ddl.to_move = self.state.unsettled, moved_by(scan, self.state)
-        due = dict(scan.results.parts)
+        due, commits = dict(scan.results.parts), 0
         extent = None if self.targets.feed.order.has_watermark else ReadExtent(scan.window.ranges, self.state.topic_ids)
-        commits = 0
         with stopwatch.stage("apply"):
             parted = self._parted(scan.ddl)
             for place, ddl in enumerate(scan.ddl):
@@ -111,10 +111,7 @@ class WindowApplier:
                 is_begun = self.ddl_handler.is_begun(ddl)
                 commits += self._commit([batch for batch in batches if not (is_begun and batch.name in ddl.names)])
                 self._apply_ddl(ddl)
-                if extent is not None:
-                    # Its rows of this window are out, as those of the parked table are: nothing orders them by the DDL.
-                    taken = left_out.intersection(_brought(ddl))
-                    completeness.doubt(self.state, taken, Reason(Why.MADE_WHILE_PARKED))
+                _doubt_taken(self.state, self.targets.feed.order, left_out, ddl)
                 if is_begun and self.ddl_handler.leaves_rows(ddl):
                     commits += self._commit([batch for batch in batches if parted.get(batch.name, -1) < place])
             self._settle(unsettled)
@@ -247,11 +244,13 @@ class WindowApplier:
         return len(done)
 
 
-def _brought(ddl: Ddl) -> Iterator[TableName]:
-    """Names that a DDL gives to tables, those left out that one has only within its statement."""
-    for action in ddl.actions:
+def _doubt_taken(state: State, order: FeedOrder, left_out: frozenset[TableName], ddl: Ddl) -> None:
+    """Let tables lack rows that a DDL gives a name that its window leaves out: nothing orders such rows by the DDL."""
+    for action in () if order.parts_at_ddl else ddl.actions:
+        # No row has a name that a table has only within the statement.
         if not (isinstance(action, RenameTable) and action.then is not None):
-            yield from effect(action).brought
+            taken = left_out.intersection(effect(action).brought)
+            completeness.doubt(state, taken, Reason(Why.MADE_WHILE_PARKED))
 
 
 def _by_names_of_now(names: Iterable[TableName], ddl: Sequence[Ddl]) -> set[TableName]:
