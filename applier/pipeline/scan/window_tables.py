@@ -7,6 +7,7 @@ from contextlib import suppress
 from itertools import groupby
 
 from applier.changefeed.table import TableName, TableVersion
+from applier.ddl.actions import DropTable
 from applier.ddl.schema_tracker import Tables
 from applier.ddl.spelling import Spelling
 from applier.decode.avro.namesakes import Lives, Shown
@@ -34,13 +35,19 @@ def met(found: WindowScan, known: Known) -> dict[TableName, int]:
 
 
 def typed_by(ddl: Sequence[Ddl], tables: Tables) -> dict[TableName, list[TableVersion | None]]:
-    """Each table as its DDL left it, one version per segment: those of one commit ts end a segment together."""
+    """Each table as its DDL left it, one version per segment: those of one commit ts end a segment together.
+
+    None where it is not known, also where a name may be another table's.
+    """
     typed: dict[TableName, list[TableVersion | None]] = {name: [version] for name, version in tables.items()}
     after = tables.copy()
     for _, same in groupby(ddl, key=lambda change: change.commit_ts):
         concerned = dict[TableName, None]()
         for change in same:
             after.move(change.barrier.change, change.actions)
+            for name in change.misnamed:
+                # Rows behind it may be of another table: they must not park one that is whole up to here.
+                after.apply(DropTable(name), change.commit_ts)
             concerned |= dict.fromkeys(change.parts(tables))
         for name in concerned:
             typed.setdefault(name, [None]).append(after.get(name))

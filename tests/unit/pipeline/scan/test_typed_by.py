@@ -33,3 +33,17 @@ def test_renames_of_one_statement_end_one_segment() -> None:
     assert [version and version.columns[0].type for version in typed[A]] == [NUMBERS, TEXTS, NUMBERS]
     assert [version and version.columns[0].type for version in typed[B]] == [TEXTS, NUMBERS, TEXTS]
     assert typed[BETWEEN] == [None, None, None]
+
+
+def test_rows_behind_renames_of_an_open_order_have_no_known_columns() -> None:
+    """They may be of another table: read in the columns of the one before, they would park it for no cause of its own."""
+    tables = Tables([TableVersion(A, 1, (Column("v", TEXTS),))])
+    pairs = [(A, BETWEEN), (B, A), (BETWEEN, B)]
+    barriers = [
+        Barrier(SchemaChange(5, f"RENAME TABLE {old} TO {new}", "db"), "topic", Position(0, offset, 0))
+        for offset, (old, new) in enumerate(pairs)
+    ]
+
+    typed = typed_by(read_all(barriers, Spelling(tables)), tables)
+
+    assert [version and version.columns[0].type for version in typed[A]] == [TEXTS, None]
