@@ -36,7 +36,7 @@ def test_renames_of_one_statement_end_one_segment() -> None:
 
 
 def test_rows_behind_renames_of_an_open_order_have_no_known_columns() -> None:
-    """They may be of another table: read in the columns of the one before, they would park it for no cause of its own."""
+    """They may be of another table: read in the columns of the one before, they would park it needlessly."""
     tables = Tables([TableVersion(A, 1, (Column("v", TEXTS),))])
     pairs = [(A, BETWEEN), (B, A), (BETWEEN, B)]
     barriers = [
