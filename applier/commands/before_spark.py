@@ -12,6 +12,7 @@ from applier.config.settings import Config
 from applier.consume.spark import topics_alone
 from applier.errors import HostUnknown, TerminalError
 from applier.runtime import terminal
+from applier.runtime.stop_requests import STOPPING, leaving, stop_signals
 from applier.sink.control.control import unix_ms
 from applier.sink.control.lease import may_take, process_start, this_process
 
@@ -42,7 +43,8 @@ def refuse(config: Config, *, take_over: bool = False, takes: bool = True) -> No
     looks += [lambda: _topics(config)] if config.source.kafka is not None and not _has_fetched(config) else []
     found: list[Exception] = []
     threads = [threading.Thread(target=_noted, args=(look, found), daemon=True) for look in looks]
-    with terminal.waiting("asking Kafka and the catalog", passes=True):
+    shown = terminal.waiting("asking Kafka and the catalog", passes=True)
+    with stop_signals(config.run.stop_seconds), leaving(), STOPPING.waiting(), shown:
         for thread in threads:
             thread.start()
         deadline = time.monotonic() + _SECONDS
