@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
@@ -163,38 +163,41 @@ class Requests:
         return RequestOutcome("loading", tuple(names))
 
     def _forget_load(self, name: TableName) -> None:
-        """Let a table no longer say which export it was loaded from: a load clones it, and the rows since would count.
-
-        It stays as it is where the changefeed has not begun: there the table may be what this very load has shown.
-        """
-        state, targets = self.main.state, self.main.targets
-        table = targets.catalog.load(targets.identifier(name)) if state.checkpoint.partitions else None
+        """Let a table not say which export it was loaded from: a load clones it, and the rows since would count."""
+        targets = self.main.targets
+        table = targets.catalog.load(targets.identifier(name))
         if table is not None and table.setting(LOADED) is not None:
             targets.confirm()
             unset_properties(table, LOADED)
 
     def _loaded(self, names: Sequence[TableName]) -> RequestOutcome:
         """Let tables come back that an export was loaded into; another load may have brought some back already."""
-        state, targets = self.main.state, self.main.targets
-        loads = LoadTables(targets.catalog, targets.feed.name)
+        loads, brought = (
+            LoadTables(self.main.targets.catalog, self.main.targets.feed.name),
+            dict[TableName, LoadRecord](),
+        )
         for name in names:
-            found, known = loads.find(name), state.completeness.get(name)
+            found, known = loads.find(name), self.main.state.completeness.get(name)
             if found is not None and found[0].is_complete:
-                self._hand_over(name, found[0])
+                brought[name] = found[0]
             elif known is None or (known.why.is_loaded and not known.is_due):
                 raise ConfigError([f"No export of table {name} is loaded: give the command again."])
+        self._hand_over(brought)
         return RequestOutcome("catching up", tuple(names))
 
-    def _hand_over(self, name: TableName, load: LoadRecord) -> None:
-        state, order, version = self.main.state, self.main.targets.feed.order, load.version
-        state.learn({(name, version.version): version}, {})
-        readings = {} if order.has_watermark else self.main.since(load.tso)
-        position = FeedPosition(name, order.as_of(load.tso) or 0, (), readings, version.version, load.partitioning)
-        position = replace(position, is_loaded=True)
-        parking.park(state, self.main.targets, name, Reason(Why.CATCHING_UP))
-        known = state.completeness[name]
-        reason = Reason(Why.CATCHING_UP)
-        state.completeness[name] = replace(known, reason=reason, position=position, lacked=None, is_due=True)
+    def _hand_over(self, loads: Mapping[TableName, LoadRecord]) -> None:
+        state, order, reason = self.main.state, self.main.targets.feed.order, Reason(Why.CATCHING_UP)
+        versions = {name: load.version for name, load in loads.items()}
+        state.learn({(name, version.version): version for name, version in versions.items()}, {})
+        since = {
+            tso: {} if order.has_watermark else self.main.since(tso) for tso in {item.tso for item in loads.values()}
+        }
+        for name, load in loads.items():
+            at, number = order.as_of(load.tso) or 0, versions[name].version
+            position = FeedPosition(name, at, (), since[load.tso], number, load.partitioning, is_loaded=True)
+            parking.park(state, self.main.targets, name, reason)
+            known = state.completeness[name]
+            state.completeness[name] = replace(known, reason=reason, position=position, lacked=None, is_due=True)
 
     def _forget(self, names: Sequence[TableName]) -> RequestOutcome:
         state, targets = self.main.state, self.main.targets

@@ -17,7 +17,6 @@ from applier.errors import TerminalError
 from applier.pipeline.load import loading
 from applier.pipeline.load.loading import Loader
 from applier.pipeline.step import Pipeline
-from applier.pipeline.tables.loads import LoadRecord
 from tests.properties import exports
 from tests.properties.lives import Life, Lives
 from tests.ticdc import TOPIC, Record
@@ -96,16 +95,14 @@ class Loads:
         kinds = [past, past[-8:], ddl, ddl[-6:], near, [ts for ts in (resolved_ts,) if past[0] <= ts <= reached]]
         return self.random.choice(self.random.choice([kind for kind in kinds if kind]))
 
-    def bulk(
-        self, pipeline: Pipeline, load: OpenLoad, but: Sequence[TableName] = ()
-    ) -> Mapping[TableName, TerminalError]:
+    def bulk(self, pipeline: Pipeline, load: OpenLoad) -> Mapping[TableName, TerminalError]:
         """Load rows aside, as a process of its own does, with small commits or large ones."""
         lives = self.lives.at(load.export.tso)
         for name in load.names:
             self.whole_at[lives[Name(*name)]].add(load.export.tso)
         targets = replace(pipeline.targets, confirm=lambda: None)
         with mock.patch.object(loading, "GROUP_BYTES", self.random.choice([1, 40, 1 << 20])):
-            refused = Loader(targets, load.export, exports.FORM).all([name for name in load.names if name not in but])
+            refused = Loader(targets, load.export, exports.FORM).all(load.names)
         load.is_loaded = True
         return refused
 
@@ -125,13 +122,6 @@ class Loads:
         """Of the statements of a table that were refused, those that no export of it holds."""
         latest = max(self.whole_at.get(life, ()), default=0)
         return {ts for ts in refused if ts > latest}
-
-
-def is_shown(pipeline: Pipeline, load: OpenLoad, name: TableName) -> bool:
-    """Whether an attempt that was killed at its very end has shown a table already."""
-    writer = pipeline.targets.writer(name)
-    found = None if writer is None else LoadRecord.told_by(writer.table.properties)
-    return found is not None and found.is_complete and found.tso == load.export.tso
 
 
 def reached(records: Sequence[Record]) -> int:

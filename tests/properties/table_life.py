@@ -34,7 +34,7 @@ from tests.disasters import FAILURES, WHENS, Crash, Disasters
 from tests.lab import Lab, Memory, bag, own_rows
 from tests.properties.elements import Elements
 from tests.properties.histories import History
-from tests.properties.life_loads import Loads, OpenLoad, is_shown, reached
+from tests.properties.life_loads import Loads, OpenLoad, reached
 from tests.properties.life_others import LifeOthers
 from tests.properties.lives import Life, Lives
 from tests.ticdc import Changefeed, Habits
@@ -52,7 +52,10 @@ _UNORDERED = "do not determine the order of the renames"
 _MOST_ROUNDS = 25
 """Statements of one table that are refused come up one after the other, each in a round of its own."""
 
-_BEGIN_POINTS = ("", "", "request-taken", "request-done", "load-staged", "load-committed", "load-shown", "load-begun")
+_BEGIN_POINTS = (
+    *("", "", "request-taken", "request-done", "load-staged", "load-committed", "load-begun"),
+    *("resume-begun", "resume-taken-in", "copy-shown", "resume-shown", "resume-done"),
+)
 
 _POINTS = (
     *("read", "decoded", "applied", "table-ensured", "data-files-staged", "commit-sent", "commit-done"),
@@ -274,25 +277,31 @@ class TableLife:
             if any(known.why.is_loaded for known in pipeline.state.completeness.values()):
                 with pytest.raises(TerminalError, match="begins at an export"):
                     refuse_unloaded(pipeline)
-            self._begin_now(pipeline, load)
+            self._begin_now(self._following(), load)
         except Crash as crash:
             self.story.append(f"died at {crash}")
             self._follower = None
 
-    def _begin_now(self, pipeline: Pipeline, load: OpenLoad) -> None:
+    def _begin_now(self, follower: Follower, load: OpenLoad) -> None:
         """Do what the command does, as `applier.commands.load.command.load`."""
-        readings, rules = pipeline.since(load.export.tso), exactly(load.names)
-        request = TableRequest(f"request {next(self._numbers)}", "load", rules, "a test", "the model")
-        self._asked[request.id] = request
-        Requests(pipeline).carry_out(request)
-        assert not self._loads.bulk(pipeline, load, but=[name for name in load.names if is_shown(pipeline, load, name)])
-        begin(pipeline, load.names, readings)
+        pipeline = follower.pipeline
+        self._carry_out(follower.requests, "load", load)
+        assert not self._loads.bulk(pipeline, load)
+        self._carry_out(follower.requests, "loaded", load)
+        begin(pipeline, load.export.tso)
+        while follower.piece():
+            pass
         self.story.append("begun")
         tables = self._lab.tables()
         for name in map(str, load.names):
             own = Name(*name.split("."))
             wanted = self._lab.database.at(load.export.tso)[own][1]
             assert bag(tables[own].scan().to_arrow().to_pylist()) == bag(wanted), f"{name} is not as in the export"
+
+    def _carry_out(self, requests: Requests, kind: Kind, load: OpenLoad) -> None:
+        request = TableRequest(f"request {next(self._numbers)}", kind, exactly(load.names), "a test", "the model")
+        self._asked[request.id] = request
+        assert not requests.carry_out(request).is_refused
 
     # ---- what happens
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from applier import wording
+from applier.changefeed.completeness import Why
 from applier.changefeed.filter import exactly
-from applier.changefeed.message import TopicPartition
-from applier.changefeed.position import Reading
 from applier.changefeed.table import TableName
+from applier.commands.follower import Follower
 from applier.commands.load.outlook import Opened, opened, reach, unproven
 from applier.commands.load.progress import LoadProgress
 from applier.commands.plan.read_only_pipeline import looking
@@ -23,9 +24,7 @@ from applier.errors import TerminalError
 from applier.pipeline.build import assembled
 from applier.pipeline.load.begin import begin, is_unstarted
 from applier.pipeline.load.loading import Loader
-from applier.pipeline.requests import Requests
 from applier.pipeline.step import Pipeline
-from applier.pipeline.tables.loads import LoadRecord
 from applier.runtime.figures import counted
 from applier.runtime.retry import with_retry
 from applier.runtime.stop_requests import stop_signals
@@ -90,61 +89,60 @@ def load(
     if not take_over and is_held(config):
         return _beside(config, export, say, spark)
     with stop_signals(config.run.stop_seconds) as stop, assembled(config, take_over=take_over, spark=spark) as pipeline:
-        readings = _led_on(pipeline, export, say)
-        begins = is_unstarted(pipeline)
+        _led_on(pipeline, export, say)
+        begins, follower = is_unstarted(pipeline), Follower(pipeline)
         if begins and export.left_out:
             say(f"Not loaded: {', '.join(map(str, export.left_out))}. They begin as incomplete tables.")
-        _asked(pipeline, "load", export.names)
-        shown = {name for name in export.names if begins and _is_shown(pipeline, export, name)}
-        refused = _bulk(pipeline, [name for name in export.names if name not in shown], export, say, stop)
-        names = [name for name in export.names if name not in refused]
-        for name, error in refused.items():
-            known = pipeline.state.completeness[name]
-            pipeline.state.completeness[name] = replace(known, reason=replace(known.reason, detail=error.clause))
+
+        def ask(request: TableRequest) -> str:
+            return wording.outcome(accepted(with_retry(lambda: follower.requests.carry_out(request))))
+
+        done = _brought(pipeline, export, say, ask, nullcontext(stop))
         if begins:
-            with_retry(lambda: begin(pipeline, names, readings))
-            what = f"Loaded {counted(len(names), 'table')}: the changefeed begins at resolved ts {export.export.tso}."
-        else:
-            outcome = _asked(pipeline, "loaded", names)
-            what = f"{outcome[:1].upper()}{outcome[1:]} `applier run -c {config.path}` does the rest."
-        return LoadOutcome(what, tuple(map(str, refused.values())))
+            with_retry(lambda: begin(pipeline, export.export.tso))
+            while not stop.is_set() and with_retry(follower.piece):
+                pass
+        states = {name: pipeline.state.completeness[name] for name in export.names}
+        if not begins or any(known.is_due for known in states.values()):
+            return done._replace(what=f"{done.what} `applier run -c {config.path}` does the rest.")
+        shown = counted(sum(not known.is_parked for known in states.values()), "table")
+        lost = [wording.sentence(name, known) for name, known in states.items() if known.why is Why.CATCHING_UP]
+        what = f"Loaded {shown}: the changefeed begins at resolved ts {export.export.tso}."
+        return LoadOutcome(what, (*done.refused, *lost))
 
 
-def _led_on(main: Pipeline, export: Opened, say: Say) -> Mapping[TopicPartition, Reading]:
-    """Find the offsets to read from; print what could not be verified."""
-    readings = with_retry(lambda: reach(main, export))
+def _led_on(main: Pipeline, export: Opened, say: Say) -> None:
+    """Refuse an export from which the feed does not lead on; print what could not be verified."""
+    with_retry(lambda: reach(main, export))
     for line in with_retry(lambda: unproven(main, export.export.tso)):
         say(line)
-    return readings
-
-
-def _is_shown(main: Pipeline, export: Opened, name: TableName) -> bool:
-    """Whether an attempt that was killed at its very end has shown a table already."""
-    writer = main.targets.writer(name)
-    found = None if writer is None else LoadRecord.told_by(writer.table.properties)
-    return found is not None and found.is_complete and found.tso == export.export.tso
-
-
-def _asked(main: Pipeline, kind: Kind, names: Sequence[TableName]) -> str:
-    return wording.outcome(accepted(with_retry(lambda: Requests(main).carry_out(_request(kind, names)))))
 
 
 def _beside(config: Config, export: Opened, say: Say, spark: SparkSession | None) -> LoadOutcome:
+    def ask(request: TableRequest) -> str:
+        return waited(config, request, say, comes_back=request.kind == "loaded")
+
     with looking(config, spark=spark) as pipeline:
         _led_on(pipeline, export, say)
-        _asked_beside(config, _request("load", export.names), say)
-        with stop_signals(config.run.stop_seconds) as stop:
-            refused = _bulk(pipeline, export.names, export, say, stop)
-        for name, error in refused.items():
-            # Nothing loads it any more, and `status` is to say why; another load may have brought it meanwhile.
-            _asked_beside(config, _request("load", [name], error.clause), say)
-        names = [name for name in export.names if name not in refused]
-        outcome = _asked_beside(config, _request("loaded", names), say)
-        return LoadOutcome(f"{outcome[:1].upper()}{outcome[1:]}", tuple(map(str, refused.values())))
+        return _brought(pipeline, export, say, ask, stop_signals(config.run.stop_seconds))
 
 
-def _asked_beside(config: Config, request: TableRequest, say: Say) -> str:
-    return waited(config, request, say, comes_back=request.kind == "loaded")
+def _brought(
+    main: Pipeline,
+    export: Opened,
+    say: Say,
+    ask: Callable[[TableRequest], str],
+    stopping: AbstractContextManager[threading.Event],
+) -> LoadOutcome:
+    """Load tables aside, and ask the holder of the changefeed to let them come back."""
+    ask(_request("load", export.names))
+    with stopping as stop:
+        refused = _bulk(main, export.names, export, say, stop)
+    for name, error in refused.items():
+        # Nothing loads it any more, and `status` is to say why; another load may have brought it meanwhile.
+        ask(_request("load", [name], error.clause))
+    outcome = ask(_request("loaded", [name for name in export.names if name not in refused]))
+    return LoadOutcome(f"{outcome[:1].upper()}{outcome[1:]}", tuple(map(str, refused.values())))
 
 
 def _bulk(

@@ -1,18 +1,11 @@
-"""Lets a changefeed that has applied nothing begin at an export, with the tables that were loaded from it."""
+"""Lets a changefeed that has applied nothing begin at an export, whose tables come back as those of any other load."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from applier.changefeed.completeness import LIVE
-from applier.changefeed.message import TopicPartition
-from applier.changefeed.position import Reading
-from applier.changefeed.table import TableName
 from applier.errors import TerminalError
-from applier.pipeline.jobs.copies import Copies
 from applier.pipeline.tables import completeness
-from applier.pipeline.tables.loads import LoadRecord, LoadTables, route
 from applier.runtime import failpoints
 from applier.runtime.logs import logger
 
@@ -39,37 +32,13 @@ def refuse_unloaded(main: Pipeline) -> None:
         raise TerminalError(f"Changefeed {name} begins at an export: {begun[0].lower()}{begun[1:]}.", f"{hint}.")
 
 
-def begin(main: Pipeline, names: Sequence[TableName], readings: Mapping[TopicPartition, Reading]) -> None:
-    """Show tables that were loaded, and let the changefeed begin at the TSO of their export.
+def begin(main: Pipeline, tso: int) -> None:
+    """Write the first checkpoint of a changefeed, at the TSO of an export; its tables are due to come back.
 
-    After a crash at any point the same may be done again.
-
-    Args:
-        main: The pipeline of the changefeed; see `is_unstarted`.
-        names: The tables; each is loaded as a whole.
-        readings: Where each partition is read from.
+    Raises:
+        SourceLost: The feed does not hold everything since any more: the changefeed may begin at another export.
     """
-    loads = LoadTables(main.targets.catalog, main.targets.feed.name)
-    copies, state, tso = Copies(main.targets, "load", route(main.targets.feed.name)), main.state, 0
-    for name in names:
-        copies.show(name, name)
-        load = _shown(main, name)
-        tso = load.tso
-        state.track(load.version)
-        state.tables.put(load.version, load.partitioning)
-        state.loaded[name] = load.tso
-        state.completeness[name] = LIVE
-    failpoints.reach("load-shown")
-    cut, upto = completeness.cut(state, main.targets), main.targets.feed.order.as_of(tso) or 0
-    state.advance(upto, readings, cut, {"tables": len(names)}, ())
+    state, targets = main.state, main.targets
+    state.advance(targets.feed.order.as_of(tso) or 0, main.since(tso), completeness.cut(state, targets), {}, ())
     failpoints.reach("load-begun")
-    for name in names:
-        loads.discard(name, tso)
-    logger().info("changefeed begins", tables=len(names), resolved_ts=tso)
-
-
-def _shown(main: Pipeline, name: TableName) -> LoadRecord:
-    writer = main.targets.writer(name)
-    load = None if writer is None else LoadRecord.told_by(writer.table.properties)
-    assert load is not None  # noqa: S101 - it has just been shown
-    return load
+    logger().info("changefeed begins", resolved_ts=tso)

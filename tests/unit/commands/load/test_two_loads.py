@@ -26,6 +26,7 @@ from applier.pipeline.tables.loads import LOADED, LoadRecord
 from applier.sink.control.rows import TableRequest
 
 ITEMS, NOTES = TableName("bank", "items"), TableName("bank", "notes")
+VERSION = TableVersion(ITEMS, 7, (Column("id", ColumnType("bigint"), nullable=False),), handle_key=("id",))
 BROUGHT = Completeness(Reason(Why.CATCHING_UP), position=FeedPosition(ITEMS, 7, version=7, is_loaded=True), is_due=True)
 
 
@@ -78,34 +79,31 @@ def test_a_load_that_is_done_is_not_undone_by_the_next_one() -> None:
     assert "Table bank.items is loading since resolved ts 9: rows of an export are still to be loaded." in said
 
 
-@pytest.mark.parametrize("has_begun", [True, False])
-def test_only_the_holder_lets_a_table_forget_its_last_load(monkeypatch: pytest.MonkeyPatch, *, has_begun: bool) -> None:
-    """A load may run beside the applier that holds the changefeed; in one that has not begun, the table is its own."""
+def test_only_the_holder_lets_a_table_forget_its_last_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A load may run beside the applier that holds the changefeed."""
     shown, targets, calls = mock.MagicMock(), mock.MagicMock(), mock.MagicMock()
     targets.catalog.load.return_value, targets.confirm = shown, calls.confirm
     monkeypatch.setattr("applier.pipeline.requests.unset_properties", calls.unset)
     known = Completeness(Reason(Why.LOADING), since=7)
-    checkpoint = SimpleNamespace(moving=None, partitions={1: 1} if has_begun else {})
-    state = SimpleNamespace(completeness={ITEMS: known}, checkpoint=checkpoint, tables={ITEMS: 1})
+    state = SimpleNamespace(completeness={ITEMS: known}, checkpoint=SimpleNamespace(moving=None), tables={ITEMS: 1})
     config = SimpleNamespace(tables=SimpleNamespace(include=("*.*",)))
     main = cast("Pipeline", SimpleNamespace(state=state, config=config, targets=targets))
 
     Requests(main)._done(TableRequest("one", "load", exactly([ITEMS]), "", "me"))
 
-    assert calls.mock_calls == ([mock.call.confirm(), mock.call.unset(shown, LOADED)] if has_begun else [])
+    assert calls.mock_calls == [mock.call.confirm(), mock.call.unset(shown, LOADED)]
 
 
 def test_a_load_changes_no_table_that_readers_see() -> None:
     """It need not hold the changefeed."""
-    version = TableVersion(ITEMS, 7, (Column("id", ColumnType("bigint"), nullable=False),), handle_key=("id",))
     export = SimpleNamespace(tso=7, files={}, tables=SimpleNamespace(partitioning=lambda _: None))
     aside, targets = mock.MagicMock(), mock.MagicMock()
     aside.writer.return_value = None
     aside.ensure.return_value.table.properties = {
-        LOADED: LoadRecord(ITEMS, 7, 0, 0, version.to_json(), is_unique=True, form=repr(CsvForm())).to_json()
+        LOADED: LoadRecord(ITEMS, 7, 0, 0, VERSION.to_json(), is_unique=True, form=repr(CsvForm())).to_json()
     }
     with mock.patch.object(loading, "Copies", return_value=SimpleNamespace(targets=aside)):
-        Loader(targets, cast("Any", export), CsvForm())._begun(version)
+        Loader(targets, cast("Any", export), CsvForm())._begun(VERSION)
 
     assert targets.catalog.mock_calls == []
 
@@ -113,10 +111,9 @@ def test_a_load_changes_no_table_that_readers_see() -> None:
 @pytest.mark.parametrize(("files", "is_met"), [(0, False), (1, True)])
 def test_rows_that_another_load_brought_in_between_are_not_brought_once_more(files: int, is_met: bool) -> None:
     """A load finds no table, and before it makes one, another load has made it and brought the first files."""
-    version = TableVersion(ITEMS, 7, (Column("id", ColumnType("bigint"), nullable=False),), handle_key=("id",))
     tables = SimpleNamespace(partitioning=lambda _: None)
     export = SimpleNamespace(tso=7, files={ITEMS: ("one", "two")}, tables=tables)
-    found = LoadRecord(ITEMS, 7, files, 2, version.to_json(), form=repr(CsvForm()))
+    found = LoadRecord(ITEMS, 7, files, 2, VERSION.to_json(), form=repr(CsvForm()))
     aside, targets = mock.MagicMock(), mock.MagicMock()
     aside.writer.return_value = targets.catalog.load.return_value = None
     aside.ensure.return_value.table.properties = {LOADED: found.to_json()}
@@ -126,4 +123,4 @@ def test_rows_that_another_load_brought_in_between_are_not_brought_once_more(fil
     with (
         pytest.raises(CheckpointConflict, match=r"Another process loads table bank\.items") if is_met else nullcontext()
     ):
-        assert load._begun(version)[1] == found
+        assert load._begun(VERSION)[1] == found
