@@ -97,7 +97,8 @@ class Handover:
             )
         main.keep_versions()
         failpoints.reach("resume-shown")
-        aside = [(known.origin.name, own) for own, known in self.state.completeness.items() if known.origin is not None]
+        origins = {own: known.origin for own, known in self.state.completeness.items() if known.origin is not None}
+        aside = [(origin.name, own) for own, origin in origins.items() if origin.is_loaded]
         self.state.completeness.clear()
         there = self.copies.there()
         self._keep(None)

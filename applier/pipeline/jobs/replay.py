@@ -146,6 +146,9 @@ class Replay(JobRun):
             state.loaded[own] = self._take_loaded(position)
         else:
             self.copies.make(name, own)
+            if name in main.loaded:
+                # Rows of a version from before the export come in the columns that the export had.
+                state.loaded[own] = main.loaded[name]
         state.versions |= {key: version for key, version in main.versions.items() if key[0] == own}
         version = state.versions[own, position.version]
         state.tables.put(version, position.partitioning)
