@@ -16,7 +16,7 @@ from applier.commands.backfill.bounds import Range
 from applier.commands.backfill.request import Request
 from applier.errors import RangeRefused
 from applier.pipeline.jobs.copies import Copies, CopyOutdated
-from applier.pipeline.jobs.job import JobRun, job, no_create
+from applier.pipeline.jobs.job import JobRun, job
 from applier.pipeline.schema_changes.apply import DdlApplier
 from applier.pipeline.schema_changes.fixed_columns import FixedColumns
 from applier.pipeline.step import Pipeline, Step
@@ -77,7 +77,8 @@ class HeldJob:
         """
         for own, known in self.run.state.completeness.items():
             if own not in self.run.state.tables and known.origin is not None:
-                raise no_create(own, known.origin.ts + 1)
+                what = f"The range does not hold the CREATE TABLE of {own} at commit ts {known.origin.ts + 1}."
+                raise RangeRefused(what, "let it end behind that, or load the table again.", [own])
 
     def copy(self, name: TableName) -> Table | None:
         """The copy of a table; None for one that was not made."""

@@ -12,7 +12,6 @@ from applier.changefeed.message import TopicPartition
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName
 from applier.config.settings import MaintenanceSection
-from applier.errors import BY_HAND, RangeRefused
 from applier.pipeline.jobs.copies import Copies
 from applier.pipeline.jobs.handover import Handover, Members
 from applier.pipeline.jobs.job_ledger import JobLedger
@@ -89,11 +88,6 @@ class JobRun:
 
 
 _Run = TypeVar("_Run", bound=JobRun)
-
-
-def no_create(own: TableName, commit_ts: int) -> RangeRefused:
-    """The refusal of a table that is to begin with a CREATE TABLE which was not read."""
-    return RangeRefused(f"The feed no longer holds the CREATE TABLE of {own} at commit ts {commit_ts}.", BY_HAND)
 
 
 def job(kind: type[_Run], main: Pipeline, resuming: Resuming) -> _Run:

@@ -20,7 +20,8 @@ from applier.consume.offsets import next_window
 from applier.errors import BY_HAND, RangeRefused, TableMismatch, TerminalError
 from applier.pipeline.jobs import strangers
 from applier.pipeline.jobs.handover import leave_out
-from applier.pipeline.jobs.job import JobRun, no_create
+from applier.pipeline.jobs.job import JobRun
+from applier.pipeline.state import State
 from applier.pipeline.tables import parking
 from applier.pipeline.tables.loads import LoadTables
 from applier.runtime import failpoints
@@ -91,16 +92,7 @@ class Replay(JobRun):
     def _waiting(self) -> dict[TableName, FeedPosition]:
         """Tables whose place the job has not come to yet, by the names that readers know them by."""
         inside = set(self._members().values())
-        return {
-            name: known.position
-            for name, known in self.main.state.completeness.items()
-            if known.is_parked
-            and known.is_due
-            and known.position is not None
-            and name not in inside
-            and has_reached(self.main.state.checkpoint, known.position)
-            and self._leads_to(known.position)
-        }
+        return {name: at for name, at in due(self.main.state).items() if name not in inside and self._leads_to(at)}
 
     def _leads_to(self, position: FeedPosition) -> bool:
         """Whether a table left the feed where the job is, or later; without a watermark nothing orders places."""
@@ -196,12 +188,25 @@ class Replay(JobRun):
             what = f"The messages from resolved ts {state.resolved_ts} on hold no watermark up to {goal}."
             raise RangeRefused(what, BY_HAND)
         for own in [own for own, ts in begun.items() if own not in state.tables and state.resolved_ts >= ts]:
-            parking.give_up(self.main.state, members[own], no_create(own, begun[own]), is_lost=True)
+            what = f"The feed no longer holds the CREATE TABLE of {own} at commit ts {begun[own]}."
+            parking.give_up(self.main.state, members[own], RangeRefused(what, BY_HAND), is_lost=True)
 
     def _ends(self) -> dict[TopicPartition, int]:
         """Offsets (exclusive) up to which the changefeed has applied everything, or where the job is beyond them."""
         own = self.state.next_offsets
         return {place: max(at, own.get(place, 0)) for place, at in self.main.state.next_offsets.items()}
+
+
+def due(state: State) -> dict[TableName, FeedPosition]:
+    """The tables that are to come back and whose places the changefeed has reached, with these places."""
+    return {
+        name: known.position
+        for name, known in state.completeness.items()
+        if known.is_parked
+        and known.is_due
+        and known.position is not None
+        and has_reached(state.checkpoint, known.position)
+    }
 
 
 def first(main: Pipeline, due: Mapping[TableName, FeedPosition]) -> Checkpoint:

@@ -7,13 +7,13 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from applier.changefeed.checkpoint import Resuming, has_reached
+from applier.changefeed.checkpoint import Resuming
 from applier.changefeed.position import FeedPosition
 from applier.changefeed.table import TableName
 from applier.errors import CheckpointConflict, TerminalError
 from applier.pipeline.jobs.copies import Copies, CopyOutdated
 from applier.pipeline.jobs.job import job
-from applier.pipeline.jobs.replay import Replay, first
+from applier.pipeline.jobs.replay import Replay, due, first
 from applier.pipeline.step import Pipeline
 from applier.pipeline.tables import completeness, parking
 from applier.runtime import failpoints
@@ -78,17 +78,7 @@ class Resumption:
             self._is_tidy = True
 
     def _is_due(self) -> bool:
-        return bool(self._due()) or self.main.state.checkpoint.resuming is not None
-
-    def _due(self) -> dict[TableName, FeedPosition]:
-        return {
-            name: known.position
-            for name, known in self.main.state.completeness.items()
-            if known.is_parked
-            and known.is_due
-            and known.position is not None
-            and has_reached(self.main.state.checkpoint, known.position)
-        }
+        return bool(due(self.main.state)) or self.main.state.checkpoint.resuming is not None
 
     def _advance(self) -> bool:
         replay = self._replay or self._begun()
@@ -99,7 +89,7 @@ class Resumption:
         except CheckpointConflict:
             raise
         except TerminalError as error:
-            for name in replay.concerned(error) or self._due():
+            for name in replay.concerned(error) or due(self.main.state):
                 parking.give_up(self.main.state, name, error)
             # The others begin again, without these.
             outlook = "over"
@@ -125,27 +115,27 @@ class Resumption:
         return self._replay
 
     def _new(self) -> Resuming | None:
-        due = self._due()
-        if not due:
+        places = due(self.main.state)
+        if not places:
             self._end()
             return None
         number = uuid.uuid4().hex[:8]
         copies = Copies(self.main.targets, number)
         there = copies.there()
         try:
-            resuming = Resuming(number, first(self.main, due))
+            resuming = Resuming(number, first(self.main, places))
         except TerminalError as error:
-            self._refuse(due, error)
+            self._refuse(places, error)
             return None
         self._keep(resuming)
-        logger().info("tables resume", tables=len(due), since=resuming.progress.resolved_ts, job=number)
+        logger().info("tables resume", tables=len(places), since=resuming.progress.resolved_ts, job=number)
         copies.discard(there)
         failpoints.reach("resume-begun")
         return resuming
 
-    def _refuse(self, due: dict[TableName, FeedPosition], error: TerminalError) -> None:
+    def _refuse(self, places: dict[TableName, FeedPosition], error: TerminalError) -> None:
         """Leave the table parked that is furthest back: the range of the others may be there."""
-        name = min(due, key=lambda name: due[name].ts)
+        name = min(places, key=lambda name: places[name].ts)
         parking.give_up(self.main.state, name, error, is_lost=True)
         self._keep(None)
 
