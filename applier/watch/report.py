@@ -254,7 +254,7 @@ class StatusReport:
 
     @property
     def summary(self) -> str:
-        """What the tables are, in words that the moment follows of which they are."""
+        """What the tables are; the moment follows these words."""
         living = [table for table in self.tables if table.state != "dropped"]
         bad, all_tables = sum(table.because is not None for table in living), counted(len(living), "table")
         true = f"as step {self.step} left them" if self.resolved is None else "true"

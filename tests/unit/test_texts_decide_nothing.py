@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2] / "applier"
 
-TEXTS = {"because", "detail", "hint", "reason", "sentence", "way_out", "what"}
+TEXTS = {"because", "detail", "hint", "problem", "reason", "sentence", "way_out", "what"}
 """Names of texts for people."""
 
 CUTS = {"count", "endswith", "find", "index", "partition", "removeprefix", "removesuffix", "rpartition", "split"}

@@ -50,10 +50,8 @@ def _parts(report: Report) -> Iterable[RenderableType]:
         yield _listed("Warnings", report.warnings, "yellow")
     for change in report.changes:
         yield _change(change)
-    # The table of systems has the sentences of those that were asked there.
-    told = {item.result for item in report.systems}
-    if problems := [problem for problem in report.problems if problem.partition(" Hint: ")[0] not in told]:
-        yield _listed("Not answered", problems, "yellow")
+    if report.problems:
+        yield _listed("Not answered", report.problems, "yellow")
 
 
 def _capabilities(report: Report) -> RenderableType:

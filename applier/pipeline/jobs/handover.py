@@ -129,7 +129,7 @@ class Handover:
         return self._with_late(name, LIVE if is_over else replace(known, origin=None))
 
     def _with_late(self, name: TableName, known: Completeness) -> Completeness:
-        """Keep in doubt a table of which the changefeed has met late rows, by a former name that the job does not read.
+        """Keep a table in doubt if the changefeed has met late rows of it, by a former name that the job does not read.
 
         It may have met them while the job went on. A TRUNCATE that the job has come past since shows nothing of that.
         """

@@ -42,7 +42,7 @@ class WindowScan:
         bad: Messages set aside as dead letters.
         error: The bad message that ends the window.
         parking: Tables with a message that cannot be applied: all of their rows are left out of the window.
-        planned: Partitions with messages to read, those included of which a bad message leaves none in the window.
+        planned: Partitions with messages to read, also where a bad message leaves none of them in the window.
     """
 
     window: Window
