@@ -42,7 +42,8 @@ class Copies:
     Args:
         main: The tables as readers see them.
         job: Name of the job.
-        route: Where the copies go, as `tables.route`; to a place of the job when absent.
+        route: Where the copies go, as `tables.route`, in the folded names of their tables; to a place of the job when
+            absent.
     """
 
     main: TargetTables
@@ -56,6 +57,8 @@ class Copies:
             self.main,
             maker=replace(self.main.maker, create=self._make, settings=self.settings),
             route=Route(self.settings.route),
+            # Loads find their tables by name alone, in whatever letters a file or a request has it.
+            spelt=(lambda name: TableName(*name.folded)) if self.route else self.main.spelt,
         )
 
     @property
