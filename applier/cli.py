@@ -14,6 +14,7 @@ from typer.main import get_command
 
 from applier.changefeed.filter import rules_of
 from applier.commands import dead_letters_cli
+from applier.commands.init import cli as init_cli
 from applier.commands.tables import cli as tables_cli
 from applier.commands.tables.cli import ConfigFile, LogLevel, Tables, TakeOver, examples, loaded, with_file
 from applier.runtime.escaping import escaped
@@ -28,58 +29,16 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
 
+app.command(epilog=init_cli.EXAMPLES)(init_cli.init)
 app.add_typer(dead_letters_cli.app, name="dead-letters")
 app.add_typer(tables_cli.app)
 ddl_app = typer.Typer(help="See what became of each DDL, and pass one that is refused.", no_args_is_help=True)
 app.add_typer(ddl_app, name="ddl")
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")]
-
-
-@app.command(
-    epilog=examples(
-        "init applier.toml --servers broker:9092 --topics shop --name shop",
-        "init applier.toml --servers broker:9092 --topics shop --name shop --catalog hive --uri thrift://hive:9083",
-    )
-)
-def init(  # noqa: PLR0913 - each is an option
-    file: Annotated[Path, typer.Argument(help="The file to write.")] = Path("applier.toml"),
-    *,
-    servers: Annotated[str, typer.Option(help="Kafka brokers, host:port.")] = "",
-    topics: Annotated[str, typer.Option(help="Topics of the changefeed, separated by commas.")] = "",
-    topic_pattern: Annotated[str, typer.Option(help="Java regular expression for the topics, instead.")] = "",
-    kafka: Annotated[
-        list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="An option of Kafka's clients, such as kafka.security.protocol=SSL."),
-    ] = None,
-    name: Annotated[str | None, typer.Option(help="Name of the changefeed.")] = None,
-    protocol: Annotated[str | None, typer.Option(help="TiCDC's protocol. Default: what the messages show.")] = None,
-    registry: Annotated[str | None, typer.Option(help="Address of the schema registry of an Avro feed.")] = None,
-    catalog: Annotated[str | None, typer.Option(help="Type of the Iceberg catalog.")] = None,
-    uri: Annotated[str | None, typer.Option(help="Address of the catalog.")] = None,
-    warehouse: Annotated[str | None, typer.Option(help="Where the catalog stores tables.")] = None,
-    catalog_option: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="Another key of [catalog].")
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
-) -> None:
-    """Write a first configuration, from a look at the topics. What they do not show is a comment to fill in.
-
-    Secrets stay out of the file: write ${NAME} for the environment variable that holds one.
-    """
-    from applier.commands.init.command import init as write  # noqa: PLC0415
-    from applier.commands.init.command import options, split  # noqa: PLC0415
-    from applier.commands.init.write import Answers  # noqa: PLC0415
-    from applier.runtime.logs import set_up_logging  # noqa: PLC0415
-
-    set_up_logging("warning")
-    given = {"topics": split(topics), "topic_pattern": topic_pattern, "kafka.bootstrap.servers": servers}
-    section = {key: value for key, value in given.items() if value} | options(kafka or [], "--kafka")
-    extra = options(catalog_option or [], "--catalog-option")
-    answers = Answers(section, name, protocol, registry, catalog, uri, warehouse, extra)
-    write(file, answers, say=lambda line: print(escaped(line)), force=force)
 
 
 @app.command(epilog=examples("run -c applier.toml", "run -c applier.toml --once --log-level warning"))

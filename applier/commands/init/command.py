@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from applier.changefeed.table import TableName
+from applier.commands.init.detect import Findings
 from applier.commands.init.look import Sight, look
-from applier.commands.init.write import Answers, protocol_of, text
+from applier.commands.init.write import Answers, named, protocol_of, text, unmade
 from applier.config.protocols import PROTOCOLS
 from applier.config.reading.paths import with_whole_paths
 from applier.config.section import nearest
 from applier.config.settings import CATALOGS, load
 from applier.errors import ApplierError, ConfigError
+from applier.runtime.figures import counted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _SECRET = re.compile(r"password|secret|token|credential|jaas\.config$|ssl\.keystore\.key$", re.IGNORECASE)
+_EXPORT = "--filetype csv --consistency snapshot --params 'time_zone=+00:00' -F 256MiB"
+"""Options with which `load` needs no key of `[upstream.csv]`; see docs/initial-load.md."""
 _VARIABLE = re.compile(r"\$\{\w+\}")
 
 
@@ -147,16 +152,44 @@ def _refuse(answers: Answers) -> None:
 
 
 def _report(file: Path, answers: Answers, sight: Sight | None, say: Callable[[str], None]) -> None:
-    if sight and (protocol := protocol_of(answers, sight)):
-        findings = sight.findings
+    findings = sight.findings if sight else Findings()
+    if protocol := protocol_of(answers, sight) if findings.messages else None:
         mark = {True: "with", False: "without", None: "not known whether with"}[findings.has_watermark]
-        say(f"{findings.messages} messages looked at: protocol {protocol}, {mark} a resolved ts.")
+        say(f"{counted(findings.messages, 'message')} looked at: protocol {protocol}, {mark} a resolved ts.")
+    elif sight and not findings.messages:
+        say("The topics hold no message yet: what TiCDC sends will show its protocol and its tables.")
+    if findings.tables:
+        say(f"{counted(len(findings.tables), 'table')} seen: {named(findings.tables)}.")
     say(f"Wrote {file}.")
-    path = shlex.quote(str(file))
     try:
         load(file)
     except ConfigError as error:
         say("Before it can be used, fill in its commented lines, and mend:")
         for problem in error.problems:
             say(f"  {problem}")
-    say(f"Next: applier check -c {path}, then applier run -c {path}.")
+    for line in _next(shlex.quote(str(file)), unmade(sight)):
+        say(line)
+
+
+def _next(path: str, older: Sequence[TableName]) -> Iterator[str]:
+    """The commands that come next."""
+    if not older:
+        yield f"Next: applier check -c {path}, then applier run -c {path}."
+        return
+    yield f"The messages looked at hold rows of {named(older)}, and no CREATE TABLE of {_them(older)}."
+    yield "If the database had rows before the changefeed, export them and load them. Next:"
+    databases = sorted({name.database for name in older})
+    filters = " ".join(f"--filter {shlex.quote(_all_of(name))}" for name in databases)
+    yield f"  tiup dumpling -h HOST -P 4000 -u USER {_EXPORT} {filters} -o /exports"
+    yield f"  applier check -c {path}"
+    yield f"  applier load -c {path} --from /exports"
+    yield f"  applier run -c {path}"
+
+
+def _all_of(database: str) -> str:
+    quoted = database.replace("`", "``")
+    return f"{database}.*" if re.fullmatch(r"\w+", database) else f"`{quoted}`.*"
+
+
+def _them(names: Sequence[TableName]) -> str:
+    return "them" if len(names) > 1 else "it"

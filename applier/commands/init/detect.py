@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from applier.changefeed.event import Resolved
+from applier.changefeed.event import Event, Resolved, RowChange, SchemaChange
+from applier.changefeed.table import TableName
 from applier.config.protocols import PROTOCOLS
 from applier.config.registry import RegistrySection
+from applier.ddl.actions import CreateTable
+from applier.ddl.parser import parse
 from applier.decode.decoder import Decoder
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
-from applier.errors import ClaimCheckUnset, DecodeError, IncompleteRow, TransientError, ValueRefused
+from applier.errors import (
+    ClaimCheckUnset,
+    DecodeError,
+    IncompleteRow,
+    SchemaChangeRefused,
+    TransientError,
+    ValueRefused,
+)
 
 _ROW, _NO_ROW = 0, (1, 2, 3)
 """First bytes of Avro messages: a row in the framing of the schema registry, and what TiCDC writes without a schema."""
@@ -28,12 +38,16 @@ class Findings:
         protocols: Protocols that they may be of, most likely first: one where it is certain, none where none fits.
         has_watermark: A resolved ts is among them; None while the protocol is not certain.
         has_claim_checks: Rows lie in a claim-check storage.
+        tables: Tables of which there are rows; none while the protocol is not certain.
+        made: Those whose CREATE TABLE is among the messages: of the others, older rows may be missing from the topic.
     """
 
     messages: int = 0
     protocols: tuple[str, ...] = ()
     has_watermark: bool | None = None
     has_claim_checks: bool = False
+    tables: tuple[TableName, ...] = ()
+    made: frozenset[TableName] = frozenset()
 
 
 def decoders(registry: RegistrySection | None, only: str | None = None) -> dict[str, Decoder]:
@@ -54,6 +68,7 @@ def detect(messages: Sequence[Mapping[str, Any]], readers: Mapping[str, Decoder]
         TransientError: The schema registry does not answer.
     """
     count, claims, marks = Counter[str](), Counter[str](), Counter[str]()
+    rows, made = defaultdict[str, set[TableName]](set), defaultdict[str, set[TableName]](set)
     for message in messages:
         for name, decoder in readers.items():
             try:
@@ -67,13 +82,27 @@ def detect(messages: Sequence[Mapping[str, Any]], readers: Mapping[str, Decoder]
                 continue
             count[name] += bool(events)
             marks[name] += any(isinstance(event, Resolved) for event in events)
+            rows[name].update(event.name for event in events if isinstance(event, RowChange))
+            made[name].update(table for event in events for table in _made(event))
     likely = tuple(name for name, read in count.most_common() if read)
     if not likely:
         return Findings(len(messages), _of_registry(messages))
     if len(likely) > 1:
         return Findings(len(messages), likely)
     (name,) = likely
-    return Findings(len(messages), likely, marks[name] > 0, claims[name] > 0)
+    tables = tuple(sorted(rows[name]))
+    return Findings(len(messages), likely, marks[name] > 0, claims[name] > 0, tables, frozenset(made[name]))
+
+
+def _made(event: Event) -> list[TableName]:
+    """The tables that an event creates."""
+    if not isinstance(event, SchemaChange):
+        return []
+    try:
+        actions = parse(event.sql, event.database, None, event.after.name if event.after else None)
+    except SchemaChangeRefused:
+        return []
+    return [action.table for action in actions if isinstance(action, CreateTable)]
 
 
 def _of_registry(messages: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:

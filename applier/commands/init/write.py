@@ -7,8 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from applier.changefeed.table import TableName
 from applier.commands.init.look import Sight
 from applier.config.protocols import PROTOCOLS
+
+_NAMED = 12
+"""Tables that a sentence names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +47,8 @@ def text(answers: Answers, sight: Sight | None) -> str:
         ["[source.kafka]", *_source(answers, sight)],
         _registry(answers, protocol),
         ["[catalog]", *_catalog(answers)],
-        [
-            "[tables]",
-            '# include = ["shop.*", "!shop.tmp_*"]   # the tables that are followed; all of them without this line',
-        ],
+        ["[upstream]", *_upstream(sight)],
+        ["[tables]", *_tables(sight)],
     ]
     head = "# Written by `applier init`. Every key: docs/configuration.md. Check it with `applier check -c FILE`.\n\n"
     return head + "\n\n".join("\n".join(lines) for lines in sections if lines) + "\n"
@@ -118,6 +120,29 @@ def _catalog(answers: Answers) -> Iterator[str]:
     yield _line("warehouse", answers.warehouse, "where tables are stored, such as s3://bucket/lake; or its name")
     for key, value in answers.options.items():
         yield _line(key, value, "")
+
+
+def _upstream(sight: Sight | None) -> Iterator[str]:
+    if older := unmade(sight):
+        yield f"# Without a CREATE TABLE among the messages looked at: {named(older)}."
+    yield '# dump = "/exports"   # an export of Dumpling, for rows older than the changefeed (docs/initial-load.md)'
+
+
+def _tables(sight: Sight | None) -> Iterator[str]:
+    if sight and sight.findings.tables:
+        yield f"# Seen in the messages looked at: {named(sight.findings.tables)}."
+    yield '# include = ["shop.*", "!shop.tmp_*"]   # the tables that are followed; all of them without this line'
+
+
+def unmade(sight: Sight | None) -> list[TableName]:
+    """Tables of which there are rows among the messages looked at, and no CREATE TABLE."""
+    return [name for name in sight.findings.tables if name not in sight.findings.made] if sight else []
+
+
+def named(tables: Sequence[TableName]) -> str:
+    """Some tables in a sentence: all, or the first and how many more."""
+    shown = ", ".join(map(str, tables[:_NAMED]))
+    return f"{shown} and {len(tables) - _NAMED} more" if len(tables) > _NAMED else shown
 
 
 def _line(key: str, value: Any, meaning: str) -> str:

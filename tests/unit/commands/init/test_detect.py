@@ -54,6 +54,24 @@ def test_a_recorded_protocol_is_recognised(scenario: str, variant: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("scenario", "variant", "unmade"),
+    [
+        ("pk", "canal-json-ext", set()),
+        ("pk", "open", set()),
+        ("pk", "debezium", set()),
+        ("pk", "simple-json", set()),
+        ("midstream", "canal-json-ext", {"mid.acct", "mid.evt", "mid.tag"}),
+    ],
+)
+def test_tables_without_a_create_table_are_told_apart(scenario: str, variant: str, unmade: set[str]) -> None:
+    """Their older rows are in no message."""
+    findings = detect(list(recordings.records(scenario, variant)), decoders(None))
+
+    assert findings.tables
+    assert {str(name) for name in findings.tables if name not in findings.made} == unmade
+
+
+@pytest.mark.parametrize(
     ("variant", "protocols"),
     [
         ("avro-before-value", ("avro",)),

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from applier.changefeed.message import TopicPartition
+from applier.changefeed.table import TableName
 from applier.changefeed.window import OffsetRange
+from applier.cli import app
 from applier.commands.check.command import check
 from applier.commands.init import command
 from applier.commands.init.command import init, options
@@ -16,7 +20,7 @@ from applier.commands.init.detect import Findings
 from applier.commands.init.look import Sight
 from applier.commands.init.write import Answers, text
 from applier.config.protocols import PROTOCOLS
-from applier.config.settings import load
+from applier.config.settings import CATALOGS, load
 from applier.errors import ConfigError, TransientError
 
 KAFKA = {"topics": ["shop"], "kafka.bootstrap.servers": "broker:9092"}
@@ -63,6 +67,46 @@ def test_what_is_written_passes_the_check(protocol: str, tmp_path: Path, monkeyp
         f"200 messages looked at: protocol {protocol}, with a resolved ts.",
         f"Wrote {tmp_path}/applier.toml.",
     ]
+
+
+def test_rows_without_a_create_table_lead_to_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Started without its older rows, each of these tables would be incomplete."""
+    orders, notes, more = TableName("shop", "orders"), TableName("my-db", "notes"), TableName("shop", "more")
+    found = Findings(200, ("simple",), True, tables=(notes, more, orders), made=frozenset({more}))
+
+    content, said = written(tmp_path, answers(tmp_path), Sight(SPANS, found), monkeypatch)
+
+    assert "# Without a CREATE TABLE among the messages looked at: my-db.notes, shop.orders." in content
+    assert "# Seen in the messages looked at: my-db.notes, shop.more, shop.orders." in content
+    path = f"{tmp_path}/applier.toml"
+    assert said[2:] == [
+        "3 tables seen: my-db.notes, shop.more, shop.orders.",
+        f"Wrote {path}.",
+        "The messages looked at hold rows of my-db.notes, shop.orders, and no CREATE TABLE of them.",
+        "If the database had rows before the changefeed, export them and load them. Next:",
+        (
+            "  tiup dumpling -h HOST -P 4000 -u USER --filetype csv --consistency snapshot "
+            "--params 'time_zone=+00:00' -F 256MiB --filter '`my-db`.*' --filter 'shop.*' -o /exports"
+        ),
+        f"  applier check -c {path}",
+        f"  applier load -c {path} --from /exports",
+        f"  applier run -c {path}",
+    ]
+
+
+def test_topics_without_a_message_are_said_to_be_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No table of theirs is known, so nothing is said of a load."""
+    _, said = written(tmp_path, replace(answers(tmp_path), protocol="simple"), Sight({}, Findings()), monkeypatch)
+
+    assert said[1] == "The topics hold no message yet: what TiCDC sends will show its protocol and its tables."
+    assert said[-1] == f"Next: applier check -c {tmp_path}/applier.toml, then applier run -c {tmp_path}/applier.toml."
+
+
+def test_the_help_names_every_protocol_and_catalog() -> None:
+    """They are written out there, as the help imports nothing that knows them."""
+    help_text = " ".join(CliRunner().invoke(app, ["init", "-h"]).output.split())
+
+    assert [name for name in (*PROTOCOLS, *CATALOGS) if not re.search(rf"\b{name}\b", help_text)] == []
 
 
 def test_what_is_not_known_is_a_comment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
