@@ -212,6 +212,7 @@ def load(
     ] = None,
     tables: Tables = "",
     plan: Annotated[bool, typer.Option("--plan", help="Show what would be loaded, and do nothing.")] = False,
+    again: Annotated[bool, typer.Option("--again", help="Load tables that have the rows of this export, too.")] = False,
     take_over: TakeOver = False,
     log_level: LogLevel = "warning",
 ) -> None:
@@ -227,7 +228,11 @@ def load(
     from applier.commands.before_spark import refuse  # noqa: PLC0415
 
     refuse(loaded, takes=False)
-    done = bring(loaded, export, rules, lambda line: print(escaped(line), flush=True), take_over=take_over)
+
+    def say(line: str) -> None:
+        print(escaped(line), flush=True)
+
+    done = bring(loaded, export, rules, say, again=again, take_over=take_over)
     print(escaped(done.what))
     for sentence in done.refused:
         print(escaped(sentence), file=sys.stderr)

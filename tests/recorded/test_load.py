@@ -191,8 +191,8 @@ def test_keys_that_come_twice_are_refused(spark: SparkSession, lake: dict[str, s
     with loading(("txns", "canal-json", "canal-json-ext", 20, "csv"), lake, tmp_path, "twice") as found:
         folder = Path(found.raw["upstream"]["dump"])
         (folder / "bank.accounts.000000001.csv").write_bytes((folder / "bank.accounts.000000000.csv").read_bytes())
-        for _ in range(2):
-            done = load(settings.parse(found.raw), None, (), quiet, spark=spark)
+        for again in (False, True):
+            done = load(settings.parse(found.raw), None, (), quiet, again=again, spark=spark)
             assert done.what.startswith(("Loaded 4 tables", "Catching up: "))
             (sentence,) = done.refused
             assert sentence.startswith("Rows of table bank.accounts have one key (id) in files of the export.")
@@ -238,8 +238,8 @@ def test_a_loaded_table_lies_as_the_configuration_says(
     accounts = TableName("bank", "accounts")
     with loading(("txns", "canal-json", "canal-json-ext", 20, "sql"), lake, tmp_path, "lies") as found:
         found.raw["tables"]["bank.accounts"] = {"partition_by": ["bucket(3, id)"], "sort_by": ["owner"]}
-        for _ in range(2):
-            assert load(settings.parse(found.raw), None, (), quiet, spark=spark).refused == ()
+        for again in (False, True):
+            assert load(settings.parse(found.raw), None, (), quiet, again=again, spark=spark).refused == ()
             with found.running(spark) as pipeline:
                 assert advance(pipeline, pipeline.ends()).error is None
                 follower = Follower(pipeline)
@@ -250,3 +250,6 @@ def test_a_loaded_table_lies_as_the_configuration_says(
             table = found.catalog.load_table(found.identifier(accounts))
             assert [str(part.transform) for part in table.spec().fields] == ["bucket[3]"]
             assert {task.file.spec_id for task in table.scan().plan_files()} == {table.spec().spec_id}
+        told: list[str] = []
+        assert load(settings.parse(found.raw), None, (), told.append, spark=spark).what == "Nothing is left to load."
+        assert told[-1].startswith("Loaded before from this export: audit.codes, audit.log, bank.accounts, ")

@@ -25,6 +25,7 @@ from applier.pipeline.build import assembled
 from applier.pipeline.load.begin import begin, is_unstarted
 from applier.pipeline.load.loading import Loader
 from applier.pipeline.step import Pipeline
+from applier.pipeline.tables.loads import LoadRecord
 from applier.runtime.figures import counted
 from applier.runtime.retry import with_retry
 from applier.runtime.stop_requests import stop_signals
@@ -43,6 +44,9 @@ class LoadOutcome(NamedTuple):
 
     what: str
     refused: Sequence[str]
+
+
+_NOTHING = LoadOutcome("Nothing is left to load.", ())
 
 
 def planned(
@@ -67,10 +71,11 @@ def load(
     rules: Sequence[str],
     say: Say,
     *,
+    again: bool = False,
     take_over: bool = False,
     spark: SparkSession | None = None,
 ) -> LoadOutcome:
-    """Load the tables that rules mean, and hand them over.
+    """Load the tables that rules mean, and hand them over; `again` those too that have the rows of this export.
 
     While another process holds the changefeed, the tables are loaded beside it, and it takes them over between two
     steps. Otherwise this process takes the changefeed for as long as that takes. After a crash at any point the same
@@ -87,8 +92,11 @@ def load(
     for line in export.lines():
         say(line)
     if not take_over and is_held(config):
-        return _beside(config, export, say, spark)
+        return _beside(config, export, say, spark, again=again)
     with stop_signals(config.run.stop_seconds) as stop, assembled(config, take_over=take_over, spark=spark) as pipeline:
+        export = _lacking(pipeline, export, say, again=again)
+        if not export.names:
+            return _NOTHING
         _led_on(pipeline, export, say)
         begins, follower = is_unstarted(pipeline), Follower(pipeline)
         if begins and export.left_out:
@@ -111,6 +119,25 @@ def load(
         return LoadOutcome(what, (*done.refused, *lost))
 
 
+def _lacking(main: Pipeline, export: Opened, say: Say, *, again: bool) -> Opened:
+    """The export without the tables that are live and have its rows: they would be read once more for nothing."""
+    there = [] if again else [name for name in export.names if _is_there(main, export, name)]
+    if not there:
+        return export
+    shown = ", ".join(map(str, there))
+    say(f"Loaded before from this export: {shown}. The feed has gone on from it; --again loads anew.")
+    return replace(export, names=[name for name in export.names if name not in there])
+
+
+def _is_there(main: Pipeline, export: Opened, name: TableName) -> bool:
+    known = main.state.completeness.get(name)
+    if known is None or not known.is_live or main.targets.damage(name) is not None:
+        return False
+    table = main.targets.catalog.load(main.targets.identifier(name))
+    load = None if table is None else LoadRecord.told_by(table.properties)
+    return load is not None and load.is_complete and (load.tso, load.form) == (export.export.tso, repr(export.form))
+
+
 def _led_on(main: Pipeline, export: Opened, say: Say) -> None:
     """Refuse an export from which the feed does not lead on; print what could not be verified."""
     with_retry(lambda: reach(main, export))
@@ -118,11 +145,14 @@ def _led_on(main: Pipeline, export: Opened, say: Say) -> None:
         say(line)
 
 
-def _beside(config: Config, export: Opened, say: Say, spark: SparkSession | None) -> LoadOutcome:
+def _beside(config: Config, export: Opened, say: Say, spark: SparkSession | None, *, again: bool) -> LoadOutcome:
     def ask(request: TableRequest) -> str:
         return waited(config, request, say, comes_back=request.kind == "loaded")
 
     with looking(config, spark=spark) as pipeline:
+        export = _lacking(pipeline, export, say, again=again)
+        if not export.names:
+            return _NOTHING
         _led_on(pipeline, export, say)
         return _brought(pipeline, export, say, ask, stop_signals(config.run.stop_seconds))
 
@@ -136,6 +166,7 @@ def _brought(
 ) -> LoadOutcome:
     """Load tables aside, and ask the holder of the changefeed to let them come back."""
     ask(_request("load", export.names))
+    say("Loading. Readers see a table once all of its rows are loaded; each line below is a commit of some files.")
     with stopping as stop:
         refused = _bulk(main, export.names, export, say, stop)
     for name, error in refused.items():
