@@ -8,7 +8,7 @@ READY := .venv/requirements.lock
 NO_JVM := not (spark or kafka or registry or s3 or tidb or browser or recovery or slow or soak)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit test-integration test-recovery test-recorded soak fuzz services check lint types imports structure generated fmt \
+.PHONY: help setup demo demo-live test test-unit test-integration test-recovery test-recorded soak fuzz services check lint types imports structure generated fmt \
         bench bench-quick schemas readers picture lock clean
 
 ##@ Start
@@ -25,6 +25,10 @@ $(READY): requirements.lock
 
 demo: $(READY) ## Apply a recorded changefeed to Iceberg tables on this machine and show them
 	@examples/quickstart/run.sh
+
+demo-live: $(READY) ## A Kafka broker, a feed that goes on and applier with its page, until Ctrl-C; SECONDS=n ends it
+	@$(PYTHON) -m applier.runtime.jvm.jars --lock tests/services kafka >/dev/null
+	@exec $(PYTHON) -m examples.kafka.run $(if $(SECONDS),--seconds $(SECONDS))
 
 ##@ Tests
 
