@@ -57,7 +57,7 @@ def main() -> int:
         environment = os.environ | {"DEMO_BROKER": kafka.bootstrap, "DEMO_PORT": str(port)}
         # A session of its own: Ctrl-C at the terminal reaches it through `_stop` alone, so it gets the signal once.
         applier = subprocess.Popen(
-            [BIN / "applier", "run", "-c", CONFIG], cwd=ROOT, env=environment, start_new_session=True
+            [sys.executable, "-m", "applier", "run", "-c", CONFIG], cwd=ROOT, env=environment, start_new_session=True
         )
         try:
             _feed(kafka.bootstrap, applier, ended)
