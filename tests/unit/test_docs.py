@@ -29,7 +29,13 @@ from tests import recordings
 
 _ROOT = Path(__file__).parents[2]
 _DOCUMENTS = sorted(
-    [*_ROOT.glob("*.md"), *_ROOT.glob("docs/**/*.md"), _ROOT / "schemas/README.md", _ROOT / "deploy/README.md"]
+    [
+        *_ROOT.glob("*.md"),
+        *_ROOT.glob("docs/**/*.md"),
+        _ROOT / "schemas/README.md",
+        _ROOT / "deploy/README.md",
+        *_ROOT.glob("examples/**/*.md"),
+    ]
 )
 _LINK = re.compile(r"\[([^\]]*)\]\(([^)\s]+)\)")
 _QUOTED = re.compile(r"Message `golden-(\w+)` partition (\d+), offset (\d+):\n\n```json\n(.*?)\n```", re.DOTALL)
