@@ -95,9 +95,11 @@ def _stop(applier: subprocess.Popen[bytes]) -> int:
     if applier.poll() is not None:
         return applier.returncode
     applier.send_signal(signal.SIGTERM)
+    # It says that a second Ctrl-C ends it at once.
+    signal.signal(signal.SIGINT, lambda *_: applier.send_signal(signal.SIGINT))
     code = applier.wait()
-    # Before its first step, a signal ends it with a code of its own.
-    return 0 if code == 128 + signal.SIGTERM else code
+    # Before it is ready for signals, and before its first step, it ends in other ways.
+    return 0 if code in {-signal.SIGTERM, 128 + signal.SIGTERM} else code
 
 
 if __name__ == "__main__":
