@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from applier.changefeed.ts import wall_clock
+from applier.commands.drive import Driver, refusal
 from applier.commands.follower import Follower
 from applier.config.settings import Config
-from applier.errors import DecodeError, TerminalError
+from applier.errors import TerminalError
 from applier.pipeline import topics
 from applier.pipeline.build import assembled
 from applier.pipeline.load.begin import refuse_unloaded
-from applier.pipeline.stall import refuse_far, refuse_stall, stall, way_out
+from applier.pipeline.stall import refuse_stall, stall, way_out
 from applier.pipeline.state import keep_end
 from applier.pipeline.step import Pipeline, Step
 from applier.pipeline.tables import completeness, layouts
@@ -26,12 +27,6 @@ from applier.runtime.logs import Report, logger
 from applier.runtime.retry import with_retry
 from applier.runtime.stop_requests import stop_signals
 from applier.sink.write.key_cache import LARGE
-from applier.wording import WAY_TO_WATERMARKS
-
-_SET_ASIDE = (
-    'To go on without it, until `applier backfill -c FILE --dead-letters`: changefeed.on_bad_message = "dead_letter".'
-)
-
 
 FIRST_PAUSE = 0.1
 """Seconds between the first two looks that find nothing; the pause doubles from one to the next."""
@@ -104,29 +99,18 @@ def _ending(pipeline: Pipeline, reports: Reports) -> Iterator[None]:
 
 
 def run_once(follower: Follower, stop: threading.Event, reports: Reports) -> None:
-    """Step until the ends that the source has now.
-
-    Raises:
-        WatermarkStalled: The ends are reached, but rows wait for their schema or partitions never sent a resolved ts;
-            or the longest window brings no newer watermark.
-    """
+    """Step until the ends that the source has now; raises what `Driver.drive` does."""
     pipeline = follower.pipeline
     with terminal.waiting("asking the source where it ends"):
         ends = with_retry(pipeline.ends)
-    while not stop.is_set():
-        step = with_retry(lambda: reports.attempt(pipeline, lambda: follower.turn(ends)))
-        reports.every_step(pipeline, step)
-        note_over(pipeline, step)
-        if step.moved or step.waiting:
-            reports.step(step.status)
-        if step.error is not None and not step.moved:
-            raise refusal(step.error, step)
-        if step.resuming:
-            continue
-        if step.complete and not step.moved:
-            refuse_stall(step)
-            return
-        refuse_far(step)
+    Driver(stop, reports.step).drive(lambda: _made(pipeline, reports, lambda: follower.turn(ends)))
+
+
+def _made(pipeline: Pipeline, reports: Reports, turn: Callable[[], Step]) -> Step:
+    step = with_retry(lambda: reports.attempt(pipeline, turn))
+    reports.every_step(pipeline, step)
+    note_over(pipeline, step)
+    return step
 
 
 def note_over(pipeline: Pipeline, step: Step) -> None:
@@ -155,9 +139,7 @@ def follow(
     idle: tuple[object, ...] = ()
     pace, rest = Pace(settings.freshness_seconds, settings.interval_seconds), Rest(progress)
     while not stop.is_set():
-        step = with_retry(lambda: reports.attempt(pipeline, follower.turn))
-        reports.every_step(pipeline, step)
-        note_over(pipeline, step)
+        step = _made(pipeline, reports, follower.turn)
         now = clock()
         if step.error is not None and not step.moved:
             raise refusal(step.error, step)
@@ -249,10 +231,3 @@ def _say_idle(step: Step, last: tuple[object, ...]) -> tuple[object, ...]:
     else:
         terminal.say(f"up to date at {wall_clock(resolved_ts):%F %T} UTC, waiting for new messages")
     return found
-
-
-def refusal(error: DecodeError, step: Step) -> DecodeError:
-    """The error of a message that ends a run, with the way past it; before the first watermark, with those to one."""
-    is_early = step.silent and not step.resolved
-    way_out = f"No watermark came before it: if the feed carries none, {WAY_TO_WATERMARKS}" if is_early else _SET_ASIDE
-    return type(error)(error.what, f"{error.hint} {way_out}".lstrip())

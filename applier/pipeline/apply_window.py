@@ -28,8 +28,8 @@ from applier.pipeline.scan.statements import Ddl
 from applier.pipeline.scan.window_scan import WindowScan
 from applier.pipeline.scan.window_tables import place_names
 from applier.pipeline.schema_changes import supplied
+from applier.pipeline.schema_changes.apply import DdlApplier
 from applier.pipeline.schema_changes.follow_rows import follow
-from applier.pipeline.schema_changes.handler import DdlHandler
 from applier.pipeline.schema_changes.moved_names import moved_by
 from applier.pipeline.state import State
 from applier.pipeline.tables import completeness, parking
@@ -49,7 +49,7 @@ class WindowApplier:
         config: The configuration.
         source: Where the messages are: bad ones are read again to be kept.
         targets: The Iceberg tables.
-        ddl_handler: Applies DDL to them, or passes those that they have.
+        ddl_handler: Applies DDL to them.
         state: Progress.
 
     Attributes:
@@ -60,7 +60,7 @@ class WindowApplier:
     config: Config
     source: Source
     targets: TargetTables
-    ddl_handler: DdlHandler
+    ddl_handler: DdlApplier
     state: State
     not_found: MissingRows = field(default_factory=MissingRows, init=False)
     commits: list[tuple[TableName, float]] = field(default_factory=list, init=False)

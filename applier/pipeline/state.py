@@ -80,7 +80,6 @@ class State:
         supplied: Tables as the configuration declares them; each counts until the feed first concerns its table.
         lives: The names of all tables, where the protocol does not hold them whole.
         config_path: Path of the configuration file, for commands in messages.
-        is_durable: False to write no checkpoint.
         keeps_cut: False for a job that brings tables back in copies: they need not be one cut, as no reader sees them.
     """
 
@@ -99,7 +98,6 @@ class State:
     supplied: Tables = field(default_factory=Tables)
     lives: Lives | None = None
     config_path: str = "applier.toml"
-    is_durable: bool = True
     keeps_cut: bool = True
     _writing: threading.RLock = field(default_factory=threading.RLock)
 
@@ -258,8 +256,7 @@ class State:
         """Append what follows the newest checkpoint; until it is there, nothing has changed."""
         with self._writing:
             found = replace(following(self.checkpoint), step=self.checkpoint.step + 1, written_at=unix_ms())
-            if self.is_durable:
-                self.control.append_checkpoint(found)
+            self.control.append_checkpoint(found)
             self.checkpoint = found
 
 

@@ -28,7 +28,7 @@ from applier.pipeline.next_step import NextStep, StepReader
 from applier.pipeline.scan.scanner import WindowScanner
 from applier.pipeline.scan.task_result import Waiting
 from applier.pipeline.schema_changes import moved_names
-from applier.pipeline.schema_changes.handler import DdlHandler
+from applier.pipeline.schema_changes.apply import DdlApplier
 from applier.pipeline.since import since
 from applier.pipeline.state import State
 from applier.pipeline.tables import completeness
@@ -77,7 +77,7 @@ class Pipeline:
         source: Where the messages are.
         scanner: Finds out what a window holds.
         targets: The Iceberg tables.
-        ddl_handler: Applies DDL to them, or passes those that they have.
+        ddl_handler: Applies DDL to them.
         state: Progress, in memory and in the control tables.
         maintenance: Mends the tables between steps.
 
@@ -90,7 +90,7 @@ class Pipeline:
     source: Source
     scanner: WindowScanner
     targets: TargetTables
-    ddl_handler: DdlHandler
+    ddl_handler: DdlApplier
     state: State
     maintenance: Maintenance
     watermark_seconds: float = field(default=0.0, init=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from applier.changefeed.filter import TableFilter, exactly
+from applier.changefeed.filter import TableFilter
 from applier.changefeed.table import TableName
 from applier.errors import ConfigError
 
@@ -33,8 +33,3 @@ def selected(rules: Sequence[str], known: Iterable[TableName]) -> list[TableName
         )
         raise ConfigError([f"{what}; its tables are: {shown or 'none'}."])
     return found
-
-
-def rules_for(names: Iterable[TableName]) -> tuple[str, ...]:
-    """Filter rules that mean exactly these tables."""
-    return exactly(names) or ("!*.*",)

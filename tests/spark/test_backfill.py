@@ -16,7 +16,6 @@ from applier.config import settings
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import build
 from applier.errors import CheckpointConflict, ConfigError, RangeRefused
-from applier.runtime.logs import Stopwatch
 from tests.recovery.snapshots import faults_of, heads
 from tests.replay import Replay, differences, ends_at, replay
 
@@ -73,8 +72,10 @@ def test_ranges_one_after_the_other_and_again(
 
     before = heads(found)
     for begin, end in (("beginning", text(offsets)), (str(first["resolved_ts"]), str(middle["resolved_ts"]))):
-        again = run(found, spark, begin, end)
-        assert "stay at resolved ts" in again.sentences[0]
+        for tables in ("", str(min(found.tables()))):
+            again = run(found, spark, begin, end, tables=tables)
+            stays = f"was applied before. The tables stay at resolved ts {middle['resolved_ts']}."
+            assert again.sentences[0].endswith(stays)
     assert heads(found) == before
     kept = files(warehouse)
     told = planned(settings.parse(found.raw), asked("beginning", None), spark=spark)
@@ -87,81 +88,8 @@ def test_ranges_one_after_the_other_and_again(
     assert faults_of(found) == []
 
 
-def test_some_tables_go_ahead_and_the_others_follow(
-    spark: SparkSession, properties: dict[str, str], tmp_path: Path
-) -> None:
-    """What one table has applied alone is left out by the run that comes after."""
-    found = replay("txns", "simple-json", properties, tmp_path, "simple", name="bf-some")
-    recorded = states("txns")
-    (start, offsets), (last, _) = recorded[1], recorded[-1]
-    run(found, spark, "beginning", text(offsets))
-    tables = sorted(found.tables())
-    mine, other = tables[0], tables[1]
-
-    run(found, spark, "beginning", tables=str(mine))
-
-    only = {
-        name: {**state, "tables": {str(name): state["tables"][str(name)]}}
-        for name, state in ((mine, last), (other, start))
-    }
-    for name, state in only.items():
-        found_alone = [line for line in differences(found, state) if line.startswith(f"{name}:")]
-        assert found_alone == []
-    with found.running(spark) as pipeline:
-        assert pipeline.state.resolved_ts < last["resolved_ts"]
-        assert set(pipeline.state.ahead) == {mine}
-        while pipeline.step().moved:
-            pass
-    assert differences(found, last) == []
-    assert faults_of(found) == []
-
-
-@pytest.mark.parametrize(("scenario", "named"), [("txns", ""), ("pk", "keys.k_none")])
-def test_some_tables_of_a_feed_in_offset_order_go_ahead(
-    scenario: str, named: str, spark: SparkSession, properties: dict[str, str], tmp_path: Path
-) -> None:
-    """Their stamps tell by offsets what they have, so that the run that comes after leaves it out, keys or not."""
-    name = f"bf-some-plain-{scenario}"
-    found = replay(scenario, "canal-json", properties, tmp_path, "canal-json", name=name, order="offset")
-    last = states(scenario)[-1][0]
-    with found.running(spark) as pipeline:
-        middle = {place: end // 2 for place, end in pipeline.ends().items()}
-    run(found, spark, "beginning", text(middle))
-    mine = named or str(min(found.tables()))
-
-    run(found, spark, "beginning", tables=mine)
-
-    assert not [line for line in differences(found, last) if line.startswith(f"{mine}:")]
-    with found.running(spark) as pipeline:
-        assert pipeline.state.next_offsets == middle
-        assert [str(item) for item in pipeline.state.covered] == [mine]
-        step = pipeline.step()
-        assert dict(step.status.notes)["replayed"] > 0
-        while pipeline.step().moved:
-            pass
-    assert differences(found, last) == []
-
-
-def test_a_ddl_of_a_single_table_waits_for_all(spark: SparkSession, properties: dict[str, str], tmp_path: Path) -> None:
-    """Its rows up to there are applied, and the sentence says what to do; nothing is lost or twice afterwards."""
-    found = replay("ddl", "simple-json", properties, tmp_path, "simple", name="bf-ddl")
-    recorded = states("ddl")
-    run(found, spark, "beginning", text(recorded[8][1]))
-    with found.running(spark) as pipeline:
-        due = pipeline.look(None, Stopwatch()).scan.ddl
-        ddl = [item for item in due if any(name in pipeline.state.tables for name in item.names)]
-        name = next(table for table in ddl[0].names if table in pipeline.state.tables)
-
-    with pytest.raises(RangeRefused, match=f"Table {name} is applied up to its DDL at commit ts {ddl[0].commit_ts}"):
-        run(found, spark, "beginning", tables=str(name))
-
-    run(found, spark, "beginning")
-    assert differences(found, recorded[-1][0]) == []
-    assert faults_of(found) == []
-
-
 def test_what_is_refused(spark: SparkSession, properties: dict[str, str], tmp_path: Path) -> None:
-    """A gap, a table that is not there, and a changefeed that somebody holds; each with its sentence."""
+    """A gap, a table that is not there or would go ahead, and a changefeed that somebody holds; before it is taken."""
     found = replay("pk", "simple-json", properties, tmp_path, "simple", name="bf-refused")
     recorded = states("pk")
     run(found, spark, "beginning", text(recorded[0][1]))
@@ -171,6 +99,10 @@ def test_what_is_refused(spark: SparkSession, properties: dict[str, str], tmp_pa
         run(found, spark, text(later))
     with pytest.raises(ConfigError, match="--tables nope.t: the changefeed has no such table"):
         run(found, spark, "beginning", tables="nope.t")
+    with pytest.raises(RangeRefused, match="The range ends beyond the checkpoint"):
+        run(found, spark, "beginning", tables="keys.*")
+    with pytest.raises(RangeRefused, match="The range ends beyond the checkpoint"):
+        planned(settings.parse(found.raw), asked("beginning", None, tables="keys.*"), spark=spark)
     with found.running(spark):
         # Of this very process, which lives: nobody may take the changefeed from it.
         with pytest.raises(CheckpointConflict, match="The changefeed is held by process"):

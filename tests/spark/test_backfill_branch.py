@@ -189,7 +189,7 @@ def test_a_feed_in_offset_order_is_repaired_from_after_its_ddl(
 
     with pytest.raises(RangeRefused, match="offset order does not show which rows lie before it") as refused:
         run(found, spark, "beginning", repair=True, tables=str(ACCOUNTS))
-    begin = re.search(r"begin the range after it \((\S+)\)", refused.value.hint)
+    begin = re.search(r"begin the range after it, with --from (\S+) and an offset", refused.value.hint)
     assert begin is not None
     topic, partition, offset = begin[1].rsplit(":", 2)
     with found.running(spark) as pipeline:

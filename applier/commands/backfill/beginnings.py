@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -65,9 +65,9 @@ class Beginnings:
             self._refuse_model(name, created[begun.position.name])
             self._refuse_strangers(name, [(ts, action) for ts, action in since if ts > made])
             return begun.position
-        for ts, action in since:
-            if not effect(action).emptied:
-                raise _lies_before(name, ts, action)
+        changed = [(ts, action) for ts, action in since if not effect(action).emptied]
+        if changed:
+            raise _lies_before(name, changed)
         version, is_emptied = state.tables.get(name), any(ts in self._applied for ts, _ in since)
         if version is None or self.main.targets.writer(name) is None:
             raise gone(self.main.targets.identifier(name))
@@ -129,9 +129,9 @@ class Beginnings:
 
     def _refuse_strangers(self, name: TableName, ddl: Collection[tuple[int, Action]]) -> None:
         """Refuse a DDL by which rows came from a table that is not built along."""
-        for ts, action in ddl:
-            if effect(action).exchanged and not set(touches(action)) <= set(self.names):
-                raise _lies_before(name, ts, action)
+        changed = [(ts, action) for ts, action in ddl if not effect(action).emptied]
+        if any(effect(action).exchanged and not set(touches(action)) <= set(self.names) for _, action in changed):
+            raise _lies_before(name, changed)
 
     def holds(self, commit_ts: int) -> bool:
         """Whether the messages of a commit ts are certainly in the range, by the time at which they were written."""
@@ -172,7 +172,9 @@ def _concerned(action: Action, names: Collection[TableName]) -> list[TableName]:
     return [*touches(action), *effect(action).leaving(names)]
 
 
-def _lies_before(name: TableName, commit_ts: int, action: Action) -> RangeRefused:
+def _lies_before(name: TableName, ddl: Sequence[tuple[int, Action]]) -> RangeRefused:
+    """The refusal of a range with these DDL; it names the last, as a range that begins after another holds it still."""
+    commit_ts, action = max(ddl, key=lambda item: item[0])
     what = f"Rows of table {name} lie before a DDL of kind {kind(action)} at commit ts {commit_ts}."
     hint = (
         f"begin the range after it, with --from {commit_ts}, or before the table's CREATE TABLE; or leave the table "

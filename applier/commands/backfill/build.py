@@ -8,14 +8,30 @@ from applier import wording
 from applier.changefeed.table import TableName
 from applier.commands.backfill.bounds import OPEN, Range
 from applier.commands.backfill.compare import compare
-from applier.commands.backfill.drive import Driver
 from applier.commands.backfill.held_job import HeldJob, held
 from applier.commands.backfill.report import STOPPED, Difference, Outcome
 from applier.commands.backfill.request import Request
+from applier.commands.drive import Driver
 from applier.errors import ConfigError, RangeRefused
+from applier.pipeline.state import State
 from applier.pipeline.step import Pipeline
 from applier.runtime import failpoints, terminal
 from applier.runtime.figures import counted
+from applier.runtime.retry import with_retry
+
+
+def refuse_parked(state: State, names: Sequence[TableName], config: str) -> None:
+    """Refuse tables that lack DDL: rows alone do not make up for them.
+
+    Raises:
+        RangeRefused: There is such a table.
+    """
+    parked = sorted(name for name in names if name in state.parked)
+    if parked:
+        what = (
+            f"Table {parked[0]} is parked: the DDL since then are missing from it, which no range of rows makes up for."
+        )
+        raise RangeRefused(what, wording.way_out(parked[:1], state.completeness[parked[0]], config))
 
 
 def refuse_short(main: Pipeline, request: Request, span: Range, names: Sequence[TableName]) -> None:
@@ -26,12 +42,7 @@ def refuse_short(main: Pipeline, request: Request, span: Range, names: Sequence[
         RangeRefused: It ends before what the tables have.
     """
     state = main.state
-    parked = sorted(name for name in names if name in state.parked)
-    if parked:
-        what = (
-            f"Table {parked[0]} is parked: the DDL since then are missing from it, which no range of rows makes up for."
-        )
-        raise RangeRefused(what, wording.way_out(parked[:1], state.completeness[parked[0]], main.config.path))
+    refuse_parked(state, names, main.config.path)
     ahead = sorted(name for name in names if name in state.ahead or name in state.unsettled)
     if ahead:
         what = f"Table {ahead[0]} is ahead of the checkpoint, as a step failed half way."
@@ -68,7 +79,7 @@ def build(main: Pipeline, request: Request, span: Range, names: Sequence[TableNa
     refuse_short(main, request, span, names)
     with terminal.waiting("copying the tables"):
         job = held(main, request, span, names)
-    if not driver.drive(job.step, job.is_over):
+    if not driver.drive(lambda: with_retry(job.step), job.is_over):
         return Outcome([STOPPED], is_done=False)
     job.refuse_short()
     failpoints.reach("range-built")

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.position import Reading
-from applier.changefeed.table import TableName
 from applier.changefeed.window import OffsetRange
 from applier.commands.backfill.bounds import Range
-from applier.commands.backfill.drive import Driver
 from applier.commands.backfill.report import STOPPED, Outcome
+from applier.commands.drive import Driver
 from applier.errors import RangeRefused
-from applier.pipeline.scan.statements import Ddl
-from applier.pipeline.schema_changes.apply import DdlApplier
-from applier.pipeline.schema_changes.fixed_columns import FixedColumns
 from applier.pipeline.state import State
 from applier.pipeline.step import Pipeline
-from applier.pipeline.table_selection import rules_for
-
-_GO_ON = "start `applier run -c FILE`, or leave out --tables; nothing is applied twice."
+from applier.runtime.retry import with_retry
 
 
 def covered(span: OffsetRange, next_offset: int) -> int:
@@ -55,27 +49,46 @@ def begin_at(state: State, span: Range) -> None:
         state.advance(span.above, readings, {}, {}, ())
 
 
-def catch_up(pipeline: Pipeline, span: Range, names: Sequence[TableName], driver: Driver) -> Outcome:
-    """Apply what a range holds beyond what the tables cover.
+def is_covered(span: Range, state: State) -> bool:
+    """Whether the checkpoint covers all of a range: every table has its rows, or is parked."""
+    due = state.next_offsets
+    return span.upto <= state.resolved_ts or (
+        bool(due) and all(end <= due.get(place, start) for place, (start, end) in span.spans.items())
+    )
 
-    With all tables the checkpoint goes along. With some, these are ahead of it afterwards, as after a step that failed
-    half way, and `run` leaves out what they have. No names mean all tables.
+
+def refuse_alone(span: Range, state: State) -> None:
+    """Refuse rows that no table has for some tables: there is one checkpoint, which is that of all tables.
 
     Raises:
-        RangeRefused: Rows would be left out, or a DDL of a single table is in the way.
+        RangeRefused: The range ends beyond the checkpoint.
+    """
+    if not is_covered(span, state):
+        what = "The range ends beyond the checkpoint, and what lies beyond it is applied to all tables at once."
+        hint = "leave out --tables, or start `applier run -c FILE`; to apply again what the tables have, give --repair."
+        raise RangeRefused(what, hint)
+
+
+def catch_up(pipeline: Pipeline, span: Range, driver: Driver) -> Outcome:
+    """Apply what a range holds beyond the checkpoint, which goes along.
+
+    Raises:
+        TerminalError: The range cannot be applied.
     """
     state = pipeline.state
-    begin_at(state, span)
-    refuse_gap(span, state.next_offsets, state.resolved_ts)
-    before, start = state.resolved_ts, dict(state.next_offsets)
-    moving = replace(pipeline, scanner=replace(pipeline.scanner, ceiling=span.upto))
-    if names:
-        moving = _alone(moving, names)
-    ends = {place: max(end, start.get(place, end)) for place, end in span.ends.items()}
     has_watermark = pipeline.targets.feed.order.has_watermark
-    is_done = driver.drive(lambda: moving.step(ends), lambda: has_watermark and moving.state.resolved_ts >= span.upto)
+    if is_covered(span, state):
+        stay = f" The tables stay at resolved ts {state.resolved_ts}." if has_watermark else ""
+        return Outcome([f"All of the range {span.text} was applied before.{stay}"])
+    begin_at(state, span)
+    before, start = state.resolved_ts, dict(state.next_offsets)
+    pipeline.use_scanner(replace(pipeline.scanner, ceiling=span.upto))
+    ends = {place: max(end, start.get(place, end)) for place, end in span.ends.items()}
+    is_done = driver.drive(
+        lambda: with_retry(lambda: pipeline.step(ends)), lambda: has_watermark and state.resolved_ts >= span.upto
+    )
     skipped = sum(covered(offsets, start.get(place, offsets.start)) for place, offsets in span.spans.items())
-    return Outcome([_said(span, skipped, before, moving, is_done=is_done)], is_done=is_done)
+    return Outcome([_said(span, skipped, before, pipeline, is_done=is_done)], is_done=is_done)
 
 
 def _said(span: Range, skipped: int, before: int, pipeline: Pipeline, *, is_done: bool) -> str:
@@ -87,38 +100,3 @@ def _said(span: Range, skipped: int, before: int, pipeline: Pipeline, *, is_done
     elif is_done:
         read += " The others are applied now."
     return read if is_done else f"{read} {STOPPED}"
-
-
-@dataclass(frozen=True, slots=True)
-class _RowsBeforeDdl(FixedColumns):
-    """Lets rows through up to the first DDL of the chosen tables: a DDL is for all tables at once."""
-
-    names: frozenset[TableName]
-
-    def apply(self, ddl: Ddl) -> None:
-        """Refuse a DDL of these tables; others do not matter.
-
-        Raises:
-            RangeRefused: It is one of theirs.
-        """
-        mine = [name for name in ddl.names if name in self.names]
-        if mine:
-            what = f"Table {mine[0]} is applied up to its DDL at commit ts {ddl.commit_ts}, which waits for all tables."
-            raise RangeRefused(what, _GO_ON)
-
-
-def _alone(pipeline: Pipeline, names: Iterable[TableName]) -> Pipeline:
-    """The same pipeline for some tables, with progress that is kept by their stamps alone."""
-    state = pipeline.state
-    # The tables that are left out have not come that far.
-    muted = State(state.control, state.checkpoint, dict(state.versions), lives=state.lives, is_durable=False)
-    rules = rules_for(names)
-    tables = pipeline.config.tables.model_copy(update={"include": rules})
-    changefeed = pipeline.config.changefeed.model_copy(update={"on_table_error": "stop"})
-    config = pipeline.config.model_copy(update={"tables": tables, "changefeed": changefeed})
-    scanner = replace(pipeline.scanner, template=replace(pipeline.scanner.template, include=rules), parks=False)
-    applier = DdlApplier(pipeline.targets, muted, config.ddl, config.tables, pipeline.targets.maker.rules)
-    rows = _RowsBeforeDdl(applier, muted, _GO_ON, frozenset(names))
-    alone = replace(pipeline, config=config, scanner=scanner, state=muted, ddl_handler=rows)
-    alone.restore()
-    return alone

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from applier.changefeed.filter import TableFilter
 from applier.changefeed.table import TableName
 from applier.commands.backfill.bounds import Range, resolve
-from applier.commands.backfill.build import build, refuse_short
-from applier.commands.backfill.catch_up import catch_up, covered, refuse_gap
+from applier.commands.backfill.build import build, refuse_parked, refuse_short
+from applier.commands.backfill.catch_up import catch_up, covered, refuse_alone, refuse_gap
 from applier.commands.backfill.dead_letters import answer, opened
-from applier.commands.backfill.drive import Driver
 from applier.commands.backfill.report import Outcome, TableAim
 from applier.commands.backfill.request import Request
+from applier.commands.drive import Driver
 from applier.commands.plan.read_only_pipeline import looking
 from applier.config.settings import Config
 from applier.consume.source import Source
@@ -48,9 +48,7 @@ def backfill(
     config = config.model_copy(update={"maintenance": config.maintenance.model_copy(update={"tasks": ()})})
 
     def meant(state: State, source: Source) -> tuple[Range, list[TableName]] | None:
-        if request.dead_letters:
-            return None
-        return _range(config, state, source, request), _names(config, state, request)
+        return None if request.dead_letters else _meant(config, state, source, request)
 
     holding = assembled(config, take_over=take_over, spark=spark, look=meant)
     with stop_signals(config.run.stop_seconds) as stop, holding as pipeline:
@@ -62,7 +60,7 @@ def backfill(
         span, names = found
         if request.builds:
             return build(pipeline, request, span, names, driver)
-        return catch_up(pipeline, span, names, driver)
+        return catch_up(pipeline, span, driver)
 
 
 def planned(config: Config, request: Request, *, spark: SparkSession | None = None) -> Outcome:
@@ -73,11 +71,9 @@ def planned(config: Config, request: Request, *, spark: SparkSession | None = No
             letters = opened(pipeline, request, _all(config, state))
             span, names, said = letters.span, list(letters.names), list(letters.said)
         else:
-            span, names = _range(config, state, pipeline.source, request), _names(config, state, request)
+            span, names = _meant(config, state, pipeline.source, request)
         if request.builds and names:
             refuse_short(pipeline, request, span, names)
-        elif state.checkpoint.partitions:
-            refuse_gap(span, state.next_offsets, state.resolved_ts)
         spans = [
             (str(place), *offsets, covered(offsets, state.next_offsets.get(place, offsets.start)))
             for place, offsets in sorted(span.spans.items())
@@ -119,6 +115,24 @@ def from_archive(config: Config, archive: str | None) -> Config:
     return config.model_copy(update={"source": source})
 
 
+def _meant(config: Config, state: State, source: Source, request: Request) -> tuple[Range, list[TableName]]:
+    """The range, and the tables that are chosen; () for all tables where none are built.
+
+    Raises:
+        ConfigError: They make no sense.
+        RangeRefused: Rows would be left out, or be applied to some tables alone.
+    """
+    span = _range(config, state, source, request)
+    names = selected(request.tables, _all(config, state)) if request.tables or request.builds else []
+    if not request.builds:
+        refuse_parked(state, names, config.path)
+        if state.checkpoint.partitions:
+            refuse_gap(span, state.next_offsets, state.resolved_ts)
+        if names:
+            refuse_alone(span, state)
+    return span, names
+
+
 def _range(config: Config, state: State, source: Source, request: Request) -> Range:
     by_time = request.begin.resolved_ts is not None or request.end.resolved_ts is not None
     if by_time and not ORDERS[config.changefeed.order].has_watermark:
@@ -127,10 +141,6 @@ def _range(config: Config, state: State, source: Source, request: Request) -> Ra
     topics.meet(state, with_retry(source.topic_ids))
     bounds = with_retry(source.bounds)
     return resolve(request.begin, request.end, bounds, lambda at: with_retry(lambda: source.offsets_at(at)))
-
-
-def _names(config: Config, state: State, request: Request) -> list[TableName]:
-    return selected(request.tables, _all(config, state)) if request.tables or request.builds else []
 
 
 def _all(config: Config, state: State) -> list[TableName]:

@@ -17,16 +17,12 @@ from applier.commands.backfill.request import Request
 from applier.errors import RangeRefused
 from applier.pipeline.jobs.copies import Copies, CopyOutdated
 from applier.pipeline.jobs.job import JobRun, job
-from applier.pipeline.schema_changes.apply import DdlApplier
-from applier.pipeline.schema_changes.fixed_columns import FixedColumns
 from applier.pipeline.step import Pipeline, Step
 from applier.pipeline.tables import completeness
 from applier.runtime.logs import logger
 from applier.sink.commit.foreign_commits import BACKFILL
 from applier.sink.iceberg import clone
 from applier.sink.iceberg.table import Table
-
-_BEGIN_LATER = "begin the range after that, or load the table again, with `applier load -c FILE --tables TABLE`."
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,12 +166,8 @@ def _job(
     main: Pipeline, request: Request, span: Range, resuming: Resuming, origins: Mapping[TableName, FeedPosition]
 ) -> HeldJob:
     run = job(JobRun, main, resuming)
-    applier = run.pipeline.ddl_handler
-    assert isinstance(applier, DdlApplier)  # noqa: S101 - as `job` makes it
-    pipeline = replace(run.pipeline, ddl_handler=FixedColumns(applier, run.state, _BEGIN_LATER))
-    pipeline.restore()
     keys = {origin.key: name for name, origin in origins.items()}
-    return HeldJob(main, span, request.branch, replace(run, pipeline=pipeline), keys)
+    return HeldJob(main, span, request.branch, run, keys)
 
 
 def _begun(beginnings: Beginnings, hold: str, origins: Mapping[TableName, FeedPosition]) -> Resuming:

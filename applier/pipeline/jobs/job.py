@@ -20,6 +20,7 @@ from applier.pipeline.maintenance import Maintenance
 from applier.pipeline.next_step import PIECE
 from applier.pipeline.schema_changes.apply import DdlApplier
 from applier.pipeline.schema_changes.decision import past
+from applier.pipeline.schema_changes.fixed_columns import FixedColumns
 from applier.pipeline.state import State
 from applier.sink.control.rows import IgnoredFor
 
@@ -114,13 +115,14 @@ def job(kind: type[_Run], main: Pipeline, resuming: Resuming) -> _Run:
         "source": source.model_copy(update=piece),
     }
     config, targets = main.config.model_copy(update=changes), copies.targets
+    applier = FixedColumns if is_held else DdlApplier
     parks = not is_held and main.config.changefeed.on_bad_message == "stop"
     pipeline = replace(
         main,
         config=config,
         scanner=replace(main.scanner, parks=parks, keep_bad=main.scanner.keep_bad if is_held else True),
         targets=targets,
-        ddl_handler=DdlApplier(
+        ddl_handler=applier(
             targets, state, config.ddl, config.tables, targets.maker.rules, past(main.state.control.decisions())
         ),
         state=state,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
@@ -35,6 +35,7 @@ class OwnDdl:
         Raises:
             RangeRefused: One of them has no place among the rows.
         """
+        self._refuse_unplaced(ddl)
         found: list[Ddl] = []
         names = set(self.tables)
         for _, same in groupby(ddl, key=lambda item: item.commit_ts):
@@ -43,6 +44,29 @@ class OwnDdl:
                 # Read again without these, another part could pass for one of them: its table has left the name.
                 found += [part or replace(item, actions=(), swept=(), refused=None) for item, part in parts]
         return found
+
+    def _again(self, action: Action) -> Iterator[TableName]:
+        """The tables that have taken an action before."""
+        return (name for name in self.again if name in (*touches(action), *effect(action).leaving([name])))
+
+    def _refuse_unplaced(self, ddl: Sequence[Ddl]) -> None:
+        """Refuse DDL that tables have taken before where nothing places them; names the last in each partition."""
+        if self.order.parts_at_ddl:
+            return
+        found = [(item.barrier, name) for item in ddl for action in item.actions for name in self._again(action)]
+        if found:
+            name = found[0][1]
+            after: dict[str, int] = {}
+            for barrier, _ in found:
+                place = f"{barrier.topic}:{barrier.position.partition}"
+                after[place] = max(after.get(place, 0), barrier.position.offset + 1)
+            begin = ",".join(f"{place}:{offset}" for place, offset in after.items())
+            what = f"The range holds a DDL of table {name}, and offset order does not show which rows lie before it."
+            hint = (
+                f"begin the range after it, with --from {begin} and an offset for each other partition; or leave the "
+                "table out in --tables."
+            )
+            raise RangeRefused(what, hint, [name])
 
     def _part(self, item: Ddl, names: set[TableName]) -> Ddl | None:
         """A DDL with the actions that concern tables of these names, which follow them; None if none does."""
@@ -67,15 +91,9 @@ class OwnDdl:
         Raises:
             RangeRefused: It lies among them, and the table has other columns or places of rows since.
         """
-        names = [name for name in self.again if name in (*touches(action), *effect(action).leaving([name]))]
-        if not names:
+        name = next(self._again(action), None)
+        if name is None:
             return False
-        name, barrier = names[0], item.barrier
-        if not self.order.parts_at_ddl:
-            what = f"The range holds a DDL of table {name}, and offset order does not show which rows lie before it."
-            begin = f"{barrier.topic}:{barrier.position.partition}:{barrier.position.offset + 1}"
-            hint = f"begin the range after it ({begin}), or leave the table out in --tables."
-            raise RangeRefused(what, hint, [name])
         if item.commit_ts <= self.again[name]:
             return True
         if not effect(action).emptied:

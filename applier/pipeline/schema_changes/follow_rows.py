@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import cast
 
 from applier.changefeed.table import TableVersion
-from applier.pipeline.schema_changes.handler import DdlHandler
+from applier.pipeline.schema_changes.apply import DdlApplier
 from applier.pipeline.state import State
 from applier.pipeline.tables.table_batch import Batch
 from applier.pipeline.tables.target_tables import TargetTables
@@ -16,7 +16,7 @@ from applier.sink.evolve.plan import refuse_renamed
 from applier.sink.evolve.row_columns import is_of_rows, proven, refuse_retyped, returned, widened
 
 
-def follow(batch: Batch, state: State, targets: TargetTables, handler: DdlHandler, *, is_new: bool) -> None:
+def follow(batch: Batch, state: State, targets: TargetTables, handler: DdlApplier, *, is_new: bool) -> None:
     """Bring the table of a batch to its columns; a table that is new has those of its newest row.
 
     Raises:

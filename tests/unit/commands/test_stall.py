@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import cast
+from unittest import mock
 
 import pytest
 from structlog.testing import capture_logs
@@ -220,7 +221,7 @@ def test_a_long_backlog_without_any_watermark_names_the_partitions_and_the_ways_
 def test_a_partition_that_is_new_to_a_topic_comes_into_the_checkpoint() -> None:
     """Nothing moves, so that no step would bring it there, and `status` could not name it."""
     first = Checkpoint(1, 4, EARLY, 0, Holder("", ""), partitions={P0: Reading(9, EARLY)})
-    state = State(SimpleNamespace(), first, is_durable=False)
+    state = State(mock.MagicMock(), first)
     reader = cast("StepReader", SimpleNamespace(state=state))
     found = cast("NextStep", SimpleNamespace(bounds={P0: OffsetRange(0, 20), P1: OffsetRange(0, 3)}))
 
@@ -233,7 +234,7 @@ def test_a_partition_that_is_new_to_a_topic_comes_into_the_checkpoint() -> None:
 
 def test_before_the_first_watermark_nothing_counts_as_read() -> None:
     """A checkpoint without partitions is that of a changefeed that has not begun."""
-    state = State(SimpleNamespace(), Checkpoint(1, 4, 0, 0, Holder("", "")), is_durable=False)
+    state = State(mock.MagicMock(), Checkpoint(1, 4, 0, 0, Holder("", "")))
     reader = cast("StepReader", SimpleNamespace(state=state))
 
     StepReader.show(reader, [P1], cast("NextStep", SimpleNamespace(bounds={P1: OffsetRange(0, 3)})))

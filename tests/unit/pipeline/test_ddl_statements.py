@@ -12,7 +12,9 @@ from applier.changefeed.table import Column, ColumnType, TableName, TableVersion
 from applier.ddl.actions import CreateTable, DropPartitions, NoRows, RenameTable, TruncateTable
 from applier.ddl.schema_tracker import Tables
 from applier.ddl.spelling import Spelling
+from applier.errors import RangeRefused
 from applier.order.barrier import Barrier, in_order
+from applier.order.feed_order import OffsetOrder
 from applier.pipeline.jobs.own_ddl import OwnDdl
 from applier.pipeline.scan.statements import Ddl, read_all
 
@@ -237,3 +239,13 @@ def test_the_source_of_a_like_is_no_table_of_the_ddl() -> None:
     assert ddl.parts() == (copy, ORDERS)
     assert not ddl.is_in({ORDERS: ddl.commit_ts + 1})
     assert not ddl.frees(frozenset({ORDERS}))
+
+
+def test_ddl_in_offset_order_are_refused_with_the_last_of_each_topic() -> None:
+    """A range that begins after the first would be refused for the second."""
+    places = [("t", 4), ("u", 9), ("t", 7)]
+    texts = [f"ALTER TABLE orders ADD COLUMN c{at} INT" for _, at in places]
+    ddl = [one(barrier(text, topic=topic, offset=at), ORDERS) for text, (topic, at) in zip(texts, places, strict=True)]
+
+    with pytest.raises(RangeRefused, match="with --from t:0:8,u:0:10 and an offset for each other partition"):
+        OwnDdl(frozenset([ORDERS]), {}, OffsetOrder(), {ORDERS: 0})(ddl)

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
+from unittest import mock
 
 import pytest
 
-from applier.changefeed.filter import TableFilter
+from applier.changefeed.checkpoint import Checkpoint, Holder
+from applier.changefeed.completeness import Completeness, Reason, Why
 from applier.changefeed.message import TopicPartition
+from applier.changefeed.position import FeedPosition, Reading
 from applier.changefeed.table import TableName
 from applier.changefeed.window import OffsetRange
 from applier.commands.backfill.bounds import Bound, Range
-from applier.commands.backfill.catch_up import covered, refuse_gap
+from applier.commands.backfill.build import refuse_parked
+from applier.commands.backfill.catch_up import covered, refuse_alone, refuse_gap
 from applier.commands.backfill.request import REPAIR_BRANCH, asked
 from applier.errors import ConfigError, RangeRefused
-from applier.pipeline.table_selection import rules_for, selected
+from applier.pipeline.state import State
+from applier.pipeline.table_selection import selected
 
 A, B = TopicPartition("shop", 0), TopicPartition("shop", 1)
 NAMES = [TableName("shop", "a"), TableName("shop", "b"), TableName("x.y", "q`z")]
@@ -79,14 +85,6 @@ def test_rules_that_mean_nothing(rules: tuple[str, ...], sentence: str) -> None:
         selected(rules, NAMES)
 
 
-def test_rules_for_tables_mean_these_alone() -> None:
-    """Whatever is in their names; no tables mean none."""
-    admits = TableFilter(rules_for(NAMES[1:])).admits
-
-    assert [admits(name) for name in NAMES] == [False, True, True]
-    assert not TableFilter(rules_for([])).admits(NAMES[0])
-
-
 def test_offsets_below_the_checkpoint_are_covered() -> None:
     """The others are not, and there may be none."""
     assert [covered(OffsetRange(10, 50), offset) for offset in (5, 20, 60)] == [0, 10, 40]
@@ -115,3 +113,52 @@ def test_a_range_that_touches_the_checkpoint_leaves_no_gap() -> None:
     """Nor does one that begins below it, or a partition that is new."""
     refuse_gap(Range({A: OffsetRange(10, 90), B: OffsetRange(40, 41)}), {A: 10}, 300)
     refuse_gap(Range({A: OffsetRange(99, 100)}, above=300), {A: 10}, 300)
+
+
+def _state(due: Mapping[TopicPartition, int], resolved_ts: int = 0) -> State:
+    readings = {place: Reading(offset, None) for place, offset in due.items()}
+    return State(mock.MagicMock(), Checkpoint(1, 4, resolved_ts, 0, Holder("", ""), partitions=readings))
+
+
+@pytest.mark.parametrize(
+    ("span", "due", "resolved_ts"),
+    [
+        (Range({A: OffsetRange(0, 10), B: OffsetRange(3, 9)}), {A: 10, B: 10}, 0),
+        (Range({A: OffsetRange(0, 10), B: OffsetRange(0, 0)}), {A: 10}, 0),  # A partition that is new holds nothing.
+        (Range({A: OffsetRange(0, 90)}, above=100, upto=300), {A: 10}, 300),
+    ],
+)
+def test_some_tables_alone_may_have_a_range_that_is_covered(
+    span: Range, due: Mapping[TopicPartition, int], resolved_ts: int
+) -> None:
+    """By offsets or by its last commit ts: nothing is left to apply."""
+    refuse_alone(span, _state(due, resolved_ts))
+
+
+@pytest.mark.parametrize(
+    ("span", "due", "resolved_ts"),
+    [
+        (Range({A: OffsetRange(0, 10), B: OffsetRange(3, 11)}), {A: 10, B: 10}, 0),
+        (Range({A: OffsetRange(0, 10), B: OffsetRange(0, 1)}), {A: 10}, 0),
+        (Range({A: OffsetRange(0, 90)}, above=100, upto=301), {A: 10}, 300),
+        (Range({A: OffsetRange(0, 0)}), {}, 0),  # The range would begin the changefeed.
+    ],
+)
+def test_no_table_goes_ahead_of_the_others(span: Range, due: Mapping[TopicPartition, int], resolved_ts: int) -> None:
+    """There is one checkpoint: a table with rows beyond it would have to be told from one that a failed step left."""
+    with pytest.raises(RangeRefused) as refused:
+        refuse_alone(span, _state(due, resolved_ts))
+
+    assert str(refused.value) == (
+        "The range ends beyond the checkpoint, and what lies beyond it is applied to all tables at once. Hint: leave "
+        "out --tables, or start `applier run -c FILE`; to apply again what the tables have, give --repair."
+    )
+
+
+def test_a_parked_table_is_not_said_to_have_a_range() -> None:
+    """Whatever the checkpoint covers, it lacks the rows since it was parked."""
+    state = _state({A: 10})
+    state.completeness[NAMES[0]] = Completeness(Reason(Why.BY_HAND), position=FeedPosition(NAMES[0], 5))
+
+    with pytest.raises(RangeRefused, match="Table shop.a is parked: the DDL since then are missing from it"):
+        refuse_parked(state, NAMES, "a.toml")

@@ -1,0 +1,64 @@
+"""Makes steps up to an end."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from applier.errors import DecodeError
+from applier.pipeline.stall import refuse_far, refuse_stall
+from applier.pipeline.step import Step
+from applier.runtime.logs import Report
+from applier.wording import WAY_TO_WATERMARKS
+
+_SET_ASIDE = (
+    'To go on without it, until `applier backfill -c FILE --dead-letters`: changefeed.on_bad_message = "dead_letter".'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """Makes steps until the command is to stop, and reports every one that moved or waits."""
+
+    stop: threading.Event
+    report: Report
+
+    def drive(self, step: Callable[[], Step], is_over: Callable[[], bool] = lambda: False) -> bool:
+        """Step until the end is reached, or there is no more to read.
+
+        Args:
+            step: Makes a step, and repeats what may be tried again.
+            is_over: Whether the end is reached.
+
+        Returns:
+            False if it was asked to stop before.
+
+        Raises:
+            WatermarkStalled: There is no more to read, but rows wait for their schema or partitions never sent a
+                resolved ts; or the longest window brings no newer watermark.
+            TransientError: Something outside did not answer for five minutes.
+            TerminalError: What lies before the end cannot be applied any further.
+        """
+        while not self.stop.is_set():
+            if is_over():
+                return True
+            done = step()
+            if done.moved or done.waiting:
+                self.report(done.status)
+            if done.error is not None and not done.moved:
+                raise refusal(done.error, done)
+            if done.resuming:
+                continue
+            if done.complete and not done.moved:
+                refuse_stall(done)
+                return True
+            refuse_far(done)
+        return False
+
+
+def refusal(error: DecodeError, step: Step) -> DecodeError:
+    """The error of a message that ends a command, with the way past it; before any watermark, with those to one."""
+    is_early = step.silent and not step.resolved
+    way_out = f"No watermark came before it: if the feed carries none, {WAY_TO_WATERMARKS}" if is_early else _SET_ASIDE
+    return type(error)(error.what, f"{error.hint} {way_out}".lstrip())
