@@ -5,10 +5,10 @@ from __future__ import annotations
 import pyarrow as pa
 from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, NoSuchTableError
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from applier.commands.catalog_reader import catalog_properties, reported
 from applier.config.settings import CatalogSection
+from applier.sink.commit.committer import retrying
 
 
 def append(section: CatalogSection, identifier: tuple[str, ...], rows: pa.Table) -> bool:
@@ -18,16 +18,10 @@ def append(section: CatalogSection, identifier: tuple[str, ...], rows: pa.Table)
         TransientError: The catalog or its storage does not answer.
         ConfigError: A library or a property is missing that reaching them needs.
     """
-    again = Retrying(
-        retry=retry_if_exception_type(CommitFailedException),
-        stop=stop_after_attempt(10),
-        wait=wait_random_exponential(multiplier=0.05, max=2),
-        reraise=True,
-    )
     with reported(f"append to table {'.'.join(identifier)} of catalog {section.name}", section.type):
         catalog = load_catalog(section.name, **catalog_properties(section, is_read_only=False))
         try:
-            for attempt in again:
+            for attempt in retrying(CommitFailedException, attempts=10):
                 with attempt:
                     table = catalog.load_table(identifier)
                     table.append(rows.cast(table.schema().as_arrow()))

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from applier.errors import ConfigError
+
+if TYPE_CHECKING:
+    from applier.config.settings import TablesSection
 
 Reader = Literal[
     "spark",
@@ -42,18 +45,6 @@ FORMATS: Mapping[Reader, tuple[Literal[2, 3], ...]] = {
 after DDL, after a compaction, and as of an older snapshot. docs/reading.md says how each is known."""
 
 
-class Readable(Protocol):
-    """What `[tables]` says of readers."""
-
-    @property
-    def readers(self) -> tuple[Reader, ...]:
-        """Engines that are to read the tables."""
-
-    @property
-    def format_version(self) -> int:
-        """Format of new tables."""
-
-
 def with_format(given: Any) -> Any:
     """What `[tables]` says, not validated yet, with the format that suits its readers where it names none."""
     readers = given.get("readers") if isinstance(given, dict) else None
@@ -63,7 +54,7 @@ def with_format(given: Any) -> Any:
     return {"format_version": 2 if is_old else 3, **given}
 
 
-def unreadable(tables: Readable, format_version: int, table: str = "") -> str | None:
+def unreadable(tables: TablesSection, format_version: int, table: str = "") -> str | None:
     """Why a reader cannot read tables of a format, as a sentence with a way out; None where all can.
 
     Args:
@@ -85,7 +76,7 @@ def unreadable(tables: Readable, format_version: int, table: str = "") -> str | 
     return f"tables.readers: {names} cannot read {whose}. Hint: {way_out}."
 
 
-def refuse_unreadable(tables: Readable, format_version: int | None = None, table: str = "") -> None:
+def refuse_unreadable(tables: TablesSection, format_version: int | None = None, table: str = "") -> None:
     """Refuse to write what a reader cannot read, by default new tables; see `unreadable`.
 
     Raises:

@@ -8,6 +8,7 @@ from urllib.parse import unquote, urlsplit, urlunsplit
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from applier.config.section import Section
+from applier.config.watch import is_address
 
 
 class Endpoint(NamedTuple):
@@ -65,7 +66,7 @@ class RegistrySection(Section):
         if not texts:
             msg = "names no address"
             raise ValueError(msg)
-        if not all(map(_is_address, texts)):
+        if not all(map(is_address, texts)):
             # The text itself is not shown: it may hold a password.
             msg = "an address must look like https://host:port, user and password URL-encoded"
             raise ValueError(msg)
@@ -82,15 +83,6 @@ class RegistrySection(Section):
         if problems := [problem for problem, is_there in wrong.items() if is_there]:
             raise ValueError("; ".join(problems))
         return self
-
-
-def _is_address(text: str) -> bool:
-    try:
-        parts = urlsplit(text)
-        parts.port  # noqa: B018 - raises ValueError for a port that is no number
-    except ValueError:
-        return False
-    return parts.scheme in {"http", "https"} and bool(parts.hostname)
 
 
 def _endpoint(text: str, section: RegistrySection) -> Endpoint:

@@ -181,14 +181,7 @@ class Maintenance:
 
     @property
     def _limits(self) -> Thresholds:
-        settings = self.settings
-        return Thresholds(
-            small_files=settings.small_files,
-            deleted_share=settings.deleted_share,
-            snapshots=settings.snapshots,
-            snapshot_hours=settings.snapshot_hours,
-            orphan_hours=settings.orphan_hours,
-        )
+        return Thresholds(**self.settings.model_dump(exclude={"tasks", "share", "pause_seconds"}))
 
     @staticmethod
     def _may_have_orphans(upkeep: Upkeep, *, is_first: bool) -> bool:

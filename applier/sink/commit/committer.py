@@ -184,11 +184,11 @@ class Committer:
         return before is None
 
 
-def retrying(error: type[Exception], first: float = 0.05, longest: float = 2) -> Retrying:
+def retrying(error: type[Exception], first: float = 0.05, longest: float = 2, attempts: int = ATTEMPTS) -> Retrying:
     """Try again after an error of this type, with pauses that grow between two numbers of seconds."""
     return Retrying(
         retry=retry_if_exception_type(error),
-        stop=stop_after_attempt(ATTEMPTS),
+        stop=stop_after_attempt(attempts),
         wait=wait_random_exponential(multiplier=first, max=longest),
         reraise=True,
     )

@@ -52,10 +52,10 @@ def lost_epoch(load: Load, changefeed: str) -> int:
     return max((int(table.properties.get(EPOCH, 0)) for table in others if table is not None), default=0)
 
 
-def drop_all(catalog: Catalog, where: tuple[str, ...], *, purge: bool = False) -> None:
-    """Drop all control tables of a namespace, with `purge` also their files.
+def drop_all(catalog: Catalog, where: tuple[str, ...]) -> None:
+    """Drop all control tables of a namespace; their files stay.
 
     What shows that there is a changefeed goes last: after a crash on the way the rest is dropped by the next attempt.
     """
     for table in reversed(CONTROL_TABLES):
-        catalog.drop((*where, table.name), purge=purge)
+        catalog.drop((*where, table.name))
