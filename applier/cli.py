@@ -66,7 +66,7 @@ def run(
     from applier.watch.watching import tracing, watching  # noqa: PLC0415
 
     refuse(loaded, take_over=take_over)
-    with watching(loaded, may_wait=take_over) as board, tracing(loaded) as attempt, progress_bar() as show:
+    with watching(loaded) as board, tracing(loaded) as attempt, progress_bar() as show:
         reports = Reports(show, board.begin, board.take, attempt, board.end)
         follow(loaded, once=once, take_over=take_over, reports=reports, accept_remade=accept_remade_topics)
 

@@ -24,9 +24,6 @@ from applier.errors import ConfigError
 from applier.runtime.logs import logger
 from applier.runtime.threads import beside
 
-AGAIN_SECONDS = 10.0
-"""Time between two tries to get a port that another process has."""
-
 KEPT_SECONDS = 1.0
 """Time for which an answer is given again, however many ask."""
 
@@ -83,13 +80,8 @@ class Resource:
 
 
 @contextmanager
-def serving(
-    settings: HttpSection, resources: Mapping[str, Resource], *, may_wait: bool = False
-) -> Iterator[str | None]:
+def serving(settings: HttpSection, resources: Mapping[str, Resource]) -> Iterator[str | None]:
     """Answer requests until the block ends; gives the address of the page, None where no port is set.
-
-    With `may_wait`, a port that is taken is asked for again until it is free, and there is no address yet: the process
-    whose changefeed is taken over may be frozen, and hold it.
 
     Raises:
         ConfigError: The address cannot be listened on, or the certificate cannot be used.
@@ -97,17 +89,7 @@ def serving(
     if settings.port is None:
         yield None
         return
-    try:
-        server = _listening(settings, resources)
-    except ConfigError as error:
-        if not may_wait or getattr(error.__cause__, "errno", None) != errno.EADDRINUSE:
-            raise
-        logger().warning("page waits for its port", error=str(error), next_try_seconds=AGAIN_SECONDS)
-        server = None
-    if server is None:
-        with beside("http-later", lambda over: _serve_later(settings, resources, over)):
-            yield None
-        return
+    server = _listening(settings, resources)
     host = f"[{settings.address}]" if ":" in settings.address else settings.address
     with beside("http", lambda _: server.serve_forever()):
         try:
@@ -115,13 +97,6 @@ def serving(
         finally:
             server.shutdown()
             server.server_close()
-
-
-def _serve_later(settings: HttpSection, resources: Mapping[str, Resource], over: threading.Event) -> None:
-    while not over.wait(AGAIN_SECONDS):
-        with suppress(ConfigError), serving(settings, resources) as address:
-            logger().info("page", address=address)
-            over.wait()
 
 
 def _listening(settings: HttpSection, resources: Mapping[str, Resource]) -> _Server:

@@ -28,10 +28,8 @@ _SUSPECT_SECONDS = 60.0
 
 
 @contextmanager
-def watching(config: Config, *, may_wait: bool = False) -> Iterator[Board]:
+def watching(config: Config) -> Iterator[Board]:
     """A board that takes what the steps did; `[http]` and `[webhook]` show it to others until the block ends.
-
-    With `may_wait` the page may come later, where another process has its port still.
 
     Raises:
         ConfigError: The address cannot be listened on, or the certificate cannot be used.
@@ -46,7 +44,7 @@ def watching(config: Config, *, may_wait: bool = False) -> Iterator[Board]:
         "/healthz": Resource(health.answer, is_open=True),
         "/readyz": Resource(lambda: _ready(board), is_open=True),
     }
-    with serving(config.http, resources, may_wait=may_wait) as address, alerting(config, board):
+    with serving(config.http, resources) as address, alerting(config, board):
         if address is not None:
             logger().info("page", address=address)
         yield board

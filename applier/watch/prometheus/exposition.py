@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 Value: TypeAlias = tuple[str, tuple[str, ...], float]
 """Name of a metric, its labels beside the changefeed, and its value."""
 
-"""Causes of a parked table that are errors: people and `load` park tables on purpose."""
-
 _FAMILIES = {"gauge": GaugeMetricFamily, "counter": CounterMetricFamily}
 
 

@@ -14,13 +14,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-import structlog
 from pydantic import ValidationError
-from structlog.testing import capture_logs
 
 from applier.config.watch import HttpSection
 from applier.errors import ConfigError
-from applier.watch import server
 from applier.watch.server import Answer, Resource, serving
 
 
@@ -66,41 +63,6 @@ def test_without_a_port_nothing_is_served() -> None:
     """The default."""
     with serving(HttpSection(), RESOURCES) as address:
         assert address is None
-
-
-def test_a_port_that_a_frozen_process_holds_is_taken_once_it_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that takes over needs no other port, and is not held up by it."""
-    monkeypatch.setattr(server, "AGAIN_SECONDS", 0.01)
-    shown = threading.Event()
-    with capture_logs() as logged, socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        monkeypatch.setattr(server, "logger", lambda: _Telling(shown))
-        with serving(HttpSection(port=port), RESOURCES, may_wait=True) as address:
-            assert address is None
-            taken.close()
-            assert shown.wait(30)
-            assert _ask(port)[0] == 200
-    assert logged[0]["event"] == "page waits for its port"
-    assert logged[0]["error"].startswith(f"http.port: cannot listen on 127.0.0.1:{port}: another process listens there")
-    with socket.socket() as free:
-        free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        free.bind(("127.0.0.1", port))
-
-
-class _Telling:
-    """A logger that tells when the page is there."""
-
-    def __init__(self, shown: threading.Event) -> None:
-        self._shown = shown
-
-    def info(self, event: str, **fields: str) -> None:
-        structlog.get_logger().info(event, **fields)
-        self._shown.set()
-
-    def warning(self, event: str, **fields: str) -> None:
-        structlog.get_logger().warning(event, **fields)
 
 
 def test_a_port_that_is_taken_is_named() -> None:
