@@ -38,7 +38,9 @@ def test_a_run_at_a_terminal(tmp_path: Path) -> None:
     assert lines[0].endswith("starting Spark …")
     assert all(re.match(r"\d\d:\d\d:\d\d [a-z]", line) for line in lines)
     steps = [line for line in lines if " step " in line]
-    assert re.fullmatch(r"\d\d:\d\d:\d\d step 5 · 45 rows · 5 tables · .* s · lag \d+(\.\d)? days · backlog 0", steps[-1])
+    assert re.fullmatch(
+        r"\d\d:\d\d:\d\d step 5 · 45 rows · 5 tables · .* s · lag \d+(\.\d)? days · backlog 0", steps[-1]
+    )
     assert max(map(len, steps)) <= 80
     assert [line for line in lines if "ddl · table bank.orders · decision applied" in line]
 

@@ -1,4 +1,4 @@
-"""The list of calls in `docs/path-of-an-event.md`, as data."""
+"""The lists of calls of the pages `docs/path-of-*.md`, as data."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-_PAGE = Path(__file__).parents[1] / "docs/path-of-an-event.md"
+_DOCS = Path(__file__).parents[1] / "docs"
 _LINE = re.compile(r"( *)(\* )?([\w/]+\.py): (\w+)(?: +(\d+))?")
+_TOTAL = re.compile(r"The list has (\d+) files(?:, (\d+) of its own,)? and (\d+) forms")
+
+EVENT, LOAD, RESUME = "path-of-an-event", "path-of-a-load", "path-of-a-resume"
+"""Names of the pages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One line of the list.
+    """One line of a list.
 
     Attributes:
         file: Path below `applier/`.
@@ -34,17 +38,17 @@ class Call:
 
 
 @cache
-def page() -> str:
-    """The page."""
-    return _PAGE.read_text(encoding="utf-8")
+def page(name: str) -> str:
+    """A page."""
+    return (_DOCS / f"{name}.md").read_text(encoding="utf-8")
 
 
 @cache
-def calls() -> list[Call]:
-    """The lines of the list, in order."""
+def calls(name: str) -> list[Call]:
+    """The lines of the list of a page, in order."""
     found: list[Call] = []
     open_lines: list[tuple[int, Call]] = []
-    for line in page().partition("```text\n")[2].partition("```")[0].splitlines():
+    for line in page(name).partition("```text\n")[2].partition("```")[0].splitlines():
         match = _LINE.fullmatch(line)
         assert match is not None, f"not a line of the list: {line}"
         depth = len(match[1])
@@ -57,6 +61,18 @@ def calls() -> list[Call]:
     return found
 
 
-def forms() -> list[int]:
-    """The numbers of the forms, in the order of the list."""
-    return [call.form for call in calls() if call.form is not None]
+def files(name: str) -> set[str]:
+    """The files of the list of a page."""
+    return {call.file for call in calls(name)}
+
+
+def stated(name: str) -> tuple[int, int, int]:
+    """What a page says of its list: files, those that the path of an event does not have, and forms."""
+    match = _TOTAL.search(page(name))
+    assert match is not None
+    return int(match[1]), int(match[2] or 0), int(match[3])
+
+
+def points(name: str) -> list[str]:
+    """The failpoints of the table that shows what a kill leaves, in order."""
+    return re.findall(r"^\| `([a-z-]+)` \| ", page(name), re.MULTILINE)

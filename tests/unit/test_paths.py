@@ -1,4 +1,4 @@
-"""The list of calls in `docs/path-of-an-event.md`, compared with the source that it names."""
+"""The lists of calls in `docs/path-of-*.md`, compared with the source that they name."""
 
 from __future__ import annotations
 
@@ -9,9 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.path_of_an_event import Call, calls, forms, page
+from tests.paths import EVENT, LOAD, RESUME, Call, calls, files, page, stated
 
 _APPLIER = Path(__file__).parents[2] / "applier"
+_PAGES = (EVENT, LOAD, RESUME)
+_CALLS = [call for name in _PAGES for call in calls(name)]
+_MOST_OF_ITS_OWN = 25
+"""Files of a page beside those of an event: more, and a reader cannot hold them."""
 
 
 @cache
@@ -31,14 +35,14 @@ def _names_in(definition: ast.AST) -> set[str]:
     return attributes | {node.id for node in nodes if isinstance(node, ast.Name)}
 
 
-@pytest.mark.parametrize("call", calls(), ids=str)
+@pytest.mark.parametrize("call", _CALLS, ids=str)
 def test_every_file_and_function_of_the_list_exists(call: Call) -> None:
     """A line of the list names a function, or a class, of a file of applier."""
     assert (_APPLIER / call.file).is_file()
     assert call.function in _definitions(call.file)
 
 
-@pytest.mark.parametrize("call", [call for call in calls() if call.caller and not call.is_indirect], ids=str)
+@pytest.mark.parametrize("call", [call for call in _CALLS if call.caller and not call.is_indirect], ids=str)
 def test_every_line_is_called_by_the_one_that_it_is_indented_under(call: Call) -> None:
     """The function above a line mentions the line's function, unless the page marks a call through a value."""
     assert call.caller is not None
@@ -49,30 +53,39 @@ def test_every_line_is_called_by_the_one_that_it_is_indented_under(call: Call) -
 
 def test_few_calls_are_marked_as_indirect() -> None:
     """Nearly every line is held against its caller."""
-    assert [call.function for call in calls() if call.is_indirect] == ["__call__", "_attempt"]
+    indirect = {name: [call.function for call in calls(name) if call.is_indirect] for name in _PAGES}
+
+    assert indirect == {EVENT: ["__call__", "_attempt"], LOAD: ["_make", "__call__", "_attempt"], RESUME: []}
 
 
-def test_the_numbers_of_files_and_forms_are_those_of_the_list() -> None:
+@pytest.mark.parametrize("name", _PAGES)
+def test_the_numbers_of_files_and_forms_are_those_of_the_list(name: str) -> None:
     """The page states how many files the list has, and its forms are numbered and explained without a gap."""
-    stated = re.search(r"The list has (\d+) files and (\d+) forms", page())
-    assert stated is not None
-    explained = [int(number) for number in re.findall(r"^\| (\d+) \| ", page(), re.MULTILINE)]
+    explained = [int(number) for number in re.findall(r"^\| (\d+) \| ", page(name), re.MULTILINE)]
+    own = files(name) - files(EVENT)
 
-    assert int(stated[1]) == len({call.file for call in calls()})
-    assert int(stated[2]) == len(explained)
-    assert sorted(forms()) == explained == list(range(1, len(explained) + 1))
+    assert stated(name) == (len(files(name)), len(own), len(explained))
+    assert len(own) <= _MOST_OF_ITS_OWN
+    numbered = [call.form for call in calls(name) if call.form is not None]
+    assert sorted(numbered) == explained == list(range(1, len(explained) + 1))
 
 
 def test_the_list_begins_in_the_step_that_the_command_runs() -> None:
     """Lines without a caller are those that `Pipeline.step` calls."""
-    first = [call for call in calls() if call.caller is None]
+    first = [call for call in calls(EVENT) if call.caller is None]
     definitions = _definitions("pipeline/step.py")
 
     assert {call.file for call in first} == {"pipeline/step.py", "pipeline/apply_window.py"}
     assert {call.function for call in first} <= set().union(*map(_names_in, definitions["_step"]))
 
 
-@pytest.mark.parametrize("name", ["path-of-an-event", "architecture", "ddl"])
+@pytest.mark.parametrize(("name", "first"), [(LOAD, "load"), (RESUME, "turn")])
+def test_the_other_lists_have_one_beginning(name: str, first: str) -> None:
+    """A load begins in its command, a resume in a turn of the loop of `run`."""
+    assert [call.function for call in calls(name) if call.caller is None] == [first]
+
+
+@pytest.mark.parametrize("name", [*_PAGES, "architecture", "ddl"])
 def test_every_module_in_backticks_exists(name: str) -> None:
     """A page names files by the paths that they have, below applier or the repository."""
     root = _APPLIER.parent
