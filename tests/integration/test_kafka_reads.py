@@ -129,7 +129,7 @@ def test_a_read_that_failed_begins_again(source: KafkaSource, monkeypatch: pytes
 
 def _received(client: kafka_client.KafkaClient) -> int:
     """Bytes that brokers sent to a client."""
-    metrics = client._consumer._consumer.metrics().entrySet().toArray()
+    metrics = client._consumer.java.metrics().entrySet().toArray()
     found = {(entry.getKey().group(), entry.getKey().name()): entry.getValue() for entry in metrics}
     return int(found["consumer-metrics", "incoming-byte-total"].metricValue())
 

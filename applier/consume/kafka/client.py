@@ -11,13 +11,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from applier.changefeed.message import Messages, TopicPartition
 from applier.changefeed.window import OffsetRange, Window
 from applier.consume.kafka import java
 from applier.consume.kafka.forward_consumer import ForwardConsumer
-from applier.consume.kafka.overfetch import Overfetch
 from applier.consume.kafka.record_by_record import MOST_BYTES, is_out_of_memory, read_one_by_one
 from applier.consume.kafka.records import KafkaRecords, RecordFile
 from applier.consume.window_size import NO_LIMIT, WindowTooLargeError
@@ -33,6 +33,34 @@ _MOST_BYTES = 2**28
 
 class KafkaSilentError(Exception):
     """Kafka has messages, and sent none for a minute."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overfetch:
+    """Messages of one partition that were read together. What lies beyond a window is kept: the next one begins there.
+
+    Attributes:
+        span: The offsets that were read, also those that hold no message.
+        messages: The messages at them, by offset: `MESSAGE_SCHEMA`.
+    """
+
+    span: OffsetRange
+    messages: pa.Table
+
+    def within(self, end: int) -> pa.Table:
+        """The messages before an offset."""
+        return self.messages.slice(0, self._count(end))
+
+    def beyond(self, end: int) -> Overfetch | None:
+        """What is left of it from an offset on, in memory of its own; None if that is nothing."""
+        if end >= self.span.end:
+            return None
+        # A slice would keep all that was read with it in memory, up to the next window of the partition.
+        rest = self.messages.take(np.arange(self._count(end), self.messages.num_rows))
+        return Overfetch(OffsetRange(max(end, self.span.start), self.span.end), rest)
+
+    def _count(self, end: int) -> int:
+        return int(np.searchsorted(self.messages["offset"].to_numpy(), end))
 
 
 @dataclass(slots=True)
@@ -114,7 +142,7 @@ class KafkaClient:
         while time.monotonic() < deadline:
             came = self._add_next(window, left, records)
             # Where the last offsets hold no message, the position alone shows that they were read.
-            asked = came or {place: self._consumer.position(java_place) for place, java_place in left.items()}
+            asked = came or {place: int(self._consumer.java.position(at)) for place, at in left.items()}
             reached = {place: at for place, at in asked.items() if place in left}
             self._at |= reached
             ended = self._taken_out(window, left, reached)
@@ -127,7 +155,7 @@ class KafkaClient:
     ) -> dict[TopicPartition, int]:
         ended = {place: at for place, at in reached.items() if at >= window.ranges[place].end}
         if ended:
-            self._consumer.pause(java.listed(self.jvm, [left.pop(place) for place in ended]))
+            self._consumer.java.pause(java.listed(self.jvm, [left.pop(place) for place in ended]))
         return ended
 
     def _add_next(
@@ -138,7 +166,7 @@ class KafkaClient:
         Returns the next offsets of the partitions that it read.
         """
         try:
-            return self._consumer.poll(records, _POLL_MS)
+            return records.poll(self._consumer.java, _POLL_MS)
         except Exception as error:
             if not is_out_of_memory(error):
                 raise

@@ -7,7 +7,6 @@ from typing import Any
 
 from applier.changefeed.message import TopicPartition
 from applier.consume.kafka import java
-from applier.consume.kafka.records import KafkaRecords
 
 FETCH_SIZE = "max.partition.fetch.bytes"
 
@@ -22,13 +21,16 @@ _MOST_RECORDS = "100000"
 class ForwardConsumer:
     """A consumer whose reads each begin where the last one ended, as a rule. Options are those of Kafka's clients.
 
+    Attributes:
+        java: Kafka's own consumer, once a read has begun.
+
     Every method raises Py4JJavaError with what Kafka's client raised.
     """
 
     def __init__(self, jvm: Any, options: Mapping[str, str]) -> None:
         self._jvm = jvm
         self._options = options
-        self._consumer: Any = None
+        self.java: Any = None
         self._fetch_size = 0
         self._places: dict[TopicPartition, Any] = {}
         self._at: dict[TopicPartition, int] = {}
@@ -48,45 +50,33 @@ class ForwardConsumer:
             at = {}
         self._others = at
         if new or not at:
-            self._consumer.assign(java.listed(self._jvm, self._places.values()))
+            self.java.assign(java.listed(self._jvm, self._places.values()))
         chosen = {place: self._places[place] for place in starts}
-        self._consumer.pause(self._consumer.assignment())
-        self._consumer.resume(java.listed(self._jvm, chosen.values()))
+        self.java.pause(self.java.assignment())
+        self.java.resume(java.listed(self._jvm, chosen.values()))
         for place, offset in starts.items():
             if place in new or at.get(place) != offset:
-                self._consumer.seek(chosen[place], offset)
+                self.java.seek(chosen[place], offset)
         return chosen
 
     def end(self, positions: Mapping[TopicPartition, int]) -> None:
         """Record that a read ended, with the offset to read next of each partition."""
         self._at = {**self._others, **positions}
 
-    def poll(self, records: KafkaRecords, milliseconds: int) -> dict[TopicPartition, int]:
-        """Let records take what comes next, within some time; see `KafkaRecords.poll`."""
-        return records.poll(self._consumer, milliseconds)
-
-    def position(self, place: Any) -> int:
-        """The offset to read next of a partition."""
-        return int(self._consumer.position(place))
-
-    def pause(self, places: Any) -> None:
-        """Stop reading some partitions, given as a `java.util.List`."""
-        self._consumer.pause(places)
-
     def close(self) -> None:
         """End the connections; the next read makes new ones."""
-        if self._consumer is not None:
-            self._consumer.close(java.duration(self._jvm, java.CLOSE_MS))
-        self._consumer = None
+        if self.java is not None:
+            self.java.close(java.duration(self._jvm, java.CLOSE_MS))
+        self.java = None
 
     def _grow(self) -> bool:
         """Make sure that the consumer fits so many partitions; True if it is a new one."""
         size = fetch_size(len(self._places))
-        if self._consumer is not None and size == self._fetch_size:
+        if self.java is not None and size == self._fetch_size:
             return False
         self.close()
         own = {FETCH_SIZE: str(size), **self._options, "max.poll.records": _MOST_RECORDS}
-        self._consumer, self._fetch_size = java.consumer(self._jvm, own), size
+        self.java, self._fetch_size = java.consumer(self._jvm, own), size
         return True
 
 

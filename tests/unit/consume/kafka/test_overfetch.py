@@ -9,7 +9,7 @@ import pytest
 
 from applier.changefeed.message import MESSAGE_SCHEMA
 from applier.changefeed.window import OffsetRange
-from applier.consume.kafka.overfetch import Overfetch
+from applier.consume.kafka.client import Overfetch
 
 _AT = datetime(2026, 1, 1, tzinfo=UTC)
 
