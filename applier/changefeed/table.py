@@ -162,8 +162,8 @@ class Keyless:
 
 
 TableShape: TypeAlias = Keyed | Keyless
-"""Decides how the changes of a table are grouped and merged (`order.shapes`), and staged (`Staging.stage`, by the kind
-of batch that the merge makes). These two match on it, one in each of two rooms that do not know each other.
+"""Decides how the changes of a table are grouped (`order.reduce`), merged (`order.merge`) and staged (`Staging.stage`,
+by the kind of batch that the merge makes). These match on it, in two rooms that do not know each other.
 
 Everything else asks whether it `is_idempotent`: changes that are applied once more leave the table as it is, so that
 they may be sent again, reduced before they are merged, and loaded from files that may repeat them."""
@@ -303,6 +303,17 @@ def refuse_rekeyed(known: TableVersion | None, version: TableVersion) -> None:
     was, now = (", ".join(one.key) or "none" for one in (known, version))
     what = f"It describes version {version.version} of table {version.name} with the key {now}; before, it was {was}."
     raise DecodeError(what, "check that all topics of source.topics are of one changefeed of one cluster.")
+
+
+def refuse_nul(version: TableVersion) -> None:
+    """Refuse columns that TiDB cannot have: NUL begins the names of the columns that are put beside those of a table.
+
+    Raises:
+        DecodeError: The name of a column has this character.
+    """
+    if found := [column.name for column in version.columns if "\0" in column.name]:
+        what = f"It describes table {version.name} with the column {found[0]!r}, and no name in TiDB holds NUL."
+        raise DecodeError(what, "check that the producer of the topics is TiCDC; the message is damaged.")
 
 
 def fingerprint(description: bytes) -> int:

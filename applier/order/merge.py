@@ -11,18 +11,26 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 import pyarrow as pa
 
-from applier.changefeed.change_batch import ChangeBatch, KeylessBatch
+from applier.changefeed.change_batch import ChangeBatch, Changes, KeylessBatch
 from applier.changefeed.event import Op
+from applier.changefeed.table import Keyed, Keyless, TableShape
 from applier.changefeed.ts import LOGICAL
-
-DATA = "c."
-"""Prefix of the columns of the table itself in a part, so that no column name can clash with the others."""
+from applier.order.reduce import META
 
 _Values: TypeAlias = tuple[str, ...]
 """A row of a table without a key, as something to look up."""
 
 _Halves: TypeAlias = tuple[tuple[bool, _Values], ...]
 """A change of such a table: rows, each with whether it is added."""
+
+
+def merge(parts: Sequence[pa.Table], shape: TableShape, *, by_place: bool = False, exact: bool = True) -> Changes:
+    """The changes that all parts of a table together make; see `merge_keyed` for the arguments."""
+    match shape:
+        case Keyed(key):
+            return merge_keyed(parts, key, by_place=by_place, exact=exact)
+        case Keyless():
+            return merge_bag(parts, by_place=by_place)
 
 
 def merge_keyed(
@@ -42,14 +50,14 @@ def merge_keyed(
     """
     rows = pa.concat_tables(parts, promote_options="permissive").combine_chunks()
     if len(parts) > 1:
-        rows = last_per_key(rows, [DATA + name for name in key], by_place=by_place)
-    first, present = _numbers(rows, "m.first_op"), _numbers(rows, "m.present")
+        rows = last_per_key(rows, key, by_place=by_place)
+    first, present = _numbers(rows, "\0first_op"), _numbers(rows, "\0present")
     fresh = first == Op.INSERT
     gone = ~present & ~fresh if exact else ~present
     return ChangeBatch(
-        upserts=_data(rows.filter(pa.array(present))),
+        upserts=data_of(rows.filter(pa.array(present))),
         fresh=cast("pa.BooleanArray", pa.array(fresh[present])),
-        deletes=_data(rows.filter(pa.array(gone))).select(list(key)),
+        deletes=data_of(rows.filter(pa.array(gone))).select(list(key)),
         may_be_new=int(np.count_nonzero(first == Op.UPSERT)),
     )
 
@@ -62,7 +70,7 @@ def merge_bag(parts: Sequence[pa.Table], *, by_place: bool = False) -> KeylessBa
         by_place: As in `KeyedGroup`.
     """
     rows = pa.concat_tables(parts, promote_options="permissive").combine_chunks()
-    data = _data(rows)
+    data = data_of(rows)
     images = [tuple(repr(value) for value in row.values()) for row in data.to_pylist()]
     net: Counter[_Values] = Counter()
     for change, count in _counted(parts, rows, images, by_place=by_place):
@@ -89,8 +97,8 @@ def _counted(
     Of a commit ts that is only a millisecond that holds in each partition alone: several transactions may share it.
     """
     source = np.repeat(np.arange(len(parts)), [len(part) for part in parts]).tolist()
-    present: list[bool] = _numbers(rows, "m.present").tolist()
-    names = ("m.ts", "m.replay", "m.partition", "m.run", "m.offset", "m.index")
+    present: list[bool] = _numbers(rows, "\0present").tolist()
+    names = ("\0ts", "\0replay", "\0partition", "\0run", "\0offset", "\0index")
     places = zip(source, *(rows[name].to_pylist() for name in names), strict=True)
     runs: defaultdict[tuple[int, tuple[int, ...], _Halves], Counter[tuple[int, int, int]]] = defaultdict(Counter)
     # The halves of an update count together: two rows may become one, and which partition they are in shows the other.
@@ -103,9 +111,9 @@ def _counted(
         yield change, max(counts.values())
 
 
-def _data(rows: pa.Table) -> pa.Table:
-    names = [name for name in rows.column_names if name.startswith(DATA)]
-    return rows.select(names).rename_columns([name.removeprefix(DATA) for name in names])
+def data_of(rows: pa.Table) -> pa.Table:
+    """The table's own columns."""
+    return rows.drop_columns([name for name in rows.column_names if name.startswith(META)])
 
 
 def last_per_key(rows: pa.Table, key: Sequence[str], *, by_place: bool = False) -> pa.Table:
@@ -121,16 +129,16 @@ def last_per_key(rows: pa.Table, key: Sequence[str], *, by_place: bool = False) 
         return rows
     several = np.flatnonzero(np.bincount(codes)[codes] > 1)
     codes, rest = codes[several], rows.take(several) if len(several) < len(rows) else rows
-    place = [_numbers(rest, name) for name in ("m.index", "m.offset", "m.partition")]
-    stamps, present = _numbers(rest, "m.ts"), _numbers(rest, "m.present")
+    place = [_numbers(rest, name) for name in ("\0index", "\0offset", "\0partition")]
+    stamps, present = _numbers(rest, "\0ts"), _numbers(rest, "\0present")
     if by_place:
         stamps = _comparable(codes, stamps)
     # Raw updates of one transaction that exchange keys each delete the key that the other one writes.
     written = present & ((stamps & LOGICAL) != 0) if by_place else present
     last = _in_order(codes, stamps, [*place, written], last=True)
-    first = _in_order(codes, _numbers(rest, "m.first_ts"), [_numbers(rest, "m.first_op")], last=False)
+    first = _in_order(codes, _numbers(rest, "\0first_ts"), [_numbers(rest, "\0first_op")], last=False)
     chosen = several[last]
-    for name in ("m.first_ts", "m.first_op"):
+    for name in ("\0first_ts", "\0first_op"):
         values = _numbers(rows, name).copy()
         values[chosen] = _numbers(rest, name)[first]
         rows = rows.set_column(rows.schema.get_field_index(name), name, pa.array(values))

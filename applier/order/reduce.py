@@ -10,32 +10,35 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 
 from applier.changefeed.event import Image, Op, RowChange
-from applier.changefeed.table import TableVersion
+from applier.changefeed.table import Keyed, Keyless, TableVersion
 from applier.changefeed.ts import LOGICAL
 from applier.errors import DecodeError, IncompleteRow
 
+META = "\0"
+"""How the names of the columns begin that say of a row where it is from: no name in TiDB has this character."""
+
 KEYED_SCHEMA = pa.schema(
     [
-        ("m.first_ts", pa.int64()),
-        ("m.first_op", pa.int8()),
-        ("m.ts", pa.int64()),
-        ("m.present", pa.bool_()),
-        ("m.partition", pa.int32()),
-        ("m.offset", pa.int64()),
-        ("m.index", pa.int32()),
+        ("\0first_ts", pa.int64()),
+        ("\0first_op", pa.int8()),
+        ("\0ts", pa.int64()),
+        ("\0present", pa.bool_()),
+        ("\0partition", pa.int32()),
+        ("\0offset", pa.int64()),
+        ("\0index", pa.int32()),
     ]  # type: ignore[arg-type]  # the stubs know no list of fields of several types
 )
-"""Columns of a part of a table with a key, beside `c.<column>`; they are the fields of `Survivor`."""
+"""Columns of a part of a table with a key, beside the table's own; they are the fields of `Survivor`."""
 
 KEYLESS_SCHEMA = pa.schema(
     [
-        ("m.ts", pa.int64()),
-        ("m.present", pa.bool_()),
-        ("m.partition", pa.int32()),
-        ("m.offset", pa.int64()),
-        ("m.index", pa.int32()),
-        ("m.replay", pa.bool_()),
-        ("m.run", pa.int64()),
+        ("\0ts", pa.int64()),
+        ("\0present", pa.bool_()),
+        ("\0partition", pa.int32()),
+        ("\0offset", pa.int64()),
+        ("\0index", pa.int32()),
+        ("\0replay", pa.bool_()),
+        ("\0run", pa.int64()),
     ]  # type: ignore[arg-type]  # as above
 )
 """Columns of a part of a table without a key; they are the fields of `KeylessEvent`."""
@@ -175,6 +178,19 @@ class KeylessGroup:
         """One row per event: the columns of `KEYLESS_SCHEMA`, and wire values."""
         meta = ((event.ts, event.present, *event.position, event.replay, event.run) for event in self.events)
         return _table(meta, KEYLESS_SCHEMA), _values(self.version, [event.image for event in self.events])
+
+
+Group: TypeAlias = KeyedGroup | KeylessGroup
+"""Changes of one table version as they come."""
+
+
+def group(version: TableVersion, *, by_place: bool = False) -> Group:
+    """An empty group for a table version; see `KeyedGroup` for `by_place`."""
+    match version.shape:
+        case Keyed():
+            return KeyedGroup(version, by_place)
+        case Keyless():
+            return KeylessGroup(version)
 
 
 def _table(rows: Iterable[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from applier.changefeed.event import Op
 from applier.changefeed.row_block import ColumnBlock, Ints
 from applier.changefeed.table import TableVersion
-from applier.order.merge import DATA, last_per_key
+from applier.order.merge import data_of, last_per_key
 from applier.order.reduce import KEYED_SCHEMA
 
 _REDUCE_ROWS = 100_000
@@ -53,7 +53,7 @@ class BlockGroup:
             pa.array(np.zeros(count, np.int32) if block.indexes is None else block.indexes.astype(np.int32)),
         ]
         columns = [*meta, *(block.columns[name] for name in names)]
-        self._chunks.append(pa.Table.from_arrays(columns, [*KEYED_SCHEMA.names, *(DATA + name for name in names)]))
+        self._chunks.append(pa.Table.from_arrays(columns, [*KEYED_SCHEMA.names, *names]))
         self._rows += count
         if self._rows >= 2 * self._survivors + _REDUCE_ROWS:
             self._chunks = [self._reduce()]
@@ -62,13 +62,14 @@ class BlockGroup:
     def columns(self) -> tuple[pa.Table, dict[str, pa.Array[Any]]]:
         """One row per key: the columns of `KEYED_SCHEMA`, and the wire values of the table's own columns."""
         rows = self._reduce()
-        values = {name.removeprefix(DATA): rows[name] for name in rows.column_names if name.startswith(DATA)}
-        return rows.select(KEYED_SCHEMA.names), {name: column.combine_chunks() for name, column in values.items()}
+        values = data_of(rows)
+        arrays = (column.combine_chunks() for column in values.columns)
+        return rows.select(KEYED_SCHEMA.names), dict(zip(values.column_names, arrays, strict=True))
 
     def _reduce(self) -> pa.Table:
         rows = pa.concat_tables(self._chunks, promote_options="permissive").combine_chunks()
         self._chunks = []  # The result is a copy; a task would else hold three.
-        return last_per_key(rows, [DATA + name for name in self.version.key], by_place=self.by_place)
+        return last_per_key(rows, self.version.key, by_place=self.by_place)
 
 
 def segments(commit_ts: np.ndarray, cuts: Sequence[int]) -> Iterator[tuple[int, np.ndarray]]:

@@ -87,9 +87,11 @@ class WindowApplier:
         completeness.meet((name for name, _ in scan.results.parts), scan.ddl, self.state, self.targets, self.config)
         self.state.learn(scan.versions, scan.topics)
         place_names(scan, self.state.lives)
-        supplied.take(scan, self.state, self.targets, self.config)
-        set_aside(scan.bad, self.source, self.state.control, self.state.checkpoint.step + 1)
-        doubted = self.targets.maker.doubted = owners(scan.bad)
+        if len(self.state.supplied):
+            supplied.take(scan, self.state, self.targets, self.config)
+        if scan.bad:
+            set_aside(scan.bad, self.source, self.state.control, self.state.checkpoint.step + 1)
+        doubted = self.targets.maker.doubted = owners(scan.bad) if scan.bad else frozenset()
         doubt(self.targets, self.state.names if doubted is None else doubted)
         for version in described:
             completeness.meet([version.name], scan.ddl, self.state, self.targets, self.config)
@@ -208,10 +210,8 @@ class WindowApplier:
         """
         if self.targets.feed.order.parts_at_ddl:
             return {}
-        done = [place for place, item in enumerate(ddl) if self.ddl_handler.is_begun(item)]
-        return {
-            name: place for place in done if not self.ddl_handler.leaves_rows(ddl[place]) for name in ddl[place].names
-        }
+        done = [at for at, item in enumerate(ddl) if self.ddl_handler.is_begun(item)]
+        return {name: at for at in done if not self.ddl_handler.leaves_rows(ddl[at]) for name in ddl[at].names}
 
     def _commit(self, batches: Sequence[Batch]) -> int:
         refused: dict[TableName, TerminalError] = {}

@@ -28,6 +28,7 @@ from applier.decode.decoder import Decoder
 from applier.decode.options import DecoderOptions
 from applier.decode.values.convert import to_array
 from applier.errors import DecodeError, SchemaChangeRefused, ValueRefused
+from applier.order.reduce import META
 from applier.pipeline.scan.decode_task import DecodeTask, _TaskState
 from applier.pipeline.scan.task_result import TaskResult
 from applier.pipeline.scan.task_versions import TaskVersions
@@ -288,12 +289,12 @@ def _is_value(error: DecodeError) -> bool:
 def _told(results: TaskResult) -> set[str]:
     told = {f"{name} {count}" for name, count in results.counts.items() if name != "zero_dates"}
     for (name, segment), parts in results.parts.items():
-        bags = [part.rows["m.run"].to_pylist() for part in parts if not part.version.key]
+        bags = [part.rows["\0run"].to_pylist() for part in parts if not part.version.key]
         runs: list[Any] = sorted({run for numbers in bags for run in numbers})
         rows = [(part.version.key, row) for part in parts for row in _plain(part.rows).to_pylist()]
         keyed = [row for row in rows if row[0]]
         told |= {f"{name} {segment} {row}" for row in _last(keyed)}
-        ranked = [row | {"m.run": runs.index(row["m.run"])} for key, row in rows if not key]
+        ranked = [row | {"\0run": runs.index(row["\0run"])} for key, row in rows if not key]
         told |= {f"{name} {segment} {sorted(row.items())}" for row in ranked}
     return told
 
@@ -309,13 +310,14 @@ def _last(rows: Sequence[tuple[tuple[str, ...], dict[str, Any]]]) -> Iterator[st
     """The last change of each key over all versions, and what the first one knew."""
     by_key: dict[str, list[dict[str, Any]]] = {}
     for key, row in rows:
-        by_key.setdefault(repr([row[f"c.{name}"] for name in key]), []).append(row)
+        by_key.setdefault(repr([row[name] for name in key]), []).append(row)
     for key_text, changes in by_key.items():
-        last = max(changes, key=lambda row: (row["m.ts"], row["m.present"], row["m.offset"], row["m.index"]))
-        first = min(changes, key=lambda row: (row["m.first_ts"], row["m.first_op"]))
-        data = sorted((name, value) for name, value in last.items() if name.startswith("c.") and value is not None)
-        place = [last[name] for name in ("m.ts", "m.present", "m.offset", "m.index")]
-        yield f"{key_text} {place} {first['m.first_ts']} {first['m.first_op']} {data if last['m.present'] else ''}"
+        last = max(changes, key=lambda row: (row["\0ts"], row["\0present"], row["\0offset"], row["\0index"]))
+        first = min(changes, key=lambda row: (row["\0first_ts"], row["\0first_op"]))
+        data = sorted((name, value) for name, value in last.items() if not name.startswith(META) and value is not None)
+        place = [last[name] for name in ("\0ts", "\0present", "\0offset", "\0index")]
+        began = f"{first[META + 'first_ts']} {first[META + 'first_op']}"
+        yield f"{key_text} {place} {began} {data if last[META + 'present'] else ''}"
 
 
 def _differing(slow: set[str], quick: set[str]) -> str:

@@ -20,7 +20,7 @@ from applier.changefeed.table import TableName
 from applier.changefeed.types import TypeRules
 from applier.decode.options import DecoderOptions
 from applier.order.feed_order import ResolvedOrder
-from applier.order.shapes import merge
+from applier.order.merge import merge
 from applier.pipeline.scan.decode_task import DecodeTask
 from applier.pipeline.scan.task_result import TaskResult
 from tests.lab import bag

@@ -13,27 +13,36 @@ from functools import partial
 from typing import cast
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from applier.changefeed.event import Bootstrap, Event, Resolved, RowChange, SchemaChange
-from applier.changefeed.message import PartitionMessages, Position, TopicPartition
+from applier.changefeed.message import UNREADABLE, PartitionMessages, Position, TopicPartition
 from applier.changefeed.row_block import ColumnBlock, Ints, without
-from applier.changefeed.table import TableName, TableVersion, refuse_rekeyed
+from applier.changefeed.table import TableName, TableVersion, refuse_nul, refuse_rekeyed
 from applier.changefeed.types import TypeRules
 from applier.consume.window_size import NO_LIMIT, WindowTooLargeError
 from applier.ddl.late_rows import Lates
 from applier.decode.avro.namesakes import Shown
 from applier.decode.decoder import Decoder, NamedByDdl, owners
+from applier.decode.large_messages import LIMIT_HINT
 from applier.decode.options import DecoderOptions
 from applier.decode.protocols import decoder_of_thread
 from applier.errors import AmbiguousName, DecodeError, TransientError
 from applier.order.barrier import Barrier
 from applier.order.feed_order import FeedOrder, ResolvedOrder, undated_ddl
 from applier.pipeline.scan.admission import Admission
-from applier.pipeline.scan.message_size import too_large
 from applier.pipeline.scan.row_groups import RowGroups
 from applier.pipeline.scan.task_result import TaskResult
 from applier.pipeline.scan.task_versions import TaskVersions
+
+_MEMORY_HINT = (
+    "Raise spark.driver.memory and source.max_message_bytes; messages that the producer compressed together with it "
+    "are refused, too."
+)
+
+_STAND_IN = pa.scalar(UNREADABLE, pa.binary())
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +189,7 @@ class _TaskState:
 
     def _fitting(self, place: TopicPartition, messages: pa.Table, skip: frozenset[int]) -> pa.Table:
         """The messages that are not too large; the others are bad ones, which no decoder sees."""
-        large = too_large(messages, self._job.options.max_bytes)
+        large = _too_large(messages, self._job.options.max_bytes)
         if not large:
             return messages
         for number, error in large.items():
@@ -237,6 +246,7 @@ class _TaskState:
         is_new |= announced and found.topics.get(name) != place.topic
         if not is_new or not self._admission.admits(name):
             return
+        refuse_nul(version)
         self._versions.learn(version)
         found.versions[name, version.version] = version
         # A RENAME carries the table under its new name, but goes to the topic of the old one.
@@ -252,3 +262,31 @@ class _TaskState:
             # It is reported all the same: a DDL may be the last that its topic ever says.
             self.found.hold(place, offset)
         self.found.barriers.append(Barrier(change, place.topic, Position(place.partition, offset, index)))
+
+
+def _too_large(messages: pa.Table, limit: int) -> dict[int, DecodeError]:
+    """Number of each message that is larger than a limit or that the driver cannot hold, and the error that says so.
+
+    Args:
+        messages: Messages: `MESSAGE_SCHEMA`.
+        limit: Bytes of key and value.
+    """
+    keys, values = (messages[name] for name in ("key", "value"))
+    found = {
+        number: DecodeError("It does not fit into the memory of the driver once it is decompressed.", _MEMORY_HINT)
+        for number in _numbers(np.asarray(pc.equal(values, _STAND_IN).fill_null(False)))
+    }
+    if messages.nbytes > limit:
+        sizes = _sizes(keys) + _sizes(values)
+        for number in _numbers(sizes > limit):
+            what = f"It holds {sizes[number]:,} bytes; source.max_message_bytes is {limit:,}."
+            found[number] = DecodeError(what, LIMIT_HINT)
+    return found
+
+
+def _numbers(chosen: npt.NDArray[np.bool_]) -> list[int]:
+    return np.flatnonzero(chosen).tolist()
+
+
+def _sizes(column: pa.ChunkedArray[pa.BinaryScalar]) -> npt.NDArray[np.int64]:
+    return np.asarray(pc.binary_length(column).fill_null(0)).astype(np.int64)

@@ -51,7 +51,7 @@ def _live(topics: Mapping[TableName, str], found: WindowScan, known: Known) -> d
     """
     there = set(known.tables) - known.misnamed
     barriers = in_order(found.results.barriers, known.applied, known.applied_ddl)
-    due = read_all(barriers, spelling(found, known))
+    due = read_all(barriers, spelling(found, known)) if barriers else []
     brought = {name for ddl in due for action in ddl.actions for name in effect(action).brought}
     here = there | found.topics.keys() - (_sent_again(found, known) - there - brought)
     live = {name: topic for name, topic in topics.items() if name in here}
@@ -69,7 +69,9 @@ def _live(topics: Mapping[TableName, str], found: WindowScan, known: Known) -> d
 
 def _sent_again(found: WindowScan, known: Known) -> set[TableName]:
     """Names that tables have left by DDL which are applied, and which a restart of TiCDC has sent again."""
-    names = spelling(found, known)
     past = [item for item in found.results.barriers if item.change.commit_ts <= known.applied]
+    if not past:
+        return set()
+    names = spelling(found, known)
     done = [effect(action) for barrier in past for action in Ddl.of(barrier, names).actions]
     return {name for each in done for name in each.leaving(list(found.topics))}

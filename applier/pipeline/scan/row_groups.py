@@ -12,8 +12,8 @@ from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.ts import LOGICAL
 from applier.decode.decoder import WireForm
 from applier.errors import ValueRefused
+from applier.order.reduce import Group, group
 from applier.order.reduce_columns import BlockGroup
-from applier.order.shapes import Group, group
 from applier.pipeline.scan.admission import Admission
 from applier.pipeline.scan.task_result import Part, TaskResult, Waiting
 from applier.pipeline.scan.task_versions import TaskVersions

@@ -206,14 +206,14 @@ class WindowScanner:
         """DDL among the rows cut them into segments; rows that were reduced across one must be read again."""
         due = [barrier for barrier in found.results.barriers if barrier.change.commit_ts <= (found.upto or 0)]
         barriers = in_order(due, known.applied, known.applied_ddl)
-        every = read_all(barriers, spelling(found, known), met(found, known) if barriers else {}, self.taken)
+        every = read_all(barriers, spelling(found, known), met(found, known), self.taken) if barriers else []
         every = [ddl for ddl in every if not ddl.is_in(known.loaded)]
         found.ddl = every if self.chosen is None else self.chosen(every)
         cuts = cut((ddl.commit_ts, ddl.parts(known.tables)) for ddl in found.ddl)
         typed = typed_by(found.ddl, known.tables) if self.rows_describe else {}
         before, order = found.job, replace(found.job.order, passages=self._passages(found, known))
         found.job = replace(before, cuts=cuts, typed=typed, order=order, shown=shown(found, known))
-        revised = (not self.rows_describe and take_keys(found, known)) or found.job != before
+        revised = (not self.rows_describe and bool(found.ddl) and take_keys(found, known)) or found.job != before
         stopped = self._stop_at_return(found, known) or self._stop_at_part(found, known)
         return stopped or (revised and found.results.has_rows)
 

@@ -20,7 +20,7 @@ class Part:
 
     Attributes:
         version: The version they are written in, with the types that count.
-        rows: Columns of `KEYED_SCHEMA` or `KEYLESS_SCHEMA`, and `c.<column>` for the table's own.
+        rows: Columns of `KEYED_SCHEMA` or `KEYLESS_SCHEMA`, and the table's own.
         topic: Topic that they were read from.
     """
 
@@ -34,19 +34,19 @@ class Part:
         version = self.version
         if version.keys_only or any(column.name not in version.key for column in version.columns):
             return not version.keys_only
-        return bool(pc.any(self.rows["m.present"]).as_py())
+        return bool(pc.any(self.rows["\0present"]).as_py())
 
     @property
     def first_ts(self) -> int | None:
         """Lowest commit ts of its rows; None if it has none."""
-        column = "m.first_ts" if "m.first_ts" in self.rows.column_names else "m.ts"
+        column = "\0first_ts" if "\0first_ts" in self.rows.column_names else "\0ts"
         found: int | None = pc.min(self.rows[column]).as_py()
         return found
 
     @property
     def last_ts(self) -> int:
         """Highest commit ts of its rows; 0 if it has none."""
-        return pc.max(self.rows["m.ts"]).as_py() or 0
+        return pc.max(self.rows["\0ts"]).as_py() or 0
 
 
 @dataclass(frozen=True, slots=True)

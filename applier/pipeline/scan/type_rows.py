@@ -14,7 +14,6 @@ from applier.decode.decoder import WireForm
 from applier.decode.values.alike import Keys
 from applier.decode.values.convert import to_array
 from applier.errors import ValueRefused
-from applier.order.merge import DATA
 
 _Column: TypeAlias = "Sequence[Any] | pa.Array[Any]"
 
@@ -50,7 +49,7 @@ class Typing:
         for column in self.version.columns:
             if column.name in values:
                 array, zeros = self._array(values[column.name], column)
-                meta = meta.append_column(DATA + column.name, array)
+                meta = meta.append_column(column.name, array)
                 zero_dates += zeros
         return meta, zero_dates
 
@@ -62,7 +61,7 @@ class Typing:
                 for row, error in self._refused(values[column.name], column, 0):
                     found.setdefault(row, error)
         for row in sorted(found):
-            yield meta["m.partition"][row].as_py(), meta["m.offset"][row].as_py(), found[row]
+            yield meta["\0partition"][row].as_py(), meta["\0offset"][row].as_py(), found[row]
 
     def _refused(self, values: _Column, column: Column, first: int) -> Iterator[tuple[int, ValueRefused]]:
         """Values that do not fit, found by halves, as nearly all of them do; column by column, as all may be bad."""

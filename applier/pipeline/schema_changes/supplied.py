@@ -54,8 +54,6 @@ def take(scan: WindowScan, state: State, targets: TargetTables, config: Config) 
 
 def _met(scan: WindowScan, state: State) -> list[TableName]:
     """Supplied tables that this window concerns first; one that a DDL makes or renames before is another table."""
-    if not len(state.supplied):
-        return []
     changed, made = _by_ddl(scan.ddl)
     names = [*changed, *(name for name, segment in scan.results.parts if segment == 0 or name not in made)]
     return [name for name in dict.fromkeys(names) if name in state.supplied and name not in state.tables]

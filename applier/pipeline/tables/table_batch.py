@@ -14,8 +14,7 @@ from applier.changefeed.table import TableName, TableVersion
 from applier.changefeed.ts import LOGICAL
 from applier.changefeed.types import TypeRules
 from applier.changefeed.window import OffsetRange
-from applier.order.merge import DATA
-from applier.order.shapes import merge
+from applier.order.merge import merge
 from applier.pipeline.scan.task_result import Part
 from applier.sink.commit.stamp import Stamp
 from applier.sink.evolve.row_columns import absent_from, fitted, is_older, is_unordered, retyped, widened, with_added
@@ -139,7 +138,7 @@ class Batch:
             rules: How types map; None where no row is older than the columns of its table, as in resolved order.
         """
         # Rows of Avro hold virtual columns that the table lacks, as NULL.
-        absent = {DATA + name for name in absent_from(now, table.schema.names)}
+        absent = absent_from(now, table.schema.names)
         dated = self.is_dated
         # What neither the table nor its newest version has was dropped after these rows.
         held = {*table.schema.names, *(column.name for column in now.columns)}
@@ -147,20 +146,20 @@ class Batch:
         parts = []
         for part in self.parts:
             names = (c.name for c in part.version.columns if c.name not in held and any(part is one for one in past))
-            gone = absent.union(DATA + name for name in names)
+            gone = absent.union(names)
             rows = part.rows.drop_columns(sorted(gone.intersection(part.rows.column_names)))
-            parts.append(replace(part, rows=fitted(rows, part.version, table.schema, str(table), DATA)))
+            parts.append(replace(part, rows=fitted(rows, part.version, table.schema, str(table))))
         if rules is None:
             return parts
         return [
-            replace(part, rows=with_added(part.rows, part.version, now, table.schema, rules, DATA))
+            replace(part, rows=with_added(part.rows, part.version, now, table.schema, rules))
             if dated or is_older(part.version, now)
             else part
             for part in parts
         ]
 
     def merged(self, parts: Sequence[Part], *, by_place: bool, exact: bool) -> Changes:
-        """The changes that all parts together make; see `order.shapes.merge`.
+        """The changes that all parts together make; see `order.merge.merge`.
 
         Raises:
             SchemaChangeRefused: A column has two types in them, and no DDL shows where one ends.

@@ -188,7 +188,8 @@ class Control:
         """Keep table versions, so that a restart can decode rows whose schema was sent before its offsets."""
         described = {version.to_json(): version for version in versions}
         new = [version for description, version in described.items() if description not in self._known]
-        self.write(TABLE_VERSIONS, version_rows(new, self._epoch))
+        if new:
+            self.write(TABLE_VERSIONS, version_rows(new, self._epoch))
         self._known |= described.keys()
 
     def record_schema_changes(self, decisions: Sequence[SchemaDecision]) -> None:

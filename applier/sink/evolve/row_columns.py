@@ -88,18 +88,16 @@ def _supplied(column: Column, found: Field | None) -> Column:
     return column
 
 
-def fitted(rows: pa.Table, version: TableVersion, schema: TableSchema, table: str, prefix: str = "") -> pa.Table:
+def fitted(rows: pa.Table, version: TableVersion, schema: TableSchema, table: str) -> pa.Table:
     """Rows of a version whose values have the digits and bits of the Iceberg table.
-
-    Before the names of the table's own columns stands `prefix`.
 
     Raises:
         TableMismatch: A value needs more digits or bits.
     """
     for old, new in zip(version.columns, supplied(version, schema).columns, strict=True):
-        place = rows.schema.get_field_index(prefix + old.name)
+        place = rows.schema.get_field_index(old.name)
         if old is not new and place >= 0:
-            rows = rows.set_column(place, prefix + old.name, _cast(rows[place], schema.field(old.name), table))
+            rows = rows.set_column(place, old.name, _cast(rows[place], schema.field(old.name), table))
     return rows
 
 
@@ -213,22 +211,20 @@ def refuse_retyped(version: TableVersion, table: TableVersion) -> None:
 
 
 def with_added(
-    rows: pa.Table, version: TableVersion, table: TableVersion, schema: TableSchema, rules: TypeRules, prefix: str = ""
+    rows: pa.Table, version: TableVersion, table: TableVersion, schema: TableSchema, rules: TypeRules
 ) -> pa.Table:
-    """Rows of an older version, with `m.present`, and with the columns that the table has now and their version lacks.
-
-    Before the names of the table's own columns stands `prefix`.
+    """The rows of a part of an older version, with the columns that the table has now and their version lacks.
 
     Raises:
         SchemaChangeRefused: The value of a column in them is not known.
     """
-    if version.keys_only or not pc.any(rows["m.present"]).as_py():
+    if version.keys_only or not pc.any(rows["\0present"]).as_py():
         return rows
     for column in table.columns:
         found = schema.field(column.name)
         if found is not None and column.generated != VIRTUAL and version.column(column.name) is None:
             value = _value(column, found, table, of_schemas(rules))
-            rows = rows.append_column(prefix + column.name, pa.array([value.as_py()] * len(rows), found.arrow))
+            rows = rows.append_column(column.name, pa.array([value.as_py()] * len(rows), found.arrow))
     return rows
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from applier.changefeed.event import Op, RowChange
 from applier.changefeed.message import Position
-from applier.order.merge import DATA, merge_bag, merge_keyed
+from applier.order.merge import merge_bag, merge_keyed
 from applier.order.reduce import KEYED_SCHEMA, KEYLESS_SCHEMA, KeyedGroup
 from tests.builders import ACCOUNT, upsert, version
 
@@ -33,7 +33,7 @@ def part(rows: KeyedGroup) -> pa.Table:
     meta = [[s.first_ts, s.first_op, s.ts, s.present, *s.position] for s in survivors]
     table = columns_of(meta, KEYED_SCHEMA)
     for name in ("id", "v"):
-        table = table.append_column(DATA + name, pa.array([s.image.get(name) for s in survivors], pa.int64()))
+        table = table.append_column(name, pa.array([s.image.get(name) for s in survivors], pa.int64()))
     return table
 
 
@@ -139,7 +139,7 @@ def bag_part(*rows: Sent) -> pa.Table:
     """A part of a bag."""
     meta = [(row.ts, row.present, row.partition, row.offset, 0, row.replay, row.run) for row in rows]
     table = columns_of(meta, KEYLESS_SCHEMA)
-    return table.append_column(DATA + "a", pa.array([row.value for row in rows], pa.int32()))
+    return table.append_column("a", pa.array([row.value for row in rows], pa.int32()))
 
 
 def changed(*parts: pa.Table, by_place: bool = False) -> tuple[list[int | None], list[int | None]]:

@@ -8,8 +8,7 @@ from applier.changefeed.event import Op, RowChange
 from applier.changefeed.message import Position
 from applier.changefeed.table import Keyed, Keyless
 from applier.errors import DecodeError, IncompleteRow
-from applier.order.reduce import KeyedGroup, KeylessGroup
-from applier.order.shapes import group
+from applier.order.reduce import KeyedGroup, KeylessGroup, group
 from tests.builders import delete, insert, update, upsert, version
 
 TABLE = version(("id", "bigint"), ("v", "int"))

@@ -42,8 +42,8 @@ def typed(
     index = Index("PRIMARY", ("c",) if key else ("id",), unique=True, primary=True)
     columns = (Column("id", ColumnType("int"), nullable=False), Column("c", kind, nullable=False))
     version = TableVersion(NAME, 1, columns, (index,) if told else (), () if told else index.columns)
-    table, _ = Typing(version, wire, rules).table(pa.table({"m.ts": [1] * len(values)}), {"c": values})
-    found: list[Any] = table["c.c"].to_pylist()
+    table, _ = Typing(version, wire, rules).table(pa.table({"\0ts": [1] * len(values)}), {"c": values})
+    found: list[Any] = table["c"].to_pylist()
     return found
 
 

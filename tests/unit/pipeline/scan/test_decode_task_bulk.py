@@ -121,10 +121,10 @@ def scan(source: MessageSource, variant: str, **known: Any) -> WindowScan:
 def rows(parts: list[Part]) -> list[dict[str, Any]]:
     """The last change of each key of a table, in the order of their places."""
     together = pa.concat_tables([part.rows for part in parts], promote_options="permissive").combine_chunks()
-    key = [f"c.{name}" for name in parts[0].version.key]
+    key = list(parts[0].version.key)
     together = last_per_key(together, key) if key else together
     listed = together.select(sorted(together.column_names)).to_pylist()
-    return sorted(listed, key=lambda row: (row["m.partition"], row["m.offset"], row["m.index"], row["m.present"]))
+    return sorted(listed, key=lambda row: (row["\0partition"], row["\0offset"], row["\0index"], row["\0present"]))
 
 
 def summary(found: WindowScan) -> dict[str, Any]:
@@ -190,7 +190,7 @@ def test_rows_above_the_watermark_and_sent_again_are_told(variant: str, monkeypa
     """Rows above the watermark are held back and rows at or below the applied ts are dropped, as single rows are."""
     source = MessageSource("workload", variant)
     first = scan(source, variant)
-    columns = [part.rows["m.ts"] for parts in first.results.parts.values() for part in parts]
+    columns = [part.rows["\0ts"] for parts in first.results.parts.values() for part in parts]
     stamps = sorted(int(str(ts)) for column in columns for ts in column)
     name = next(iter(first.results.parts))[0]
     ahead = {name: stamps[len(stamps) // 2]}
@@ -209,7 +209,7 @@ def test_rows_that_a_table_has_by_its_stamp_are_dropped(variant: str, monkeypatc
     source = MessageSource("workload", variant)
     first = scan(source, variant)
     (name, _), parts = next(iter(first.results.parts.items()))
-    stamps = sorted(int(str(ts)) for part in parts for ts in part.rows["m.ts"])
+    stamps = sorted(int(str(ts)) for part in parts for ts in part.rows["\0ts"])
     middle = {place: (span.start + span.end) // 2 for place, span in source.bounds().items()}
     reaches = {
         place: (Reach(end // 2), Reach(end + end // 2, stamps[len(stamps) // 2])) for place, end in middle.items()
@@ -217,7 +217,7 @@ def test_rows_that_a_table_has_by_its_stamp_are_dropped(variant: str, monkeypatc
     slow, quick = both_ways(monkeypatch, source, variant, covered={name: AppliedOffsets(reaches)})
     assert 0 < slow["counts"]["replayed"] < slow["counts"]["rows"]
     assert not any(
-        AppliedOffsets(reaches).holds(TopicPartition(parts[0].topic, row["m.partition"]), row["m.offset"], row["m.ts"])
+        AppliedOffsets(reaches).holds(TopicPartition(parts[0].topic, row["\0partition"]), row["\0offset"], row["\0ts"])
         for (owner, _), rest in slow["rows"].items()
         for row in rest
         if owner == name
@@ -238,10 +238,10 @@ def test_rows_behind_a_ddl_that_came_before_it_are_dropped(
     source = MessageSource("workload", variant)
     first = scan(source, variant)
     (name, _), parts = next(iter(first.results.parts.items()))
-    stamps = sorted(int(str(ts)) for part in parts for ts in part.rows["m.ts"])
+    stamps = sorted(int(str(ts)) for part in parts for ts in part.rows["\0ts"])
     half = stamps[len(stamps) // 2]
     slow, quick = both_ways(monkeypatch, source, variant, passed={name: dict.fromkeys(source.bounds(), half)})
-    left = [row["m.ts"] for (owner, _), rest in slow["rows"].items() for row in rest if owner == name]
+    left = [row["\0ts"] for (owner, _), rest in slow["rows"].items() for row in rest if owner == name]
     assert bool(slow["counts"]["replayed"]) is is_exact
     assert (min(left) > half) is is_exact
     assert quick == slow

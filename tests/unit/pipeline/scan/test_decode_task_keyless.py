@@ -44,7 +44,7 @@ def test_rows_below_the_offset_of_the_stamp_count_no_second_time() -> None:
     (parts,) = found.parts.values()
 
     assert found.counts["replayed"] == 4
-    assert parts[0].rows["m.offset"].to_pylist() == [4, 5]
+    assert parts[0].rows["\0offset"].to_pylist() == [4, 5]
     assert parts[0].topic == "t"
 
 

@@ -75,6 +75,19 @@ def test_text_with_a_zone_and_text_of_one_column_are_parted() -> None:
     assert all("shop.stock.left cannot be read as varchar" in str(bad.error) for bad in found.bad)
 
 
+def test_a_column_that_no_name_in_tidb_can_name_is_refused() -> None:
+    """Names with NUL are those of columns beside the table's own: a second one of them would end the step."""
+    damaged = _create("varchar")
+    damaged["tableSchema"]["columns"][1]["name"] = "\0offset"
+
+    found = _pass([damaged])
+
+    (bad,) = found.bad
+    assert "It describes table shop.stock with the column '\\x00offset', and no name in TiDB holds NUL." in str(
+        bad.error
+    )
+
+
 def test_a_version_that_comes_with_another_key_is_refused_by_name() -> None:
     """Rows of one version are known by one key: a second one is damage, and no row of the first is lost to it."""
     other = _create("varchar")

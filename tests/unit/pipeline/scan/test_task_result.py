@@ -27,7 +27,7 @@ def _rows(count: int) -> pa.Table:
     # Of a larger one: what is left out of it must not travel.
     numbers = pa.array(range(-5, count), pa.int64())
     texts = pa.array([str(number) for number in range(-5, count)])
-    return pa.table({"m.ts": numbers, "c.id": texts}).slice(5)
+    return pa.table({"\0ts": numbers, "id": texts}).slice(5)
 
 
 def _result(count: int, place: TopicPartition, *, segment: int = 0, at: int = 9) -> TaskResult:

@@ -18,7 +18,7 @@ TYPING = Typing(version(("id", "int"), ("a", "int"), ("b", "date")), WireForm("b
 
 def _meta(rows: int) -> pa.Table:
     """Rows at the offsets 100, 101, … of partition 3."""
-    return pa.table({"m.partition": [3] * rows, "m.offset": list(range(100, 100 + rows))})
+    return pa.table({"\0partition": [3] * rows, "\0offset": list(range(100, 100 + rows))})
 
 
 def test_each_row_is_named_once_with_the_first_column_that_does_not_fit() -> None:

@@ -126,7 +126,7 @@ def held(scanned: WindowScan) -> dict[TableName, list[int]]:
     """Keys by table."""
     rows: dict[TableName, list[int]] = {}
     for (name, _), parts in scanned.results.parts.items():
-        keys: list[Any] = [key for part in parts for key in part.rows["c.id"].to_pylist()]
+        keys: list[Any] = [key for part in parts for key in part.rows["id"].to_pylist()]
         rows.setdefault(name, []).extend(keys)
     return {name: sorted(found) for name, found in rows.items()}
 
@@ -209,10 +209,10 @@ def test_a_column_that_takes_the_name_of_its_own_form_is_followed() -> None:
     found = scan(create(1, MINE), row(2, 1), ddl(4, sql), row(6, 2), mark())
 
     columns = {
-        number: [name for part in parts for name in part.rows.column_names if name.startswith("c.a")]
+        number: [name for part in parts for name in part.rows.column_names if name.startswith("a")]
         for (_, number), parts in found.results.parts.items()
     }
-    assert columns == {1: ["c.a-b"], 2: ["c.a_b"]}
+    assert columns == {1: ["a-b"], 2: ["a_b"]}
     assert found.parking == {}
 
 

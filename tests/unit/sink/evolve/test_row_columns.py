@@ -57,14 +57,14 @@ def test_the_table_supplies_only_what_is_open(name: str, kind: T, expected: T) -
 )
 def test_values_get_the_digits_and_bits_of_the_table(name: str, kind: T, arrow: pa.DataType, value: Any) -> None:
     """They are the same numbers in the type that the column has."""
-    rows = pa.table({"m.ts": pa.array([5, 5]), f"c.{name}": pa.array([value, None], arrow)})
+    rows = pa.table({"\0ts": pa.array([5, 5]), name: pa.array([value, None], arrow)})
 
-    found = fitted(rows, of(name, kind), SCHEMA, "bank.account", "c.")
+    found = fitted(rows, of(name, kind), SCHEMA, "bank.account")
 
     field = SCHEMA.field(name)
     assert field is not None
-    assert found.schema.field(f"c.{name}").type == field.arrow
-    assert [None if cell is None else Decimal(cell) for cell in found[f"c.{name}"].to_pylist()] == [value, None]
+    assert found.schema.field(name).type == field.arrow
+    assert [None if cell is None else Decimal(cell) for cell in found[name].to_pylist()] == [value, None]
 
 
 def test_a_value_that_needs_more_digits_is_refused() -> None:
