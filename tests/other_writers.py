@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping
 from applier.sink.iceberg import maintenance
 from applier.sink.iceberg.catalog import Catalog, Identifier
 from applier.sink.iceberg.commit import commit
+from applier.sink.iceberg.files import storage_for
 from applier.sink.iceberg.java import translated
 from applier.sink.iceberg.layout import partition_of
 from applier.sink.iceberg.table import Table
 from applier.sink.write import merge
-from applier.sink.write.engine import ArrowEngine
 from applier.sink.write.file_index import read_index
 from tests.lab import OTHERS
 
@@ -45,7 +45,7 @@ def compact(catalog: Catalog, identifier: Identifier) -> None:
     head = table.snapshot_id
     files = read_index(str(table), head, (), table.scan)
     chosen = merge.groups(files, int(table.spec_json["spec-id"]), math.inf, 2, 1 << 30)
-    change = merge.stage(table, ArrowEngine(table), files, chosen) if chosen else None
+    change = merge.stage(table, storage_for(table), files, chosen) if chosen else None
     if change is not None:
         commit(table, change, head, lambda: None)
 

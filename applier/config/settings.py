@@ -174,8 +174,6 @@ class TablesSection(Section):
 class SinkSection(Section):
     """How commits are made."""
 
-    engine: Literal["auto", "arrow", "spark"] = "auto"
-    """Arrow in the driver for ordinary steps, Spark for large ones; `auto` chooses by size."""
     threads: Annotated[int, Field(ge=1, le=64)] = 4
     """Tables that are committed at the same time."""
 

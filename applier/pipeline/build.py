@@ -55,7 +55,6 @@ from applier.sink.control.lease import this_process
 from applier.sink.control.rows import newest_checkpoint
 from applier.sink.control.tables import CHECKPOINTS, CONTROL_TABLES, namespace
 from applier.sink.iceberg.catalog import Catalog
-from applier.sink.write.spark import SparkEngine
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -212,7 +211,6 @@ def assemble(config: Config, source: Source, catalog: Catalog, state: State) -> 
         TableMaker(catalog.create, config.tables, rules, config.changefeed.start == "midstream"),
         Route(config.tables.route),
         config.sink,
-        spark_engine=lambda table: SparkEngine(catalog.java.session, catalog.name, table),
         confirm=state.control.confirm,
         fenced=max(state.checkpoint.fenced, state.checkpoint.unfenced),
         spelt=lambda name: state.tables.spelt(name),  # noqa: PLW0108 A restart begins with other tables.

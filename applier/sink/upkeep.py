@@ -14,6 +14,7 @@ from applier.sink.control.control import unix_ms
 from applier.sink.iceberg import maintenance as iceberg
 from applier.sink.iceberg import orphans
 from applier.sink.iceberg.commit import Change, commit
+from applier.sink.iceberg.files import JavaStorage
 from applier.sink.iceberg.orphans import Neighbours
 from applier.sink.write import merge
 from applier.sink.write.file_index import FileIndex, read_index
@@ -229,14 +230,15 @@ class Upkeep:
 
     def _merged(self, files: FileIndex) -> Change | None:
         """The compaction of small files with few rows, staged; None where it is left to Iceberg's action."""
-        table, engine, limits = self.writer.table, self.writer.arrow, self.limits
-        if engine is None or not merge.is_plain(table):
+        table, storage, limits = self.writer.table, self.writer.storage, self.limits
+        is_far = isinstance(storage, JavaStorage) and not table.schema.shadows
+        if is_far or not merge.is_plain(table):
             return None
         fewest, size = min(5, limits.small_files), min(limits.unit_bytes, merge.MOST_BYTES)
         for path, known in (self.writer.index or FileIndex(None, ())).files.items():
             files.files[path].deleted = known.deleted
         chosen = merge.groups(files, int(table.spec_json["spec-id"]), _SMALL * self._target, fewest, size)
-        return merge.stage(table, engine, files, chosen) if chosen else None
+        return merge.stage(table, storage, files, chosen) if chosen else None
 
     @property
     def _target(self) -> int:

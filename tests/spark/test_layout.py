@@ -63,20 +63,12 @@ def keys_where(world: World, spark: SparkSession, condition: str) -> list[int]:
     return sorted(row["id"] for row in frame.collect())
 
 
-@pytest.mark.parametrize(
-    ("version", "engine"),
-    [
-        (3, "arrow"),
-        (2, "spark"),
-        *(pytest.param(*case, marks=pytest.mark.soak) for case in ((2, "arrow"), (3, "spark"))),
-    ],
-)
+@pytest.mark.parametrize("version", [2, 3])
 def test_a_row_that_moves_between_partitions_is_right(
-    make: Make, lake: Catalog, spark: SparkSession, engine: str, version: int
+    make: Make, lake: Catalog, spark: SparkSession, version: int
 ) -> None:
     """An update that changes every partition value leaves the row once, where its new values belong."""
     world = make()
-    world.settings["sink"] = {"engine": engine}
     by = ["month(d)", "bucket(4, v)", "truncate(10, w)", "v"]
     lie(world, "shop.*", partition_by=by, sort_by=["d desc", "v"], properties={"write.parquet.page-row-limit": "100"})
     world.ddl(DATED)

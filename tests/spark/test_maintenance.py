@@ -20,9 +20,10 @@ from applier.sink.commit.stamp import EPOCH, RESOLVED_TS, Stamp
 from applier.sink.format.storage import local_path
 from applier.sink.iceberg import maintenance as iceberg_maintenance
 from applier.sink.iceberg.catalog import Catalog, JavaError
+from applier.sink.iceberg.files import JavaStorage
+from applier.sink.iceberg.table import Table
 from applier.sink.upkeep import ORPHANS_REMOVED_AT, Thresholds, Upkeep
 from applier.sink.write import merge
-from applier.sink.write.engine import EngineName
 from applier.sink.write.table_writer import TableWriter
 from tests.replay import differences, ends_at, replay
 from tests.spark.feeds import KINDS, Feed, read, sql_name
@@ -37,6 +38,14 @@ LATER = 2**42
 """Unix milliseconds that are still to come when this is read."""
 
 
+def writer_of(table: Table, *, is_far: bool) -> TableWriter:
+    """A writer of a table; Iceberg's action compacts one whose files are so far away that only the JVM reaches them."""
+    writer = TableWriter(table, "shop", 2)
+    if is_far:
+        writer._staging.storage = JavaStorage(table.handle)
+    return writer
+
+
 class Case:
     """A table that five commits have worn, its writer and its upkeep."""
 
@@ -45,13 +54,14 @@ class Case:
         spark: SparkSession,
         lake: Catalog,
         name: tuple[str, str],
-        engine: EngineName = "auto",
         kinds: Sequence[str] = ("long",),
+        *,
+        is_far: bool = False,
         **options: Any,
     ) -> None:
         self.spark, self.lake, self.name = spark, lake, name
         self.feed = Feed(kinds)
-        self.writer = TableWriter(self.feed.create(lake, name, **options), "shop", 2, engine)
+        self.writer = writer_of(self.feed.create(lake, name, **options), is_far=is_far)
         self.upkeep = Upkeep(self.writer, LIMITS)
         self.ts = 0
         self.heads = [self.apply() for _ in range(5)]
@@ -88,13 +98,13 @@ def case(spark: SparkSession, lake: Catalog, fresh_name: Name) -> Case:
     return Case(spark, lake, fresh_name())
 
 
-@pytest.mark.parametrize("engine", ["auto", "spark"])
+@pytest.mark.parametrize("is_far", [False, True])
 @pytest.mark.parametrize(("version", "partition"), [(2, [("k0", "bucket[2]")]), (3, [("k0", "bucket[2]")]), (3, [])])
 def test_compaction_keeps_rows_and_stamp(
-    spark: SparkSession, lake: Catalog, fresh_name: Name, version: int, partition: Any, engine: EngineName
+    spark: SparkSession, lake: Catalog, fresh_name: Name, version: int, partition: Any, is_far: bool
 ) -> None:
     """One file a partition and no deletes are left, with the same rows and the same stamp, and batches go on."""
-    case = Case(spark, lake, fresh_name(), engine, format_version=version, partition=partition)
+    case = Case(spark, lake, fresh_name(), is_far=is_far, format_version=version, partition=partition)
     assert case.upkeep.is_worn
     files = case.summary("total-data-files")
 
@@ -124,13 +134,13 @@ def test_rows_keep_their_identity(spark: SparkSession, lake: Catalog, fresh_name
         lineage = f"SELECT _row_id, _last_updated_sequence_number, * FROM {sql_name(name)} ORDER BY {key}"
         return spark.sql(lineage).toArrow().to_pylist()
 
-    for engine in ("auto", "auto", "spark", "auto"):
+    for is_far in (False, False, True, False):
         before, head = rows(), case.writer.head
         shown = spark.read.option("versionAsOf", head).table(sql_name(name)).toArrow()
         assert len({row["_row_id"] for row in before}) == len(before)
         table = lake.load(name)
         assert table is not None
-        writer = TableWriter(table, "shop", 2, engine)
+        writer = writer_of(table, is_far=is_far)
 
         assert Upkeep(writer, LIMITS).compact()["compacted"] > 0
 
@@ -194,17 +204,17 @@ def test_newer_applier_is_noticed_before_a_rewrite(case: Case) -> None:
     assert case.other(5).head == head
 
 
-@pytest.mark.parametrize(("engine", "work"), [("auto", "compact"), ("spark", "compact"), ("auto", "rewrite_manifests")])
+@pytest.mark.parametrize(("is_far", "work"), [(False, "compact"), (True, "compact"), (False, "rewrite_manifests")])
 def test_newer_applier_that_writes_meanwhile_wins(
     spark: SparkSession,
     lake: Catalog,
     fresh_name: Name,
     monkeypatch: pytest.MonkeyPatch,
-    engine: EngineName,
+    is_far: bool,
     work: str,
 ) -> None:
     """A commit that slips in between the rewrite and its publication refuses it, and nothing of it is seen."""
-    case = Case(spark, lake, fresh_name(), engine)
+    case = Case(spark, lake, fresh_name(), is_far=is_far)
     _write_meanwhile(
         monkeypatch, lambda: case.other(5).apply(case.feed.batch(), Stamp("shop", 5, 9), exact=False), work
     )
@@ -239,12 +249,12 @@ def _write_meanwhile(monkeypatch: pytest.MonkeyPatch, write: Callable[[], object
         monkeypatch.setattr(iceberg_maintenance, "_manifests", update)
 
 
-@pytest.mark.parametrize("engine", ["auto", "spark"])
+@pytest.mark.parametrize("is_far", [False, True])
 def test_rows_that_somebody_adds_meanwhile_stay(
-    spark: SparkSession, lake: Catalog, fresh_name: Name, monkeypatch: pytest.MonkeyPatch, engine: EngineName
+    spark: SparkSession, lake: Catalog, fresh_name: Name, monkeypatch: pytest.MonkeyPatch, is_far: bool
 ) -> None:
     """A foreign append during a compaction is kept and noticed, and the branch that it left is taken again."""
-    case = Case(spark, lake, fresh_name(), engine)
+    case = Case(spark, lake, fresh_name(), is_far=is_far)
     foreign = f"INSERT INTO {sql_name(case.name)} VALUES (12345, 1, 'foreign', null)"
     _write_meanwhile(monkeypatch, lambda: case.spark.sql(foreign), "compact")
 

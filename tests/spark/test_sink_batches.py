@@ -15,10 +15,10 @@ from applier.changefeed.table import TableName
 from applier.errors import TableIncomplete
 from applier.sink.commit.stamp import Stamp
 from applier.sink.format.storage import local_path
+from applier.sink.iceberg import files
 from applier.sink.iceberg.catalog import Catalog
 from applier.sink.iceberg.files import JavaStorage
-from applier.sink.write.engine import Limits
-from applier.sink.write.spark import SparkEngine
+from applier.sink.write.key_cache import SMALL
 from applier.sink.write.table_writer import TableWriter
 from tests.spark.feeds import KINDS, Feed, read, sql_name
 
@@ -71,20 +71,6 @@ def test_table_equals_merge(spark: SparkSession, lake: Catalog, fresh_name: Name
     assert read(spark, ours).sort_by(order).to_pylist() == read(spark, merged).sort_by(order).to_pylist()
 
 
-def test_both_engines_take_turns_on_one_table(spark: SparkSession, lake: Catalog, fresh_name: Name) -> None:
-    """Spark and Arrow find and write the same rows, so a table may go from one to the other with every batch."""
-    name = fresh_name()
-    feed = Feed(("long", "timestamptz"))
-    table = feed.create(lake, name, partition=[("v", "identity")])
-    limits = Limits(rows=15, candidate_rows=10**9)
-    writer = TableWriter(table, "shop", 1, spark=SparkEngine(spark, "lake", table), limits=limits)
-
-    for step in range(1, 6):
-        writer.apply(feed.batch(50), Stamp("shop", 1, step), exact=False)
-
-    feed.check(read(spark, name))
-
-
 @pytest.mark.parametrize("version", [2, 3])
 def test_pyiceberg_reads_the_same_rows(lake: Catalog, fresh_name: Name, warehouse: Path, version: int) -> None:
     """Deletion vectors and position deletes of ours are those that another implementation of Iceberg understands."""
@@ -122,16 +108,20 @@ def test_vectors_are_replaced_wherever_their_manifests_went(
 
 
 @pytest.mark.parametrize("version", [2, 3])
-def test_storage_that_only_iceberg_reaches(spark: SparkSession, lake: Catalog, fresh_name: Name, version: int) -> None:
-    """Where Python cannot reach the storage, Spark looks up and writes, and delete files go through Iceberg."""
+def test_storage_that_only_iceberg_reaches(
+    spark: SparkSession, lake: Catalog, fresh_name: Name, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    """Where Python cannot reach the storage, every file goes through Iceberg, in ranges and pieces smaller than it."""
     name = fresh_name()
     feed = Feed(("long",))
     table = feed.create(lake, name, format_version=version)
-    writer = TableWriter(table, "shop", 1, spark=SparkEngine(spark, "lake", table))
-    writer._staging.arrow.storage = JavaStorage(table.handle)
+    writer = TableWriter(table, "shop", 1)
+    writer._staging.storage = JavaStorage(table.handle)
+    monkeypatch.setattr(files, "_PIECE", 700)
 
     for step in range(1, 4):
         writer._staging.index = None
+        SMALL.clear()
         writer.apply(feed.batch(), Stamp("shop", 1, step), exact=False)
 
     feed.check(read(spark, name))

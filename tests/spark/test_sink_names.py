@@ -15,8 +15,7 @@ from applier.sink.commit.stamp import Stamp
 from applier.sink.format.types import METADATA_COLUMNS
 from applier.sink.iceberg.catalog import Catalog, JavaError, PartitionField
 from applier.sink.upkeep import Thresholds, Upkeep
-from applier.sink.write.engine import ArrowEngine
-from applier.sink.write.spark import SparkEngine
+from applier.sink.write.file_writer import FileWriter
 from applier.sink.write.table_writer import TableWriter
 from tests.spark.feeds import read
 
@@ -36,12 +35,8 @@ TABLES = [
 COLUMNS = ["a.b", "select", "ta`ck", 'quo"te', "spa ce", "ünï😀", "1st", "UPPER", "_file_"]
 
 
-@pytest.mark.parametrize(
-    ("name", "engine"), [*((name, "arrow") for name in TABLES), *((name, "spark") for name in TABLES[1:4:2])], ids=str
-)
-def test_any_name_of_table_and_column_works(
-    spark: SparkSession, lake: Catalog, name: tuple[str, str], engine: str
-) -> None:
+@pytest.mark.parametrize("name", TABLES, ids=str)
+def test_any_name_of_table_and_column_works(spark: SparkSession, lake: Catalog, name: tuple[str, str]) -> None:
     """Names are data: none is parsed, none leaves the warehouse, and rows come back under each of them."""
     lake.drop(name, purge=True)
     columns = pa.schema([pa.field(column, pa.int64()) for column in COLUMNS])
@@ -49,7 +44,7 @@ def test_any_name_of_table_and_column_works(
     table = lake.load(name)
     assert table is not None
     assert name in lake.list(name[:-1])
-    writer = TableWriter(table, "shop", 1, engine=engine, spark=SparkEngine(spark, "lake", table))  # type: ignore[arg-type]
+    writer = TableWriter(table, "shop", 1)
 
     for step, values in enumerate(([1, 2, 3], [2, 3, 4]), 1):
         rows = pa.table({column: pa.array([step * key for key in values]) for column in COLUMNS})
@@ -67,14 +62,14 @@ def test_any_name_of_table_and_column_works(
 
 @pytest.mark.parametrize("key", ["_Pos", "_row_id"])
 def test_names_of_icebergs_own_columns_work_without_spark(
-    spark: SparkSession, lake: Catalog, warehouse: Path, fresh_name: Callable[[], tuple[str, str]], key: str
+    lake: Catalog, warehouse: Path, fresh_name: Callable[[], tuple[str, str]], key: str
 ) -> None:
-    """Spark refuses such columns, or takes a position for a value; the driver writes the table, whatever the engine."""
+    """Spark refuses such columns, or takes a position for a value; applier never lets it read or write the rows."""
     name, columns = fresh_name(), [key, *sorted(METADATA_COLUMNS - {key.lower()})]
     lake.create(name, pa.schema([pa.field(column, pa.int64()) for column in columns]), key=[key])
     table = lake.load(name)
     assert table is not None
-    writer = TableWriter(table, "shop", 1, engine="spark", spark=SparkEngine(spark, "lake", table))
+    writer = TableWriter(table, "shop", 1)
 
     for step, values in enumerate(([1, 2, 3], [2, 3, 4]), 1):
         rows = pa.table(
@@ -103,10 +98,10 @@ def test_keys_that_come_twice_are_seen_in_columns_of_any_name(
     assert table is not None
     writer = TableWriter(table, "shop", 1)
 
-    answers = []
+    file_writer, answers = FileWriter(table.file_layout, writer.storage), []
     for step, values in enumerate(([1, 2], [2, 3]), 1):
         rows = pa.Table.from_arrays([pa.array(values)] * len(columns), schema=table.schema.arrow)
-        writer.append(lambda rows=rows: ArrowEngine(table).stage(rows, names), Stamp("shop", 1, step))  # type: ignore[misc]
+        writer.append(lambda rows=rows: file_writer.stage(rows, names), Stamp("shop", 1, step))  # type: ignore[misc]
         answers.append(has_twice(spark, "lake", table, names))
 
     assert answers == [False, True]

@@ -15,10 +15,11 @@ from pyroaring import BitMap64
 
 from applier.commands.backfill.report import Difference
 from applier.sink.format.types import Field
+from applier.sink.iceberg.files import storage_for
 from applier.sink.iceberg.table import Table
 from applier.sink.write.deletes import load_deleted
-from applier.sink.write.engine import ArrowEngine, read_located
 from applier.sink.write.file_index import FileIndex, read_index
+from applier.sink.write.lookup import read_located
 from applier.sink.write.parquet import Positions
 
 MOST_ROWS = 1_000_000
@@ -103,7 +104,7 @@ def _differing(gone: pa.Table, new: pa.Table, key: Sequence[str]) -> _Counted:
 
 def _planned(table: Table) -> FileIndex:
     found = read_index(str(table), table.snapshot_id, (), table.scan)
-    load_deleted(list(found.files.values()), ArrowEngine(table).storage)
+    load_deleted(list(found.files.values()), storage_for(table))
     return found
 
 
@@ -132,7 +133,7 @@ def _rows(table: Table, found: FileIndex, positions: dict[str, Positions], lot: 
         return table.schema.arrow.empty_table()
     # One file at a time where there are several lots: little of each is of this one.
     parts = [positions] if lot.of == 1 else [{path: places} for path, places in positions.items()]
-    read = (read_located(ArrowEngine(table).storage, found.files, part, fields) for part in parts)
+    read = (read_located(storage_for(table), found.files, part, fields) for part in parts)
     return pa.concat_tables(map(lot.take, read)).combine_chunks()
 
 

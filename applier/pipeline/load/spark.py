@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from applier.decode.dump.blocks import parts
 from applier.decode.dump.export import File
 from applier.decode.dump.part_reader import PartReader
-from applier.errors import ApplierError, OutsideRefused, ValueRefused
+from applier.errors import ApplierError, OutsideRefused, TransientError, ValueRefused
 from applier.pipeline.load.generated import Generated
 from applier.pipeline.load.key_order import KeyRange
-from applier.sink.iceberg.files import DataFile
+from applier.runtime.permanent_errors import SPARK, Cause, chain_of, refusal, told
+from applier.sink.iceberg.files import DataFile, JavaStorage, storage_for
 from applier.sink.iceberg.table import Table
 from applier.sink.tidb_partitions.expression import Inexact
-from applier.sink.write.engine import ArrowEngine
 from applier.sink.write.file_writer import FileWriter
 from applier.sink.write.rows import conform
-from applier.sink.write.spark import quoted, reported
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,6 +38,9 @@ PART_BYTES = 128 << 20
 
 _HELD_BYTES = 2 * PART_BYTES
 """Bytes of rows in memory that a task sorts and writes at once: those of a part, and some of a file in one part."""
+
+_OF_SYSTEM = tuple(map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EIO)))
+"""What the operating system says of storage: it knows nothing of rows."""
 
 _OUTCOME = pa.schema({"outcome": pa.binary()})
 
@@ -112,13 +119,14 @@ def stage_files(
         OutsideRefused: Python does not reach the storage of the table, or may not write there.
         TransientError: Spark or the storage failed for a reason that may pass.
     """
-    engine = ArrowEngine(table)
-    if not engine.reaches_storage:
+    storage = storage_for(table)
+    if isinstance(storage, JavaStorage):
         what = f"Table {table} cannot be loaded: Python does not reach its files at {table.location}."
         hint = "Install the package that PyIceberg needs for them, set its properties under [catalog], and load again."
         raise OutsideRefused(what, hint)
     read = tuple(part for file in files for part in parts(file, reader.form, PART_BYTES))
-    task, numbers = LoadTask(reader, generated, read, engine.writer), session.range(0, len(read), 1, len(read))
+    task = LoadTask(reader, generated, read, FileWriter(table.file_layout, storage))
+    numbers = session.range(0, len(read), 1, len(read))
     with reported(f"load rows of table {table}"):
         told = numbers.mapInArrow(task, "outcome binary").toArrow()
     # Tasks run the code of this process with its rights.
@@ -148,3 +156,22 @@ def has_twice(session: SparkSession, catalog: str, table: Table, key: Sequence[s
 def _twice(frame: DataFrame) -> DataFrame:
     numbered = frame.toDF(*map(str, range(len(frame.columns))))  # A column of the key may be named `count`.
     return numbered.groupBy(*map(quoted, numbered.columns)).count().where("count > 1").limit(1)
+
+
+def quoted(name: str) -> str:
+    """A name as Spark's SQL takes it, whatever is in it."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+@contextmanager
+def reported(action: str) -> Iterator[None]:
+    """Raise what a failed job means, without the rows that its own message may hold."""
+    try:
+        yield
+    except (PySparkException, Py4JJavaError) as error:
+        # PySpark gives errors of tasks that it does not know as Java does. What a failed job says may hold rows.
+        chain = [Cause(cause.kind, cause.code, cause.code) for cause in chain_of(error)]
+        lasting = refusal(f"Spark cannot {action}", chain, SPARK)
+        told_by_system = [said for said in _OF_SYSTEM if said in str(error)]
+        reasons = "; caused by: ".join([told(chain), *told_by_system[:1]])
+        raise lasting or TransientError(f"Spark cannot {action}: {reasons}") from error

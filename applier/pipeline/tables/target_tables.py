@@ -23,7 +23,6 @@ from applier.sink.commit.fence import fence
 from applier.sink.commit.stamp import Stamp, covered
 from applier.sink.iceberg.catalog import Catalog
 from applier.sink.iceberg.table import Table
-from applier.sink.write.engine import Engine
 from applier.sink.write.table_writer import TableWriter
 
 _Item = TypeVar("_Item")
@@ -39,8 +38,7 @@ class TargetTables:
         feed: The changefeed.
         maker: Makes new tables.
         route: Where tables go.
-        sink: Engine and threads.
-        spark_engine: Makes the engine for commits too large for the driver; None leaves all to the driver.
+        sink: Threads.
         confirm: Raises CheckpointConflict once another process has the changefeed; called before what no commit can
             refuse.
         fenced: Highest epoch of a process that lost the changefeed and may be alive. A table that is found with the
@@ -57,7 +55,6 @@ class TargetTables:
     maker: TableMaker
     route: Route
     sink: SinkSection
-    spark_engine: Callable[[Table], Engine] | None = None
     confirm: Callable[[], None] = lambda: None
     fenced: int = 0
     spelt: Callable[[TableName], TableName | None] = lambda name: name
@@ -175,8 +172,7 @@ class TargetTables:
         """
         if self.maker.settings.readers:
             refuse_unreadable(self.maker.settings, table.format_version, str(table))
-        spark = None if self.spark_engine is None else self.spark_engine(table)
-        writer = TableWriter(table, self.feed.name, self.feed.epoch, self.sink.engine, spark)
+        writer = TableWriter(table, self.feed.name, self.feed.epoch)
         if writer.known is not None and writer.known.epoch <= self.fenced:
             fence(table, self.feed.name, self.feed.epoch, self.fenced)
             writer.reload()

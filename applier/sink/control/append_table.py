@@ -15,11 +15,12 @@ from applier.sink.control.tables import ControlTable
 from applier.sink.format.types import TableSchema, iceberg_type
 from applier.sink.iceberg.catalog import Catalog, Identifier, JavaError
 from applier.sink.iceberg.commit import Change
+from applier.sink.iceberg.files import storage_for
 from applier.sink.iceberg.java import translated
 from applier.sink.iceberg.maintenance import data_files, expire
 from applier.sink.iceberg.table import Table
-from applier.sink.write.engine import ArrowEngine
 from applier.sink.write.file_index import read_index
+from applier.sink.write.file_writer import FileWriter
 from applier.sink.write.parquet import ParquetSource
 from applier.sink.write.rows import conform
 
@@ -125,9 +126,9 @@ class AppendOnlyTable:
         return self._read(list(files), without) if files else self._empty().drop_columns(list(without))
 
     def _change(self, rows: pa.Table, stamp: Stamp, *, is_fold: bool) -> Change:
-        engine = ArrowEngine(self.table)
-        (file,) = engine.stage(conform(str(self.table), rows, self.table.schema), ())
-        kept = engine.stage(self._kept(), ()) if is_fold else []
+        writer = FileWriter(self.table.file_layout, storage_for(self.table))
+        (file,) = writer.stage(conform(str(self.table), rows, self.table.schema), ())
+        kept = writer.stage(self._kept(), ()) if is_fold else []
         properties = stamp.entries() | {NEWEST: file.path}
         return Change(rows=[*kept, file], summary=stamp.entries(), properties=properties, replace=is_fold)
 
@@ -136,7 +137,7 @@ class AppendOnlyTable:
         return rows.sort_by([(self._order, "descending")]).slice(0, KEEP_ROWS) if self._order else rows
 
     def _read(self, paths: list[str], without: Collection[str] = ()) -> pa.Table:
-        storage = ArrowEngine(self.table).storage
+        storage = storage_for(self.table)
         fields = [field for field in self.table.schema.fields if field.name not in without]
         tables = []
         for path in paths:

@@ -14,11 +14,11 @@ from applier.sink.evolve.casts.cast import CastRefused, cast
 from applier.sink.evolve.steps import ConvertField
 from applier.sink.format.storage import Storage
 from applier.sink.format.types import Field
-from applier.sink.iceberg.files import DataFile
+from applier.sink.iceberg.files import DataFile, storage_for
 from applier.sink.iceberg.table import Table
 from applier.sink.write.deletes import load_deleted
-from applier.sink.write.engine import ArrowEngine
 from applier.sink.write.file_index import IndexedFile, read_index
+from applier.sink.write.file_writer import FileWriter
 from applier.sink.write.parquet import ParquetSource
 
 Column: TypeAlias = "pa.ChunkedArray[Any]"
@@ -62,7 +62,7 @@ class LiveRows:
 
     @cached_property
     def _storage(self) -> Storage:
-        return ArrowEngine(self._table).storage
+        return storage_for(self._table)
 
     @cached_property
     def _files(self) -> list[IndexedFile]:
@@ -154,15 +154,15 @@ def stage_in_parts(table: Table, groups: Iterable[Sequence[Column]]) -> list[Dat
 
     The rows come in groups, as all columns of the table in order.
     """
-    engine, schema = ArrowEngine(table), table.schema
+    writer, schema = FileWriter(table.file_layout, storage_for(table)), table.schema
     files: list[DataFile] = []
     waiting: list[pa.Table] = []
     for columns in groups:
         waiting.append(pa.Table.from_arrays(list(columns), schema=schema.arrow))
         if sum(part.nbytes for part in waiting) >= CHUNK_BYTES:
-            files += engine.stage(pa.concat_tables(waiting), schema.identifier)
+            files += writer.stage(pa.concat_tables(waiting), schema.identifier)
             waiting.clear()
-    return files + (engine.stage(pa.concat_tables(waiting), schema.identifier) if waiting else [])
+    return files + (writer.stage(pa.concat_tables(waiting), schema.identifier) if waiting else [])
 
 
 def cast_chunks(column: Column, step: ConvertField) -> Column:

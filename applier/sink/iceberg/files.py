@@ -10,11 +10,15 @@ from functools import cached_property
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Literal
 
+from applier.sink.format.storage import Storage, storage_of
 from applier.sink.format.types import Field
 from applier.sink.iceberg.java import translated
 
 if TYPE_CHECKING:
     from applier.sink.iceberg.table import Table
+
+_PIECE = 8 << 20
+"""Bytes that pass between Python and the JVM at once: both hold several copies of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,8 +185,13 @@ class TableFiles:
         return None if None in nulls else sum(filter(None, nulls))
 
 
+def storage_for(table: Table) -> Storage:
+    """Opens a table's files with the credentials that its FileIO has now; a remote storage is asked once."""
+    return storage_of(table.location, table.storage_properties, lambda: JavaStorage(table.handle))
+
+
 class JavaStorage:
-    """`Storage` by way of the JVM: whole files at some megabytes a second, so only where nothing else reaches them."""
+    """`Storage` by way of the JVM: some megabytes a second, so only where nothing else reaches the files."""
 
     def __init__(self, handle: Any) -> None:
         self._io = handle.io()
@@ -190,16 +199,47 @@ class JavaStorage:
     def open(self, location: str) -> Any:
         """See `Storage.open`."""
         with translated(f"Cannot read {location}"):
-            source = self._io.newInputFile(location)
-            stream = source.newStream()
-            try:
-                return io.BytesIO(bytes(stream.readNBytes(int(source.getLength()))))
-            finally:
-                stream.close()
+            return _JavaReader(self._io.newInputFile(location), location)
 
     def create(self, location: str) -> Any:
         """See `Storage.create`."""
         return _JavaFile(self._io, location)
+
+
+class _JavaReader(io.RawIOBase):
+    """Moves the ranges that are asked for, and no whole file."""
+
+    def __init__(self, source: Any, location: str) -> None:
+        super().__init__()
+        self._size, self._stream = int(source.getLength()), source.newStream()
+        self._location = location
+        self._place = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._place = (0, self._place, self._size)[whence] + offset
+        return self._place
+
+    def readinto(self, buffer: Any) -> int:
+        wanted = max(0, min(len(buffer), self._size - self._place))
+        with translated(f"Cannot read {self._location}"):
+            self._stream.seek(self._place)
+            for start in range(0, wanted, _PIECE):  # Arrow takes a short read for the end of the file.
+                end = min(start + _PIECE, wanted)
+                buffer[start:end] = bytes(self._stream.readNBytes(end - start))
+        self._place += wanted
+        return wanted
+
+    def close(self) -> None:
+        if not self.closed:
+            super().close()
+            with translated(f"Cannot read {self._location}"):
+                self._stream.close()
 
 
 class _JavaFile(io.BytesIO):
@@ -216,7 +256,9 @@ class _JavaFile(io.BytesIO):
             return
         with translated(f"Cannot write {self._location}"):
             stream = self._io.newOutputFile(self._location).createOrOverwrite()
-            stream.write(self.getvalue())
+            body = self.getvalue()
+            for start in range(0, len(body), _PIECE):
+                stream.write(body[start : start + _PIECE])
             stream.close()
         super().close()
 

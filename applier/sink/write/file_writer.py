@@ -30,7 +30,10 @@ class FileWriter:
     storage: Storage
 
     def stage(self, rows: pa.Table, key: Sequence[str]) -> list[DataFile]:
-        """See `Engine.stage`."""
+        """Write rows in the table's columns, in its sort order or else by key, to data files that a commit can add.
+
+        It may be repeated: files that no commit adds are orphans, which maintenance removes.
+        """
         if rows.num_rows == 0:
             return []
         layout = self.layout

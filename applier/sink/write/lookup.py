@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 from applier.sink.format.bounds import Column, SortedKeys, numbers
 from applier.sink.format.storage import Storage
 from applier.sink.format.types import Field
-from applier.sink.write.file_index import IndexedFile
+from applier.sink.write.deletes import load_deleted
+from applier.sink.write.file_index import FileIndex, IndexedFile
 from applier.sink.write.key_cache import FILE_ROWS, LARGE, SMALL, GroupKeys, KeyCache, Keys, NumberKeys
 from applier.sink.write.parquet import ParquetSource, Positions, ranges
 
@@ -66,6 +67,39 @@ def positions_of(
         for hits in pool.map(search.located, groups):
             found |= hits
     return found
+
+
+def positions_where(
+    index: FileIndex, fields: Sequence[Field], predicate: Callable[[pa.Table], Any], storage: Storage
+) -> dict[str, Positions]:
+    """Positions of the living rows that a predicate names, by path. It is not asked about dead ones."""
+    load_deleted(list(index.files.values()), storage)
+    result: dict[str, Positions] = {}
+    for path, indexed in index.files.items():
+        living = np.ones(indexed.file.records, bool)
+        living[np.array(indexed.deleted or (), np.int64)] = False
+        with ParquetSource(storage, indexed.file.path) as source:
+            for group, (start, end) in enumerate(ranges(source.group_rows)):
+                if not living[start:end].any():
+                    continue
+                mask: Any = predicate(source.read(group, fields).filter(pa.array(living[start:end])))
+                chosen = np.asarray(mask.fill_null(False).to_numpy(zero_copy_only=False), bool)
+                living[start:end][living[start:end]] = chosen
+        positions = np.flatnonzero(living)
+        if len(positions):
+            result[path] = positions
+    return result
+
+
+def read_located(
+    storage: Storage, files: Mapping[str, IndexedFile], hits: Mapping[str, Positions], fields: Sequence[Field]
+) -> pa.Table:
+    """Columns of located rows, file after file in the order of `hits`."""
+    tables = []
+    for path, positions in hits.items():
+        with ParquetSource(storage, files[path].file.path) as source:
+            tables.append(source.take(positions, fields))
+    return pa.concat_tables(tables)
 
 
 def remember(path: str, fields: Sequence[Field], columns: pa.Table) -> None:

@@ -19,8 +19,8 @@ from applier.sink.iceberg.commit import Change
 from applier.sink.iceberg.files import DeleteFile
 from applier.sink.iceberg.table import Table
 from applier.sink.write.deletes import load_deleted
-from applier.sink.write.engine import ArrowEngine
 from applier.sink.write.file_index import FileIndex, IndexedFile
+from applier.sink.write.file_writer import FileWriter
 from applier.sink.write.parquet import ParquetSource
 from applier.sink.write.rows import sort
 
@@ -77,9 +77,7 @@ def groups(files: FileIndex, spec_id: int, small: float, fewest: int, most_bytes
     return result
 
 
-def stage(
-    table: Table, engine: ArrowEngine, files: FileIndex, chosen: Sequence[Sequence[IndexedFile]]
-) -> Change | None:
+def stage(table: Table, storage: Storage, files: FileIndex, chosen: Sequence[Sequence[IndexedFile]]) -> Change | None:
     """Write the living rows of each group of files as one file, in the table's sort order or else by key.
 
     Rows keep their identity (`LINEAGE`). Delete files that apply to no other file of the index are dropped.
@@ -91,22 +89,22 @@ def stage(
     has_lineage = table.format_version >= 3
     if has_lineage and any(None in (indexed.file.first_row_id, indexed.file.sequence) for indexed in old):
         return None
-    load_deleted(old, engine.storage)
+    load_deleted(old, storage)
     key = table.schema.identifier
     order, order_id = table.file_layout.order_of(key)
     fields = (*table.schema.fields, *(LINEAGE if has_lineage else ()))
     schema = pa.schema([*table.schema.arrow, *(_column(field) for field in fields[len(table.schema.fields) :])])
-    new = []
+    new, writer = [], FileWriter(table.file_layout, storage)
     for part in chosen:
         tables = [schema.empty_table()]
         for indexed in part:
-            living = _living(indexed, fields, engine.storage)
+            living = _living(indexed, fields, storage)
             if living is None:
                 return None
             tables.append(pa.Table.from_arrays(living.columns, schema=schema))
         rows = sort(pa.concat_tables(tables), order)
         if rows.num_rows:
-            new += engine.writer.write(rows, part[0].file.partition, key, order_id)
+            new += writer.write(rows, part[0].file.partition, key, order_id)
     gone = {indexed.file.path for indexed in old}
     kept = {
         _key(delete) for path, indexed in files.files.items() if path not in gone for delete in indexed.file.deletes

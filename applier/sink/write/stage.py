@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -18,18 +18,15 @@ from applier.sink.format.types import Field, TableSchema
 from applier.sink.iceberg.files import DataFile
 from applier.sink.write import keyless
 from applier.sink.write.deletes import alive
-from applier.sink.write.engine import Engine, read_located
 from applier.sink.write.file_index import FileIndex
-from applier.sink.write.lookup import comparable, positions_of
+from applier.sink.write.file_writer import FileWriter
+from applier.sink.write.lookup import comparable, positions_of, read_located
 from applier.sink.write.parquet import Positions
 from applier.sink.write.rows import conform, conform_keys
 
 _HERE = "\0here"
 _THERE = "\0there"
 """Names of columns that carry row numbers; no TiDB column can be named so."""
-
-Choose = Callable[[int, pa.Table | None], Engine]
-"""Gives the engine for some rows to write and some keys to look up."""
 
 
 class StagedBatch(NamedTuple):
@@ -55,7 +52,6 @@ def stage_keyed(
     layout: FileLayout,
     index: FileIndex,
     storage: Storage,
-    choose: Choose,
     *,
     exact: bool,
     needs_rows: bool,
@@ -67,7 +63,6 @@ def stage_keyed(
         layout: How the files of the table are written.
         index: Files that may hold the keys; its columns are the key.
         storage: Where the files are.
-        choose: Gives the engine.
         exact: Whether keys that are new upstream are new to the table.
         needs_rows: Whether rows are written even if they are those of the batch.
 
@@ -76,9 +71,8 @@ def stage_keyed(
     """
     name, schema, key, seconds = layout.table, layout.schema, index.columns, dict[str, float]()
     keys = _sought_keys(name, batch, key, exact=exact)
-    engine = choose(batch.upserts.num_rows, keys)
     with timed(seconds, "locate"):
-        living = alive(engine.locate(index, keys), index.files, storage)
+        living = alive(positions_of(index.candidates(keys), keys, key, storage), index.files, storage)
     # Every other key that is sought had a row at the stamped resolved ts.
     found = sum(len(rows) for rows in living.values())
     missing = max(0, keys.num_rows - found - batch.may_be_new) if exact else 0
@@ -86,7 +80,7 @@ def stage_keyed(
     if not needs_rows and upserts is batch.upserts:
         return StagedBatch(None, 0, living, missing, seconds)
     with timed(seconds, "rows"):
-        rows = engine.stage(conform(name, upserts, schema), batch.deletes.column_names)
+        rows = FileWriter(layout, storage).stage(conform(name, upserts, schema), batch.deletes.column_names)
     return StagedBatch(rows, upserts.num_rows, living, missing, seconds)
 
 
@@ -95,7 +89,6 @@ def stage_keyless(
     layout: FileLayout,
     index: FileIndex,
     storage: Storage,
-    choose: Choose,
     *,
     exact: bool,
     needs_rows: bool,
@@ -106,7 +99,7 @@ def stage_keyless(
     rows = None
     if needs_rows:
         with timed(seconds, "rows"):
-            rows = choose(inserts.num_rows, None).stage(inserts, ())
+            rows = FileWriter(layout, storage).stage(inserts, ())
     with timed(seconds, "locate"):
         hits = positions_of(index.candidates(deletes), deletes, schema.fields, storage, form=keyless.canonical)
         living, missing = alive(hits, index.files, storage), deletes.num_rows

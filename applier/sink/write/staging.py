@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 import pyarrow as pa
 
@@ -13,11 +12,11 @@ from applier.changefeed.change_batch import ChangeBatch, Changes, KeylessBatch
 from applier.changefeed.table import TableName
 from applier.errors import TableIncomplete, TableMismatch
 from applier.sink.format.types import Field
-from applier.sink.iceberg.files import DataFile
+from applier.sink.iceberg.files import DataFile, JavaStorage, storage_for
 from applier.sink.iceberg.table import Table
 from applier.sink.write.deletes import Deletes, stage_position_deletes, stage_vectors
-from applier.sink.write.engine import ArrowEngine, Engine, EngineName, Limits
 from applier.sink.write.file_index import FileIndex, read_index
+from applier.sink.write.lookup import positions_where
 from applier.sink.write.new_keys import NewKeySample
 from applier.sink.write.parquet import Positions
 from applier.sink.write.rows import check_columns
@@ -64,26 +63,18 @@ class CommitWork:
 
 
 class Staging:
-    """Stages the changes of one table; see `TableWriter` for what is passed in.
+    """Stages the changes of one table.
 
     Attributes:
-        arrow: The engine in this process.
+        storage: Where its files are.
         index: Files of the newest head that was planned on; None while they are not known.
     """
 
-    def __init__(self, table: Table, engine: EngineName, spark: Engine | None, limits: Limits | None) -> None:
-        self.arrow = ArrowEngine(table)
+    def __init__(self, table: Table) -> None:
+        self.storage = storage_for(table)
         self.index: FileIndex | None = None
         self._table = table
-        self._spark = spark
-        self._engine = engine
-        self._limits = limits or Limits()
-        self._new_keys = NewKeySample(str(table), self.arrow.storage)
-
-    @property
-    def prefers_arrow(self) -> bool:
-        """Whether few rows are read and written in this process; all are where Spark cannot."""
-        return self._table.schema.shadows or (self._engine != "spark" and self.arrow.reaches_storage)
+        self._new_keys = NewKeySample(str(table), self.storage)
 
     def advance(self, work: CommitWork, snapshot_id: int | None) -> None:
         """Move the index past the snapshot of this work; None if the snapshot may be that of an earlier attempt."""
@@ -122,26 +113,24 @@ class Staging:
                 self._keyless(work, batch, whole, exact=exact)
 
     def _keyed(self, work: CommitWork, batch: ChangeBatch, whole: TableName | None, *, exact: bool) -> None:
-        layout, storage = self._table.file_layout, self.arrow.storage
+        layout = self._table.file_layout
         check_columns(layout.table, batch.upserts.schema, layout.schema)
         key = self._key(batch.deletes.column_names)
         index = self._index_of(work, key)
-        if exact and self.arrow.reaches_storage and self._new_keys.is_there(index, batch, key):
+        if exact and not isinstance(self.storage, JavaStorage) and self._new_keys.is_there(index, batch, key):
             if whole is not None:
                 what = f"Table {layout.table} holds a row that the feed inserts, as if deletes were left out"
                 raise TableIncomplete(f"{what} (changefeed.filtered).", _FILTERED)
             exact = False
         needs_rows = work.needs_rows(layout.schema.id)
-        choose = partial(self._chosen, index)
-        staged = stage_keyed(batch, layout, index, storage, choose, exact=exact, needs_rows=needs_rows)
+        staged = stage_keyed(batch, layout, index, self.storage, exact=exact, needs_rows=needs_rows)
         self._take_in(work, staged, index, whole)
 
     def _keyless(self, work: CommitWork, batch: KeylessBatch, whole: TableName | None, *, exact: bool) -> None:
-        layout, storage = self._table.file_layout, self.arrow.storage
+        layout = self._table.file_layout
         index = self._index_of(work, [field for field in layout.schema.fields if not pa.types.is_nested(field.arrow)])
         needs_rows = work.needs_rows(layout.schema.id)
-        choose = partial(self._chosen, index)
-        staged = stage_keyless(batch, layout, index, storage, choose, exact=exact, needs_rows=needs_rows)
+        staged = stage_keyless(batch, layout, index, self.storage, exact=exact, needs_rows=needs_rows)
         self._take_in(work, staged, index, whole)
 
     def _take_in(self, work: CommitWork, staged: StagedBatch, index: FileIndex, whole: TableName | None) -> None:
@@ -160,7 +149,7 @@ class Staging:
         fields = self._key(columns)
         index = self._index_of(work, fields)
         with timed(work.seconds, "locate"):
-            living = self.arrow.where(index, fields, predicate)
+            living = positions_where(index, fields, predicate, self.storage)
         self._delete(work, index, living)
 
     def take(self, work: CommitWork, rows: Staged) -> None:
@@ -173,7 +162,7 @@ class Staging:
     def _delete(self, work: CommitWork, index: FileIndex, living: dict[str, Positions]) -> None:
         stage = stage_vectors if self._table.format_version >= 3 else stage_position_deletes
         with timed(work.seconds, "deletes"):
-            work.deletes = stage(living, index.files, self.arrow.storage, self._table.file_layout.place)
+            work.deletes = stage(living, index.files, self.storage, self._table.file_layout.place)
         work.deleted = sum(len(positions) for positions in living.values())
 
     def _key(self, names: Sequence[str]) -> tuple[Field, ...]:
@@ -183,14 +172,3 @@ class Staging:
             what = f"Table {self._table} has no key column {', '.join(missing)}"
             raise TableMismatch(what, "Drop the table and backfill it.")
         return tuple(fields[name] for name in names)
-
-    def _chosen(self, index: FileIndex, rows: int, keys: pa.Table | None) -> Engine:
-        if self._spark is None or self._engine == "arrow" or self._table.schema.shadows:
-            return self.arrow
-        if self._engine == "spark" or not self.arrow.reaches_storage or rows >= self._limits.rows:
-            return self._spark
-        if keys is not None and index.rows >= self._limits.candidate_rows:
-            candidates = sum(candidate.file.records for candidate in index.candidates(keys))
-            if candidates >= self._limits.candidate_rows:
-                return self._spark
-        return self.arrow

@@ -14,10 +14,10 @@ from applier.runtime import failpoints
 from applier.runtime.outages import OUTAGES
 from applier.sink.commit.committer import Committer
 from applier.sink.commit.stamp import Stamp
+from applier.sink.format.storage import Storage
 from applier.sink.iceberg.commit import Change
 from applier.sink.iceberg.table import Table
 from applier.sink.write.deletes import Deletes
-from applier.sink.write.engine import ArrowEngine, Engine, EngineName, Limits
 from applier.sink.write.file_index import FileIndex
 from applier.sink.write.staging import CommitWork, Predicate, Staged, Staging
 
@@ -53,28 +53,17 @@ class TableWriter:
         table: The table, loaded for this writer alone.
         changefeed: The changefeed it belongs to.
         epoch: Epoch of this applier.
-        engine: `arrow`, `spark`, or `auto`: Spark above the limits and where Python does not reach the storage.
-        spark: The Spark engine; None leaves everything to Arrow.
-        limits: What `auto` goes by; the measured ones when absent.
 
     Raises:
         TableMismatch: The table belongs to another changefeed.
         CheckpointConflict: A newer applier holds it.
     """
 
-    def __init__(
-        self,
-        table: Table,
-        changefeed: str,
-        epoch: int,
-        engine: EngineName = "auto",
-        spark: Engine | None = None,
-        limits: Limits | None = None,
-    ) -> None:
+    def __init__(self, table: Table, changefeed: str, epoch: int) -> None:
         self.table = table
         self._committer = Committer(table, changefeed, epoch)
         self._committer.open()
-        self._staging = Staging(table, engine, spark, limits)
+        self._staging = Staging(table)
 
     @property
     def known(self) -> Stamp | None:
@@ -87,9 +76,9 @@ class TableWriter:
         return self._committer.head
 
     @property
-    def arrow(self) -> ArrowEngine | None:
-        """The engine in this process; None where all columns of the table are for Spark to move."""
-        return self._staging.arrow if self._staging.prefers_arrow else None
+    def storage(self) -> Storage:
+        """Where its files are."""
+        return self._staging.storage
 
     @property
     def index(self) -> FileIndex | None:

@@ -54,7 +54,7 @@ def test_all_problems_are_reported_at_once() -> None:
         ("changefeed", "timezon", "timezone"),
         ("source", "archiv", "archive"),
         ("tables", "includes", "include"),
-        ("sink", "engin", "engine"),
+        ("sink", "thread", "threads"),
         ("run", "interval", "interval_seconds"),
     ],
 )

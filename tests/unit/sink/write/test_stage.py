@@ -14,11 +14,8 @@ from applier.changefeed.change_batch import ChangeBatch, KeylessBatch
 from applier.sink.format.file_layout import FileLayout
 from applier.sink.format.storage import LocalStorage
 from applier.sink.format.types import TableSchema, schema_json
-from applier.sink.write.engine import Engine
 from applier.sink.write.file_index import FileIndex, read_index
 from applier.sink.write.file_writer import FileWriter
-from applier.sink.write.lookup import positions_of
-from applier.sink.write.parquet import Positions
 from applier.sink.write.stage import stage_keyed, stage_keyless
 
 COLUMNS: dict[str, Any] = {"id": pa.int64(), "v": pa.int32()}
@@ -26,39 +23,26 @@ SCHEMA = TableSchema.parse(schema_json(pa.schema(COLUMNS), ["id"]))
 STORAGE = LocalStorage()
 
 
-class _Engine(FileWriter):
-    """Both parts of a commit, of values alone."""
-
-    def locate(self, index: FileIndex, keys: pa.Table) -> dict[str, Positions]:
-        """See `Engine.locate`."""
-        return positions_of(index.candidates(keys), keys, index.columns, self.storage)
-
-
 def rows(**columns: list[int | None]) -> pa.Table:
     """Some columns of some rows."""
     return pa.table({name: pa.array(values, COLUMNS[name]) for name, values in columns.items()})
 
 
-def begun(folder: Path, columns: int) -> tuple[FileLayout, FileIndex, _Engine]:
+def begun(folder: Path, columns: int) -> tuple[FileLayout, FileIndex]:
     """A table of two rows, indexed by its first columns."""
     layout = FileLayout("shop.t", str(folder), SCHEMA, {"spec-id": 0, "fields": []}, {"order-id": 0, "fields": []}, {})
-    engine = _Engine(layout, STORAGE)
     held = pa.Table.from_arrays(rows(id=[1, 2], v=[10, 20]).columns, schema=SCHEMA.arrow)
-    files = engine.stage(held, ["id"])
-    return layout, read_index("shop.t", 1, SCHEMA.fields[:columns], lambda *_: files), engine
+    files = FileWriter(layout, STORAGE).stage(held, ["id"])
+    return layout, read_index("shop.t", 1, SCHEMA.fields[:columns], lambda *_: files)
 
 
 @pytest.mark.parametrize(("exact", "missing"), [(True, 1), (False, 0)])
 def test_a_batch_is_new_files_and_positions_of_old_rows(tmp_path: Path, exact: bool, missing: int) -> None:
     """A column that no image holds keeps its value; a key to delete that is not there is missing."""
-    layout, index, engine = begun(tmp_path, 1)
+    layout, index = begun(tmp_path, 1)
     batch = ChangeBatch(rows(id=[2, 3]), pa.array([False, True]), rows(id=[9]))
 
-    def choose(count: int, keys: pa.Table | None) -> Engine:
-        assert (count, keys is None) == (2, False)
-        return engine
-
-    staged = stage_keyed(batch, layout, index, STORAGE, choose, exact=exact, needs_rows=True)
+    staged = stage_keyed(batch, layout, index, STORAGE, exact=exact, needs_rows=True)
 
     (path,) = index.files
     assert {name: list(map(int, positions)) for name, positions in staged.living.items()} == {path: [1]}
@@ -70,10 +54,10 @@ def test_a_batch_is_new_files_and_positions_of_old_rows(tmp_path: Path, exact: b
 
 def test_rows_of_an_earlier_attempt_stay_good(tmp_path: Path) -> None:
     """Only the positions are those of the new head."""
-    layout, index, engine = begun(tmp_path, 1)
+    layout, index = begun(tmp_path, 1)
     batch = ChangeBatch(rows(id=[2], v=[5]), pa.array([False]), rows(id=[1]))
 
-    staged = stage_keyed(batch, layout, index, STORAGE, lambda *_: engine, exact=True, needs_rows=False)
+    staged = stage_keyed(batch, layout, index, STORAGE, exact=True, needs_rows=False)
 
     assert staged.rows is None
     assert [positions.tolist() for positions in staged.living.values()] == [[0, 1]]
@@ -81,10 +65,10 @@ def test_rows_of_an_earlier_attempt_stay_good(tmp_path: Path) -> None:
 
 def test_a_bag_loses_one_row_for_each_that_is_deleted(tmp_path: Path) -> None:
     """Rows without a key are found by all their values."""
-    layout, index, engine = begun(tmp_path, 2)
+    layout, index = begun(tmp_path, 2)
     batch = KeylessBatch(rows(id=[4], v=[4]), rows(id=[1, 1], v=[10, 11]))
 
-    staged = stage_keyless(batch, layout, index, STORAGE, lambda *_: engine, exact=True, needs_rows=True)
+    staged = stage_keyless(batch, layout, index, STORAGE, exact=True, needs_rows=True)
 
     assert [np.asarray(positions).tolist() for positions in staged.living.values()] == [[0]]
     assert (staged.upserted, staged.missing) == (1, 1)
