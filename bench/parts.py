@@ -54,7 +54,7 @@ def main() -> None:
 def writer_in(folder: str, columns: pa.Schema) -> FileWriter:
     """Writes files of a table without partitions."""
     schema = TableSchema.parse(schema_json(columns, ["id"]))
-    layout = FileLayout("bench.t", folder, schema, {"spec-id": 0, "fields": []}, {"order-id": 0, "fields": []}, {})
+    layout = FileLayout("bench.t", folder, schema, {"spec-id": 0, "fields": []}, {"order-id": 0, "fields": []}, {}, 3)
     return FileWriter(layout, LocalStorage())
 
 

@@ -23,6 +23,7 @@ class FileLayout:
         spec: Its partition spec, in Iceberg's JSON.
         order: Its sort order, in Iceberg's JSON.
         properties: Its properties.
+        format_version: 1, 2 or 3.
     """
 
     table: str
@@ -31,6 +32,7 @@ class FileLayout:
     spec: Mapping[str, Any]
     order: Mapping[str, Any]
     properties: Mapping[str, str]
+    format_version: int
 
     def place(self, name: str, values: Sequence[Any] = ()) -> str:
         """Where a new file of some name belongs, in the partition of these values of single-value JSON.

@@ -128,7 +128,7 @@ class Table:
     def file_layout(self) -> FileLayout:
         """How its new files are written, as of the last `refresh`."""
         written = self._written
-        keys = ("spec", "order", "properties")
+        keys = ("spec", "order", "properties", "format")
         return FileLayout(str(self), written["location"], self.schema, *(written[key] for key in keys))
 
     @property

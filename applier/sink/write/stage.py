@@ -1,11 +1,11 @@
-"""The changes of one batch as data files and positions of rows: from values alone, so in any process."""
+"""The changes of one batch as data files and delete files: from values alone, so in any process."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,10 +17,10 @@ from applier.sink.format.storage import Storage
 from applier.sink.format.types import Field, TableSchema
 from applier.sink.iceberg.files import DataFile
 from applier.sink.write import keyless
-from applier.sink.write.deletes import alive
+from applier.sink.write.deletes import Deletes, alive, stage_position_deletes, stage_vectors
 from applier.sink.write.file_index import FileIndex
 from applier.sink.write.file_writer import FileWriter
-from applier.sink.write.lookup import comparable, positions_of, read_located
+from applier.sink.write.lookup import comparable, positions_of, positions_where, read_located
 from applier.sink.write.parquet import Positions
 from applier.sink.write.rows import conform, conform_keys
 
@@ -35,14 +35,16 @@ class StagedBatch(NamedTuple):
     Attributes:
         rows: The data files; None where those of an earlier attempt stay good.
         upserted: Rows in them.
-        living: The living rows that the batch removes, by path of their data file.
+        deletes: The delete files.
+        deleted: Living rows that they remove.
         missing: Rows that it updates or deletes and that the table does not hold, at least; 0 where it is not exact.
         seconds: See `Applied`.
     """
 
     rows: list[DataFile] | None
     upserted: int
-    living: dict[str, Positions]
+    deletes: Deletes
+    deleted: int
     missing: int
     seconds: dict[str, float]
 
@@ -56,7 +58,7 @@ def stage_keyed(
     exact: bool,
     needs_rows: bool,
 ) -> StagedBatch:
-    """Look the keys of a batch up, and write its rows.
+    """Look the keys of a batch up, and write its rows and what removes the old ones.
 
     Args:
         batch: The batch.
@@ -74,14 +76,15 @@ def stage_keyed(
     with timed(seconds, "locate"):
         living = alive(positions_of(index.candidates(keys), keys, key, storage), index.files, storage)
     # Every other key that is sought had a row at the stamped resolved ts.
-    found = sum(len(rows) for rows in living.values())
+    found = sum(map(len, living.values()))
     missing = max(0, keys.num_rows - found - batch.may_be_new) if exact else 0
     upserts = _carry(batch.upserts, schema, key, index, living, storage)
-    if not needs_rows and upserts is batch.upserts:
-        return StagedBatch(None, 0, living, missing, seconds)
-    with timed(seconds, "rows"):
-        rows = FileWriter(layout, storage).stage(conform(name, upserts, schema), batch.deletes.column_names)
-    return StagedBatch(rows, upserts.num_rows, living, missing, seconds)
+    rows = None
+    if needs_rows or upserts is not batch.upserts:
+        with timed(seconds, "rows"):
+            rows = FileWriter(layout, storage).stage(conform(name, upserts, schema), batch.deletes.column_names)
+    deletes = _deletes(living, layout, index, storage, seconds)
+    return StagedBatch(rows, upserts.num_rows, deletes, found, missing, seconds)
 
 
 def stage_keyless(
@@ -106,7 +109,19 @@ def stage_keyless(
         if living:
             images = read_located(storage, index.files, living, schema.fields)
             living, missing = keyless.choose(deletes, images, living)
-    return StagedBatch(rows, inserts.num_rows, living, missing if exact else 0, seconds)
+    removed, found = _deletes(living, layout, index, storage, seconds), sum(map(len, living.values()))
+    return StagedBatch(rows, inserts.num_rows, removed, found, missing if exact else 0, seconds)
+
+
+def stage_where(
+    predicate: Callable[[pa.Table], Any], layout: FileLayout, index: FileIndex, storage: Storage
+) -> StagedBatch:
+    """Remove the living rows that a predicate names by the columns of the index."""
+    seconds = dict[str, float]()
+    with timed(seconds, "locate"):
+        living = positions_where(index, index.columns, predicate, storage)
+    deletes = _deletes(living, layout, index, storage, seconds)
+    return StagedBatch(None, 0, deletes, sum(map(len, living.values())), 0, seconds)
 
 
 @contextmanager
@@ -115,6 +130,14 @@ def timed(seconds: dict[str, float], part: str) -> Iterator[None]:
     start = time.perf_counter()
     yield
     seconds[part] = seconds.get(part, 0.0) + time.perf_counter() - start
+
+
+def _deletes(
+    living: dict[str, Positions], layout: FileLayout, index: FileIndex, storage: Storage, seconds: dict[str, float]
+) -> Deletes:
+    stage = stage_vectors if layout.format_version >= 3 else stage_position_deletes
+    with timed(seconds, "deletes"):
+        return stage(living, index.files, storage, layout.place)
 
 
 def _sought_keys(name: str, batch: ChangeBatch, fields: tuple[Field, ...], *, exact: bool) -> pa.Table:

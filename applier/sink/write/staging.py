@@ -14,13 +14,11 @@ from applier.errors import TableIncomplete, TableMismatch
 from applier.sink.format.types import Field
 from applier.sink.iceberg.files import DataFile, JavaStorage, storage_for
 from applier.sink.iceberg.table import Table
-from applier.sink.write.deletes import Deletes, stage_position_deletes, stage_vectors
+from applier.sink.write.deletes import Deletes
 from applier.sink.write.file_index import FileIndex, read_index
-from applier.sink.write.lookup import positions_where
 from applier.sink.write.new_keys import NewKeySample
-from applier.sink.write.parquet import Positions
 from applier.sink.write.rows import check_columns
-from applier.sink.write.stage import StagedBatch, stage_keyed, stage_keyless, timed
+from applier.sink.write.stage import StagedBatch, stage_keyed, stage_keyless, stage_where, timed
 
 _FILTERED = "If the changefeed leaves out deletes or updates on purpose, set changefeed.filtered = true."
 
@@ -124,16 +122,16 @@ class Staging:
             exact = False
         needs_rows = work.needs_rows(layout.schema.id)
         staged = stage_keyed(batch, layout, index, self.storage, exact=exact, needs_rows=needs_rows)
-        self._take_in(work, staged, index, whole)
+        self._take_in(work, staged, whole)
 
     def _keyless(self, work: CommitWork, batch: KeylessBatch, whole: TableName | None, *, exact: bool) -> None:
         layout = self._table.file_layout
         index = self._index_of(work, [field for field in layout.schema.fields if not pa.types.is_nested(field.arrow)])
         needs_rows = work.needs_rows(layout.schema.id)
         staged = stage_keyless(batch, layout, index, self.storage, exact=exact, needs_rows=needs_rows)
-        self._take_in(work, staged, index, whole)
+        self._take_in(work, staged, whole)
 
-    def _take_in(self, work: CommitWork, staged: StagedBatch, index: FileIndex, whole: TableName | None) -> None:
+    def _take_in(self, work: CommitWork, staged: StagedBatch, whole: TableName | None) -> None:
         for part, seconds in staged.seconds.items():
             work.seconds[part] = work.seconds.get(part, 0.0) + seconds
         work.not_found = staged.missing
@@ -142,15 +140,12 @@ class Staging:
             raise TableIncomplete(what, _FILTERED)
         if staged.rows is not None:
             work.rows, work.upserted, work.schema_id = staged.rows, staged.upserted, self._table.schema.id
-        self._delete(work, index, staged.living)
+        work.deletes, work.deleted = staged.deletes, staged.deleted
 
     def where(self, work: CommitWork, columns: Sequence[str], predicate: Predicate) -> None:
         """Stage the removal of the rows that a predicate names."""
-        fields = self._key(columns)
-        index = self._index_of(work, fields)
-        with timed(work.seconds, "locate"):
-            living = positions_where(index, fields, predicate, self.storage)
-        self._delete(work, index, living)
+        index = self._index_of(work, self._key(columns))
+        self._take_in(work, stage_where(predicate, self._table.file_layout, index, self.storage), None)
 
     def take(self, work: CommitWork, rows: Staged) -> None:
         """Let the rows that are staged elsewhere be those of the commit."""
@@ -158,12 +153,6 @@ class Staging:
             with timed(work.seconds, "rows"):
                 work.rows = rows()
             work.upserted, work.schema_id = sum(file.records for file in work.rows), self._table.schema.id
-
-    def _delete(self, work: CommitWork, index: FileIndex, living: dict[str, Positions]) -> None:
-        stage = stage_vectors if self._table.format_version >= 3 else stage_position_deletes
-        with timed(work.seconds, "deletes"):
-            work.deletes = stage(living, index.files, self.storage, self._table.file_layout.place)
-        work.deleted = sum(len(positions) for positions in living.values())
 
     def _key(self, names: Sequence[str]) -> tuple[Field, ...]:
         fields = {field.name: field for field in self._table.schema.fields}

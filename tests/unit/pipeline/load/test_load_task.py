@@ -40,7 +40,7 @@ def outcomes(folder: Path, *texts: str) -> list[Any]:
         file = folder / f"shop.t.{number}.csv"
         file.write_bytes(text.encode())
         files.append(File(str(file), "csv", "", len(text)))
-    layout = FileLayout("shop.t", str(folder / "table"), SCHEMA, SPEC, {"order-id": 0, "fields": []}, {})
+    layout = FileLayout("shop.t", str(folder / "table"), SCHEMA, SPEC, {"order-id": 0, "fields": []}, {}, 3)
     reader = PartReader(str(folder), CsvForm(), VERSION, TypeRules())
     task = LoadTask(reader, Generated(VERSION, TypeRules(), ""), tuple(files), FileWriter(layout, LocalStorage()))
     copy: LoadTask = pickle.loads(pickle.dumps(task))  # noqa: S301 - it was written here

@@ -26,7 +26,7 @@ DESCENDING = {
 
 def writer(folder: Path, spec: dict[str, Any], order: dict[str, Any]) -> FileWriter:
     """A writer that has been in another process."""
-    found = FileWriter(FileLayout("shop.t", str(folder), SCHEMA, spec, order, {}), LocalStorage())
+    found = FileWriter(FileLayout("shop.t", str(folder), SCHEMA, spec, order, {}, 3), LocalStorage())
     copy: FileWriter = pickle.loads(pickle.dumps(found))  # noqa: S301 - it was written here
     return copy
 

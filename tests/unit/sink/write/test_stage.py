@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -16,7 +16,7 @@ from applier.sink.format.storage import LocalStorage
 from applier.sink.format.types import TableSchema, schema_json
 from applier.sink.write.file_index import FileIndex, read_index
 from applier.sink.write.file_writer import FileWriter
-from applier.sink.write.stage import stage_keyed, stage_keyless
+from applier.sink.write.stage import StagedBatch, stage_keyed, stage_keyless, stage_where
 
 COLUMNS: dict[str, Any] = {"id": pa.int64(), "v": pa.int32()}
 SCHEMA = TableSchema.parse(schema_json(pa.schema(COLUMNS), ["id"]))
@@ -30,10 +30,18 @@ def rows(**columns: list[int | None]) -> pa.Table:
 
 def begun(folder: Path, columns: int) -> tuple[FileLayout, FileIndex]:
     """A table of two rows, indexed by its first columns."""
-    layout = FileLayout("shop.t", str(folder), SCHEMA, {"spec-id": 0, "fields": []}, {"order-id": 0, "fields": []}, {})
+    layout = FileLayout(
+        "shop.t", str(folder), SCHEMA, {"spec-id": 0, "fields": []}, {"order-id": 0, "fields": []}, {}, 3
+    )
     held = pa.Table.from_arrays(rows(id=[1, 2], v=[10, 20]).columns, schema=SCHEMA.arrow)
     files = FileWriter(layout, STORAGE).stage(held, ["id"])
     return layout, read_index("shop.t", 1, SCHEMA.fields[:columns], lambda *_: files)
+
+
+def removed(staged: StagedBatch) -> list[tuple[str, list[int]]]:
+    """What the delete files remove of each data file."""
+    assert len(staged.deletes.files) == 1
+    return [(path, list(dead)) for path, (_, dead) in staged.deletes.state.items()]
 
 
 @pytest.mark.parametrize(("exact", "missing"), [(True, 1), (False, 0)])
@@ -45,7 +53,7 @@ def test_a_batch_is_new_files_and_positions_of_old_rows(tmp_path: Path, exact: b
     staged = stage_keyed(batch, layout, index, STORAGE, exact=exact, needs_rows=True)
 
     (path,) = index.files
-    assert {name: list(map(int, positions)) for name, positions in staged.living.items()} == {path: [1]}
+    assert removed(staged) == [(path, [1])]
     assert (staged.upserted, staged.missing) == (2, missing)
     assert [pq.read_table(file.path).to_pylist() for file in staged.rows or ()] == [
         [{"id": 2, "v": 20}, {"id": 3, "v": None}]
@@ -60,7 +68,7 @@ def test_rows_of_an_earlier_attempt_stay_good(tmp_path: Path) -> None:
     staged = stage_keyed(batch, layout, index, STORAGE, exact=True, needs_rows=False)
 
     assert staged.rows is None
-    assert [positions.tolist() for positions in staged.living.values()] == [[0, 1]]
+    assert removed(staged) == [(*index.files, [0, 1])]
 
 
 def test_a_bag_loses_one_row_for_each_that_is_deleted(tmp_path: Path) -> None:
@@ -70,5 +78,15 @@ def test_a_bag_loses_one_row_for_each_that_is_deleted(tmp_path: Path) -> None:
 
     staged = stage_keyless(batch, layout, index, STORAGE, exact=True, needs_rows=True)
 
-    assert [np.asarray(positions).tolist() for positions in staged.living.values()] == [[0]]
+    assert removed(staged) == [(*index.files, [0])]
     assert (staged.upserted, staged.missing) == (1, 1)
+
+
+def test_rows_that_a_predicate_names_are_removed(tmp_path: Path) -> None:
+    """No row is written, and none is looked up by key."""
+    layout, index = begun(tmp_path, 1)
+
+    staged = stage_where(lambda held: pc.greater(held["id"], pa.scalar(1)), layout, index, STORAGE)
+
+    assert removed(staged) == [(*index.files, [1])]
+    assert (staged.rows, staged.deleted) == (None, 1)
