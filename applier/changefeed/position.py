@@ -47,6 +47,8 @@ class FeedPosition:
         version: Number of its `TableVersion` here; None for a table that begins here, with its CREATE TABLE.
         partitioning: How it is partitioned here.
         passed: In offset order the newest DDL of the table that each partition has had.
+        table: UUID of the Iceberg table that left here. Where that one was gone or another had its name, the snapshot
+            that it must have; "" if none is known, as in older checkpoints.
         is_loaded: The place belongs to the table that an export was loaded into, not to the one that readers see.
     """
 
@@ -58,6 +60,7 @@ class FeedPosition:
     partitioning: Partitioning | None = None
     passed: Mapping[TopicPartition, Count] = field(default_factory=dict)
     is_loaded: bool = False
+    table: str = ""
 
     @property
     def key(self) -> tuple[object, ...]:

@@ -154,7 +154,8 @@ def held(main: Pipeline, request: Request, span: Range, names: Sequence[TableNam
     found = None
     if resuming is not None and resuming.hold == hold and resuming.progress.epoch > main.state.checkpoint.fenced:
         found = _job(main, request, span, resuming, origins)
-        if any(found.run.copies.is_outdated(name, own) for own, name in found.members.items()):
+        copied = [(own, name) for own, name in found.members.items() if own in found.run.state.tables]
+        if any(found.run.copies.is_outdated(name, own) for own, name in copied):
             logger().info("branch is built anew", branch=request.branch)
             found = None
         else:

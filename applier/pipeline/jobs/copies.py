@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from applier.changefeed.applied_offsets import AppliedOffsets
+from applier.changefeed.position import FeedPosition
 from applier.changefeed.route import Route
 from applier.changefeed.table import TableName
 from applier.config.settings import TablesSection
@@ -16,6 +17,7 @@ from applier.errors import BY_HAND, RangeRefused, TableMismatch, TransientError
 from applier.pipeline.schema_changes.apply_to_rows import make_way
 from applier.pipeline.tables.changefeed import ADOPTED
 from applier.pipeline.tables.ddl_stamp import DROPPED_AT
+from applier.pipeline.tables.listed_tables import refuse_other
 from applier.pipeline.tables.loads import LOADED, LoadRecord
 from applier.pipeline.tables.table_maker import refuse_held
 from applier.pipeline.tables.target_tables import TargetTables
@@ -27,7 +29,7 @@ from applier.sink.write.table_writer import TableWriter
 
 
 class CopyOutdated(TransientError):
-    """A table was written while its copy was brought up to date: the copy begins anew."""
+    """A copy is gone, or its table was written or replaced while it was brought up to date: it begins anew."""
 
 
 def namespace(changefeed: str) -> str:
@@ -68,15 +70,15 @@ class Copies:
         changes = {"route": route, "include": ("*.*",), "on_drop": "keep", "incomplete": "allow"}
         return self.main.maker.settings.model_copy(update=changes)
 
-    def make(self, name: TableName, own: TableName) -> None:
+    def make(self, name: TableName, position: FeedPosition) -> None:
         """Copy a table as it is now.
 
         Args:
             name: The table, as readers call it.
-            own: Its name in the part of the feed that it misses.
+            position: Where it left the feed.
 
         Raises:
-            TableMismatch: It is not there, or was rolled back.
+            TableMismatch: It is not there, was rolled back, or another one has its name.
         """
         # Judged as it is now, and copied as it was judged: others may have rolled it back while it was parked.
         self.main.close(name)
@@ -86,7 +88,8 @@ class Copies:
         if writer is None:
             what = f"Table {'.'.join(self.main.identifier(name))} is not in the catalog."
             raise TableMismatch(what, "Register it again from its last metadata file (system.register_table).")
-        clone.clone(self.main.catalog, writer.table, self.targets.identifier(own))
+        refuse_other(writer, position.table)
+        clone.clone(self.main.catalog, writer.table, self.targets.identifier(position.name), self.job)
 
     def again(self, name: TableName, ts: int) -> None:
         """Copy a table as others have left it; all rows above a commit ts are to be applied to the copy again.
@@ -98,7 +101,7 @@ class Copies:
         writer = self.main.writer(name)
         if writer is None:
             raise gone(self.main.identifier(name))
-        copy = clone.clone(catalog, writer.table, self.targets.identifier(name))
+        copy = clone.clone(catalog, writer.table, self.targets.identifier(name), self.job)
         # A row that it holds may come again as a new one, and none of the messages counts as applied.
         marks = {ADOPTED: "true"} | ({} if feed.order.has_watermark else {OFFSETS: AppliedOffsets().to_text()})
         TableWriter(copy, feed.name, feed.epoch).stamp(feed.stamp(ts, marks))
@@ -123,7 +126,7 @@ class Copies:
         name, catalog = loaded.name, self.main.catalog
         identifier, shown = self.targets.identifier(name), catalog.load(self.main.identifier(name))
         if shown is None or shown.setting(DROPPED_AT) is not None or clone.is_built_on(table, shown):
-            clone.clone(catalog, table, identifier, shown)
+            clone.clone(catalog, table, identifier, self.job, shown)
             return
         catalog.drop(identifier)
         self.targets.forget(name)
@@ -152,7 +155,7 @@ class Copies:
         """Let readers see a copy in place of its table; may be called again.
 
         Raises:
-            CopyOutdated: The table was written since it was copied.
+            CopyOutdated: The table was written or replaced since it was copied, or the copy is gone.
             RangeRefused: It was written since it was shown: a new copy would be ahead of its place in the feed.
         """
         catalog, identifier = self.main.catalog, self.main.identifier(name)
@@ -165,15 +168,15 @@ class Copies:
         table = catalog.load(identifier)
         if copy is not None and table is None:
             catalog.rename(copy.identifier, identifier)
-        elif copy is not None and table is not None and _state(copy) != _state(table):
+        elif not self._shows(table, copy):
+            if table is None or copy is None:
+                raise CopyOutdated(f"The copy of table {name} is gone, so the table is brought back anew")
             self.main.opened(table)
             if clone.is_built_on(copy, table):
                 clone.show(table, copy)
-            elif not _is_shown(table, copy):
-                if clone.has_shown(copy, table):
-                    raise RangeRefused(
-                        f"Table {table} was written by others while it was brought back.", BY_HAND, [own]
-                    )
+            elif clone.has_shown(copy, table):
+                raise RangeRefused(f"Table {table} was written by others while it was brought back.", BY_HAND, [own])
+            else:
                 raise CopyOutdated(f"Table {table} was written while it was brought back, which begins anew")
         self.main.forget(name)
         writer = self.main.writer(name)
@@ -181,20 +184,26 @@ class Copies:
             self.main.committed(writer, writer.head)
 
     def is_outdated(self, name: TableName, own: TableName) -> bool:
-        """Whether the table of a copy was written since it was copied."""
+        """Whether a copy that was made is gone, or its table was written or replaced since."""
         catalog = self.main.catalog
         table, copy = catalog.load(self.main.identifier(name)), catalog.load(self.targets.identifier(own))
-        if table is None or copy is None or clone.is_built_on(copy, table):
-            return False
-        return not _is_shown(table, copy)
+        is_ready = copy is not None and (table is None or clone.is_built_on(copy, table))
+        return not is_ready and not self._shows(table, copy)
 
-    def is_shown(self, name: TableName | None, own: TableName) -> bool:
+    def is_shown(self, name: TableName, own: TableName) -> bool:
         """Whether readers see a copy in place of its table already."""
         catalog = self.main.catalog
-        table = None if name is None else catalog.load(self.main.identifier(name))
-        copy = catalog.load(self.targets.identifier(own))
-        # A copy without a table to take the place of is renamed.
-        return table is not None and (copy is None or _is_shown(table, copy))
+        return self._shows(catalog.load(self.main.identifier(name)), catalog.load(self.targets.identifier(own)))
+
+    def _shows(self, table: Table | None, copy: Table | None) -> bool:
+        """Whether a table shows its copy, which is renamed if it had no table to take the place of.
+
+        Snapshots that fence them may have followed in both.
+        """
+        if table is None or copy is None:
+            return table is not None and clone.is_of(table, self.job)
+        is_same = copy.schema_json == table.schema_json and _last_change(copy) == _last_change(table)
+        return is_same and clone.has_shown(copy, table)
 
     def there(self) -> Sequence[tuple[str, ...]]:
         """All copies of the changefeed; to be asked before the checkpoint that ends their jobs.
@@ -209,12 +218,19 @@ class Copies:
             self.main.catalog.drop(identifier)
 
     def _make(self, identifier: tuple[str, ...], columns: pa.Schema, **options: Any) -> Table:
-        """A table that begins anew keeps its identity: its copy gets other columns, and no rows."""
-        catalog, name = self.main.catalog, self._origins.get(identifier)
-        table = None if name is None else catalog.load(self.main.identifier(name))
+        """A table that begins anew keeps its identity: its copy gets other columns, and no rows.
+
+        Raises:
+            CopyOutdated: The table does not begin here: made anew, its copy would lack all rows of before.
+        """
+        catalog, name = self.main.catalog, self._origins.pop(identifier, None)
+        if name is None:
+            raise CopyOutdated(f"Copy {'.'.join(identifier)} is gone, so its table is brought back anew")
+        table = catalog.load(self.main.identifier(name))
         if table is None or table.setting(DROPPED_AT) is not None:
+            options["properties"] = {**options["properties"], **clone.mark(self.job)}
             return catalog.create(identifier, columns, **options)
-        copy = clone.clone(catalog, table, identifier)
+        copy = clone.clone(catalog, table, identifier, self.job)
         return clone.begin_anew(catalog, copy, columns, **options)
 
 
@@ -226,15 +242,6 @@ def gone(identifier: Sequence[str]) -> RangeRefused:
         "which makes it anew; see docs/backfill.md."
     )
     return RangeRefused(what, way_out)
-
-
-def _state(table: Table) -> tuple[int | None, str]:
-    return table.snapshot_id, table.schema_json
-
-
-def _is_shown(table: Table, copy: Table) -> bool:
-    """Whether a table shows its copy; snapshots that fence them may have followed in both."""
-    return copy.schema_json == table.schema_json and _last_change(copy) == _last_change(table)
 
 
 def _last_change(table: Table) -> int | None:

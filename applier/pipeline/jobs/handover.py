@@ -12,9 +12,8 @@ from applier.changefeed.position import DdlId
 from applier.changefeed.table import TableName
 from applier.ddl.actions import DropTable, effect, touches
 from applier.ddl.parser import parse
-from applier.errors import RangeRefused, SchemaChangeRefused, TableMismatch
+from applier.errors import BY_HAND, RangeRefused, SchemaChangeRefused, TableMismatch
 from applier.pipeline.jobs.copies import Copies
-from applier.pipeline.jobs.strangers import renamed
 from applier.pipeline.state import State
 from applier.pipeline.tables import completeness, parking
 from applier.pipeline.tables.loads import LoadTables
@@ -54,7 +53,7 @@ class Handover:
             name, states = members[own], self.main.state.completeness
             if known.since < states[name].since:
                 states[name] = replace(states[name], is_due=False, reason=known.reason)
-            elif self._shown(name, own):
+            elif own not in self.state.tables or self._shown(name, own):
                 partners = tuple(members.get(other, other) for other in known.partners)
                 states[name] = replace(self._with_late(name, known), origin=None, partners=partners)
                 self._doubt_others(known)
@@ -72,8 +71,28 @@ class Handover:
         """
         if not self._has_all_ddl():
             return False
-        self.show({own: name for own, name in members.items() if not renamed(self.main, self.state, own, name)})
+        self.show({own: name for own, name in members.items() if own == name or not self._is_renamed(own, name)})
         return True
+
+    def _is_renamed(self, own: TableName, name: TableName) -> bool:
+        """Drop a table from the job that the feed has renamed, and the changefeed has not; whether it is one.
+
+        Readers would see its rows in place of those of the table that has the name. The changefeed may have refused
+        the rename, or an export may be older than it.
+        """
+        origin = self.state.completeness[own].origin
+        if origin is not None:
+            of_what = " of the export" if origin.is_loaded else ""
+            self.let_go(name, f"Table {name}{of_what} was renamed to {own} since")
+        return origin is not None
+
+    def let_go(self, name: TableName, what: str) -> None:
+        """Drop a table from the job whose rows belong to no table any more, or to another one."""
+        if name in self.main.state.tables:
+            parking.give_up(self.main.state, name, TableMismatch(f"{what}.", BY_HAND), is_lost=True)
+        else:
+            # The changefeed has no table of the name.
+            self.main.state.completeness.pop(name, None)
 
     def show(self, shown: Members) -> None:
         """Let readers see the copies of these tables, let the changefeed go on with them, and end the job."""

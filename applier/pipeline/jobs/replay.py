@@ -18,7 +18,7 @@ from applier.changefeed.table import TableName
 from applier.changefeed.ts import CLOCK_SKEW_MS, unix_ms
 from applier.consume.offsets import next_window
 from applier.errors import BY_HAND, RangeRefused, TableMismatch, TerminalError
-from applier.pipeline.jobs import strangers
+from applier.pipeline.jobs.copies import CopyOutdated
 from applier.pipeline.jobs.handover import leave_out
 from applier.pipeline.jobs.job import JobRun
 from applier.pipeline.state import State
@@ -59,18 +59,31 @@ class Replay(JobRun):
             before = self._members()
             self._catch_up(goal)
             failpoints.reach("resume-range-read")
-            strangers.dropped(self.main, set(before.values()) - set(self._members().values()))
+            for name in set(before.values()) - set(self._members().values()):
+                # It would read the range again and again.
+                self.handover.let_go(name, f"Table {name} of the export was dropped since")
         self.handover.parked(self._members())
         if self._is_before(self._goal()) or self._waiting():
             return "more"
         return "over" if self.handover.all(self._members()) else "wait"
 
+    def refuse_outdated(self) -> None:
+        """Let the job begin anew whose copies another process has left, if one is of no use any more.
+
+        Raises:
+            CopyOutdated: A copy is gone, or its table was written or replaced since.
+        """
+        for own, name in self._members().items():
+            if own in self.state.tables and self.copies.is_outdated(name, own):
+                raise CopyOutdated(f"The copy of table {name} is gone, or the table was written")
+
     def keep_shown(self) -> None:
         """Keep the tables that an earlier process has shown, without a checkpoint that says so; forget all others."""
-        members = self._members()
-        for own in [own for own in self.state.completeness if not self.copies.is_shown(members.get(own), own)]:
-            leave_out(self.state, own)
-        self.handover.parked(members)
+        self._leave_out_stopped()
+        for own, name in self._members().items():
+            if not self.copies.is_shown(name, own):
+                leave_out(self.state, own)
+        self.handover.parked(self._members())
         if self.state.completeness and self.state.resolved_ts == self.main.state.resolved_ts:
             self.handover.all(self._members())
 
@@ -137,7 +150,7 @@ class Replay(JobRun):
         if position.is_loaded:
             state.loaded[own] = self._take_loaded(position)
         else:
-            self.copies.make(name, own)
+            self.copies.make(name, position)
             if name in main.loaded:
                 # Rows of a version from before the export come in the columns that the export had.
                 state.loaded[own] = main.loaded[name]

@@ -71,11 +71,14 @@ class Resumption:
     def _tidy_up(self) -> None:
         """Forget the copies of a job that ended when its process died, before it could."""
         if not self._is_tidy:
-            copies = Copies(self.main.targets, "")
-            there = copies.there()
-            self.main.targets.confirm()
-            copies.discard(there)
+            self._forget_copies(self.main.targets.confirm)
             self._is_tidy = True
+
+    def _forget_copies(self, end: Callable[[], None]) -> None:
+        copies = Copies(self.main.targets, "")
+        there = copies.there()
+        end()
+        copies.discard(there)
 
     def _is_due(self) -> bool:
         return bool(due(self.main.state)) or self.main.state.checkpoint.resuming is not None
@@ -108,9 +111,10 @@ class Resumption:
             # Copies are not fenced: a process that lost the changefeed may write them yet.
             job(Replay, self.main, resuming).keep_shown()
             resuming = None
-        if resuming is None:
-            resuming = self._new()
         if resuming is not None:
+            self._replay = job(Replay, self.main, resuming)
+            self._replay.refuse_outdated()
+        elif (resuming := self._new()) is not None:
             self._replay = job(Replay, self.main, resuming)
         return self._replay
 
@@ -143,10 +147,7 @@ class Resumption:
         """Forget the job; tables that it did not finish are as they were."""
         self._replay = None
         if self.main.state.checkpoint.resuming is not None:
-            copies = Copies(self.main.targets, "")
-            there = copies.there()
-            self._keep(None)
-            copies.discard(there)
+            self._forget_copies(lambda: self._keep(None))
 
     def _keep(self, resuming: Resuming | None) -> None:
         state = self.main.state

@@ -97,11 +97,11 @@ class Loader:
     def _load(self, name: TableName) -> None:
         version = self.version(name)
         files = self.export.files.get(name, ())
-        self.copies.expect(name, name)
         self._refuse_keyless(version)
         refuse_names(version)
         self._refuse_generated(version, files)
         for attempt in range(_MEETINGS):
+            self.copies.expect(name, name)
             try:
                 self._go_on(version, files)
             except (CheckpointConflict, TableMismatch):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from applier.changefeed.table import TableName
-from applier.errors import TableMismatch
+from applier.errors import BY_HAND, TableMismatch
 from applier.sink.write.table_writer import TableWriter
 
 
@@ -27,6 +27,10 @@ class ListedTables:
         """Begin at a checkpoint; `heads` are the snapshots that it lists."""
         self._heads = dict(heads)
         self.broken.clear()
+
+    def head(self, identifier: tuple[str, ...]) -> int | None:
+        """The snapshot that the checkpoint lists of a table."""
+        return self._heads.get(identifier)
 
     def forget(self, identifier: tuple[str, ...]) -> None:
         """Forget a table that was dropped or made anew."""
@@ -65,6 +69,26 @@ class ListedTables:
 
     def _must_be_there(self, identifier: tuple[str, ...]) -> bool:
         return self.is_strict and identifier in self._heads
+
+
+def refuse_other(writer: TableWriter, identity: str) -> None:
+    """Refuse a table that is not the one which left the feed; see `FeedPosition.table`.
+
+    Raises:
+        TableMismatch: It was replaced, or another one has its name.
+    """
+    if identity.lstrip("-").isdigit():
+        is_it = writer.table.has_snapshot(int(identity))
+    else:
+        # Of one that nothing is known of, its stamp at least says that this changefeed wrote it.
+        is_it = writer.table.uuid == identity if identity else writer.known is not None
+    if not is_it:
+        what = f"Table {writer.table} is not the one that was parked: it was replaced, or another one has its name."
+        way_out = (
+            "Give the one that was parked its name back (ALTER TABLE RENAME, or system.register_table), and run "
+            f"`applier resume -c FILE --tables TABLE`; or {BY_HAND}"
+        )
+        raise TableMismatch(what, way_out)
 
 
 def _lost(identifier: tuple[str, ...], *, is_other: bool) -> TableMismatch:

@@ -12,7 +12,6 @@ from applier.changefeed.table import TableName
 from applier.config.settings import Config
 from applier.ddl import actions
 from applier.errors import TerminalError
-from applier.order.feed_order import FeedOrder
 from applier.pipeline.scan.statements import Ddl
 from applier.pipeline.state import State
 from applier.pipeline.tables.target_tables import TargetTables
@@ -42,23 +41,31 @@ def park(
     state.completeness[name] = Completeness(
         reason,
         since=max(state.resolved_ts, applied),
-        position=_position(state, name, order) or begin,
+        position=_position(state, targets, name) or begin,
         lacked=None if known.is_live else known.reason,
         partners=together,
         origin=known.origin,
     )
 
 
-def _position(state: State, name: TableName, order: FeedOrder) -> FeedPosition | None:
+def _position(state: State, targets: TargetTables, name: TableName) -> FeedPosition | None:
     """Where a table is, within a step: its rows and DDL up to here are applied; None for one that is not known."""
     version, last = state.tables.get(name), state.checkpoint
     if version is None:
         return None
     ts, ddl = state.ddl.altered.get(name, (0, ()))
-    if ts <= last.resolved_ts or not order.has_watermark:
+    if ts <= last.resolved_ts or not targets.feed.order.has_watermark:
         ts, ddl = last.resolved_ts, (*last.ddl, *ddl)
-    passed = state.checkpoint.passed.get(name, {})
-    return FeedPosition(name, ts, ddl, last.partitions, version.version, state.tables.partitioning(name), passed)
+    return FeedPosition(
+        name,
+        ts,
+        ddl,
+        last.partitions,
+        version.version,
+        state.tables.partitioning(name),
+        last.passed.get(name, {}),
+        table=targets.identity(name),
+    )
 
 
 def report(state: State, name: TableName, hint: str = "") -> None:

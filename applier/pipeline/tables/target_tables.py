@@ -141,6 +141,13 @@ class TargetTables:
             return found
         return self.maker.misfit(writer, version)
 
+    def identity(self, name: TableName) -> str:
+        """What a table is, as `FeedPosition.table` has it."""
+        writer = None if self.damage(name) is not None else self.writer(name)
+        head = self.listed.head(self.identifier(name))
+        is_own = writer is not None and (writer.known is not None or head is None)
+        return writer.table.uuid if writer is not None and is_own else str(head or "")
+
     def applied_ts(self, name: TableName) -> int | None:
         """Resolved ts of the table's last commit that counts; None for a table that no applier has written."""
         writer = self.writer(name)

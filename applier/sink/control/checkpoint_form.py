@@ -1,4 +1,4 @@
-"""The JSON form of checkpoints, as `schemas/checkpoint/v6.json` describes it.
+"""The JSON form of checkpoints, as `schemas/checkpoint/v7.json` describes it.
 
 The classes are the form: a member that one of them gets is written and read without a word here.
 """
@@ -23,10 +23,10 @@ from applier.changefeed.table import TableName
 from applier.errors import TerminalError
 from applier.sink.control import former_words
 
-FORMAT = 6
+FORMAT = 7
 """Version of the JSON form. It rises with every new member: a reader drops members that it does not know, and what it
 writes next would lack them. Format 4 does not hold which names a failed step has moved, and format 5 says in words why
-tables are what they are, and not what ended the last run."""
+tables are what they are, and not what ended the last run. Format 6 does not hold which Iceberg table was parked."""
 
 _OLDEST = 4
 """The oldest format that this version reads."""

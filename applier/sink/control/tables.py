@@ -64,7 +64,7 @@ CHECKPOINTS = ControlTable(
     ],
     order="step",
 )
-"""One row a step; `checkpoint` is the whole of it as JSON (`schemas/checkpoint/v6.json`)."""
+"""One row a step; `checkpoint` is the whole of it as JSON (`schemas/checkpoint/v7.json`)."""
 
 TABLE_VERSIONS = ControlTable(
     "table_versions",

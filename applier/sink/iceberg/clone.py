@@ -23,7 +23,7 @@ _NO_CLONES = ("UnsupportedOperationException", "IllegalArgumentException")
 
 
 BUILT_ON = "applier.built-on"
-"""Property of a clone, and of a table that shows it: an id of the clone, and a hash of what the table was before."""
+"""Property of a clone, and of a table that shows it: its job, an id, and a hash of what the table was before."""
 
 _OWN = "applier."
 """How the properties begin that applier sets: fences and stamps change nothing that a clone is built on."""
@@ -32,12 +32,12 @@ _PASSING = ("last-sequence-number", "last-updated-ms", "current-snapshot-id", "r
 _LOGS = ("metadata-log", "snapshot-log", "statistics", "partition-statistics")
 
 
-def clone(catalog: Catalog, table: Table, identifier: Identifier, base: Table | None = None) -> Table:
+def clone(catalog: Catalog, table: Table, identifier: Identifier, job: str, base: Table | None = None) -> Table:
     """Register a table, freshly loaded, under a second name, as it is now; a table that has that name already gives it
     up.
 
     Both share the files so far. What is written to one is not seen in the other, and neither may be purged or rid of
-    orphan files while both are there. The clone takes the place of `base`; of the table itself when absent.
+    orphan files while both are there. The clone of a job takes the place of `base`; of the table itself when absent.
 
     Raises:
         OutsideRefused: The catalog registers no tables, as one of type `hadoop`.
@@ -54,8 +54,18 @@ def clone(catalog: Catalog, table: Table, identifier: Identifier, base: Table | 
         what = f"Catalog {catalog.name} cannot register a second table on the files of {table}: {error.detail}"
         raise OutsideRefused(what, BY_HAND) from None
     with translated(f"Cannot change the properties of table {'.'.join(identifier)}"):
-        set_properties(handle, {BUILT_ON: f"{uuid.uuid4().hex} {_hash(base or table)}"})
+        set_properties(handle, mark(job, base or table))
     return Table(catalog.java, handle, identifier)
+
+
+def mark(job: str, base: Table | None = None) -> dict[str, str]:
+    """The property of a clone of a job, or of a table that the job makes where there is none."""
+    return {BUILT_ON: f"{job}-{uuid.uuid4().hex} {'' if base is None else _hash(base)}"}
+
+
+def is_of(table: Table, job: str) -> bool:
+    """Whether a job has made a table, or shown its clone as this table."""
+    return (table.setting(BUILT_ON) or "").startswith(f"{job}-")
 
 
 def _facts(table: Table) -> dict[str, Any]:

@@ -37,7 +37,7 @@ def test_a_table_that_is_renamed_out_of_the_included_names_is_not_shown_as_whole
     )
     listed = SimpleNamespace(broken=())
     feed = SimpleNamespace(order=ORDERS["resolved"])
-    targets: Any = SimpleNamespace(feed=feed, listed=listed, applied_ts=lambda _: None)
+    targets: Any = SimpleNamespace(feed=feed, listed=listed, applied_ts=lambda _: None, identity=lambda _: "")
 
     follow_include(progress, targets, NAME, is_wanted=is_wanted)
 

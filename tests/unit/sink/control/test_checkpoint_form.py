@@ -16,7 +16,7 @@ from applier.changefeed.table import TableName
 from applier.errors import TerminalError
 from applier.sink.control.checkpoint_form import from_json, to_json
 
-SCHEMA = Path(__file__).parents[4] / "schemas" / "checkpoint" / "v6.json"
+SCHEMA = Path(__file__).parents[4] / "schemas" / "checkpoint" / "v7.json"
 
 FULL = Checkpoint(
     epoch=3,
@@ -40,7 +40,9 @@ FULL = Checkpoint(
 
 PLACE, DDL = TopicPartition("shop", 0), DdlId("TRUNCATE TABLE t", "shop.t", 5)
 BY_RANGE = Partitioning("range", "a", (Partition("p0", ("5",)), Partition("p1", (), (("1", None),))))
-POSITION = FeedPosition(TableName("shop", "old"), 5, (DDL,), {PLACE: Reading(3, 4)}, 0, BY_RANGE, {PLACE: 5})
+POSITION = FeedPosition(
+    TableName("shop", "old"), 5, (DDL,), {PLACE: Reading(3, 4)}, 0, BY_RANGE, {PLACE: 5}, table="a-uuid"
+)
 PARKED = Completeness(
     Reason(Why.BY_HAND, "by hand"), 5, POSITION, Reason(Why.UNRECORDED), (TableName("shop", "t"),), True, POSITION
 )
@@ -102,14 +104,14 @@ def test_what_many_tables_share_and_what_is_empty_is_not_written_again() -> None
 
 def _refusal(number: int) -> str:
     text = json.dumps(json.loads(to_json(FULL)) | {"format": number})
-    with pytest.raises(TerminalError, match=f"has format {number}, but this applier reads formats 4 to 6") as refused:
+    with pytest.raises(TerminalError, match=f"has format {number}, but this applier reads formats 4 to 7") as refused:
         from_json(text)
     return str(refused.value)
 
 
 def test_a_checkpoint_of_a_newer_format_is_refused() -> None:
     """An older applier does not guess at what a newer one wrote."""
-    assert "Start the version of applier that wrote it, or a newer one." in _refusal(7)
+    assert "Start the version of applier that wrote it, or a newer one." in _refusal(8)
 
 
 @pytest.mark.parametrize("number", [0, 1, 2, 3])
@@ -118,7 +120,7 @@ def test_a_checkpoint_of_a_format_before_4_is_refused(number: int) -> None:
     assert "Drop the control table checkpoints and replay" in _refusal(number)
 
 
-@pytest.mark.parametrize("number", [4, 5, 6])
+@pytest.mark.parametrize("number", [4, 5, 6, 7])
 def test_older_formats_are_read(number: int) -> None:
     """What they hold has the same form today, but for words: a checkpoint of any may be the newest."""
     written = json.loads(to_json(FULLEST)) | {"format": number}
