@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
+
+from applier.ddl.tokens import NUMBER, STRING, WORD, Tokens, Unreadable, statements
 
 
 class Inexact(Exception):
@@ -40,13 +43,10 @@ class Call:
 
 Node: TypeAlias = Number | StringLiteral | Name | Call
 
-_TOKEN = re.compile(
-    r"\s*(?:(?P<name>`(?:[^`]|``)+`)|(?P<string>'(?:[^'\\]|''|\\.)*')|(?P<number>\d+)(?![\w.])"
-    r"|(?P<word>[^\W\d][\w$]*)|(?P<symbol>[-(),]))",
-    re.DOTALL,
-)
-_CHARSETS = ("_utf8mb4", "_utf8", "_ascii")
-"""What may stand before a string: its characters are the same."""
+T = TypeVar("T")
+
+_CHARSET = re.compile(r"(?<![\w`])_(?!(?:utf8mb4|utf8|ascii)\b)\w+\s*'", re.IGNORECASE)
+"""What stands before a string of a charset whose characters are others."""
 
 
 def parse(text: str) -> Node:
@@ -55,10 +55,7 @@ def parse(text: str) -> Node:
     Raises:
         Inexact: It is not of a form that is known.
     """
-    reader = _Reader(text)
-    node = reader.term()
-    reader.end()
-    return node
+    return _whole(text, _term)
 
 
 def parse_names(text: str) -> tuple[str, ...]:
@@ -67,12 +64,7 @@ def parse_names(text: str) -> tuple[str, ...]:
     Raises:
         Inexact: It is no list of names.
     """
-    reader = _Reader(text)
-    names = [reader.name()]
-    while reader.take(","):
-        names.append(reader.name())
-    reader.end()
-    return tuple(names)
+    return _whole(text, Tokens.names)
 
 
 def columns_of(node: Node) -> tuple[str, ...]:
@@ -88,77 +80,28 @@ def _columns(node: Node) -> Iterator[str]:
             yield from _columns(argument)
 
 
-class _Reader:
-    """Tokens of one text, read from left to right."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._tokens = list(_tokens(text))
-        self._place = 0
-
-    def term(self) -> Node:
-        """Take a number, a string, a column, or a function with its arguments."""
-        if self.take("("):
-            node = self.term()
-            self._expect(")")
-            return node
-        is_negative = self.take("-")
-        kind, text = self._next()
-        if kind == "number":
-            self._place += 1
-            return Number(-int(text) if is_negative else int(text))
-        if is_negative:
-            raise self._unknown()
-        if kind == "string":
-            self._place += 1
-            return StringLiteral(re.sub(r"''|\\(.)", lambda match: match[1] or "'", text[1:-1], flags=re.DOTALL))
-        name = self.name()
-        if kind == "word" and name.lower() in _CHARSETS and self._next()[0] == "string":
-            return self.term()
-        return self._call(name.upper()) if kind == "word" and self.take("(") else Name(name)
-
-    def name(self) -> str:
-        """Take a name."""
-        kind, text = self._next()
-        if kind not in ("name", "word"):
-            raise self._unknown()
-        self._place += 1
-        return text[1:-1].replace("``", "`") if kind == "name" else text
-
-    def take(self, symbol: str) -> bool:
-        """Take a symbol if it comes next."""
-        found = self._next() == ("symbol", symbol)
-        self._place += found
-        return found
-
-    def end(self) -> None:
-        """Refuse anything that is left."""
-        if self._next()[0]:
-            raise self._unknown()
-
-    def _call(self, function: str) -> Node:
-        arguments = [self.term()]
-        while self.take(","):
-            arguments.append(self.term())
-        self._expect(")")
-        return Call(function, tuple(arguments))
-
-    def _expect(self, symbol: str) -> None:
-        if not self.take(symbol):
-            raise self._unknown()
-
-    def _next(self) -> tuple[str, str]:
-        return self._tokens[self._place] if self._place < len(self._tokens) else ("", "")
-
-    def _unknown(self) -> Inexact:
-        return Inexact(f"the expression {self._text} has a form that is not known")
+def _whole(text: str, read: Callable[[Tokens], T]) -> T:
+    """All of a text, as `read` takes it."""
+    with suppress(Unreadable, ValueError):
+        (statement,) = statements("" if _CHARSET.search(text) else text, printed=False)
+        tokens = Tokens(statement, "")
+        found = read(tokens)
+        if tokens.done:
+            return found
+    raise Inexact(f"the expression {text} has a form that is not known")
 
 
-def _tokens(text: str) -> Iterator[tuple[str, str]]:
-    place, end = 0, len(text.rstrip())
-    while place < end:
-        match = _TOKEN.match(text, place)
-        if match is None or match.lastgroup is None:
-            raise Inexact(f"the expression {text} has a form that is not known")
-        yield match.lastgroup, match[match.lastgroup]
-        place = match.end()
+def _term(tokens: Tokens) -> Node:
+    """Take a number, a string, a column, or a function with its arguments."""
+    if tokens.skip("("):
+        node = _term(tokens)
+        tokens.expect(")")
+        return node
+    if tokens.skip("-"):
+        return Number(-tokens.integer())
+    if tokens.next.kind == NUMBER:
+        return Number(tokens.integer())
+    if tokens.next.kind == STRING:
+        return StringLiteral(tokens.string())
+    is_function, name = tokens.next.kind == WORD and tokens.ahead(1).is_("("), tokens.name()
+    return Call(name.upper(), tuple(tokens.listed_in_group(_term, ""))) if is_function else Name(name)

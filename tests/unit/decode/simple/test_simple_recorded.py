@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import io
-import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import fastavro
 import pyarrow as pa
 import pytest
 
@@ -19,7 +16,6 @@ from applier.decode.options import DecoderOptions
 from applier.decode.simple import avro_form
 from applier.decode.simple.decoder import SimpleDecoder
 from applier.decode.values.convert import to_array
-from applier.decode.values.dates import ZonedText
 from applier.errors import DecodeError, IncompleteRow
 from tests import recordings
 
@@ -129,26 +125,6 @@ def test_columns_that_a_selector_removed_are_absent() -> None:
     assert columns != plain
 
 
-@pytest.mark.parametrize(("scenario", "variant"), AVRO)
-def test_rows_read_by_hand_equal_what_fastavro_reads(scenario: str, variant: str) -> None:
-    """The reader for rows and a general reader of the schema agree on every recorded row."""
-    schema = fastavro.parse_schema(json.loads((PACKAGE / "message.avsc").read_text()))
-    compared = 0
-    for record in recordings.records(scenario, variant):
-        if record["value"][:3] != avro_form.ROW:
-            continue
-        datum: Any = fastavro.schemaless_reader(io.BytesIO(record["value"]), schema, None)
-        envelope, payload = avro_form.read(record["value"]), datum["payload"]
-        assert (envelope.version, envelope.type) == (payload["version"], payload["type"])
-        assert (envelope.database, envelope.table) == (payload["database"], payload["table"])
-        assert (envelope.commit_ts, envelope.schema_version) == (payload["commitTs"], payload["schemaVersion"])
-        assert envelope.claim_check_location == payload["claimCheckLocation"]
-        assert envelope.handle_key_only == bool(payload["handleKeyOnly"])
-        assert (envelope.data, envelope.old) == (_wire(payload["data"]), _wire(payload["old"]))
-        compared += 1
-    assert compared > 50
-
-
 @pytest.mark.parametrize("name", [b"t_real", b"c_float_u", b"primary"])
 def test_broken_names_in_a_schema_are_refused(name: bytes) -> None:
     """A name is never mended: the schema would be of another table, column or index."""
@@ -158,16 +134,6 @@ def test_broken_names_in_a_schema_are_refused(name: bytes) -> None:
 
     with pytest.raises(DecodeError, match="The message holds text that is not UTF-8"):
         avro_form.read(value.replace(name, b"\xff" + name[1:]))
-
-
-def _wire(image: dict[str, Any] | None) -> dict[str, Any] | None:
-    return None if image is None else {name: _value(value) for name, value in image.items()}
-
-
-def _value(value: Any) -> Any:
-    if not isinstance(value, dict):
-        return value
-    return ZonedText(**value) if "location" in value else value["value"] % (1 << 64)
 
 
 def test_the_published_schema_is_the_one_in_use() -> None:
