@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, ClassVar, TypeAlias
+from typing import ClassVar, TypeAlias
 
 import msgspec
 
@@ -284,12 +284,20 @@ class TableVersion:
 
     def to_json(self) -> str:
         """Text form, as kept in the control table `table_versions`."""
-        return json.dumps(_encode(self), ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+        found = msgspec.to_builtins(self, enc_hook=TableName.to_dict)
+        found |= found.pop("name")
+        del found["_by_name"]
+        found["columns"] = [{**column["type"], **column, "type": column["type"]["name"]} for column in found["columns"]]
+        kept = {key: value for key, value in found.items() if value or key not in ("schemas", "proofs")}
+        return json.dumps(kept, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
     @staticmethod
     def from_json(text: str) -> TableVersion:
         """Read what `to_json` wrote."""
-        return _decode(json.loads(text))
+        found = json.loads(text)
+        found["name"] = found["database"], found["table"]
+        found["columns"] = [{**each, "type": {**each, "name": each["type"]}} for each in found["columns"]]
+        return msgspec.convert(found, TableVersion, dec_hook=lambda kind, parts: kind(*parts))
 
 
 def refuse_rekeyed(known: TableVersion | None, version: TableVersion) -> None:
@@ -319,38 +327,3 @@ def refuse_nul(version: TableVersion) -> None:
 def fingerprint(description: bytes) -> int:
     """A 63-bit number for a description of columns: the `version` of rows that describe themselves."""
     return int.from_bytes(hashlib.blake2b(description, digest_size=8).digest(), "big") >> 1
-
-
-def _encode(version: TableVersion) -> dict[str, Any]:
-    columns = msgspec.to_builtins(version.columns)
-    return {
-        **version.name.to_dict(),
-        "version": version.version,
-        "table_id": version.table_id,
-        "handle_key": version.handle_key,
-        "keys_only": version.keys_only,
-        **({"schemas": version.schemas} if version.schemas else {}),
-        **({"proofs": version.proofs} if version.proofs else {}),
-        "columns": [{**column["type"], **column, "type": column["type"]["name"]} for column in columns],
-        "indexes": msgspec.to_builtins(version.indexes),
-    }
-
-
-def _decode(value: dict[str, Any]) -> TableVersion:
-    return TableVersion(
-        name=TableName(value["database"], value["table"]),
-        version=value["version"],
-        columns=tuple(map(_column, value["columns"])),
-        indexes=tuple(Index(**{**index, "columns": tuple(index["columns"])}) for index in value["indexes"]),
-        handle_key=tuple(value["handle_key"]),
-        table_id=value["table_id"],
-        keys_only=value.get("keys_only", False),
-        schemas=tuple((number, text) for number, text in value.get("schemas", ())),
-        proofs=tuple((number, text) for number, text in value.get("proofs", ())),
-    )
-
-
-def _column(value: dict[str, Any]) -> Column:
-    numbers = value["unsigned"], value["length"], value["scale"]
-    kind = ColumnType(value["type"], *numbers, tuple(value["elements"]))
-    return Column(value["name"], kind, value["nullable"], value["default"], value["generated"], value["comment"])

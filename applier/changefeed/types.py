@@ -19,37 +19,22 @@ UINT64 = pa.decimal128(20, 0)
 MAX_DECIMAL_DIGITS = 38
 """Digits of Iceberg's widest decimal; TiDB allows 65."""
 
+INTEGERS = ("tinyint", "smallint", "mediumint", "int", "bigint")
+TEXTS = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext")
+BINARIES = ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob")
+"""Families of types whose values are written alike."""
 _FIXED: dict[str, pa.DataType] = {
-    "tinyint": pa.int32(),
-    "smallint": pa.int32(),
-    "mediumint": pa.int32(),
-    "int": pa.int32(),
+    **dict.fromkeys((*INTEGERS, "year"), pa.int32()),
+    **dict.fromkeys((*TEXTS, "time", "json", "enum", "set"), pa.string()),
+    **dict.fromkeys(BINARIES, pa.binary()),
     "bigint": pa.int64(),
-    "year": pa.int32(),
     "float": pa.float32(),
     "double": pa.float64(),
     "date": pa.date32(),
     "datetime": pa.timestamp("us"),
     "timestamp": pa.timestamp("us", tz="UTC"),
-    "time": pa.string(),
-    "json": pa.string(),
-    "enum": pa.string(),
-    "set": pa.string(),
-    "char": pa.string(),
-    "varchar": pa.string(),
-    "tinytext": pa.string(),
-    "text": pa.string(),
-    "mediumtext": pa.string(),
-    "longtext": pa.string(),
-    "binary": pa.binary(),
-    "varbinary": pa.binary(),
-    "tinyblob": pa.binary(),
-    "blob": pa.binary(),
-    "mediumblob": pa.binary(),
-    "longblob": pa.binary(),
     "vector": pa.list_(pa.float32()),
 }
-
 DATE_TYPES = frozenset({"date", "datetime", "timestamp"})
 """Types whose zero and partial dates (`0000-00-00`, `2020-00-00`) have no Iceberg value."""
 

@@ -6,12 +6,12 @@ from decimal import Decimal
 from typing import NamedTuple
 
 from applier.changefeed.table import ColumnType
-from applier.changefeed.types import DATE_TYPES
+from applier.changefeed.types import DATE_TYPES, INTEGERS
 from applier.ddl.tokens import BITS, BYTES, NUMBER, STRING, WORD, Tokens, render
 
 _NOW = ("CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP")
 _TODAY = ("CURRENT_DATE", "CURDATE")
-_NUMERIC = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "float", "double", "decimal", "bit", "year"})
+_NUMERIC = frozenset({*INTEGERS, "float", "double", "decimal", "bit", "year"})
 _DATE_DIGITS = (6, 8, 12, 14)
 """Digits of a date, and of one with its time."""
 _LONGEST_NUMBER = 8

@@ -81,22 +81,6 @@ def _special(tokens: Tokens) -> bool:
     return bool(found)
 
 
-def read_split(tokens: Tokens) -> None:
-    """Take what follows SPLIT after a table's definition: region boundaries, which do not affect rows."""
-    if not tokens.skip("PRIMARY KEY", "PARTITION") and tokens.skip("INDEX"):
-        tokens.name()
-    tokens.skip_group()
-    if tokens.skip("BETWEEN"):
-        tokens.group()
-        tokens.expect("AND")
-        tokens.group()
-        tokens.expect("REGIONS")
-        tokens.integer()
-        return
-    tokens.expect("BY")
-    tokens.listed(Tokens.group)
-
-
 def _ttl(tokens: Tokens) -> None:
     """TTL = column + INTERVAL value unit."""
     tokens.skip("=")

@@ -29,7 +29,7 @@ from applier.ddl.actions import (
 from applier.ddl.alter_table import named_indexes
 from applier.ddl.parse_alter import read_alter
 from applier.ddl.parse_columns import TABLE_CHARSET, Elements, read_elements, read_index
-from applier.ddl.parse_options import read_options, read_split
+from applier.ddl.parse_options import read_options
 from applier.ddl.parse_partitions import read_partitioning
 from applier.ddl.tokens import NAME, NUMBER, STRING, WORD, Token, Tokens, Unreadable, looks_printed, statements
 from applier.errors import SchemaChangeRefused
@@ -155,8 +155,8 @@ def _create_table(tokens: Tokens) -> CreateTable:
     elements = read_elements(tokens)
     options = read_options(tokens, commas=True)
     partitioning = read_partitioning(tokens) if tokens.skip("PARTITION BY") else None
-    while tokens.skip("SPLIT"):
-        read_split(tokens)
+    if tokens.skip("SPLIT"):  # Boundaries of regions, which do not affect rows.
+        tokens.until("ON COMMIT")
     _on_commit(tokens)
     return CreateTable(table, _version(table, elements, options.charset or TABLE_CHARSET), None, partitioning)
 
@@ -214,28 +214,13 @@ def _online(tokens: Tokens) -> None:
 
 
 def _create_view(tokens: Tokens) -> Action:
-    tokens.skip("OR REPLACE")
-    if tokens.skip("ALGORITHM"):
-        tokens.expect("=")
-        tokens.take_of("an algorithm", WORD)
-    if tokens.skip("DEFINER"):
-        tokens.expect("=")
-        _account(tokens)
-    if tokens.skip("SQL SECURITY") and not tokens.skip("DEFINER", "INVOKER"):
-        raise tokens.unreadable("SQL SECURITY is followed by an unknown word")
+    """Algorithm, definer and security may stand before VIEW."""
+    if tokens.at("OR REPLACE", "ALGORITHM", "DEFINER", "SQL SECURITY"):
+        tokens.until("VIEW")
     tokens.expect("VIEW")
     view = tokens.table()
     tokens.until(";")
     return CreateView(view)
-
-
-def _account(tokens: Tokens) -> None:
-    """CURRENT_USER, CURRENT_USER(), or user@host."""
-    tokens.take_of("an account", WORD, NAME, STRING)
-    if tokens.at("( )"):
-        tokens.group()
-    if tokens.skip("@"):
-        tokens.take_of("a host", WORD, NAME, STRING)
 
 
 def _drop(tokens: Tokens) -> Sequence[Action]:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import binascii
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, TypeAlias
+
+import msgspec
 
 from applier.changefeed.table import Column, ColumnType
 from applier.decode.avro.schema import members
@@ -51,9 +52,8 @@ _TIMES = frozenset({"date", "datetime", "timestamp", "time"})
 """Types whose values count in a unit that only the semantic name shows."""
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectField:
-    """A declared field.
+class ConnectField(msgspec.Struct, frozen=True):
+    """A declared field; a node of a Connect schema in JSON.
 
     Attributes:
         name: Column name as upstream.
@@ -65,13 +65,13 @@ class ConnectField:
         parameters: `length` of bits, `allowed` of enums and sets, `precision` and `scale` of decimals.
     """
 
-    name: str
-    connect: str
-    semantic: str = ""
-    tidb: str = ""
-    nullable: bool = True
+    name: str = msgspec.field(name="field")
+    connect: str = msgspec.field(name="type")
+    semantic: str = msgspec.field(name="name", default="")
+    tidb: str = msgspec.field(name="tidb_type", default="")
+    nullable: bool = msgspec.field(name="optional", default=True)
     default: Any = None
-    parameters: Mapping[str, Any] = field(default_factory=dict)
+    parameters: Mapping[str, Any] = {}
 
     @property
     def column(self) -> Column:

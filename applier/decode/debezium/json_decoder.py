@@ -59,17 +59,17 @@ class _Message(msgspec.Struct, gc=False):
     schema: msgspec.Raw = msgspec.Raw()
 
 
-class _Declared(msgspec.Struct):
-    """A node of a Connect schema."""
+class _Image(msgspec.Struct):
+    """The declared columns of one of the images; another member of the envelope has other ones, or none."""
 
-    type: str
-    field: str = ""
-    name: str = ""
-    optional: bool = True
-    default: Any = None
-    parameters: dict[str, Any] = {}
-    tidb_type: str = ""
-    fields: list[_Declared] = []
+    field: str
+    fields: tuple[ConnectField, ...] = ()
+
+
+class _Declared(msgspec.Struct):
+    """The envelope that a Connect schema declares."""
+
+    fields: list[_Image] = []
 
 
 class _Key(msgspec.Struct, gc=False):
@@ -242,10 +242,7 @@ def _fields(schema: bytes) -> tuple[ConnectField, ...]:
     row = next((node for node in envelope.fields if node.field in ("after", "before")), None)
     if row is None:
         raise DecodeError("Its schema declares neither before nor after.")
-    return tuple(
-        ConnectField(node.field, node.type, node.name, node.tidb_type, node.optional, node.default, node.parameters)
-        for node in row.fields
-    )
+    return row.fields
 
 
 def _key_names(key: bytes) -> tuple[str, ...]:

@@ -6,6 +6,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
+
 from applier.changefeed.event import Op, RowChange
 from applier.changefeed.table import TableName, TableVersion, fingerprint
 from applier.decode.debezium.fields import ConnectField, Reader, read_values
@@ -55,7 +57,7 @@ def declared_layout(
     if undeclared:
         raise DecodeError(f"Its schema does not declare column {undeclared[0]} of table {name}.")
     fields = [field for field in by_name.values() if field.name in names]
-    held = [replace(field, nullable=False) if field.name in key else field for field in fields]
+    held = [msgspec.structs.replace(field, nullable=False) if field.name in key else field for field in fields]
     try:
         columns = tuple(field.column for field in held)
         readers = {field.name: field.reader for field in held}

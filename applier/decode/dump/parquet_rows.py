@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from applier.changefeed.table import Column, TableVersion
-from applier.changefeed.types import TypeRules
+from applier.changefeed.types import INTEGERS, TypeRules
 from applier.decode.dump.file_columns import declared
 from applier.decode.dump.typed_rows import BYTES, WIRE, kept
 from applier.decode.values.alike import Keys
@@ -21,7 +21,7 @@ from applier.decode.values.convert import to_array
 
 BATCH_ROWS = 65536
 
-_INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "year"})
+_INTEGERS = frozenset({*INTEGERS, "year"})
 _REALS = frozenset({"float", "double"})
 _MOMENTS = frozenset({"datetime", "timestamp"})
 

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from applier.changefeed.table import Column, TableVersion
-from applier.changefeed.types import TypeRules
+from applier.changefeed.types import BINARIES, TypeRules
 from applier.decode.decoder import WireForm
 from applier.decode.dump.csv_form import look_encoded
 from applier.decode.values.alike import Keys
@@ -23,7 +23,7 @@ from applier.decode.values.convert import to_array
 WIRE = WireForm(binary="bytes", members="label", zone="UTC")
 """Dumpling writes TIMESTAMP in UTC with `--params time_zone=+00:00`, and the labels of enums and sets."""
 
-BYTES = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob", "bit"})
+BYTES = frozenset({*BINARIES, "bit"})
 """Types whose values are bytes: a BIT comes as a big-endian number."""
 
 TEXTS = BYTES | {

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from applier.changefeed.event import Op
 from applier.changefeed.table import TableVersion
+from applier.changefeed.types import BINARIES, INTEGERS
 from applier.decode.columnar.avro_columns import AvroRows, ColumnPlan, Found, RowPlan
 from applier.decode.columnar.avro_reader import Datums, Flags, Ints, Numbers, Records, Texts, Values, Zoned, real, sized
 from applier.decode.simple.avro_form import ROW
@@ -27,10 +28,10 @@ _WORD = 8
 _NULL, _LONG, _FLOAT, _DOUBLE, _STRING, _BYTES, _ZONED, _UNSIGNED = range(0, 16, 2)
 """Bytes that name a branch of a value's union: twice its index."""
 
-_INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "year", "enum", "set", "bit"})
+_INTEGERS = frozenset({*INTEGERS, "year", "enum", "set", "bit"})
 _KINDS: dict[str, tuple[int, pa.DataType]] = {
     **dict.fromkeys(_INTEGERS, (_LONG, pa.int64())),
-    **dict.fromkeys(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"), (_BYTES, pa.binary())),
+    **dict.fromkeys(BINARIES, (_BYTES, pa.binary())),
     "float": (_FLOAT, pa.float64()),
     "double": (_DOUBLE, pa.float64()),
     "timestamp": (_ZONED, ZONED),

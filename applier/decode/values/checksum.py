@@ -23,6 +23,7 @@ import msgspec
 
 from applier.changefeed.event import Image, RowChange
 from applier.changefeed.table import TableName, TableVersion
+from applier.changefeed.types import BINARIES, INTEGERS
 from applier.decode.bounded_cache import MAX_KEPT
 from applier.decode.simple.json_form import Checksum
 from applier.decode.values.dates import ZonedText
@@ -136,8 +137,8 @@ def _vector(value: Any) -> bytes:
 
 
 _ENCODERS: dict[str, Encode] = {
-    **dict.fromkeys(("tinyint", "smallint", "mediumint", "int", "bigint", "year", "enum", "set", "bit"), _integer),
-    **dict.fromkeys(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"), _binary),
+    **dict.fromkeys((*INTEGERS, "year", "enum", "set", "bit"), _integer),
+    **dict.fromkeys(BINARIES, _binary),
     "float": lambda value: _F64.pack(_F32.unpack(_F32.pack(float(value)))[0]),
     "double": lambda value: _F64.pack(float(value)),
     "timestamp": _timestamp,

@@ -35,7 +35,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from applier.changefeed.table import Column
-from applier.changefeed.types import DATE_TYPES, UINT64, TypeRules, arrow_type
+from applier.changefeed.types import BINARIES, DATE_TYPES, INTEGERS, TEXTS, UINT64, TypeRules, arrow_type
 from applier.decode.decoder import WireForm
 from applier.decode.open.cells import unescape
 from applier.decode.values.dates import listed, strings, to_dates, to_datetimes, to_times, to_timestamps
@@ -292,9 +292,9 @@ _BYTES: dict[str, Callable[[str], bytes]] = {
 }
 _DATED: dict[str, _Dated] = {"date": to_dates, "datetime": to_datetimes, "timestamp": to_timestamps}
 _PLAIN: dict[str, _Convert] = {
-    **dict.fromkeys(("tinyint", "smallint", "mediumint", "int", "bigint", "year"), _integer),
-    **dict.fromkeys(("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "json"), _text),
-    **dict.fromkeys(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"), _binary),
+    **dict.fromkeys((*INTEGERS, "year"), _integer),
+    **dict.fromkeys((*TEXTS, "json"), _text),
+    **dict.fromkeys(BINARIES, _binary),
     **dict.fromkeys(("float", "double"), _real),
     **dict.fromkeys(("enum", "set"), _member),
     "bit": _bit,

@@ -155,11 +155,7 @@ def iceberg_type(arrow: pa.DataType, ids: Any = None) -> TypeJson:
         return f"decimal({arrow.precision}, {arrow.scale})"
     if pa.types.is_fixed_size_binary(arrow):
         return f"fixed[{arrow.byte_width}]"
-    if pa.types.is_large_string(arrow) or pa.types.is_large_binary(arrow):
-        return "string" if pa.types.is_large_string(arrow) else "binary"
-    if pa.types.is_int8(arrow) or pa.types.is_int16(arrow):
-        return "int"
-    if pa.types.is_list(arrow) or pa.types.is_large_list(arrow):
+    if pa.types.is_list(arrow):
         number = next(ids)
         element = {"element": iceberg_type(arrow.value_type, ids), "element-required": not arrow.value_field.nullable}
         return {"type": "list", "element-id": number, **element}

@@ -15,6 +15,7 @@ import pyarrow.compute
 
 from applier.changefeed.partitioning import Partition
 from applier.changefeed.table import Column
+from applier.changefeed.types import INTEGERS
 from applier.sink.tidb_partitions.expression import Call, Inexact, StringLiteral, parse
 from applier.sink.tidb_partitions.functions import Values, constant, moment
 
@@ -40,7 +41,7 @@ class Between:
 Bound: TypeAlias = "int | str | date | datetime | Between | type[Max] | None"
 """A value that rows are compared with; None for NULL."""
 
-_INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint", "year"})
+_INTEGERS = frozenset({*INTEGERS, "year"})
 _TEXTS = frozenset({"char", "varchar"})
 
 _ORDERED_ALIKE = r"^[ \-./0-9A-Za-z]*$"

@@ -183,7 +183,6 @@ ROWLESS = [
     "ATTRIBUTES = 'x'",
     "STATS_OPTIONS = 'x'",
     "PARTITION `p0` ATTRIBUTES = 'x'",
-    "ORDER BY `a`, `b` DESC",
 ]
 
 

@@ -14,7 +14,7 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from applier.changefeed.table import ColumnType
-from applier.changefeed.types import DATE_TYPES
+from applier.changefeed.types import BINARIES, DATE_TYPES, INTEGERS, TEXTS
 from applier.sink.evolve.casts import dates, members, numbers, text
 from applier.sink.evolve.steps import ConvertField
 from applier.sink.format.types import Array
@@ -22,9 +22,9 @@ from applier.sink.format.types import Array
 Cast: TypeAlias = "Callable[[Array, ConvertField], Array]"
 
 FAMILIES = {
-    **dict.fromkeys(("tinyint", "smallint", "mediumint", "int", "bigint"), "int"),
-    **dict.fromkeys(("char", "varchar", "tinytext", "text", "mediumtext", "longtext"), "text"),
-    **dict.fromkeys(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"), "bytes"),
+    **dict.fromkeys(INTEGERS, "int"),
+    **dict.fromkeys(TEXTS, "text"),
+    **dict.fromkeys(BINARIES, "bytes"),
     **dict.fromkeys(("float", "double"), "real"),
 }
 """Types that are converted alike; every other type is a family of its own."""

@@ -283,7 +283,7 @@ def test_descriptions_come_in_any_order_and_more_than_once() -> None:
             "column c does not hold",
         ),
         (
-            b'{"payload":{"source":{"db":"a","table":"b","commit_ts":1},"op":"c","after":{"c":1}},"schema":{"type":1}}',
+            b'{"payload":{"source":{"db":"a","table":"b","commit_ts":1},"op":"c","after":{"c":1}},"schema":{"fields":1}}',
             DecodeError,
             "none of Kafka Connect",
         ),
