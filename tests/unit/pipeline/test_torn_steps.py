@@ -62,7 +62,7 @@ def test_a_table_that_the_next_holder_moved_is_its_conflict_between_steps_as_wel
     follower, between = _follower()
     (between.requests.take if place == "request" else between.jobs.advance).side_effect = TableMismatch("It is gone.")
     cast("Any", follower.pipeline.state).checkpoint.moving = None
-    follower.pipeline.targets = cast("Any", TargetTables)(*[None] * 6, confirm=_refused)
+    follower.pipeline.targets = cast("Any", TargetTables)(*[None] * 5, confirm=_refused)
     done = Step(moved=True, complete=True, status=mock.MagicMock())
     with mock.patch.object(Pipeline, "_step", return_value=done), pytest.raises(CheckpointConflict):
         follower.turn()
