@@ -34,6 +34,20 @@ hypothesis.settings.load_profile("applier")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
+_QUICK = {
+    "spark.master": "local[2]",
+    "spark.driver.memory": "1g",
+    "spark.sql.shuffle.partitions": "2",
+    # Compiling a plan, or planning it anew in its middle, costs more than to run it over the few rows of a test.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+}
+"""Settings of the session. Processes of their own, in tests/recovery and tests/integration, have those of users."""
+
+_NO_WAIT_FOR_THE_DISK = {"jdbc.synchronous": "OFF"}
+"""Properties of the driver of SQLite: no test takes the power away, and each commit waits 20 ms for a disk."""
+
 _HEAVY = ("spark", "kafka", "registry", "s3", "tidb", "browser")
 
 
@@ -84,7 +98,7 @@ def spark(request: pytest.FixtureRequest, warehouse: Path) -> Iterator[SparkSess
     """
     from applier.runtime.jvm.spark_session import build_session  # noqa: PLC0415 - tests without it must not load Spark
 
-    settings = {"spark.master": "local[2]", "spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "2"}
+    settings = _QUICK | {f"spark.sql.catalog.lake.{key}": value for key, value in _NO_WAIT_FOR_THE_DISK.items()}
     if any(item.get_closest_marker("s3") for item in request.session.items):
         settings["spark.jars"] = ",".join(map(str, jars.fetch("s3")))
     session = build_session("applier-tests", settings, "lake", _catalog(warehouse))
