@@ -15,8 +15,8 @@ from tests.properties.test_schedules import SEEDS
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_FEW = None if "SEED_FROM" in os.environ else 2
-"""`make test` takes two, `make soak` as many as of the others."""
+_FEW = None if "SEED_FROM" in os.environ else 1
+"""`make test` takes one, `make soak` as many as of the others."""
 
 _SIZE, _STEPS = (20, 15) if _FEW else (40, 60)
 """A seed is another story in another size: `make soak SEED=n` runs those of `make soak` again."""

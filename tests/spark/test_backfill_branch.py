@@ -97,6 +97,17 @@ def empty(found: Replay, spark: SparkSession, name: TableName) -> None:
     spark.sql(f"DELETE FROM {name_of(found, name)} WHERE true")
 
 
+def alone(found: Replay, name: TableName) -> TableName:
+    """Leave all other tables of the feed out: they take most of the time, and a repair does not concern them."""
+    found.raw["tables"]["include"] = [str(name)]
+    return name
+
+
+def of(name: TableName, problems: list[str]) -> list[str]:
+    """Those of one table; that it is missing is one."""
+    return [line for line in problems if line.startswith((f"{name}:", f"{name} "))]
+
+
 def test_a_branch_is_built_compared_and_shown(spark: SparkSession, properties: dict[str, str], tmp_path: Path) -> None:
     """The branch is the table as the range tells it; what differs is shown, and readers see it only when asked to."""
     found = replay("txns", "simple-json", properties, tmp_path, "simple", name="bf-branch")
@@ -168,13 +179,13 @@ def test_a_repair_brings_back_a_table_through_its_ddl(
     """Rows of before each of 28 ALTER TABLE come back as TiDB changed them with it."""
     protocol = "simple" if variant.startswith("simple") else "canal-json"
     found = replay("ddl", variant, properties, tmp_path, protocol, name=f"bf-repair-{protocol}")
+    name = alone(found, TableName("shop", "orders"))
     run(found, spark, "beginning")
-    name = TableName("shop", "orders")
     empty(found, spark, name)
 
     run(found, spark, "beginning", repair=True, tables="shop.orders")
 
-    assert differences(found, states("ddl")[-1][0]) == []
+    assert of(name, differences(found, states("ddl")[-1][0])) == []
 
 
 def test_a_feed_in_offset_order_is_repaired_from_after_its_ddl(
@@ -217,8 +228,8 @@ def test_a_table_that_is_gone_is_made_anew(
 ) -> None:
     """From its CREATE TABLE through all its DDL; until it is shown nobody takes it for the one that is gone."""
     found = replay("ddl", "simple-json", properties, tmp_path, "simple", name=f"bf-gone-{point}")
+    name = alone(found, TableName("shop", "orders"))
     run(found, spark, "beginning")
-    name = TableName("shop", "orders")
     catalog = Catalog(spark, "lake")
     catalog.drop(found.identifier(name), purge=True)
 
@@ -229,7 +240,7 @@ def test_a_table_that_is_gone_is_made_anew(
             assert catalog.load(found.identifier(name)) is None
     run(found, spark, "beginning", repair=True, tables=str(name))
 
-    assert differences(found, states("ddl")[-1][0]) == []
+    assert of(name, differences(found, states("ddl")[-1][0])) == []
     with found.running(spark) as pipeline:
         pipeline.hold_to_checkpoint()
         assert not pipeline.step().moved
