@@ -251,7 +251,7 @@ def adopt(
     """Mark tables as complete, on your word. `run` must be stopped."""
     from applier.commands.adopt import adopt as take  # noqa: PLC0415
 
-    taken = take(_loaded(config, log_level), rules_of(tables), why, take_over=take_over)
+    taken = take(_asked(config, log_level, take_over=take_over), rules_of(tables), why, take_over=take_over)
     print(f"Adopted: {escaped(', '.join(map(str, taken)))}." if taken else "Nothing to adopt: these tables are live.")
 
 
@@ -299,7 +299,7 @@ def ddl_skip(
     """Let `run` pass one refused statement, once and without its effect, while `run` is stopped."""
     from applier.commands.ddl import skip  # noqa: PLC0415
 
-    for item in skip(_loaded(config, log_level), commit_ts, why, take_over=take_over):
+    for item in skip(_asked(config, log_level, take_over=take_over), commit_ts, why, take_over=take_over):
         print(f"applier run will pass {item.kind} of {escaped(str(item.table))} at commit ts {item.commit_ts}.")
 
 
@@ -310,6 +310,15 @@ def _loaded(config: Path, log_level: str | None = None) -> Config:
         from applier.runtime.terminal import say  # noqa: PLC0415
 
         say("starting Spark …")
+    return found
+
+
+def _asked(config: Path, log_level: str, *, take_over: bool) -> Config:
+    """The configuration for a command that takes the changefeed, once the lease and the topics let it."""
+    from applier.commands.before_spark import refuse  # noqa: PLC0415
+
+    found = _loaded(config, log_level)
+    refuse(found, take_over=take_over)
     return found
 
 

@@ -15,6 +15,7 @@ import structlog
 from py4j.java_gateway import GatewayParameters, JavaGateway
 
 from applier import cli
+from applier.commands import before_spark
 from applier.errors import CheckpointConflict, ConfigError, IncompatibleSchema
 
 CONFIG = """
@@ -86,6 +87,24 @@ def test_an_error_is_one_sentence_and_its_code(
         cli.main()
 
     assert (ended.value.code, capsys.readouterr().err) == (code, "Wrong.\n")
+
+
+@pytest.mark.parametrize("arguments", [["adopt", "--tables", "a.b"], ["ddl", "skip", "1"]], ids=" ".join)
+def test_a_held_changefeed_is_refused_before_spark_starts(
+    arguments: list[str], config: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Spark takes a minute to start on a busy machine, to say the same."""
+
+    def refuse(*_: object, **__: object) -> NoReturn:
+        raise CheckpointConflict("Held.")
+
+    monkeypatch.setattr(before_spark, "refuse", refuse)
+    monkeypatch.setattr(sys, "argv", ["applier", *arguments, "--why", "x", "-c", config])
+
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+
+    assert (ended.value.code, capsys.readouterr().err.splitlines()[-1]) == (3, "Held.")
 
 
 def test_an_interrupt_of_the_very_start_is_one_sentence(
