@@ -111,7 +111,7 @@ def test_maintenance_days_later_loses_nothing_of_tables_that_trade_names(
     """After every step all files are days old and every table is maintained: no table loses a row, orphans go."""
     database = Database()
     history(database)
-    lab = _lab(spark, f"upkeep{history.__name__}", database, messages=6)
+    lab = _lab(spark, f"upkeep{history.__name__}", database, messages=12)
     pipeline = lab.start()
     complete, tended = False, 0
     while not complete:
