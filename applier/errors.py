@@ -36,9 +36,11 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-BY_HAND = (
-    "export the table with `tiup dumpling -o DIR`, and load it with `applier load -c FILE --from DIR --tables TABLE`."
-)
+EXPORT = "tiup dumpling --params 'time_zone=+00:00' -o DIR"
+"""The command that exports tables. Without the option TIMESTAMP values are in the zone of the server, which no file of
+the export shows."""
+
+BY_HAND = f"export the table with `{EXPORT}`, and load it with `applier load -c FILE --from DIR --tables TABLE`."
 """The hint of errors after which only a user can make a table whole."""
 
 RELOAD = (

@@ -12,6 +12,7 @@ from applier.changefeed.completeness import Completeness, Reason, Why
 from applier.changefeed.filter import option
 from applier.changefeed.message import TopicPartition
 from applier.changefeed.table import TableName
+from applier.errors import EXPORT
 
 _NAMED = 3
 """Most names that a sentence lists."""
@@ -95,7 +96,7 @@ def _once_parked(names: Sequence[TableName], known: Completeness, config: str) -
 def _way_out(names: Sequence[TableName], known: Completeness, config: str) -> str:
     tables, them = option(names), _them(names)
     load = f"`applier load -c {config} --from DIR --tables {tables}`"
-    by_hand = f"export {them} with `tiup dumpling -o DIR` and run {load}"
+    by_hand = f"export {them} with `{EXPORT}` and run {load}"
     resume = f"run `applier resume -c {config} --tables {option([*names, *known.partners])}`"
     match known.why:
         case Why.LOADING | Why.CATCHING_UP:

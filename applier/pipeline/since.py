@@ -12,7 +12,7 @@ from applier.changefeed.ts import CLOCK_SKEW_MS, unix_ms, wall_clock
 from applier.changefeed.window import OffsetRange, Window
 from applier.consume.source import Source
 from applier.consume.window_size import WindowTooLargeError
-from applier.errors import DecodeError, SourceLost
+from applier.errors import EXPORT, DecodeError, SourceLost
 from applier.pipeline.scan.tails import resolved_near_ends
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def _prove(source: Source, place: TopicPartition, span: OffsetRange, ts: int, de
             f"{place} begins at resolved ts {first} ({wall_clock(first):%F %T} UTC), after {ts} "
             f"({wall_clock(ts):%F %T} UTC): the messages between them are gone."
         )
-    hint = "Export the tables again with `tiup dumpling -o DIR`, and load them while the topic keeps its messages."
+    hint = f"Export the tables again with `{EXPORT}`, and load them while the topic keeps its messages."
     raise SourceLost(what, hint)
 
 

@@ -24,6 +24,7 @@ STOP_SECONDS = 60.0
 _RELEASE_SECONDS = 2.0
 """Longest time that is spent on releasing the changefeed when a wait is left."""
 
+_INTERRUPTED = 130
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -33,10 +34,11 @@ class StopRequested(BaseException):
 
 
 class Stopping:
-    """The stop request of this process; `event` is set once there is one."""
+    """The stop request of this process; `event` is set once there is one, `unfinished` says what it would leave."""
 
     def __init__(self) -> None:
         self.event = threading.Event()
+        self.unfinished = ""
         self._waits = 0
         self._folders: list[Path] = []
         self._end_of_step: threading.Timer | None = None
@@ -123,7 +125,8 @@ class Stopping:
             thread = threading.Thread(target=released, daemon=True)
             thread.start()
             thread.join(_RELEASE_SECONDS)
-        self._end("Stopped while waiting; nothing was left half done.")
+        rest = f". {self.unfinished}" if self.unfinished else " while waiting; nothing was left half done."
+        self._end(f"Stopped{rest}")
 
     def _abandon(self, seconds: float) -> None:
         """End the process although a step is under way: the next start does that step again."""
@@ -134,7 +137,7 @@ class Stopping:
             shutil.rmtree(folder, ignore_errors=True)
         shown = f"{_no_bar()}\x1b[?25h" if _no_bar() else ""  # A progress bar hides the cursor.
         os.write(2, f"{shown}{sentence}\n".encode())
-        os._exit(0)
+        os._exit(_INTERRUPTED if self.unfinished else 0)
 
 
 def _no_bar() -> str:
@@ -147,12 +150,14 @@ STOPPING = Stopping()
 
 
 @contextmanager
-def stop_signals(seconds: float = STOP_SECONDS) -> Iterator[threading.Event]:
+def stop_signals(seconds: float = STOP_SECONDS, unfinished: str = "") -> Iterator[threading.Event]:
     """An event that SIGTERM, SIGINT and SIGHUP set; a second signal ends the process as usual.
 
-    A step may go on for so many seconds after the first one. Under `nohup` SIGHUP stays ignored.
+    A step may go on for so many seconds after the first one. Under `nohup` SIGHUP stays ignored. A command that has not
+    done its work when it is stopped says so by `unfinished`, and ends with 130: a script must not go on behind it.
     """
     STOPPING.event.clear()
+    STOPPING.unfinished = unfinished
 
     def ask(number: int, frame: FrameType | None) -> None:
         del frame

@@ -178,7 +178,7 @@ def stale() -> View:
         state="incomplete",
         because="Table shop.stock is incomplete: the feed does not hold its CREATE TABLE, so rows may be missing.",
         way_out="run `applier resume -c applier.toml --tables 'shop.stock'` if the feed still holds its CREATE TABLE; "
-        "or export it with `tiup dumpling -o DIR` and run "
+        "or export it with `tiup dumpling --params 'time_zone=+00:00' -o DIR` and run "
         "`applier load -c applier.toml --from DIR --tables 'shop.stock'`.",
         cut_snapshot_id=None,
     )

@@ -11,7 +11,7 @@ import pytest
 from applier.changefeed.completeness import Reason, Why
 from applier.changefeed.table import TableName
 from applier.commands.adopt import adopt
-from applier.errors import ConfigError, TableIncomplete, TableMismatch, TerminalError
+from applier.errors import EXPORT, ConfigError, TableIncomplete, TableMismatch, TerminalError
 from applier.pipeline.state import State
 from applier.sink.control.checkpoint_form import to_json
 from applier.sink.iceberg.catalog import Catalog
@@ -73,7 +73,7 @@ def test_an_incomplete_table_says_so_everywhere(make: Make) -> None:
     assert str(found) == (
         "Table shop.a is incomplete: the feed does not hold its CREATE TABLE, so earlier rows may be missing. Hint: "
         f"run `applier resume -c {world.path} --tables 'shop.a'` if the feed still holds its CREATE TABLE; or export "
-        f"it with `tiup dumpling -o DIR` and run `applier load -c {world.path} --from DIR --tables 'shop.a'`."
+        f"it with `{EXPORT}` and run `applier load -c {world.path} --from DIR --tables 'shop.a'`."
     )
 
 

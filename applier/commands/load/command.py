@@ -46,6 +46,8 @@ class LoadOutcome(NamedTuple):
     refused: Sequence[str]
 
 
+_UNFINISHED = "What is loaded so far stays: give the same command again, which goes on."
+
 _NOTHING = LoadOutcome("Nothing is left to load.", ())
 
 
@@ -93,7 +95,10 @@ def load(
         say(line)
     if not take_over and is_held(config):
         return _beside(config, export, say, spark, again=again)
-    with stop_signals(config.run.stop_seconds) as stop, assembled(config, take_over=take_over, spark=spark) as pipeline:
+    with (
+        stop_signals(config.run.stop_seconds, _UNFINISHED) as stop,
+        assembled(config, take_over=take_over, spark=spark) as pipeline,
+    ):
         export = _lacking(pipeline, export, say, again=again)
         if not export.names:
             return _NOTHING
@@ -154,7 +159,7 @@ def _beside(config: Config, export: Opened, say: Say, spark: SparkSession | None
         if not export.names:
             return _NOTHING
         _led_on(pipeline, export, say)
-        return _brought(pipeline, export, say, ask, stop_signals(config.run.stop_seconds))
+        return _brought(pipeline, export, say, ask, stop_signals(config.run.stop_seconds, _UNFINISHED))
 
 
 def _brought(

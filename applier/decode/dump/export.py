@@ -18,7 +18,7 @@ import pyarrow as pa
 from applier.changefeed.table import TableName, TableVersion, fold
 from applier.ddl.schema_files import is_schema_file, read_schemas
 from applier.ddl.schema_tracker import Tables
-from applier.errors import ConfigError, SchemaChangeRefused
+from applier.errors import EXPORT, ConfigError, SchemaChangeRefused
 
 _ROWS = re.compile(
     r"(?P<db>.+?)\.(?P<table>.+?)\.(?P<number>\d+)(?:\.(?:zstd|zst|gzip|gz|snappy|none))?"
@@ -132,7 +132,7 @@ def _reading(address: str) -> Iterator[None]:
         reason = getattr(error, "strerror", None) or own.rstrip(".") or type(error).__name__
         what = f"Export {address} cannot be read: {reason}."
         raise ConfigError(
-            [f"{what} Give the folder that `tiup dumpling -o DIR` wrote, as it is seen from here; {_GONE}"]
+            [f"{what} Give the folder that `{EXPORT}` wrote, as it is seen from here; {_GONE}"]
         ) from error
 
 

@@ -11,7 +11,7 @@ from applier.changefeed.checkpoint import RequestOutcome
 from applier.changefeed.completeness import Completeness, Reason, Why
 from applier.changefeed.filter import TableFilter, option
 from applier.changefeed.table import TableName
-from applier.errors import ConfigError
+from applier.errors import EXPORT, ConfigError
 from applier.pipeline.tables import completeness
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def _due(main: Pipeline, name: TableName, known: Completeness) -> Completeness:
             why = damage.what if damage is not None else wording.sentence(name, known)
             what = f"{why} The feed brings it back from its CREATE TABLE alone, which the audit of DDL does not hold."
             load = f"applier load -c {main.config.path} --from DIR --tables {option([name])}"
-            raise ConfigError([f"{what} Export it with `tiup dumpling -o DIR` and run `{load}`."])
+            raise ConfigError([f"{what} Export it with `{EXPORT}` and run `{load}`."])
         position = found.position
     since = known.since or state.resolved_ts
     reason = known.reason if known.is_parked else Reason(Why.REBUILT)

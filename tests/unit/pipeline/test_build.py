@@ -14,7 +14,7 @@ from applier.commands.plan.read_only_pipeline import _readable
 from applier.errors import ApplierError, CheckpointConflict, OutsideRefused
 from applier.pipeline.build import _announce_new_catalog, _release, _taken, assembled
 from applier.runtime.jvm import spark_session
-from applier.runtime.stop_requests import StopRequested, stop_signals
+from applier.runtime.stop_requests import STOPPING, StopRequested, leaving, stop_signals
 from tests.unit.commands.check.world import World
 
 if TYPE_CHECKING:
@@ -81,6 +81,18 @@ def test_a_start_is_left_at_once(
         pytest.fail("it began")
 
     assert capfd.readouterr().err.endswith("Stopped while waiting; nothing was left half done.\n")
+
+
+def test_a_stop_that_leaves_work_undone_says_so_and_fails(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """`load && run` would begin the changefeed without the rows that were to be loaded."""
+    codes: list[int] = []
+    monkeypatch.setattr("os._exit", codes.append)
+    with pytest.raises(StopRequested), stop_signals(1, "Give it again."), leaving(), STOPPING.waiting():
+        signal.raise_signal(signal.SIGINT)
+
+    assert (codes, capfd.readouterr().err) == ([130], "Stopped. Give it again.\n")
 
 
 def test_the_changefeed_is_not_taken_after_a_stop_request(tmp_path: Path) -> None:
