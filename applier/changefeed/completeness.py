@@ -140,6 +140,11 @@ class Completeness:
         return self.state == "parked"
 
     @property
+    def needs_export(self) -> bool:
+        """True while the table that an export is loaded into is not yet this one to readers."""
+        return self.why.is_loaded or (self.position is not None and self.position.is_loaded)
+
+    @property
     def resumed(self) -> Completeness:
         """What the table is once it has all that it missed while it was parked."""
         return LIVE if self.lacked is None else Completeness(self.lacked)

@@ -20,7 +20,7 @@ from applier.pipeline.step import Pipeline
 from applier.pipeline.table_selection import selected
 from applier.pipeline.tables import completeness, parking
 from applier.pipeline.tables.bring_back import bring_back, left_out
-from applier.pipeline.tables.loads import LOADED, LoadRecord, LoadTables
+from applier.pipeline.tables.loads import LOADED, LoadRecord, LoadTables, place_of
 from applier.runtime import failpoints
 from applier.runtime.logs import logger
 from applier.sink.control.control import Control
@@ -144,6 +144,8 @@ class Requests:
             raise left_out(others[0])
         for name in names:
             known = state.completeness.get(name)
+            if not failed and (known is None or not known.needs_export):
+                self._discard_load(name)
             if failed:
                 if known is not None and known.why is Why.LOADING:
                     state.completeness[name] = replace(known, reason=Reason(Why.LOADING, failed))
@@ -161,6 +163,12 @@ class Requests:
                 state.completeness[name] = known
                 self._forget_load(name)
         return RequestOutcome("loading", tuple(names))
+
+    def _discard_load(self, name: TableName) -> None:
+        """Forget what an earlier load has left: readers have had its files, and the table may have let them go."""
+        targets = self.main.targets
+        targets.confirm()
+        targets.catalog.drop(place_of(targets.feed.name, name))
 
     def _forget_load(self, name: TableName) -> None:
         """Let a table not say which export it was loaded from: a load clones it, and the rows since would count."""

@@ -41,7 +41,7 @@ def world(make: Make) -> World:
     return found
 
 
-def _export(folder: Path, tso: int) -> str:
+def export(folder: Path, tso: int) -> str:
     """An export of that table, with one row."""
     folder.mkdir()
     declared = "CREATE TABLE `a` (`id` bigint NOT NULL, `v` varchar(9), PRIMARY KEY (`id`));\n"
@@ -60,7 +60,7 @@ def _hold(trace: Trace, name: str) -> None:
 
 def test_a_load_runs_through_the_listed_calls(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first load of a changefeed, of a table whose rows are all in the export."""
-    address = _export(tmp_path / "export", world.ts)
+    address = export(tmp_path / "export", world.ts)
     monkeypatch.setattr(type(world.spark.range(1)), "mapInArrow", _here)
     with traced() as trace:
         load(world.config, address, (), lambda line: None, spark=world.spark)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from applier.changefeed.checkpoint import Resuming
@@ -16,6 +16,7 @@ from applier.pipeline.jobs.job import job
 from applier.pipeline.jobs.replay import Replay, due, first
 from applier.pipeline.step import Pipeline
 from applier.pipeline.tables import completeness, parking
+from applier.pipeline.tables.loads import LoadTables
 from applier.runtime import failpoints
 from applier.runtime.logs import logger
 
@@ -69,14 +70,17 @@ class Resumption:
             self._rests_until = self.clock() + (self.clock() - start) * (1 / SHARE - 1)
 
     def _tidy_up(self) -> None:
-        """Forget the copies of a job that ended when its process died, before it could."""
-        if not self._is_tidy:
-            self._forget_copies(self.main.targets.confirm)
-            self._is_tidy = True
+        """Forget the copies, and what exports were loaded into, of a job whose process died before it could."""
+        if self._is_tidy:
+            return
+        targets, states = self.main.targets, self.main.state.completeness
+        needed = [name for name, known in states.items() if known.needs_export]
+        self._forget_copies(targets.confirm, LoadTables(targets.catalog, targets.feed.name).others(needed))
+        self._is_tidy = True
 
-    def _forget_copies(self, end: Callable[[], None]) -> None:
+    def _forget_copies(self, end: Callable[[], None], more: Sequence[tuple[str, ...]] = ()) -> None:
         copies = Copies(self.main.targets, "")
-        there = copies.there()
+        there = [*copies.there(), *more]
         end()
         copies.discard(there)
 

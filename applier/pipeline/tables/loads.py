@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -109,3 +109,8 @@ class LoadTables:
         if found is None or found[0].tso != tso:
             return
         self.catalog.drop(place_of(self.changefeed, name))
+
+    def others(self, names: Iterable[TableName]) -> Sequence[tuple[str, ...]]:
+        """The tables that exports were loaded into, save those of some upstream tables."""
+        kept = {place_of(self.changefeed, name) for name in names}
+        return [place for place in self.catalog.list((namespace(self.changefeed),)) if place not in kept]

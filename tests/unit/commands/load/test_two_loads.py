@@ -124,3 +124,33 @@ def test_rows_that_another_load_brought_in_between_are_not_brought_once_more(fil
         pytest.raises(CheckpointConflict, match=r"Another process loads table bank\.items") if is_met else nullcontext()
     ):
         assert load._begun(VERSION)[1] == found
+
+
+@pytest.mark.parametrize(
+    ("known", "is_kept"),
+    [
+        (None, False),
+        (Completeness(Reason(Why.WHOLE)), False),
+        (Completeness(Reason(Why.DDL), position=FeedPosition(ITEMS, 9, version=8)), False),
+        (Completeness(Reason(Why.LOADING), since=7), True),
+        (Completeness(Reason(Why.BY_HAND), position=BROUGHT.position), True),
+        (BROUGHT, True),
+    ],
+    ids=["unknown", "live", "shown and parked", "loading", "parked by hand", "due"],
+)
+def test_what_an_earlier_load_left_counts_until_readers_have_it(
+    known: Completeness | None, is_kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From then on the table maintains the files, and may have let them go."""
+    targets = mock.MagicMock()
+    targets.feed.name, targets.catalog.load.return_value = "c", None
+    monkeypatch.setattr("applier.pipeline.requests.parking.park", lambda *_: None)
+    completeness = {} if known is None else {ITEMS: known}
+    state = SimpleNamespace(completeness=completeness, checkpoint=SimpleNamespace(moving=None), tables={ITEMS: 1})
+    config = SimpleNamespace(tables=SimpleNamespace(include=("*.*",)))
+    main = cast("Pipeline", SimpleNamespace(state=state, config=config, targets=targets))
+
+    Requests(main)._done(TableRequest("one", "load", exactly([ITEMS]), "", "me"))
+
+    dropped = [] if is_kept else [mock.call(("applier_c__load", "bank__items"))]
+    assert targets.catalog.drop.mock_calls == dropped
